@@ -1,0 +1,101 @@
+"""What an API module makes, and what it may use.
+
+An API module turns a message into a command or a call on the topics, and the result into a message; version
+quirks live there and nowhere else. It makes one registration. A handler answers by returning the response, or
+returns None and calls `call.answer(response)` later, once: the connection keeps the order of its responses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from headgate.domain.ids import GroupId, Millis
+    from headgate.domain.settings import Settings
+    from headgate.log.log import Log
+    from headgate.topics.topics import Topics
+
+
+class Call(Protocol):
+    """One request that waits for its response."""
+
+    api_version: int
+    client_id: str | None
+    client_host: str
+
+    def answer(self, response: Any) -> None:
+        """Send the response. Called once; a connection that is gone meanwhile makes it a no-op."""
+        ...
+
+    def no_answer(self) -> None:
+        """Finish the request without a response (Produce with acks=0)."""
+        ...
+
+
+class Coordinator(Protocol):
+    """The group coordinator as handlers see it: every shard of `__consumer_offsets`."""
+
+    def submit(self, group_id: GroupId, command: Any, on_reply: Callable[[Any], None]) -> None:
+        """Hand a command to the group's shard; `on_reply` gets the command's result when it is durable,
+        or an `ErrorCode` when the shard cannot answer (loading, or its log failed): retriable, always.
+        """
+        ...
+
+    def submit_to_all(self, command: Any, on_replies: Callable[[list[Any]], None]) -> None:
+        """Hand the same command to every shard; `on_replies` gets one result (or `ErrorCode`) a shard."""
+        ...
+
+    def partition_of(self, group_id: GroupId) -> int:
+        """The partition of `__consumer_offsets` that holds the group."""
+        ...
+
+
+class Durability(Protocol):
+    """Group commit: one sync for all that was appended meanwhile."""
+
+    def when_durable(self, log: Log, on_done: Callable[[bool], None]) -> None:
+        """Call `on_done(True)` when all that `log` holds now is durable, `on_done(False)` if it cannot be."""
+        ...
+
+
+class Node(Protocol):
+    """This node, as handlers see it."""
+
+    node_id: int
+    cluster_id: str
+    advertised_host: str
+    advertised_port: int
+    settings: Settings
+    topics: Topics
+    coordinator: Coordinator
+    durability: Durability
+
+    def now(self) -> Millis:
+        """The wall clock, in milliseconds since the epoch."""
+        ...
+
+    def call_later(self, delay_ms: int, action: Callable[[], None]) -> Callable[[], None]:
+        """Run `action` after `delay_ms` unless the returned function is called before."""
+        ...
+
+    def new_member_id(self, client_id: str | None) -> str:
+        """A fresh member id as Kafka makes them: the client id, a dash, a random UUID."""
+        ...
+
+
+Handler = Callable[[Node, Call, Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One registration: what ApiVersions advertises is exactly the set of these."""
+
+    key: int
+    name: str
+    min_version: int
+    max_version: int
+    request_type: type[Any]
+    response_type: type[Any]
+    handle: Handler

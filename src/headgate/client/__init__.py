@@ -1,0 +1,1 @@
+"""A small Kafka-protocol client, blocking, for the command line and for Spark."""

@@ -1,0 +1,66 @@
+"""The contract between a coordinator shard and whatever runs it.
+
+A shard is a deterministic state machine. Its two rules:
+
+1. `handle` decides and `apply` remembers: durable state changes in `apply` alone, with the same records in
+   the same order whether they were decided a moment ago or are read back from the log.
+2. Nothing is asked of the world: the time is an argument, identifiers arrive inside commands.
+
+`handle` returns `Effects`: the records to append, which stand or fall as one, and the replies to send. A reply
+is keyed by the token of the request that waits for it, and need not be to the command at hand: a join is
+answered when the rebalance completes, perhaps by a `Tick`. The runtime appends and applies the records, and
+releases the replies when the log is durable up to the position they were computed at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from headgate.domain.ids import Millis
+
+Token = int
+"""Names one waiting request; chosen by the runtime, meaningless to the shard."""
+
+CommandT = TypeVar("CommandT", contravariant=True)
+RecordT = TypeVar("RecordT")
+
+
+@dataclass(slots=True, frozen=True)
+class Reply:
+    """The answer to one waiting request: `result` is the result type of that request's command."""
+
+    token: Token
+    result: object
+
+
+@dataclass(slots=True, frozen=True)
+class Effects(Generic[RecordT]):
+    """What a command leads to: `records` are appended all or not at all, then `replies` are sent."""
+
+    records: Sequence[RecordT] = ()
+    replies: Sequence[Reply] = ()
+
+
+class Shard(Protocol[CommandT, RecordT]):
+    """One partition's worth of coordinator state, as the runtime sees it."""
+
+    def handle(self, command: CommandT, now: Millis, token: Token = 0) -> Effects[RecordT]:
+        """Decide what a command leads to. Durable state is not touched; volatile state may be.
+
+        `token` names the request behind the command; a reply to it, now or later, carries it.
+        """
+        ...
+
+    def apply(self, record: RecordT, position: int) -> None:
+        """Take one record, at this log offset, into durable state: live and at load, the same way."""
+        ...
+
+    def loaded(self, now: Millis) -> None:
+        """The log has been applied to its end: set volatile state to its defaults, arm the deadlines."""
+        ...
+
+    def next_deadline(self) -> Millis | None:
+        """When the runtime must call `handle(Tick(), now)` at the latest; None: not before something happens."""
+        ...

@@ -1,0 +1,1 @@
+"""Record batches, segments, recovery, over a small file-system port. Bytes only."""

@@ -1,0 +1,1 @@
+"""The event loop, the connections and the runtime of the coordinator."""

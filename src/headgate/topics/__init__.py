@@ -1,0 +1,1 @@
+"""The topic catalogue and the partitions' logs."""
