@@ -1,6 +1,6 @@
-"""Every setting there is: Kafka's names and defaults where Kafka has the setting, `headgate.` names where not.
+"""Every setting there is: Kafka's names and defaults where Kafka has it, `headgate.` names where not.
 
-Two tables. `BROKER_SETTINGS` are given at start (`--set`, `--config`); `TOPIC_SETTINGS` belong to one topic and
+Two tables. `BROKER_SETTINGS` are given at start (`--set`, `--config`); `TOPIC_SETTINGS` belong to a topic and
 fall back to a broker setting, then to their default. What is not in a table is refused by name, with the
 nearest name that exists; what is in a table and means nothing on a single node says so in its text.
 """
@@ -87,7 +87,8 @@ class Setting:
     def _check_range(self, value: Any, text: str) -> None:
         if self.kind in (Kind.INT, Kind.LONG, Kind.DOUBLE):
             low = self.minimum if self.minimum is not None else -LONG_MAX - 1
-            high = self.maximum if self.maximum is not None else INT_MAX if self.kind is Kind.INT else LONG_MAX
+            widest = INT_MAX if self.kind is Kind.INT else LONG_MAX
+            high = self.maximum if self.maximum is not None else widest
             if not low <= value <= high:
                 raise InvalidSetting(f"{self.name}={text}: a value from {low} to {high} is expected")
 
@@ -107,64 +108,273 @@ _DURABILITY = (
 )
 
 BROKER_SETTINGS: Mapping[str, Setting] = _table(
-    # fmt: off
     Setting("node.id", Kind.INT, 1, "This node's id in Metadata answers.", minimum=0),
     Setting("headgate.durability", Kind.STRING, SYNC, _DURABILITY, choices=(SYNC, PAGE_CACHE)),
     # Topics
     Setting("auto.create.topics.enable", Kind.BOOLEAN, True, "Create a topic when it is first asked for."),
     Setting("num.partitions", Kind.INT, 1, "Partitions of a topic that does not say.", minimum=1),
-    Setting("default.replication.factor", Kind.INT, 1, "One: replication is left to a Kafka cluster.", minimum=1, maximum=1),
+    Setting(
+        "default.replication.factor",
+        Kind.INT,
+        1,
+        "One: replication is left to a Kafka cluster.",
+        minimum=1,
+        maximum=1,
+    ),
     Setting("delete.topic.enable", Kind.BOOLEAN, True, "Allow DeleteTopics."),
-    Setting("compression.type", Kind.STRING, "producer", "Batches are kept as producers sent them.", choices=("producer",)),
-    Setting("message.max.bytes", Kind.INT, 1_048_588, "Largest record batch taken from a producer.", minimum=0),
-    Setting("log.cleanup.policy", Kind.LIST, ("delete",), "What becomes of old records.", choices=("delete", "compact")),
+    Setting(
+        "compression.type",
+        Kind.STRING,
+        "producer",
+        "Batches are kept as producers sent them.",
+        choices=("producer",),
+    ),
+    Setting(
+        "message.max.bytes", Kind.INT, 1_048_588, "Largest record batch taken from a producer.", minimum=0
+    ),
+    Setting(
+        "log.cleanup.policy",
+        Kind.LIST,
+        ("delete",),
+        "What becomes of old records.",
+        choices=("delete", "compact"),
+    ),
     Setting("log.retention.ms", Kind.LONG, 7 * DAY_MS, "How long records are kept; -1 for ever.", minimum=-1),
     Setting("log.retention.bytes", Kind.LONG, -1, "How many bytes a partition keeps; -1 all.", minimum=-1),
-    Setting("log.retention.check.interval.ms", Kind.LONG, 5 * MINUTE_MS, "How often retention is looked after.", minimum=1),
+    Setting(
+        "log.retention.check.interval.ms",
+        Kind.LONG,
+        5 * MINUTE_MS,
+        "How often retention is looked after.",
+        minimum=1,
+    ),
     Setting("log.segment.bytes", Kind.INT, 1_073_741_824, "When a segment file is full.", minimum=1024),
-    Setting("log.roll.ms", Kind.LONG, 7 * DAY_MS, "When a segment is closed though it is not full.", minimum=1),
-    Setting("log.index.interval.bytes", Kind.INT, 4096, "Bytes between two entries of the offset index.", minimum=0),
-    Setting("log.cleaner.delete.retention.ms", Kind.LONG, DAY_MS, "How long tombstones outlive compaction.", minimum=0),
-    Setting("log.message.timestamp.type", Kind.STRING, "CreateTime", "Whose clock stamps a record.", choices=("CreateTime", "LogAppendTime")),
-    Setting("log.message.timestamp.before.max.ms", Kind.LONG, LONG_MAX, "How old a producer's timestamp may be.", minimum=0),
-    Setting("log.message.timestamp.after.max.ms", Kind.LONG, HOUR_MS, "How far ahead a producer's timestamp may be.", minimum=0),
-    Setting("producer.id.expiration.ms", Kind.INT, DAY_MS, "When an idle producer's sequences are forgotten.", minimum=1),
-    Setting("max.incremental.fetch.session.cache.slots", Kind.INT, 1000, "Fetch sessions kept at once.", minimum=0),
+    Setting(
+        "log.roll.ms", Kind.LONG, 7 * DAY_MS, "When a segment is closed though it is not full.", minimum=1
+    ),
+    Setting(
+        "log.index.interval.bytes",
+        Kind.INT,
+        4096,
+        "Bytes between two entries of the offset index.",
+        minimum=0,
+    ),
+    Setting(
+        "log.cleaner.delete.retention.ms",
+        Kind.LONG,
+        DAY_MS,
+        "How long tombstones outlive compaction.",
+        minimum=0,
+    ),
+    Setting(
+        "log.message.timestamp.type",
+        Kind.STRING,
+        "CreateTime",
+        "Whose clock stamps a record.",
+        choices=("CreateTime", "LogAppendTime"),
+    ),
+    Setting(
+        "log.message.timestamp.before.max.ms",
+        Kind.LONG,
+        LONG_MAX,
+        "How old a producer's timestamp may be.",
+        minimum=0,
+    ),
+    Setting(
+        "log.message.timestamp.after.max.ms",
+        Kind.LONG,
+        HOUR_MS,
+        "How far ahead a producer's timestamp may be.",
+        minimum=0,
+    ),
+    Setting(
+        "producer.id.expiration.ms",
+        Kind.INT,
+        DAY_MS,
+        "When an idle producer's sequences are forgotten.",
+        minimum=1,
+    ),
+    Setting(
+        "max.incremental.fetch.session.cache.slots", Kind.INT, 1000, "Fetch sessions kept at once.", minimum=0
+    ),
     Setting("fetch.max.bytes", Kind.INT, 57_671_680, "Most bytes of one fetch response.", minimum=1024),
     # Connections
     Setting("socket.request.max.bytes", Kind.INT, 104_857_600, "Largest request frame.", minimum=1),
-    Setting("connections.max.idle.ms", Kind.LONG, 10 * MINUTE_MS, "When a silent connection is closed; -1 never.", minimum=-1),
+    Setting(
+        "connections.max.idle.ms",
+        Kind.LONG,
+        10 * MINUTE_MS,
+        "When a silent connection is closed; -1 never.",
+        minimum=-1,
+    ),
     # Offsets
-    Setting("offsets.topic.num.partitions", Kind.INT, 50, "Partitions of __consumer_offsets; fixed once it exists.", minimum=1, maximum=1000),
-    Setting("offsets.topic.segment.bytes", Kind.INT, 104_857_600, "Segment size of __consumer_offsets.", minimum=1024),
-    Setting("offset.metadata.max.bytes", Kind.INT, 4096, "Longest metadata of a committed offset, in UTF-16 units.", minimum=0),
-    Setting("offsets.retention.minutes", Kind.INT, 7 * 24 * 60, "How long an empty group's offsets are kept.", minimum=1),
-    Setting("offsets.retention.check.interval.ms", Kind.LONG, 10 * MINUTE_MS, "How often expired offsets are looked for.", minimum=1),
+    Setting(
+        "offsets.topic.num.partitions",
+        Kind.INT,
+        50,
+        "Partitions of __consumer_offsets; fixed once it exists.",
+        minimum=1,
+        maximum=1000,
+    ),
+    Setting(
+        "offsets.topic.segment.bytes",
+        Kind.INT,
+        104_857_600,
+        "Segment size of __consumer_offsets.",
+        minimum=1024,
+    ),
+    Setting(
+        "offset.metadata.max.bytes",
+        Kind.INT,
+        4096,
+        "Longest metadata of a committed offset, in UTF-16 units.",
+        minimum=0,
+    ),
+    Setting(
+        "offsets.retention.minutes",
+        Kind.INT,
+        7 * 24 * 60,
+        "How long an empty group's offsets are kept.",
+        minimum=1,
+    ),
+    Setting(
+        "offsets.retention.check.interval.ms",
+        Kind.LONG,
+        10 * MINUTE_MS,
+        "How often expired offsets are looked for.",
+        minimum=1,
+    ),
     # Classic groups
-    Setting("group.min.session.timeout.ms", Kind.INT, 6_000, "Shortest session timeout a member may ask for.", minimum=1),
-    Setting("group.max.session.timeout.ms", Kind.INT, 30 * MINUTE_MS, "Longest session timeout a member may ask for.", minimum=1),
-    Setting("group.initial.rebalance.delay.ms", Kind.INT, 3_000, "How long an empty group waits for more members.", minimum=0),
+    Setting(
+        "group.min.session.timeout.ms",
+        Kind.INT,
+        6_000,
+        "Shortest session timeout a member may ask for.",
+        minimum=1,
+    ),
+    Setting(
+        "group.max.session.timeout.ms",
+        Kind.INT,
+        30 * MINUTE_MS,
+        "Longest session timeout a member may ask for.",
+        minimum=1,
+    ),
+    Setting(
+        "group.initial.rebalance.delay.ms",
+        Kind.INT,
+        3_000,
+        "How long an empty group waits for more members.",
+        minimum=0,
+    ),
     Setting("group.max.size", Kind.INT, INT_MAX, "Most members of a classic group.", minimum=1),
-    # fmt: on
 )
 
 TOPIC_SETTINGS: Mapping[str, Setting] = _table(
-    # fmt: off
-    Setting("headgate.durability", Kind.STRING, SYNC, _DURABILITY, choices=(SYNC, PAGE_CACHE), broker_name="headgate.durability"),
-    Setting("cleanup.policy", Kind.LIST, ("delete",), "What becomes of old records.", choices=("delete", "compact"), broker_name="log.cleanup.policy"),
-    Setting("compression.type", Kind.STRING, "producer", "Batches are kept as producers sent them.", choices=("producer",), broker_name="compression.type"),
-    Setting("delete.retention.ms", Kind.LONG, DAY_MS, "How long tombstones outlive compaction.", minimum=0, broker_name="log.cleaner.delete.retention.ms"),
-    Setting("index.interval.bytes", Kind.INT, 4096, "Bytes between two entries of the offset index.", minimum=0, broker_name="log.index.interval.bytes"),
-    Setting("max.message.bytes", Kind.INT, 1_048_588, "Largest record batch taken from a producer.", minimum=0, broker_name="message.max.bytes"),
-    Setting("message.timestamp.type", Kind.STRING, "CreateTime", "Whose clock stamps a record.", choices=("CreateTime", "LogAppendTime"), broker_name="log.message.timestamp.type"),
-    Setting("message.timestamp.before.max.ms", Kind.LONG, LONG_MAX, "How old a producer's timestamp may be.", minimum=0, broker_name="log.message.timestamp.before.max.ms"),
-    Setting("message.timestamp.after.max.ms", Kind.LONG, HOUR_MS, "How far ahead a producer's timestamp may be.", minimum=0, broker_name="log.message.timestamp.after.max.ms"),
+    Setting(
+        "headgate.durability",
+        Kind.STRING,
+        SYNC,
+        _DURABILITY,
+        choices=(SYNC, PAGE_CACHE),
+        broker_name="headgate.durability",
+    ),
+    Setting(
+        "cleanup.policy",
+        Kind.LIST,
+        ("delete",),
+        "What becomes of old records.",
+        choices=("delete", "compact"),
+        broker_name="log.cleanup.policy",
+    ),
+    Setting(
+        "compression.type",
+        Kind.STRING,
+        "producer",
+        "Batches are kept as producers sent them.",
+        choices=("producer",),
+        broker_name="compression.type",
+    ),
+    Setting(
+        "delete.retention.ms",
+        Kind.LONG,
+        DAY_MS,
+        "How long tombstones outlive compaction.",
+        minimum=0,
+        broker_name="log.cleaner.delete.retention.ms",
+    ),
+    Setting(
+        "index.interval.bytes",
+        Kind.INT,
+        4096,
+        "Bytes between two entries of the offset index.",
+        minimum=0,
+        broker_name="log.index.interval.bytes",
+    ),
+    Setting(
+        "max.message.bytes",
+        Kind.INT,
+        1_048_588,
+        "Largest record batch taken from a producer.",
+        minimum=0,
+        broker_name="message.max.bytes",
+    ),
+    Setting(
+        "message.timestamp.type",
+        Kind.STRING,
+        "CreateTime",
+        "Whose clock stamps a record.",
+        choices=("CreateTime", "LogAppendTime"),
+        broker_name="log.message.timestamp.type",
+    ),
+    Setting(
+        "message.timestamp.before.max.ms",
+        Kind.LONG,
+        LONG_MAX,
+        "How old a producer's timestamp may be.",
+        minimum=0,
+        broker_name="log.message.timestamp.before.max.ms",
+    ),
+    Setting(
+        "message.timestamp.after.max.ms",
+        Kind.LONG,
+        HOUR_MS,
+        "How far ahead a producer's timestamp may be.",
+        minimum=0,
+        broker_name="log.message.timestamp.after.max.ms",
+    ),
     Setting("min.insync.replicas", Kind.INT, 1, "One: there is one replica.", minimum=1, maximum=1),
-    Setting("retention.bytes", Kind.LONG, -1, "How many bytes a partition keeps; -1 all.", minimum=-1, broker_name="log.retention.bytes"),
-    Setting("retention.ms", Kind.LONG, 7 * DAY_MS, "How long records are kept; -1 for ever.", minimum=-1, broker_name="log.retention.ms"),
-    Setting("segment.bytes", Kind.INT, 1_073_741_824, "When a segment file is full.", minimum=1024, broker_name="log.segment.bytes"),
-    Setting("segment.ms", Kind.LONG, 7 * DAY_MS, "When a segment is closed though it is not full.", minimum=1, broker_name="log.roll.ms"),
-    # fmt: on
+    Setting(
+        "retention.bytes",
+        Kind.LONG,
+        -1,
+        "How many bytes a partition keeps; -1 all.",
+        minimum=-1,
+        broker_name="log.retention.bytes",
+    ),
+    Setting(
+        "retention.ms",
+        Kind.LONG,
+        7 * DAY_MS,
+        "How long records are kept; -1 for ever.",
+        minimum=-1,
+        broker_name="log.retention.ms",
+    ),
+    Setting(
+        "segment.bytes",
+        Kind.INT,
+        1_073_741_824,
+        "When a segment file is full.",
+        minimum=1024,
+        broker_name="log.segment.bytes",
+    ),
+    Setting(
+        "segment.ms",
+        Kind.LONG,
+        7 * DAY_MS,
+        "When a segment is closed though it is not full.",
+        minimum=1,
+        broker_name="log.roll.ms",
+    ),
 )
 
 GROUP_SETTINGS: Mapping[str, Setting] = {}
