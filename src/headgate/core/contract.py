@@ -2,13 +2,13 @@
 
 A shard is a deterministic state machine. Its two rules:
 
-1. `handle` decides and `apply` remembers: durable state changes in `apply` alone, with the same records in
-   the same order whether they were decided a moment ago or are read back from the log.
+1. `handle` decides and `apply` remembers: durable state changes in `apply` alone, with the same records
+   in the same order whether they were decided a moment ago or are read back from the log.
 2. Nothing is asked of the world: the time is an argument, identifiers arrive inside commands.
 
-`handle` returns `Effects`: the records to append, which stand or fall as one, and the replies to send. A reply
-is keyed by the token of the request that waits for it, and need not be to the command at hand: a join is
-answered when the rebalance completes, perhaps by a `Tick`. The runtime appends and applies the records, and
+`handle` returns `Effects`: the records to append, which stand or fall as one, and the replies to send. A
+reply is keyed by the token of the request that waits for it, and need not be to the command at hand: a join
+is answered when the rebalance completes, perhaps by a `Tick`. The runtime appends and applies the records, and
 releases the replies when the log is durable up to the position they were computed at.
 """
 
@@ -62,5 +62,5 @@ class Shard(Protocol[CommandT, RecordT]):
         ...
 
     def next_deadline(self) -> Millis | None:
-        """When the runtime must call `handle(Tick(), now)` at the latest; None: not before something happens."""
+        """When the runtime must call `handle(Tick(), now)`; None: not before something else happens."""
         ...
