@@ -1,0 +1,1 @@
+"""Apache Kafka as a peer: fetched from Maven Central, run as one node on this machine."""

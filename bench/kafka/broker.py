@@ -1,0 +1,233 @@
+"""One Apache Kafka node on this machine, for as long as a `with` block lasts.
+
+    with kafka_broker() as bootstrap:
+        ...  # "127.0.0.1:43567"
+
+The node has a data directory and two ports of its own, answers group requests when the block is entered, and is
+gone, processes and files, when it is left. `java_command` runs one of Kafka's own command-line tools.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from bench.paths import KAFKA_LIBS
+
+FORMAT_TIMEOUT_S = 60
+START_TIMEOUT_S = 90
+STOP_TIMEOUT_S = 20
+OFFSETS_TOPIC_PARTITIONS = 8
+
+# Kafka's own start scripts give a broker a gigabyte and G1.
+BROKER_JVM = ("-Xms1G", "-Xmx1G", "-XX:+UseG1GC", "-Djava.awt.headless=true")
+TOOL_JVM = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+LOG_LEVELS = """\
+<Configuration status="WARN">
+  <Appenders><Console name="out" target="SYSTEM_OUT">
+    <PatternLayout pattern="%d{HH:mm:ss.SSS} %p %c{1} %m%n"/>
+  </Console></Appenders>
+  <Loggers><Root level="WARN"><AppenderRef ref="out"/></Root></Loggers>
+</Configuration>
+"""
+
+
+class KafkaUnavailable(RuntimeError):
+    """Apache Kafka cannot be run here; the message says what to do about it."""
+
+
+def kafka_missing() -> str | None:
+    """Why Apache Kafka cannot be run here, in words for the person who has to change it; None if it can."""
+    if shutil.which("java") is None:
+        return "Apache Kafka needs Java 17 or later (Debian: apt-get install openjdk-17-jre-headless)"
+    if not any(KAFKA_LIBS.glob("kafka_2.13-*.jar")):
+        return f"Apache Kafka is not in {KAFKA_LIBS}: run make kafka"
+    return None
+
+
+def java_command(main_class: str, *arguments: str, jvm: tuple[str, ...] = TOOL_JVM) -> list[str]:
+    """The command line that runs one of Kafka's classes; raises KafkaUnavailable."""
+    if problem := kafka_missing():
+        raise KafkaUnavailable(problem)
+    return ["java", *jvm, "-cp", f"{KAFKA_LIBS}/*", main_class, *arguments]
+
+
+@contextmanager
+def kafka_broker(
+    *,
+    flush_every_message: bool = False,
+    settings: Mapping[str, str] | None = None,
+    keep_log: Path | None = None,
+) -> Iterator[str]:
+    """A running node's `host:port`.
+
+    `flush_every_message` makes it sync each append to the group offsets before it answers, which is what Headgate
+    does by default. `settings` are added to server.properties. The node's own log is copied to `keep_log`.
+    """
+    if problem := kafka_missing():
+        raise KafkaUnavailable(problem)
+    directory = Path(tempfile.mkdtemp(prefix="headgate-kafka-"))
+    process: subprocess.Popen[bytes] | None = None
+    try:
+        port, controller_port = _free_ports(2)
+        properties = _properties(directory / "data", port, controller_port) | dict(settings or {})
+        _write(directory, properties)
+        _format(directory)
+        process = _start(directory)
+        bootstrap = f"127.0.0.1:{port}"
+        _wait_until_groups_are_answered(bootstrap, process, directory / "kafka.log")
+        if flush_every_message:
+            set_topic_config(bootstrap, "__consumer_offsets", "flush.messages", "1")
+        yield bootstrap
+    finally:
+        if process is not None:
+            _stop(process)
+        if keep_log is not None and (directory / "kafka.log").exists():
+            shutil.copyfile(directory / "kafka.log", keep_log)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def set_topic_config(bootstrap: str, topic: str, name: str, value: str) -> None:
+    """Sets one of a topic's settings."""
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient(_admin_config(bootstrap))  # named: a client that is dropped drops its answers
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(timeout=10)
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def _properties(data: Path, port: int, controller_port: int) -> dict[str, str]:
+    return {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "log.dirs": str(data),
+        "default.replication.factor": "1",
+        "min.insync.replicas": "1",
+        "offsets.topic.num.partitions": str(OFFSETS_TOPIC_PARTITIONS),
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.num.partitions": "8",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.num.partitions": "8",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+
+
+def _write(directory: Path, properties: Mapping[str, str]) -> None:
+    lines = "".join(f"{name}={value}\n" for name, value in properties.items())
+    (directory / "server.properties").write_text(lines)
+    (directory / "log4j2.xml").write_text(LOG_LEVELS)
+
+
+def _format(directory: Path) -> None:
+    cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+    arguments = ("format", "--standalone", "-t", cluster_id, "-c", str(directory / "server.properties"))
+    done = subprocess.run(
+        java_command("kafka.tools.StorageTool", *arguments),
+        capture_output=True,
+        timeout=FORMAT_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode:
+        raise KafkaUnavailable(f"Kafka's format failed: {(done.stdout + done.stderr).decode()[-2000:]}")
+
+
+def _start(directory: Path) -> subprocess.Popen[bytes]:
+    jvm = (*BROKER_JVM, f"-Dlog4j2.configurationFile={directory / 'log4j2.xml'}")
+    command = java_command("kafka.Kafka", str(directory / "server.properties"), jvm=jvm)
+    with (directory / "kafka.log").open("wb") as log:
+        # A session of its own, so that the whole process group can be ended whatever it started.
+        return subprocess.Popen(
+            command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+        )
+
+
+def _wait_until_groups_are_answered(bootstrap: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Asks for the offsets of a group until they are told: the first asking creates __consumer_offsets."""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    _wait_until_it_listens(bootstrap, process, log, deadline)
+    admin = AdminClient(_admin_config(bootstrap))
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            asked = [ConsumerGroupTopicPartitions("headgate-is-anybody-there")]
+            for future in admin.list_consumer_group_offsets(asked, request_timeout=5).values():
+                future.result(timeout=6)
+            return
+        except KafkaException:
+            time.sleep(0.2)
+    raise KafkaUnavailable(f"Kafka did not answer within {START_TIMEOUT_S} s: {_tail(log)}")
+
+
+def _wait_until_it_listens(
+    bootstrap: str, process: subprocess.Popen[bytes], log: Path, deadline: float
+) -> None:
+    host, port = bootstrap.split(":")
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            socket.create_connection((host, int(port)), timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    raise KafkaUnavailable(f"Kafka did not start: {_tail(log)}")
+
+
+def _tail(log: Path) -> str:
+    return log.read_text(errors="replace")[-2000:] if log.exists() else "it left no log"
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Ends the node and everything it started; its data is thrown away, so it is not asked twice."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+        except ProcessLookupError:
+            break
+        try:
+            process.wait(STOP_TIMEOUT_S)
+            break
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def _admin_config(bootstrap: str) -> dict[str, str | int]:
+    # log_level 0: a node that is still starting is no news worth printing.
+    return {"bootstrap.servers": bootstrap, "log_level": 0}
