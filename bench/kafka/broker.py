@@ -3,8 +3,8 @@
     with kafka_broker() as bootstrap:
         ...  # "127.0.0.1:43567"
 
-The node has a data directory and two ports of its own, answers group requests when the block is entered, and is
-gone, processes and files, when it is left. `java_command` runs one of Kafka's own command-line tools.
+The node has a data directory and two ports of its own, answers group requests when the block is entered,
+and is gone, processes and files, when it is left. `java_command` runs one of Kafka's own command-line tools.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
-from confluent_kafka.admin import (
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, but not marked as exported
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
@@ -81,8 +81,9 @@ def kafka_broker(
 ) -> Iterator[str]:
     """A running node's `host:port`.
 
-    `flush_every_message` makes it sync each append to the group offsets before it answers, which is what Headgate
-    does by default. `settings` are added to server.properties. The node's own log is copied to `keep_log`.
+    `flush_every_message` makes it sync each append to the group offsets before it answers, which is
+    what Headgate does by default. `settings` are added to server.properties. The node's own log is copied
+    to `keep_log`.
     """
     if problem := kafka_missing():
         raise KafkaUnavailable(problem)
@@ -111,7 +112,7 @@ def set_topic_config(bootstrap: str, topic: str, name: str, value: str) -> None:
     """Sets one of a topic's settings."""
     entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
-    admin = AdminClient(_admin_config(bootstrap))  # named: a client that is dropped drops its answers
+    admin = AdminClient(_client_config(bootstrap))  # named: a client that is dropped drops its answers
     for future in admin.incremental_alter_configs([resource]).values():
         future.result(timeout=10)
 
@@ -185,15 +186,18 @@ def _wait_until_groups_are_answered(bootstrap: str, process: subprocess.Popen[by
     """Asks for the offsets of a group until they are told: the first asking creates __consumer_offsets."""
     deadline = time.monotonic() + START_TIMEOUT_S
     _wait_until_it_listens(bootstrap, process, log, deadline)
-    admin = AdminClient(_admin_config(bootstrap))
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            asked = [ConsumerGroupTopicPartitions("headgate-is-anybody-there")]
-            for future in admin.list_consumer_group_offsets(asked, request_timeout=5).values():
-                future.result(timeout=6)
-            return
-        except KafkaException:
-            time.sleep(0.2)
+    # A consumer, not an admin client: librdkafka 2.16.0's admin client crashes when it asks for a group's
+    # offsets and the coordinator answers that it is still loading.
+    consumer = Consumer(_client_config(bootstrap) | {"group.id": "headgate-is-anybody-there"})
+    try:
+        while time.monotonic() < deadline and process.poll() is None:
+            try:
+                consumer.committed([TopicPartition("headgate-is-anybody-there", 0)], timeout=5)
+                return
+            except KafkaException:
+                time.sleep(0.2)
+    finally:
+        consumer.close()
     raise KafkaUnavailable(f"Kafka did not answer within {START_TIMEOUT_S} s: {_tail(log)}")
 
 
@@ -228,6 +232,6 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
             continue
 
 
-def _admin_config(bootstrap: str) -> dict[str, str | int]:
+def _client_config(bootstrap: str) -> dict[str, str | int | float | bool]:
     # log_level 0: a node that is still starting is no news worth printing.
     return {"bootstrap.servers": bootstrap, "log_level": 0}

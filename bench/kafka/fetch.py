@@ -1,6 +1,7 @@
 """`python -m bench.kafka.fetch`: Apache Kafka's jars, from Maven Central, into `build/kafka/libs`.
 
-The versions stand in `pom.xml`. Fetching twice costs nothing: a mark beside the jars holds the pom they came from.
+The versions stand in `pom.xml`. Fetching twice costs nothing: a copy of the pom they came
+from lies beside the jars.
 """
 
 from __future__ import annotations
