@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 
 
 def java_string_hash(text: str) -> int:
@@ -14,6 +15,7 @@ def java_string_hash(text: str) -> int:
     return value - (1 << 32) if value & 0x80000000 else value
 
 
+@lru_cache(maxsize=65_536)
 def partition_for(key: str, partition_count: int) -> int:
     """The partition, 0 to `partition_count` - 1, that owns `key` (a group id or a transactional id).
 

@@ -1,0 +1,49 @@
+# Headgate. `make` alone prints the targets.
+
+PYTHON ?= python3
+BIN := .venv/bin
+JAVA_HOME_HINT := Java 17 or newer is needed (Spark runs on it): install a JDK, e.g. openjdk-17-jdk-headless
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test compat lint bench kafka clean java node-and-kcat
+
+help:  ## Print the targets.
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+demo: $(BIN)/.ready java  ## Set up, then run the main job: flights, three clients, a crash, and Spark.
+	@$(BIN)/python -m demo
+
+test: $(BIN)/.ready java  ## Set up, then run the tests.
+	$(BIN)/python -m pytest --ignore=tests/compat
+
+compat: $(BIN)/.ready node-and-kcat  ## Run real clients of five kinds against a live server (Node and kcat needed).
+	$(BIN)/python -m pytest tests/compat
+
+lint: $(BIN)/.ready  ## Check format, style, types and the import contracts.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(BIN)/.ready  ## Measure against peers, side by side in one run (make kafka first, to have Kafka among them).
+	$(BIN)/python -m bench
+
+kafka: $(BIN)/.ready  ## Fetch Apache Kafka from Maven Central for make bench (Java and mvn needed).
+	$(BIN)/python -m bench.kafka
+
+clean:  ## Remove what the other targets made.
+	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache tests/compat/node/node_modules
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/.ready: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo 'Python 3.11 or newer is needed; name it with make PYTHON=python3.11 ...'; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+java:
+	@command -v java >/dev/null || { echo '$(JAVA_HOME_HINT)'; exit 1; }
+
+node-and-kcat:
+	@command -v node >/dev/null && command -v npm >/dev/null || { echo 'Node with npm is needed for the kafkajs tests: install nodejs and npm'; exit 1; }
+	@command -v kcat >/dev/null || { echo 'kcat is needed for its tests: e.g. apt-get install kcat'; exit 1; }

@@ -1,0 +1,54 @@
+"""The group coordinator: one runtime for each partition of `__consumer_offsets`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from headgate.core.contract import Shard
+from headgate.domain.ids import GroupId
+from headgate.domain.partitioning import partition_for
+from headgate.server.shard_runtime import ShardRuntime
+
+
+class GroupCoordinator:
+    """Routes a command to the shard of its group, or to every shard."""
+
+    def __init__(self, runtimes: list[ShardRuntime]) -> None:
+        """`runtimes`, one a partition, in the partitions' order."""
+        self._runtimes = runtimes
+
+    def submit(self, group_id: GroupId, command: Any, on_reply: Callable[[Any], None]) -> None:
+        """Hand a command to the group's shard; see `headgate.api.contract.Coordinator`."""
+        self._runtimes[partition_for(group_id, len(self._runtimes))].submit(command, on_reply)
+
+    def submit_to_all(self, command: Any, on_replies: Callable[[list[Any]], None]) -> None:
+        """Hand the same command to every shard; answers come together, one a shard, in their order."""
+        replies: list[Any] = [None] * len(self._runtimes)
+        missing = len(self._runtimes)
+
+        def reply_to(index: int) -> Callable[[Any], None]:
+            def take(result: Any) -> None:
+                nonlocal missing
+                replies[index] = result
+                missing -= 1
+                if not missing:
+                    on_replies(replies)
+
+            return take
+
+        for index, runtime in enumerate(self._runtimes):
+            runtime.submit(command, reply_to(index))
+
+    def partition_of(self, group_id: GroupId) -> int:
+        """The partition of `__consumer_offsets` that holds the group."""
+        return partition_for(group_id, len(self._runtimes))
+
+    def shards(self) -> list[Shard[Any, Any]]:
+        """The shards that are loaded, for the metrics."""
+        return [runtime.shard for runtime in self._runtimes if runtime.is_active]
+
+    async def load(self) -> None:
+        """Bring every shard up from its log."""
+        for runtime in self._runtimes:
+            await runtime.load()

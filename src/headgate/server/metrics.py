@@ -1,0 +1,111 @@
+"""What the server counts, and how Prometheus reads it.
+
+Counting on the way of a request is plain integer arithmetic; the Prometheus objects are made when somebody
+scrapes. Gauges that belong to others (groups, offsets, log bytes) are asked for at that time, too.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+LATENCY_BOUNDS_SECONDS = (
+    0.0001,
+    0.00025,
+    0.0005,
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.5,
+    1,
+    5,
+    30,
+)
+
+
+@dataclass(slots=True)
+class Histogram:
+    """Durations in seconds, counted by bucket; the last bucket holds what is above every bound."""
+
+    counts: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BOUNDS_SECONDS) + 1))
+    total_seconds: float = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """Count one duration."""
+        self.counts[bisect_left(LATENCY_BOUNDS_SECONDS, seconds)] += 1
+        self.total_seconds += seconds
+
+    def buckets(self) -> list[tuple[str, float]]:
+        """Cumulative counts by upper bound, as Prometheus wants them."""
+        cumulative = 0
+        rows: list[tuple[str, float]] = []
+        for bound, count in zip([*map(str, LATENCY_BOUNDS_SECONDS), "+Inf"], self.counts, strict=True):
+            cumulative += count
+            rows.append((bound, cumulative))
+        return rows
+
+
+class Metrics(Collector):
+    """The server's counters; a Prometheus collector by name `headgate_...`."""
+
+    def __init__(self, api_names: Mapping[int, str]) -> None:
+        self._api_names = api_names
+        self._requests = {key: Histogram() for key in api_names}
+        self._syncs = Histogram()
+        self._gauges: list[Callable[[], Iterable[Metric]]] = []
+        self.connections_opened = 0
+        self.connections_refused = 0
+
+    def observe_request(self, api_key: int, seconds: float) -> None:
+        """Count one answered request and the seconds from its frame to its response."""
+        self._requests[api_key].observe(seconds)
+
+    def observe_sync(self, seconds: float) -> None:
+        """Count one round of syncs."""
+        self._syncs.observe(seconds)
+
+    def add_gauges(self, read: Callable[[], Iterable[Metric]]) -> None:
+        """Ask `read` for its metrics at every scrape."""
+        self._gauges.append(read)
+
+    def collect(self) -> Iterator[Metric]:
+        """Everything, now."""
+        latency = HistogramMetricFamily(
+            "headgate_request_seconds", "From a request's frame to its response.", labels=["api"]
+        )
+        for key, histogram in self._requests.items():
+            if any(histogram.counts):
+                latency.add_metric([self._api_names[key]], histogram.buckets(), histogram.total_seconds)
+        yield latency
+        sync = HistogramMetricFamily("headgate_sync_seconds", "Rounds of syncs of the logs to disk.")
+        sync.add_metric([], self._syncs.buckets(), self._syncs.total_seconds)
+        yield sync
+        yield CounterMetricFamily(
+            "headgate_connections_opened", "Connections accepted.", value=self.connections_opened
+        )
+        yield CounterMetricFamily(
+            "headgate_connections_refused",
+            "Connections closed for what was sent over them.",
+            value=self.connections_refused,
+        )
+        for read in self._gauges:
+            yield from read()
+
+
+def gauge(
+    name: str, text: str, rows: Iterable[tuple[tuple[str, ...], float]], labels: tuple[str, ...] = ()
+) -> Metric:
+    """A gauge with a value for each row of label values."""
+    family = GaugeMetricFamily(name, text, labels=labels)
+    for values, value in rows:
+        family.add_metric(values, value)
+    return family

@@ -1,0 +1,240 @@
+"""The shell around one coordinator shard: it owns the log, the clock, the timer and the waiting requests.
+
+Its rules:
+
+1. Records are applied the moment they are decided, and written at the end of the turn of the loop, all of
+   that turn in one batch: one encoding, one write and one sync serve every command of the turn.
+2. A reply leaves when the log is durable up to the position it was computed at. That holds for reads too, so
+   nobody ever sees what could still be lost, and nothing ever has to be undone.
+3. If a write or a sync fails, the shard's memory is dropped, everyone who waits gets a retriable error, and
+   the shard is loaded from its log again: the way back up is the way up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import Any
+
+from headgate.core.commands import Tick
+from headgate.core.contract import Effects, Shard, Token
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import Millis
+from headgate.log.batch import Record, encode_batch, iterate_records
+from headgate.records import decode, encode
+from headgate.server.clock import Clock
+from headgate.server.group_commit import GroupCommit
+from headgate.topics.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+OnReply = Callable[[Any], None]
+
+RELOAD_DELAY_SECONDS = 1.0
+LOAD_SLICE_SECONDS = 0.01
+
+
+class State(Enum):
+    """Loading -> Active -> Failed -> Loading."""
+
+    LOADING = auto()
+    ACTIVE = auto()
+    FAILED = auto()
+
+
+_ERRORS = {
+    State.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    State.FAILED: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+}
+
+
+class ShardRuntime:
+    """Runs one shard over one partition of `__consumer_offsets`."""
+
+    def __init__(
+        self,
+        new_shard: Callable[[], Shard[Any, Any]],
+        partition: Partition,
+        group_commit: GroupCommit,
+        clock: Clock,
+    ) -> None:
+        """`new_shard` makes an empty shard, at start and after a failure."""
+        self._new_shard = new_shard
+        self._partition = partition
+        self._group_commit = group_commit
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_deadline: Millis | None = None
+        self._reset()
+
+    def _reset(self) -> None:
+        self.shard = self._new_shard()
+        self._state = State.LOADING
+        self._last_token: Token = 0
+        self._position = 0
+        """The log offset after the last record decided."""
+        self._waiting: dict[Token, OnReply] = {}
+        self._unwritten: list[Any] = []
+        self._held: deque[tuple[int, OnReply, Any]] = deque()
+        self._is_flush_due = False
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the shard is loaded and answers."""
+        return self._state is State.ACTIVE
+
+    # --- commands ---
+
+    def submit(self, command: Any, on_reply: OnReply) -> None:
+        """Hand the shard a command; `on_reply` gets its result once it may be seen, or an ErrorCode."""
+        if self._state is not State.ACTIVE:
+            on_reply(_ERRORS[self._state])
+            return
+        self._last_token = token = self._last_token + 1
+        self._waiting[token] = on_reply
+        self._take(self.shard.handle(command, self._clock.now(), token))
+
+    def _take(self, effects: Effects[Any]) -> None:
+        apply = self.shard.apply
+        for record in effects.records:
+            apply(record, self._position)
+            self._position += 1
+        self._unwritten.extend(effects.records)
+        waiting = self._waiting
+        for reply in effects.replies:
+            self._held.append((self._position, waiting.pop(reply.token), reply.result))
+        if not self._is_flush_due:
+            self._is_flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """The end of a turn: write what was decided, release what may be seen, arm the timer."""
+        if self._state is not State.ACTIVE:
+            return
+        self._is_flush_due = False
+        if self._unwritten and not self._write():
+            return
+        if self._partition.is_durable_before_answer:
+            if self._held and self._held[0][0] <= self._partition.log.durable_offset:
+                self._release(self._partition.log.durable_offset)
+        else:
+            self._release(self._position)
+        self._arm_timer()
+
+    def _write(self) -> bool:
+        now = self._clock.now()
+        batch = encode_batch([Record(*encode(record), now) for record in self._unwritten])
+        self._unwritten = []
+        try:
+            self._partition.append_internal(batch)
+        except OSError as failure:
+            self._fail("write failed", failure)
+            return False
+        if self._partition.is_durable_before_answer:
+            position = self._position
+            shard = self.shard
+            self._group_commit.when_durable(
+                self._partition.log, lambda is_durable: self._on_sync(shard, position, is_durable)
+            )
+        return True
+
+    def _on_sync(self, shard: Shard[Any, Any], position: int, is_durable: bool) -> None:
+        if shard is not self.shard or self._state is not State.ACTIVE:
+            return  # an answer to the life before a reload
+        if is_durable:
+            self._release(position)
+        else:
+            self._fail("sync failed", None)
+
+    def _release(self, position: int) -> None:
+        held = self._held
+        while held and held[0][0] <= position:
+            _, on_reply, result = held.popleft()
+            on_reply(result)
+
+    # --- time ---
+
+    def _arm_timer(self) -> None:
+        deadline = self.shard.next_deadline()
+        if deadline == self._timer_deadline:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_deadline = deadline
+        if deadline is not None:
+            delay_ms = max(0, deadline - self._clock.now())
+            self._timer = self._loop.call_later(delay_ms / 1000, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        deadline, self._timer_deadline = self._timer_deadline, None
+        if self._state is not State.ACTIVE or deadline is None:
+            return
+        now = self._clock.now()
+        if now < deadline:
+            self._arm_timer()  # the loop's clock ran a little ahead of ours
+        else:
+            self._take(self.shard.handle(Tick(), now))
+
+    # --- up and down ---
+
+    async def load(self) -> None:
+        """Apply the log from its start; the loop goes on with other work between slices."""
+        log = self._partition.log
+        slice_end = self._loop.time() + LOAD_SLICE_SECONDS
+        shard = self.shard
+        for header, batch in log.batches(log.log_start_offset):
+            if not header.is_control:
+                for offset, record in iterate_records(batch):
+                    shard.apply(decode(record.key, record.value), offset)
+            if self._loop.time() > slice_end:
+                await asyncio.sleep(0)
+                slice_end = self._loop.time() + LOAD_SLICE_SECONDS
+        self._position = log.log_end_offset
+        self._state = State.ACTIVE
+        shard.loaded(self._clock.now())
+        self._arm_timer()
+
+    def _fail(self, event: str, failure: OSError | None) -> None:
+        logger.error(
+            event,
+            extra={
+                "log": self._partition.log.directory,
+                "error": str(failure or "see above"),
+                "then": "groups of this log get retriable errors until it can be written again",
+            },
+        )
+        orphans = [on_reply for _, on_reply, _ in self._held] + list(self._waiting.values())
+        self._reset()
+        self._state = State.FAILED
+        for on_reply in orphans:
+            on_reply(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self._loop.call_later(RELOAD_DELAY_SECONDS, self._try_reload)
+
+    def _try_reload(self) -> None:
+        try:
+            self._partition.recover()
+        except OSError as failure:
+            logger.warning(
+                "log still fails", extra={"log": self._partition.log.directory, "error": str(failure)}
+            )
+            self._loop.call_later(RELOAD_DELAY_SECONDS, self._try_reload)
+            return
+        self._state = State.LOADING
+        self._reload = self._loop.create_task(self._load_again())
+
+    async def _load_again(self) -> None:
+        await self.load()
+        logger.info("log works again", extra={"log": self._partition.log.directory})
+
+    def close(self) -> None:
+        """Write what is left and stop the timer."""
+        if self._unwritten and self._state is State.ACTIVE:
+            self._write()
+        if self._timer is not None:
+            self._timer.cancel()
