@@ -57,6 +57,7 @@ class Broker:
         ]  # fmt: skip
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
+        self.log_path.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("a") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         self.port = self._wait_until_ready()
@@ -73,9 +74,8 @@ class Broker:
                 if ready := _READY.match(line):
                     return int(ready[2])
         self.kill()
-        raise BrokerFailed(
-            f"the server did not start within {self._start_timeout_s} s:\n{self.log_path.read_text()}"
-        )
+        said = self.log_path.read_text()
+        raise BrokerFailed(f"the server did not start within {self._start_timeout_s} s:\n{said}")
 
     def stop(self) -> None:
         """Let the server close cleanly (SIGTERM)."""
@@ -88,7 +88,7 @@ class Broker:
             self._forget()
 
     def kill(self) -> None:
-        """End the server as a crash would (SIGKILL); what was acknowledged is still there at the next start."""
+        """End the server as a crash would (SIGKILL); what was acknowledged is there at the next start."""
         if self._process is not None:
             self._process.kill()
             self._forget()

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from headgate.log.log import Log
-    from headgate.topics.topics import Topics
-
     from headgate.domain.ids import GroupId, Millis
     from headgate.domain.settings import Settings
+    from headgate.log.log import Log
+    from headgate.topics.topics import Topics
 
 
 class Call(Protocol):

@@ -2,7 +2,7 @@
 
 A client that asks in a version we do not know gets a version 0 answer with UNSUPPORTED_VERSION and only this
 API's own range (KIP-511), and asks again. The header of the response never has tags, in any version, as the
-client cannot know yet which version it will get. Version 4 only tells that a feature may start at 0 (KIP-1022).
+client cannot know yet which version it will get. Version 4 only allows a feature to start at 0 (KIP-1022).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The time, for a process whose timers must not jump: the wall clock at start, carried on by the monotonic one.
+"""The time for timers that must not jump: the wall clock at start, carried on by the monotonic one.
 
 A step of the system's clock (NTP, a suspended machine) would otherwise expire every session at once.
 """

@@ -52,3 +52,8 @@ class GroupCoordinator:
         """Bring every shard up from its log."""
         for runtime in self._runtimes:
             await runtime.load()
+
+    def close(self) -> None:
+        """Write what was decided and not yet written, and stop every timer."""
+        for runtime in self._runtimes:
+            runtime.close()

@@ -1,0 +1,121 @@
+"""`headgate serve`: run the broker in the foreground."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from headgate.domain.settings import InvalidSetting, Settings
+
+ADDRESS_HELP = "HOST:PORT; port 0 takes any free one."
+
+
+def serve(
+    data_dir: Annotated[
+        Path,
+        typer.Option("--data-dir", help="Where the logs live; made if it is not there.", show_default=False),
+    ],
+    listen: Annotated[str, typer.Option(help=f"Where clients connect. {ADDRESS_HELP}")] = "127.0.0.1:9092",
+    advertise: Annotated[
+        str | None, typer.Option(help="HOST:PORT that clients are told, if they reach this server elsewhere.")
+    ] = None,
+    metrics_listen: Annotated[
+        str | None, typer.Option(help=f"Serve Prometheus metrics here. {ADDRESS_HELP}")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="A TOML file of settings: dotted names or tables.", show_default=False)
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", help="One setting as name=value, over the file's. `headgate settings` lists them."
+        ),
+    ] = None,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_format: Annotated[str, typer.Option(help="text or json.")] = "text",
+) -> None:
+    """Run a broker on a data directory until SIGTERM or Ctrl-C.
+
+    When it is ready it prints one line, [bold]headgate is listening on HOST:PORT[/bold]; its log goes to
+    standard error.
+
+    Example: headgate serve --data-dir ./data --set offsets.retention.minutes=1440
+    """
+    from headgate.server.process import ServeOptions, run_server
+
+    if log_level not in ("debug", "info", "warning", "error"):
+        _refuse(f"--log-level {log_level}: debug, info, warning or error is expected")
+    if log_format not in ("text", "json"):
+        _refuse(f"--log-format {log_format}: text or json is expected")
+    try:
+        settings = Settings(_from_file(config) | _from_options(set_ or []))
+        options = ServeOptions(
+            data_dir=data_dir,
+            listen=_address("--listen", listen),
+            advertise=_address("--advertise", advertise) if advertise else None,
+            metrics_listen=_address("--metrics-listen", metrics_listen) if metrics_listen else None,
+            settings=settings,
+            log_level=log_level,
+            log_as_json=log_format == "json",
+        )
+        run_server(options)
+    except (InvalidSetting, UsageProblem) as problem:
+        _refuse(str(problem))
+    except OSError as problem:
+        _refuse(f"cannot start: {problem}", exit_code=1)
+
+
+class UsageProblem(Exception):
+    """Something on the command line that cannot be meant; the message says what would do."""
+
+
+def _refuse(message: str, exit_code: int = 2) -> NoReturn:
+    typer.echo(f"headgate: {message}", err=True)
+    raise typer.Exit(exit_code)
+
+
+def _address(option: str, text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise UsageProblem(f"{option} {text}: HOST:PORT is expected, as in 127.0.0.1:9092")
+    return host, int(port)
+
+
+def _from_options(pairs: list[str]) -> dict[str, str]:
+    settings: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise UsageProblem(f"--set {pair}: name=value is expected")
+        settings[name.strip()] = value
+    return settings
+
+
+def _from_file(path: Path | None) -> dict[str, str]:
+    if path is None:
+        return {}
+    try:
+        with path.open("rb") as file:
+            return _flat(tomllib.load(file))
+    except OSError as problem:
+        raise UsageProblem(f"--config {path}: {problem.strerror}") from problem
+    except tomllib.TOMLDecodeError as problem:
+        raise UsageProblem(f"--config {path}: not TOML: {problem}") from problem
+
+
+def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    """Dotted names for nested tables; values as the texts that settings are parsed from."""
+    flat: dict[str, str] = {}
+    for key, value in table.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{name}.")
+        elif isinstance(value, list):
+            flat[name] = ",".join(map(str, value))
+        else:
+            flat[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return flat

@@ -1,0 +1,99 @@
+"""The node: topics, coordinator, clock and disk put together, as `headgate.api.contract` promises."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from prometheus_client.metrics_core import Metric
+
+from headgate.core.shard import GroupShard
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, Millis
+from headgate.domain.settings import Settings
+from headgate.log.filesystem import FileSystem
+from headgate.server.clock import Clock
+from headgate.server.coordinator import GroupCoordinator
+from headgate.server.group_commit import GroupCommit
+from headgate.server.metrics import gauge
+from headgate.server.shard_runtime import ShardRuntime
+from headgate.topics.topics import Topics
+
+logger = logging.getLogger(__name__)
+
+
+class BrokerNode:
+    """One node on one data directory."""
+
+    def __init__(self, filesystem: FileSystem, data_dir: str, settings: Settings, clock: Clock) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._clock = clock
+        self.settings = settings
+        self.node_id: int = settings["node.id"]
+        self.advertised_host = ""
+        self.advertised_port = 0
+        self.observe_sync: Callable[[float], None] = lambda seconds: None
+        self.topics = Topics.open(filesystem, data_dir, settings, clock.now())
+        self.cluster_id = self.topics.cluster_id
+        self.durability = GroupCommit(self._loop, lambda seconds: self.observe_sync(seconds))
+        self.coordinator = GroupCoordinator([])
+
+    async def start(self) -> None:
+        """Bring the coordinator up from its logs, and begin to look after the topics."""
+        topic = self.topics.internal(GROUP_OFFSETS_TOPIC, self.settings["offsets.topic.num.partitions"])
+        self.coordinator = GroupCoordinator(
+            [
+                ShardRuntime(
+                    lambda: GroupShard(self.settings), topic.partition(index), self.durability, self._clock
+                )
+                for index in range(topic.partition_count)
+            ]
+        )
+        await self.coordinator.load()
+        self._look_after_topics()
+
+    def close(self) -> None:
+        """Write and sync what is left, and say so on disk: the next start need not look for damage."""
+        self.coordinator.close()
+        self.durability.close()
+        self.topics.close()
+
+    def now(self) -> Millis:
+        """The time in milliseconds since the epoch."""
+        return self._clock.now()
+
+    def call_later(self, delay_ms: int, action: Callable[[], None]) -> Callable[[], None]:
+        """Run `action` after `delay_ms` unless the returned function is called before."""
+        return self._loop.call_later(delay_ms / 1000, action).cancel
+
+    def new_member_id(self, client_id: str | None) -> str:
+        """A fresh member id as Kafka makes them."""
+        return f"{client_id or ''}-{uuid.uuid4()}"
+
+    def gauges(self) -> Iterable[Metric]:
+        """What this node holds, for the metrics."""
+        shards = self.coordinator.shards()
+        states: Counter[str] = Counter()
+        for shard in shards:
+            states.update(shard.count_groups_by_state())
+        yield gauge(
+            "headgate_groups",
+            "Groups by state.",
+            [((state,), count) for state, count in sorted(states.items())],
+            ("state",),
+        )
+        yield gauge(
+            "headgate_offsets", "Committed offsets held.", [((), sum(shard.offset_count for shard in shards))]
+        )
+        yield gauge(
+            "headgate_log_bytes", "Bytes of all logs that are open.", [((), self.topics.size_bytes())]
+        )
+
+    def _look_after_topics(self) -> None:
+        try:
+            self.topics.housekeeping(self.now())
+        except OSError as failure:
+            logger.error("retention failed", extra={"error": str(failure)})
+        self.call_later(self.settings["log.retention.check.interval.ms"], self._look_after_topics)

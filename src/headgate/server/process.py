@@ -1,0 +1,83 @@
+"""The server process: takes the data directory, starts the node, listens, and ends cleanly on a signal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvloop
+from prometheus_client import CollectorRegistry, start_http_server
+
+from headgate.domain.settings import Settings
+from headgate.log.filesystem import OsFileSystem
+from headgate.server import log_lines
+from headgate.server.clock import Clock
+from headgate.server.listener import Listener
+from headgate.server.node import BrokerNode
+
+logger = logging.getLogger(__name__)
+
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """What `headgate serve` was told."""
+
+    data_dir: Path
+    listen: Address
+    advertise: Address | None
+    metrics_listen: Address | None
+    settings: Settings
+    log_level: str
+    log_as_json: bool
+
+
+def run_server(options: ServeOptions) -> None:
+    """Serve until SIGTERM or SIGINT. Raises OSError when the directory or an address cannot be had."""
+    log_lines.configure(options.log_level, options.log_as_json)
+    options.data_dir.mkdir(parents=True, exist_ok=True)
+    filesystem = OsFileSystem()
+    with filesystem.lock(str(options.data_dir / ".lock")):
+        uvloop.run(_serve(options, filesystem))
+
+
+async def _serve(options: ServeOptions, filesystem: OsFileSystem) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    node = BrokerNode(filesystem, str(options.data_dir), options.settings, Clock())
+    await node.start()
+    listener = Listener(node)
+    try:
+        host, port = await listener.listen(*options.listen)
+        node.advertised_host, node.advertised_port = options.advertise or (host, port)
+        with _metrics_server(options.metrics_listen, listener.registry):
+            print(f"headgate is listening on {host}:{port}", flush=True)
+            await stop.wait()
+            logger.info("stopping")
+    finally:
+        await listener.close()
+        node.close()
+    logger.info("stopped")
+
+
+@contextlib.contextmanager
+def _metrics_server(address: Address | None, registry: CollectorRegistry):  # type: ignore[no-untyped-def]
+    if address is None:
+        yield
+        return
+    host, port = address
+    server, thread = start_http_server(port, host, registry)
+    logger.info("metrics are served", extra={"url": f"http://{host}:{server.server_port}/metrics"})
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
