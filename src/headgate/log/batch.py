@@ -1,0 +1,274 @@
+"""Record batches: records in, Kafka's bytes out, and back.
+
+Owned here: the records inside a batch (the header is `header.py`'s; its names are offered here too). A
+record is
+
+    length varint | attributes i8 | timestamp delta varint | offset delta varint |
+    key length varint, key | value length varint, value |
+    header count varint, then for each: key length varint, key, value length varint, value
+
+with zigzag varints and a length of -1 for null; lengths come before what they count, so a batch is read in
+one pass. Rules: a batch of one small record is the hot path (every offset commit is one); and whatever the
+bytes, reading them raises CorruptBatch or nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import Final, NamedTuple, TypeAlias
+
+from crc32c import crc32c
+
+from headgate.log.compression import compress, decompress
+from headgate.log.header import (
+    CONTROL,
+    CRC_END,
+    HEADER_BYTES,
+    LENGTH_FIELD_END,
+    MAGIC,
+    TRANSACTIONAL,
+    BatchHeader,
+    Buffer,
+    CorruptBatch,
+    InvalidBatch,
+    check_batches,
+    place_batch,
+    read_header,
+    set_log_append_time,
+)
+
+__all__ = [
+    "BatchHeader",
+    "CorruptBatch",
+    "InvalidBatch",
+    "Record",
+    "RecordHeader",
+    "check_batches",
+    "encode_batch",
+    "iterate_records",
+    "place_batch",
+    "read_header",
+    "set_log_append_time",
+]
+
+RecordHeader: TypeAlias = tuple[bytes, bytes | None]
+"""A header's key and value. The key is UTF-8 by convention only; as bytes it survives whatever was sent."""
+
+NO_TIMESTAMP: Final = -1
+
+
+class Record(NamedTuple):
+    """One record: `timestamp` in ms since the epoch, -1 for none; None as value is a tombstone."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int = NO_TIMESTAMP
+    headers: Sequence[RecordHeader] = ()
+
+
+def _varint(value: int) -> bytes:
+    value = (value << 1) ^ (value >> 63)
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value > 0x7F:
+        out.append((value & 0x7F) | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+_SMALL: Final = tuple(_varint(value) for value in range(1024))
+_NULL: Final = _varint(-1)
+_HEAD: Final = Struct(">qiibI").pack
+_REST: Final = Struct(">hiqqqhii").pack
+
+
+def encode_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = 0,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    is_transactional: bool = False,
+    is_control: bool = False,
+    codec: int = 0,
+) -> bytearray:
+    """One whole batch of `records`, at offsets `base_offset` and on; `place_batch` may move it later.
+
+    Raises ValueError without records: an empty batch is for compaction only, and not for sale here.
+    """
+    if not records:
+        raise ValueError("a batch needs at least one record")
+    base_timestamp = max_timestamp = records[0].timestamp
+    parts: list[bytes] = []
+    for delta, (key, value, timestamp, headers) in enumerate(records):
+        if timestamp > max_timestamp:
+            max_timestamp = timestamp
+        _encode_record(parts, key, value, timestamp - base_timestamp, delta, headers)
+    if codec:
+        parts = [compress(codec, b"".join(parts))]
+    attributes = codec | (TRANSACTIONAL if is_transactional else 0) | (CONTROL if is_control else 0)
+    count = len(records)
+    rest = _REST(
+        attributes,
+        count - 1,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        count,
+    )
+    summed = rest + b"".join(parts)
+    length = len(summed) + (CRC_END - LENGTH_FIELD_END)
+    batch = bytearray(_HEAD(base_offset, length, leader_epoch, MAGIC, crc32c(summed)))
+    batch += summed
+    return batch
+
+
+def _encode_record(
+    parts: list[bytes],
+    key: bytes | None,
+    value: bytes | None,
+    timestamp_delta: int,
+    offset_delta: int,
+    headers: Sequence[RecordHeader],
+) -> None:
+    # Lengths nearly always fit the table; a miss, a negative number among them, goes the long way.
+    small = _SMALL
+    if key is None:
+        key_length, key = _NULL, b""
+    else:
+        size = len(key)
+        key_length = small[size] if size < 1024 else _varint(size)
+    if value is None:
+        value_length, value = _NULL, b""
+    else:
+        size = len(value)
+        value_length = small[size] if size < 1024 else _varint(size)
+    timestamp = small[timestamp_delta] if 0 <= timestamp_delta < 1024 else _varint(timestamp_delta)
+    offset = small[offset_delta] if offset_delta < 1024 else _varint(offset_delta)
+    tail = _encode_headers(headers) if headers else b"\x00"
+    size = (
+        1
+        + len(timestamp)
+        + len(offset)
+        + len(key_length)
+        + len(key)
+        + len(value_length)
+        + len(value)
+        + len(tail)
+    )
+    length = small[size] if size < 1024 else _varint(size)
+    parts += (length, b"\x00", timestamp, offset, key_length, key, value_length, value, tail)
+
+
+def _encode_headers(headers: Sequence[RecordHeader]) -> bytes:
+    parts = [_varint(len(headers))]
+    for key, value in headers:
+        parts += (_varint(len(key)), key)
+        parts += (_NULL,) if value is None else (_varint(len(value)), value)
+    return b"".join(parts)
+
+
+def iterate_records(buffer: Buffer) -> Iterator[tuple[int, Record]]:
+    """Every record of the batches in `buffer` with its offset, unpacked where a batch is compressed.
+
+    Control batches are read like any other; `header.is_control` tells them. The CRC is not summed again:
+    bytes that come from outside pass `check_batches` first. Raises CorruptBatch, and nothing else.
+    """
+    view = memoryview(buffer)
+    at = 0
+    while at < len(view):
+        header = read_header(view, at)
+        if header.magic != MAGIC:
+            raise InvalidBatch(f"message format {header.magic} is not supported, only {MAGIC} is")
+        if header.size < HEADER_BYTES or header.size > len(view) - at:
+            raise CorruptBatch(f"a batch claims {header.size} bytes, {len(view) - at} are left")
+        body = view[at + HEADER_BYTES : at + header.size]
+        data = decompress(header.codec, body) if header.codec else bytes(body)
+        yield from _records_of(header, data)
+        at += header.size
+
+
+def _records_of(header: BatchHeader, data: bytes) -> Iterator[tuple[int, Record]]:
+    base_offset, base_timestamp = header.base_offset, header.base_timestamp
+    append_time = header.max_timestamp if header.uses_log_append_time else None
+    last_delta = -1
+    at = 0
+    try:
+        for _ in range(header.record_count):
+            size, at = _read_varint(data, at)
+            end = at + size
+            if size < 0 or end > len(data):
+                raise CorruptBatch(f"a record claims {size} bytes, {len(data) - at} are left")
+            timestamp_delta, at = _read_varint(data, at + 1)
+            offset_delta, at = _read_varint(data, at)
+            if not last_delta < offset_delta <= header.last_offset_delta:
+                raise CorruptBatch(f"offset delta {offset_delta} follows {last_delta}")
+            last_delta = offset_delta
+            key, at = _read_bytes(data, at, end)
+            value, at = _read_bytes(data, at, end)
+            # No headers is one zero byte, and by far the usual case.
+            if data[at] == 0:
+                headers: Sequence[RecordHeader] = ()
+                at += 1
+            else:
+                headers, at = _read_headers(data, at, end)
+            if at != end:
+                raise CorruptBatch(f"a record of {size} bytes ends {abs(end - at)} bytes off")
+            timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
+            yield base_offset + offset_delta, Record(key, value, timestamp, headers)
+    except IndexError:
+        raise CorruptBatch("the records end within a record") from None
+    if at != len(data):
+        raise CorruptBatch(f"{len(data) - at} bytes are left after the last record")
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    byte = data[at]
+    at += 1
+    if byte < 0x80:
+        return (byte >> 1) ^ -(byte & 1), at
+    value = byte & 0x7F
+    shift = 7
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift > 63:
+            raise CorruptBatch("a varint runs over ten bytes")
+    return (value >> 1) ^ -(value & 1), at
+
+
+def _read_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
+    size, at = _read_varint(data, at)
+    if size < 0:
+        if size != -1:
+            raise CorruptBatch(f"a length is {size}")
+        return None, at
+    if size > end - at:
+        raise CorruptBatch(f"a field claims {size} bytes, {end - at} are left in its record")
+    return data[at : at + size], at + size
+
+
+def _read_headers(data: bytes, at: int, end: int) -> tuple[list[RecordHeader], int]:
+    count, at = _read_varint(data, at)
+    # Each header takes two bytes at least: a count beyond that is a lie, told before it costs anything.
+    if count < 0 or count > (end - at) // 2:
+        raise CorruptBatch(f"a record claims {count} headers")
+    headers: list[RecordHeader] = []
+    for _ in range(count):
+        key, at = _read_bytes(data, at, end)
+        if key is None:
+            raise CorruptBatch("a header has no key")
+        value, at = _read_bytes(data, at, end)
+        headers.append((key, value))
+    return headers, at

@@ -1,0 +1,176 @@
+"""The header of a record batch: Kafka's magic 2, the same bytes on the wire and on disk.
+
+Owned here: where each header field stands, and what a batch must satisfy to be let into a log. The layout is
+that of Kafka's message format documentation ("Record Batch"):
+
+    base offset i64 | batch length i32 | leader epoch i32 | magic i8 | CRC u32 |
+    attributes i16 | last offset delta i32 | base timestamp i64 | max timestamp i64 | producer id i64 |
+    producer epoch i16 | base sequence i32 | record count i32 | records
+
+`batch length` counts what follows it. The CRC (Castagnoli) covers everything from the attributes on, so a
+broker may set base offset and leader epoch without summing again. Magic 0 and 1 are refused: no client since
+Kafka 0.11 sends them, and Kafka 4 no longer takes them.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, NamedTuple, TypeAlias
+
+from crc32c import crc32c
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+HEADER: Final = Struct(">qiibIhiqqqhii")
+HEADER_BYTES: Final = HEADER.size
+LENGTH_FIELD_END: Final = 12
+"""`batch length` counts from here."""
+CRC_END: Final = 21
+"""The CRC covers the batch from here."""
+MAGIC: Final = 2
+
+CODEC_MASK: Final = 0x07
+LOG_APPEND_TIME: Final = 0x08
+TRANSACTIONAL: Final = 0x10
+CONTROL: Final = 0x20
+
+PLACE: Final = Struct(">q")
+_LEADER_EPOCH: Final = Struct(">i")
+_ATTRIBUTES: Final = Struct(">h")
+_MAX_TIMESTAMP: Final = Struct(">q")
+_CRC: Final = Struct(">I")
+_LEADER_EPOCH_AT: Final = 12
+_CRC_AT: Final = 17
+_ATTRIBUTES_AT: Final = 21
+_MAX_TIMESTAMP_AT: Final = 35
+
+
+class CorruptBatch(Exception):
+    """The bytes are not what was written: a length, a checksum or a record does not add up."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class InvalidBatch(CorruptBatch):
+    """The bytes arrived as they were sent, and break a rule: Kafka's INVALID_RECORD, not CORRUPT_MESSAGE."""
+
+
+class BatchHeader(NamedTuple):
+    """One batch's header. `size` is the whole batch in bytes, the header with it; timestamps are in ms."""
+
+    base_offset: int
+    size: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last record: where the next batch begins."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence number of the last record, -1 without one; sequences wrap after 2^31 - 1 to 0."""
+        if self.base_sequence < 0:
+            return -1
+        return (self.base_sequence + self.last_offset_delta) & 0x7FFF_FFFF
+
+    @property
+    def codec(self) -> int:
+        """How the records are compressed: 0 not, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def uses_log_append_time(self) -> bool:
+        """Whether every record bears the time of its append, `max_timestamp`, instead of its own."""
+        return self.attributes & LOG_APPEND_TIME != 0
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch is part of a transaction."""
+        return self.attributes & TRANSACTIONAL != 0
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the batch holds markers of the broker instead of a client's records."""
+        return self.attributes & CONTROL != 0
+
+
+def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
+    """The header of the batch at `at`, as it stands. Raises CorruptBatch when bytes are missing."""
+    if at < 0 or len(buffer) - at < HEADER_BYTES:
+        raise CorruptBatch(f"a batch header takes {HEADER_BYTES} bytes, {max(len(buffer) - at, 0)} are left")
+    fields = HEADER.unpack_from(buffer, at)
+    return BatchHeader(fields[0], fields[1] + LENGTH_FIELD_END, *fields[2:])
+
+
+def check_batches(buffer: Buffer) -> list[BatchHeader]:
+    """The headers of the batches that make up `buffer`, each found fit for a log.
+
+    Checks magic, sizes, CRC, and that the record count agrees with the offsets (a producer's batch has no
+    gaps). The records inside are not looked at: `iterate_records` does that. Raises CorruptBatch, or
+    InvalidBatch where the bytes are whole but not acceptable.
+    """
+    headers: list[BatchHeader] = []
+    view = memoryview(buffer)
+    at = 0
+    end = len(view)
+    while at < end:
+        headers.append(_check_batch(view, at, end))
+        at += headers[-1].size
+    return headers
+
+
+def _check_batch(view: memoryview, at: int, end: int) -> BatchHeader:
+    if end - at > 16 and view[at + 16] in (0, 1):
+        raise InvalidBatch(f"message format {view[at + 16]} is no longer supported, only {MAGIC} is")
+    header = read_header(view, at)
+    if header.magic != MAGIC:
+        raise InvalidBatch(f"message format {header.magic} is unknown, only {MAGIC} is supported")
+    if header.size < HEADER_BYTES:
+        raise CorruptBatch(f"a batch of {header.size} bytes is smaller than its own header")
+    if header.size > end - at:
+        raise CorruptBatch(f"a batch claims {header.size} bytes, {end - at} are left")
+    computed = crc32c(view[at + CRC_END : at + header.size])
+    if computed != header.crc:
+        raise CorruptBatch(f"the CRC is {header.crc:#010x}, the bytes sum to {computed:#010x}")
+    if header.record_count <= 0:
+        raise InvalidBatch(f"a batch needs at least one record, its count is {header.record_count}")
+    if header.last_offset_delta != header.record_count - 1:
+        raise InvalidBatch(
+            f"{header.record_count} records cannot end at offset delta {header.last_offset_delta}"
+        )
+    if header.codec > 4:
+        raise InvalidBatch(f"compression codec {header.codec} is unknown")
+    return header
+
+
+def place_batch(batch: bytearray | memoryview, at: int, base_offset: int, leader_epoch: int) -> None:
+    """Give the batch at `at` its place in the log, in the buffer itself. The CRC covers neither field."""
+    PLACE.pack_into(batch, at, base_offset)
+    _LEADER_EPOCH.pack_into(batch, at + _LEADER_EPOCH_AT, leader_epoch)
+
+
+def set_log_append_time(batch: bytearray | memoryview, at: int, timestamp_ms: int) -> None:
+    """Mark every record of the batch at `at` as appended at `timestamp_ms`, and sum the CRC anew."""
+    size: int = _LEADER_EPOCH.unpack_from(batch, at + 8)[0] + LENGTH_FIELD_END
+    attributes: int = _ATTRIBUTES.unpack_from(batch, at + _ATTRIBUTES_AT)[0]
+    _ATTRIBUTES.pack_into(batch, at + _ATTRIBUTES_AT, attributes | LOG_APPEND_TIME)
+    _MAX_TIMESTAMP.pack_into(batch, at + _MAX_TIMESTAMP_AT, timestamp_ms)
+    _CRC.pack_into(batch, at + _CRC_AT, crc32c(memoryview(batch)[at + CRC_END : at + size]))
