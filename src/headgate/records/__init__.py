@@ -1,1 +1,29 @@
-"""The persisted record types and their versioned binary codec: the contract with disk and with Spark."""
+"""The records of `__consumer_offsets`: typed values and their binary form, the contract with disk and Spark.
+
+`encode` and `decode` translate between a `Record` and the key and value bytes Kafka's own tools read.
+"""
+
+from headgate.records.codec import decode, encode
+from headgate.records.errors import MalformedRecord
+from headgate.records.model import (
+    GroupMember,
+    GroupMetadata,
+    GroupTombstone,
+    OffsetCommit,
+    OffsetTombstone,
+    Record,
+    UnknownRecord,
+)
+
+__all__ = [
+    "GroupMember",
+    "GroupMetadata",
+    "GroupTombstone",
+    "MalformedRecord",
+    "OffsetCommit",
+    "OffsetTombstone",
+    "Record",
+    "UnknownRecord",
+    "decode",
+    "encode",
+]

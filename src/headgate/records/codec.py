@@ -1,0 +1,45 @@
+"""Records of `__consumer_offsets` to and from bytes: the first two bytes of a key say which record it is."""
+
+from __future__ import annotations
+
+from headgate.records import group_metadata, offset_commit
+from headgate.records.errors import MalformedRecord
+from headgate.records.model import (
+    GroupMetadata,
+    GroupTombstone,
+    OffsetCommit,
+    OffsetTombstone,
+    Record,
+    UnknownRecord,
+)
+from headgate.records.reader import Reader
+
+
+def encode(record: Record) -> tuple[bytes, bytes | None]:
+    """The record's key and value; a tombstone's value is None."""
+    if type(record) is OffsetCommit:  # by far the most frequent, and the one that must be quick
+        return offset_commit.encode_commit(record)
+    match record:
+        case OffsetCommit():
+            return offset_commit.encode_commit(record)
+        case OffsetTombstone():
+            return offset_commit.encode_tombstone(record)
+        case GroupMetadata():
+            return group_metadata.encode_group(record)
+        case GroupTombstone():
+            return group_metadata.encode_tombstone(record)
+        case UnknownRecord():
+            return record.key, record.value
+
+
+def decode(key: bytes | None, value: bytes | None) -> Record:
+    """The record of a key and a value; raises MalformedRecord. Key types not known give an UnknownRecord."""
+    if key is None:
+        raise MalformedRecord("a record without a key")
+    if key.startswith(offset_commit.KEY_STARTS):
+        return offset_commit.decode_offset(key, value)
+    reader = Reader(key, "key")
+    key_type = reader.int16()
+    if key_type == group_metadata.KEY_TYPE:
+        return group_metadata.decode_group(reader, value)
+    return UnknownRecord(key_type, key, value)

@@ -1,0 +1,133 @@
+"""OffsetCommitKey (types 0 and 1) and OffsetCommitValue: read in versions 0 to 4, written in 3.
+
+Version 1 alone carries an expiry, so an offset with one is written as 1 (and loses its leader epoch, in Kafka
+too). Version 4 is read but not written: tools that read the topic break on it. Both key types have one form;
+type 0 is what brokers before 0.9 wrote and is never written.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import lru_cache
+
+from headgate.domain.ids import ZERO_TOPIC_ID, GroupId, Millis, TopicId, TopicName
+from headgate.records.errors import MalformedRecord
+from headgate.records.model import NO_EXPIRY, NO_LEADER_EPOCH, OffsetCommit, OffsetTombstone
+from headgate.records.reader import Reader
+
+LEGACY_KEY_TYPE = 0
+KEY_TYPE = 1
+KEY_STARTS = (struct.pack(">h", KEY_TYPE), struct.pack(">h", LEGACY_KEY_TYPE))
+"""How the keys of offsets begin."""
+
+WRITTEN_VERSION = 3
+EXPIRY_VERSION = 1
+FLEXIBLE_VERSION = 4
+
+LONGEST_TEXT_BYTES = 0x7FFF
+"""What the two-byte lengths of this format allow for metadata and names."""
+
+_TOPIC_ID_TAG = 0
+_PREFIXES_KEPT = 8192
+
+_PARTITION_BYTES = 4
+_pack_partition = struct.Struct(">i").pack
+_unpack_partition = struct.Struct(">i").unpack
+_without_metadata = struct.Struct(">hqihq")
+_pack_without_metadata = _without_metadata.pack
+_pack_head = struct.Struct(">hqih").pack
+_pack_expiry_head = struct.Struct(">hqh").pack
+_pack_expiry_tail = struct.Struct(">qq").pack
+_pack_int64 = struct.Struct(">q").pack
+
+
+def text_bytes(text: str) -> bytes:
+    """A string with its two-byte length in front."""
+    encoded = text.encode()
+    return struct.pack(">h", len(encoded)) + encoded
+
+
+@lru_cache(maxsize=_PREFIXES_KEPT)
+def _key_prefix(group_id: str, topic: str) -> bytes:
+    return struct.pack(">h", KEY_TYPE) + text_bytes(group_id) + text_bytes(topic)
+
+
+def encode_commit(commit: OffsetCommit) -> tuple[bytes, bytes]:
+    """The key and the value of a committed offset."""
+    key = _key_prefix(commit.group_id, commit.topic) + _pack_partition(commit.partition)
+    if commit.expire_timestamp != NO_EXPIRY:
+        return key, _encode_with_expiry(commit)
+    if not commit.metadata:
+        value = _pack_without_metadata(
+            WRITTEN_VERSION, commit.offset, commit.leader_epoch, 0, commit.commit_timestamp
+        )
+        return key, value
+    metadata = commit.metadata.encode()
+    head = _pack_head(WRITTEN_VERSION, commit.offset, commit.leader_epoch, len(metadata))
+    return key, head + metadata + _pack_int64(commit.commit_timestamp)
+
+
+def _encode_with_expiry(commit: OffsetCommit) -> bytes:
+    metadata = commit.metadata.encode()
+    head = _pack_expiry_head(EXPIRY_VERSION, commit.offset, len(metadata))
+    return head + metadata + _pack_expiry_tail(commit.commit_timestamp, commit.expire_timestamp)
+
+
+def encode_tombstone(tombstone: OffsetTombstone) -> tuple[bytes, None]:
+    """The key of an offset that is gone; the value is none."""
+    return _key_prefix(tombstone.group_id, tombstone.topic) + _pack_partition(tombstone.partition), None
+
+
+@lru_cache(maxsize=_PREFIXES_KEPT)
+def _names_of(prefix: bytes) -> tuple[GroupId, TopicName]:
+    """Group and topic of a key without its partition; raises MalformedRecord."""
+    reader = Reader(prefix, "OffsetCommitKey")
+    reader.int16()
+    names = GroupId(reader.text()), TopicName(reader.text())
+    reader.finish()
+    return names
+
+
+def decode_offset(key: bytes, value: bytes | None) -> OffsetCommit | OffsetTombstone:
+    """Read an offset by its whole key and its value. Raises MalformedRecord."""
+    group_id, topic = _names_of(key[:-_PARTITION_BYTES])  # never without: a prefix takes six bytes
+    (partition,) = _unpack_partition(key[-_PARTITION_BYTES:])
+    if value is None:
+        return OffsetTombstone(group_id, topic, partition)
+    if len(value) == _without_metadata.size:  # nearly always: no need to go step by step
+        version, offset, leader_epoch, metadata_size, timestamp = _without_metadata.unpack(value)
+        if version == WRITTEN_VERSION and metadata_size == 0:
+            return OffsetCommit(group_id, topic, partition, offset, leader_epoch, "", timestamp)
+    return _decode_value(group_id, topic, partition, value)
+
+
+def _decode_value(group_id: GroupId, topic: TopicName, partition: int, value: bytes) -> OffsetCommit:
+    reader = Reader(value, "OffsetCommitValue")
+    version = reader.int16()
+    if not 0 <= version <= FLEXIBLE_VERSION:
+        raise MalformedRecord(f"OffsetCommitValue: version {version} is none of 0 to {FLEXIBLE_VERSION}")
+    offset = reader.int64()
+    leader_epoch = reader.int32() if version >= 3 else NO_LEADER_EPOCH
+    metadata = reader.text(is_flexible=version >= FLEXIBLE_VERSION)
+    commit_timestamp = Millis(reader.int64())
+    expire_timestamp = Millis(reader.int64()) if version == EXPIRY_VERSION else NO_EXPIRY
+    topic_id = _read_topic_id(reader) if version >= FLEXIBLE_VERSION else ZERO_TOPIC_ID
+    reader.finish()
+    return OffsetCommit(
+        group_id,
+        topic,
+        partition,
+        offset,
+        leader_epoch,
+        metadata,
+        commit_timestamp,
+        expire_timestamp,
+        topic_id,
+    )
+
+
+def _read_topic_id(reader: Reader) -> TopicId:
+    topic_id = reader.tagged_fields().get(_TOPIC_ID_TAG, ZERO_TOPIC_ID)
+    if len(topic_id) != len(ZERO_TOPIC_ID):
+        raise reader.malformed(f"a topic id of {len(topic_id)} bytes")
+    return TopicId(topic_id)

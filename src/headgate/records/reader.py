@@ -1,0 +1,110 @@
+"""Reading the primitive types of Kafka's record schemas, every length checked against what is there."""
+
+from __future__ import annotations
+
+import struct
+
+from headgate.records.errors import MalformedRecord
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+_VARINT_MAX_BYTES = 5
+
+
+class Reader:
+    """A cursor over one key or value. Every method raises MalformedRecord where the bytes end too early."""
+
+    __slots__ = ("_at", "_data", "_what")
+
+    def __init__(self, data: bytes, what: str) -> None:
+        """`what` names the record in error messages."""
+        self._data = data
+        self._at = 0
+        self._what = what
+
+    def malformed(self, reason: str) -> MalformedRecord:
+        """The error to raise here, saying what was read and where."""
+        return MalformedRecord(f"{self._what}, byte {self._at} of {len(self._data)}: {reason}")
+
+    @property
+    def remaining(self) -> int:
+        """How many bytes are left."""
+        return len(self._data) - self._at
+
+    def finish(self) -> None:
+        """Check that nothing is left over."""
+        if self.remaining:
+            raise self.malformed(f"{self.remaining} bytes too many")
+
+    def take(self, size: int) -> bytes:
+        """The next `size` bytes."""
+        if size < 0 or size > self.remaining:
+            raise self.malformed(f"{size} bytes claimed, {self.remaining} left")
+        self._at += size
+        return self._data[self._at - size : self._at]
+
+    def _unpack(self, form: struct.Struct) -> int:
+        if self.remaining < form.size:
+            raise self.malformed("ends too early")
+        (value,) = form.unpack_from(self._data, self._at)
+        self._at += form.size
+        return int(value)
+
+    def int16(self) -> int:
+        """A two-byte integer."""
+        return self._unpack(_INT16)
+
+    def int32(self) -> int:
+        """A four-byte integer."""
+        return self._unpack(_INT32)
+
+    def int64(self) -> int:
+        """An eight-byte integer."""
+        return self._unpack(_INT64)
+
+    def varint(self) -> int:
+        """An unsigned integer of seven bits a byte."""
+        value = 0
+        for index in range(_VARINT_MAX_BYTES):
+            (byte,) = self.take(1)
+            value |= (byte & 0x7F) << (7 * index)
+            if byte < 0x80:
+                return value
+        raise self.malformed("an integer of more than five bytes")
+
+    def text(self, *, is_flexible: bool = False) -> str:
+        """A string that may not be null."""
+        value = self.nullable_text(is_flexible=is_flexible)
+        if value is None:
+            raise self.malformed("null where text must be")
+        return value
+
+    def nullable_text(self, *, is_flexible: bool = False) -> str | None:
+        """A string or null."""
+        size = self.varint() - 1 if is_flexible else self.int16()
+        if size == -1:
+            return None
+        try:
+            return self.take(size).decode()
+        except UnicodeDecodeError:
+            raise self.malformed("text that is not UTF-8") from None
+
+    def blob(self, *, is_flexible: bool = False) -> bytes:
+        """Bytes that may not be null."""
+        return self.take(self.varint() - 1 if is_flexible else self.int32())
+
+    def count(self, *, smallest: int, is_flexible: bool = False) -> int:
+        """The length of an array of entries of at least `smallest` bytes each."""
+        count = self.varint() - 1 if is_flexible else self.int32()
+        if count < 0 or count * smallest > self.remaining:
+            raise self.malformed(f"{count} entries claimed, {self.remaining} bytes left")
+        return count
+
+    def tagged_fields(self) -> dict[int, bytes]:
+        """The tagged fields at the end of a flexible struct: tag to content."""
+        fields: dict[int, bytes] = {}
+        for _ in range(self.varint()):
+            tag = self.varint()
+            fields[tag] = self.take(self.varint())
+        return fields
