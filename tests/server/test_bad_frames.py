@@ -1,0 +1,117 @@
+"""Whatever a client sends, only that client's connection suffers."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headgate.broker import Broker
+from headgate.domain.errors import ErrorCode
+from headgate.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from headgate.wire.messages.metadata import MetadataRequest, MetadataResponse
+
+from tests.server.raw import RawConnection
+
+Connect = Callable[[], RawConnection]
+
+HEADER_OF = struct.Struct(">hhih")
+
+
+def header(key: int, version: int) -> bytes:
+    return HEADER_OF.pack(key, version, 1, -1)
+
+
+@pytest.mark.parametrize(
+    ("name", "sent"),
+    [
+        ("an unknown API key", struct.pack(">i", 10) + header(999, 0)),
+        ("a version that is not spoken", struct.pack(">i", 10) + header(3, 99)),
+        ("a frame of no bytes", struct.pack(">i", 0)),
+        ("a frame of negative length", struct.pack(">i", -5)),
+        ("a frame larger than allowed", struct.pack(">i", 2_000_000_000)),
+        ("a frame too short for a header", struct.pack(">i", 3) + b"abc"),
+        ("a body that ends early", struct.pack(">i", 12) + header(11, 0) + b"\x00\x09"),
+        ("an array of two billion", struct.pack(">i", 14) + header(3, 1) + struct.pack(">i", 2_000_000_000)),
+        ("HTTP", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+    ],
+)
+def test_nonsense_closes_that_connection_alone(
+    broker: Broker, connect: Connect, name: str, sent: bytes
+) -> None:
+    """The sender is cut off after a line in the log; a neighbour does not notice."""
+    neighbour, sender = connect(), connect()
+    neighbour.api_versions()
+    sender.send(sent)
+    assert sender.is_closed_by_server(), name
+    assert neighbour.api_versions().error_code == ErrorCode.NONE
+    assert "connection closed" in broker.log_path.read_text()
+
+
+def test_an_unknown_version_of_api_versions_is_answered_in_version_0(connect: Connect) -> None:
+    """The client learns the versions that are spoken and goes on over the same connection."""
+    client = connect()
+    client.send_frame(header(18, 99) + b"\x00")
+    answer = client.read_frame()
+    correlation_id, error, count, key, low, high = struct.unpack_from(">ihihhh", answer)
+    assert (correlation_id, error, count, key, low) == (1, ErrorCode.UNSUPPORTED_VERSION, 1, 18, 0)
+    assert high >= 4
+    assert client.api_versions().error_code == ErrorCode.NONE
+
+
+def test_every_advertised_api_is_registered_once(connect: Connect) -> None:
+    """The answer lists each key once, sorted, with a range; ApiVersions is among them."""
+    keys = [api.api_key for api in connect().api_versions().api_keys]
+    assert keys == sorted(set(keys))
+    assert {0, 1, 3, 8, 9, 18} <= set(keys)
+
+
+def test_a_client_without_a_proper_name_is_told_so(connect: Connect) -> None:
+    """Version 3 wants the client's software name; one that cannot be a name is INVALID_REQUEST."""
+    request = ApiVersionsRequest(client_software_name="-", client_software_version="1")
+    assert connect().request(request, 3, ApiVersionsResponse).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_bytes_may_come_one_by_one(connect: Connect) -> None:
+    """A frame is a frame however the network cuts it."""
+    client = connect()
+    frame = header(18, 0)
+    for byte in struct.pack(">i", len(frame)) + frame:
+        client.send(bytes([byte]))
+    assert client.read_frame()[:4] == struct.pack(">i", 1)
+
+
+def test_bytes_after_the_message_are_ignored(connect: Connect) -> None:
+    """Kafka tolerates what follows a message within its frame, and so do we."""
+    client = connect()
+    client.send_frame(header(18, 0) + b"more than was asked for")
+    assert client.read_frame()[:4] == struct.pack(">i", 1)
+
+
+def test_responses_leave_in_the_order_of_the_requests(connect: Connect) -> None:
+    """Requests sent without waiting are answered in order."""
+    client = connect()
+    for correlation_id in range(50):
+        client.send_frame(HEADER_OF.pack(18 if correlation_id % 2 else 3, 0, correlation_id, -1) + bytes(4))
+    answers = [struct.unpack_from(">i", client.read_frame())[0] for _ in range(50)]
+    assert answers == list(range(50))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    key=st.integers(0, 80),
+    version=st.integers(0, 14),
+    body=st.binary(max_size=64),
+)
+def test_no_frame_brings_the_server_down(connect: Connect, key: int, version: int, body: bytes) -> None:
+    """After any bytes under a plausible header, a fresh connection is served."""
+    client = connect()
+    client.send_frame(header(key, version) + body)
+    client.socket.close()
+    fresh = connect()
+    response = fresh.request(MetadataRequest(topics=[]), 1, MetadataResponse)
+    assert response.controller_id >= 0
+    fresh.socket.close()

@@ -1,0 +1,153 @@
+"""`headgate serve` as a person at a shell meets it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from headgate.broker import Broker, BrokerFailed, run
+
+
+def headgate(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "headgate", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "COLUMNS": "200"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            ["--set", "num.partition=3"],
+            "there is no setting called num.partition; did you mean num.partitions?",
+        ),
+        (["--set", "num.partitions=many"], "num.partitions=many: a whole number is expected"),
+        (["--set", "num.partitions=0"], "num.partitions=0: a value from 1 to 2147483647 is expected"),
+        (["--set", "num.partitions"], "--set num.partitions: name=value is expected"),
+        (["--set", "headgate.durability=maybe"], "one of sync, page-cache is expected"),
+        (["--listen", "localhost"], "--listen localhost: HOST:PORT is expected, as in 127.0.0.1:9092"),
+        (["--listen", "127.0.0.1:99999"], "HOST:PORT is expected"),
+        (
+            ["--config", "/nowhere/headgate.toml"],
+            "--config /nowhere/headgate.toml: No such file or directory",
+        ),
+        (["--log-level", "loud"], "--log-level loud: debug, info, warning or error is expected"),
+        (["--dta-dir", "x"], "No such option"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_with_what_would_do(
+    tmp_path: Path, arguments: list[str], says: str
+) -> None:
+    """A typo on the command line ends with exit code 2 and a sentence that says what is expected."""
+    finished = headgate("serve", "--data-dir", str(tmp_path / "data"), *arguments)
+    assert finished.returncode == 2
+    assert says in finished.stderr
+    assert "Traceback" not in finished.stderr
+
+
+def test_settings_come_from_a_file_and_the_command_line_wins(tmp_path: Path) -> None:
+    """Dotted names, tables and lists of a TOML file are settings; --set goes over them."""
+    config = tmp_path / "headgate.toml"
+    config.write_text('num.partitions = 5\n[log]\ncleanup.policy = ["compact", "delete"]\nwrong.name = 1\n')
+    finished = headgate("serve", "--data-dir", str(tmp_path / "data"), "--config", str(config))
+    assert finished.returncode == 2
+    assert "there is no setting called log.wrong.name" in finished.stderr
+
+
+def test_a_second_server_on_one_directory_is_refused(tmp_path: Path) -> None:
+    """Two processes never write the same logs: the second says who has the directory and leaves."""
+    with run(data_dir=tmp_path / "data"):
+        finished = headgate("serve", "--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0")
+    assert finished.returncode == 1
+    assert "in use by another" in finished.stderr
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    """The address in use is part of the message."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        finished = headgate("serve", "--data-dir", str(tmp_path / "data"), "--listen", f"127.0.0.1:{port}")
+    assert finished.returncode == 1
+    assert str(port) in finished.stderr
+    assert "Traceback" not in finished.stderr
+
+
+def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    """A data directory below a plain file cannot be; the message says so."""
+    (tmp_path / "file").write_text("")
+    finished = headgate("serve", "--data-dir", str(tmp_path / "file" / "data"))
+    assert finished.returncode == 1
+    assert "file/data" in finished.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_closes_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+    """SIGTERM and Ctrl-C end the process with exit code 0 and nothing to recover at the next start."""
+    broker = Broker(tmp_path / "data", {}, 0, 30, "info")
+    broker.start()
+    process = broker._process
+    assert process is not None
+    process.send_signal(number)
+    assert process.wait(timeout=30) == 0
+    broker.stop()
+    broker.start()
+    broker.stop()
+    assert "truncated" not in broker.log_path.read_text()
+
+
+def test_metrics_are_served_to_prometheus(tmp_path: Path) -> None:
+    """--metrics-listen serves the counters in Prometheus' text format."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    process = subprocess.Popen(
+        [
+            sys.executable, "-m", "headgate", "serve",
+            "--data-dir", str(tmp_path / "data"),
+            "--listen", "127.0.0.1:0",
+            "--metrics-listen", f"127.0.0.1:{port}",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("headgate is listening on 127.0.0.1:")
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as response:
+            text = response.read().decode()
+    finally:
+        process.terminate()
+        process.communicate(timeout=30)
+    for name in (
+        "headgate_connections",
+        "headgate_offsets",
+        "headgate_log_bytes",
+        "headgate_sync_seconds_count",
+    ):
+        assert f"\n{name} " in text
+
+
+def test_the_broker_of_a_test_says_why_it_did_not_start(tmp_path: Path) -> None:
+    """headgate.run() raises with what the server printed."""
+    with pytest.raises(BrokerFailed, match="did you mean num.partitions"), run({"num.partition": "1"}):
+        pass
+
+
+def test_settings_are_listed_for_people_and_for_programs() -> None:
+    """`headgate settings` prints a table, or JSON with the same names."""
+    assert "offsets.retention.minutes" in headgate("settings").stdout
+    listed = json.loads(headgate("settings", "--topic", "--output", "json").stdout)
+    assert {"name", "type", "default", "choices", "doc"} == set(listed[0])
+    assert "retention.ms" in {setting["name"] for setting in listed}
