@@ -8,13 +8,12 @@ from collections.abc import Callable
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.server.raw import RawConnection
 
 from headgate.broker import Broker
 from headgate.domain.errors import ErrorCode
 from headgate.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from headgate.wire.messages.metadata import MetadataRequest, MetadataResponse
-
-from tests.server.raw import RawConnection
 
 Connect = Callable[[], RawConnection]
 

@@ -11,18 +11,22 @@ import asyncio
 import logging
 import time
 from collections import deque
-from typing import Any
 
 from headgate.api.contract import Api, Node
 from headgate.api.k18_api_versions import unsupported
 from headgate.server.metrics import Metrics
-from headgate.wire.codec import decode, encode
+from headgate.wire.codec import decode
 from headgate.wire.errors import WireError
-from headgate.wire.framing import FrameReader, read_request_header, response_frame
+from headgate.wire.framing import (
+    API_VERSIONS_KEY,
+    FrameReader,
+    read_request_header,
+    response_frame,
+)
+from headgate.wire.message import Message
 
 logger = logging.getLogger(__name__)
 
-API_VERSIONS_KEY = 18
 MOST_REQUESTS_WAITING = 4096
 """How many requests a connection may have unanswered before its socket is left unread."""
 
@@ -36,6 +40,7 @@ class PendingCall:
         "_correlation_id",
         "_started",
         "api_version",
+        "client_host",
         "client_id",
         "frame",
         "is_done",
@@ -50,23 +55,17 @@ class PendingCall:
         self._started = time.perf_counter()
         self.api_version = api_version
         self.client_id = client_id
+        self.client_host = connection.client_host
         self.frame = b""
         self.is_done = False
 
-    @property
-    def client_host(self) -> str:
-        """The client's address as group descriptions show it: a slash before the address."""
-        return self._connection.client_host
-
-    def answer(self, response: Any) -> None:
+    def answer(self, response: Message) -> None:
         """Send the response; called once."""
-        body = encode(response, self.api_version)
-        self._finish(response_frame(self._correlation_id, self._api.key, self.api_version, body))
+        self._finish(response_frame(self._correlation_id, self._api.key, self.api_version, response))
 
     def answer_unsupported(self) -> None:
         """Tell a client that asked for an unknown version of ApiVersions, in version 0, which there are."""
-        body = encode(unsupported(self._api), 0)
-        self._finish(response_frame(self._correlation_id, self._api.key, 0, body))
+        self._finish(response_frame(self._correlation_id, self._api.key, 0, unsupported(self._api)))
 
     def no_answer(self) -> None:
         """Finish a request that expects no response."""
@@ -89,6 +88,7 @@ class Connection(asyncio.Protocol):
     ) -> None:
         self.metrics = metrics
         self.client_host = ""
+        """The client's address as group descriptions show it: a slash before the address."""
         self._node = node
         self._apis = apis
         self._open_connections = open_connections
