@@ -1,0 +1,97 @@
+"""`python -m bench.data`: produces or consumes small records through confluent-kafka, as fast as it goes.
+
+Run as a child process by `python -m bench`, so that each measurement starts with a fresh client; prints
+one JSON object: records, seconds, records_per_s. Producing ends when every record is acknowledged (acks=all);
+consuming is timed from the first record that arrives to the last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
+
+RECORD_BYTES = 100
+PARTITIONS = 4
+GIVE_UP_AFTER_S = 120.0
+
+
+def produce(bootstrap: str, topic: str, records: int) -> dict[str, float]:
+    """Writes `records` records over all partitions, waiting whenever the client's own queue is full."""
+    failures: list[str] = []
+
+    def delivered(error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            failures.append(str(error))
+
+    config: dict[str, Any] = {
+        "bootstrap.servers": bootstrap,
+        "acks": "all",
+        "linger.ms": 5,
+        "queue.buffering.max.messages": 200_000,
+        "message.timeout.ms": 60_000,
+    }
+    producer = Producer(config)
+    producer.list_topics(topic, timeout=10)
+    value = bytes(RECORD_BYTES)
+    begin = time.monotonic()
+    for number in range(records):
+        while True:
+            try:
+                producer.produce(topic, value, partition=number % PARTITIONS, on_delivery=delivered)
+                break
+            except BufferError:
+                producer.poll(0.01)
+        if number % 1000 == 0:
+            producer.poll(0)
+    left = producer.flush(GIVE_UP_AFTER_S)
+    seconds = time.monotonic() - begin
+    if left or failures:
+        raise SystemExit(f"{left} records never acknowledged, {len(failures)} refused: {failures[:1]}")
+    return {"records": records, "seconds": seconds, "records_per_s": records / seconds}
+
+
+def consume(bootstrap: str, topic: str, records: int) -> dict[str, float]:
+    """Reads `records` records from the beginning of all partitions."""
+    config: dict[str, Any] = {
+        "bootstrap.servers": bootstrap,
+        "group.id": "bench-consume",
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+    }
+    consumer = Consumer(config)
+    consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(PARTITIONS)])
+    seen, begin, deadline = 0, 0.0, time.monotonic() + GIVE_UP_AFTER_S
+    while seen < records:
+        batch = consumer.consume(10_000, timeout=1)
+        if batch and not seen:
+            begin = time.monotonic()
+        for message in batch:
+            if message.error() is not None:
+                raise SystemExit(f"consuming failed: {message.error()}")
+        seen += len(batch)
+        if time.monotonic() > deadline:
+            raise SystemExit(f"{seen} of {records} records came within {GIVE_UP_AFTER_S:.0f} s")
+    seconds = time.monotonic() - begin
+    consumer.close()
+    return {"records": seen, "seconds": seconds, "records_per_s": seen / seconds}
+
+
+def main() -> None:
+    """The command line: produce|consume BOOTSTRAP TOPIC RECORDS."""
+    parser = argparse.ArgumentParser(prog="python -m bench.data")
+    parser.add_argument("what", choices=("produce", "consume"))
+    parser.add_argument("bootstrap")
+    parser.add_argument("topic")
+    parser.add_argument("records", type=int)
+    given = parser.parse_args()
+    work = produce if given.what == "produce" else consume
+    json.dump(work(given.bootstrap, given.topic, given.records), sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

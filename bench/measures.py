@@ -1,0 +1,145 @@
+"""What is measured: each measure is a name, a unit, and one run against one peer at one durability."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from itertools import count
+
+from bench.data import PARTITIONS
+from bench.load import OFFSET_COMMIT, OFFSET_FETCH, Load, LoadFailed, LoadResult, run_load
+from bench.peers import LOAD_TOPIC, Durability, Peer, create_topic
+
+BOTH = (Durability.PAGE_CACHE, Durability.DURABLE)
+READ = (Durability.PAGE_CACHE,)
+LOAD_TOPIC_PARTITIONS = 100
+DATA_TIMEOUT_S = 300.0
+
+
+class MeasureFailed(RuntimeError):
+    """A run that gave no figure, or one that must not be trusted; the message says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How long and how much one run measures."""
+
+    seconds: float
+    warm_up_seconds: float
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """What one run found: the figure itself, in the measure's unit, and latencies where they are known."""
+
+    value: float
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetMeasure:
+    """How many offset requests (or offsets, if a request carries many) a peer answers in a second."""
+
+    name: str
+    title: str
+    load: Load
+    durabilities: tuple[Durability, ...]
+
+    @property
+    def unit(self) -> str:
+        """Requests for single offsets, offsets for wide ones."""
+        return "requests/s" if self.load.partitions == 1 else "offsets/s"
+
+    def fits(self, peer: Peer, durability: Durability) -> bool:
+        """Whether the peer can take part at that durability."""
+        return durability in peer.bootstraps and self.load.partitions <= peer.widest
+
+    def run(self, peer: Peer, durability: Durability, effort: Effort) -> Figure:
+        """One run; raises MeasureFailed if a single answer was refused or is missing."""
+        bootstrap = peer.bootstrap(durability)
+        load = self.load
+        try:
+            if load.api == OFFSET_FETCH:
+                load = replace(load, api_version=peer.offset_fetch_version)
+                # There must be something to fetch: every group has committed before.
+                committed = replace(self.load, api=OFFSET_COMMIT, window=1)
+                self._check(run_load(bootstrap, committed, seconds=0.3, warm_up_seconds=0), counts=False)
+            result = run_load(bootstrap, load, seconds=effort.seconds, warm_up_seconds=effort.warm_up_seconds)
+        except LoadFailed as error:
+            raise MeasureFailed(str(error)) from error
+        self._check(result, counts=True)
+        value = result.requests_per_s if load.partitions == 1 else result.offsets_per_s
+        return Figure(value, result.p50_ms, result.p99_ms)
+
+    def _check(self, result: LoadResult, *, counts: bool) -> None:
+        if result.errors:
+            raise MeasureFailed(f"partitions were refused, by error code: {result.errors}")
+        if counts and result.missing:
+            raise MeasureFailed(f"{result.missing} partitions had no offset")
+
+
+@dataclass(frozen=True, slots=True)
+class DataMeasure:
+    """How many 100-byte records a second go through confluent-kafka into a fresh topic, or out of it."""
+
+    name: str
+    title: str
+    what: str
+    durabilities: tuple[Durability, ...]
+    unit: str = "records/s"
+
+    def fits(self, peer: Peer, durability: Durability) -> bool:
+        """Whether the peer can take part at that durability."""
+        return peer.serves_data and durability in peer.bootstraps
+
+    def run(self, peer: Peer, durability: Durability, effort: Effort) -> Figure:
+        """One run over a topic of its own; raises MeasureFailed."""
+        bootstrap = peer.bootstraps[durability]
+        topic = f"bench-{self.name}-{next(_TOPICS)}"
+        flushes = peer.flushes is not None and durability is Durability.DURABLE
+        create_topic(bootstrap, topic, PARTITIONS, {"flush.messages": 1} if flushes else None)
+        figure = _data("produce", bootstrap, topic, effort.records)
+        if self.what == "consume":
+            figure = _data("consume", bootstrap, topic, effort.records)
+        return figure
+
+
+_TOPICS = count()
+
+
+def _data(what: str, bootstrap: str, topic: str, records: int) -> Figure:
+    command = [sys.executable, "-m", "bench.data", what, bootstrap, topic, str(records)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=DATA_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise MeasureFailed(f"{what} did not end within {DATA_TIMEOUT_S:.0f} s") from None
+    if done.returncode:
+        raise MeasureFailed(done.stderr.strip()[-500:] or f"{what} ended with status {done.returncode}")
+    return Figure(json.loads(done.stdout)["records_per_s"])
+
+
+def _commit(name: str, title: str, **load: int) -> OffsetMeasure:
+    return OffsetMeasure(name, title, Load(api=OFFSET_COMMIT, topic=LOAD_TOPIC, **load), BOTH)
+
+
+def _fetch(name: str, title: str, **load: int) -> OffsetMeasure:
+    return OffsetMeasure(name, title, Load(api=OFFSET_FETCH, topic=LOAD_TOPIC, **load), READ)
+
+
+Measure = OffsetMeasure | DataMeasure
+
+MEASURES: tuple[Measure, ...] = (
+    _commit("commit", "commits, 16 connections, window 1"),
+    _commit("commit-pipelined", "commits, 16 connections, window 16", window=16),
+    _commit("commit-64", "commits, 64 connections, window 4", connections=64, window=4),
+    _commit("commit-wide", "commits of 100 partitions, 16 connections", partitions=LOAD_TOPIC_PARTITIONS),
+    _fetch("fetch", "offset fetches, 16 connections, window 1"),
+    _fetch("fetch-pipelined", "offset fetches, 16 connections, window 16", window=16),
+    _fetch("fetch-wide", "fetches of 100 partitions, 16 connections", partitions=LOAD_TOPIC_PARTITIONS),
+    DataMeasure("produce", "produce 100-byte records, acks=all", "produce", BOTH),
+    DataMeasure("consume", "consume 100-byte records", "consume", READ),
+)

@@ -1,0 +1,188 @@
+"""The brokers that are measured side by side: each one real, each one a child process on this machine.
+
+Every peer is entered as a context manager, knows which measures it can take part in, and can be told
+which durability to answer at. Kafka's is changed per topic; Headgate's is the server's, so it runs twice.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from bench.kafka.broker import OFFSETS_TOPIC_PARTITIONS, kafka_broker, kafka_missing, set_topic_config
+
+LOAD_TOPIC = "load"
+READY_LINE = "headgate is listening on "
+START_TIMEOUT_S = 20.0
+STOP_TIMEOUT_S = 10.0
+
+
+class Durability(Enum):
+    """What a broker has done with a write when it answers it."""
+
+    PAGE_CACHE = "page cache"
+    DURABLE = "durable"
+
+
+class PeerUnavailable(RuntimeError):
+    """A peer that cannot take part; the message says why and what to do about it."""
+
+
+@dataclass
+class Peer:
+    """One broker under measurement: where it listens, at each durability it has."""
+
+    name: str
+    bootstraps: dict[Durability, str]
+    widest: int = 100_000
+    """The most partitions that a topic of this peer has."""
+    offset_fetch_version: int = 8
+    serves_data: bool = True
+    note: str = ""
+    flushes: Durability | None = field(default=None, repr=False)
+    """For a peer whose durability is a topic's setting: the one that is in force."""
+
+    def bootstrap(self, durability: Durability) -> str:
+        """Where to ask for that durability, after making sure that it is in force."""
+        if self.flushes is not None and self.flushes is not durability:
+            every = "1" if durability is Durability.DURABLE else str(2**63 - 1)
+            set_topic_config(self.bootstraps[durability], "__consumer_offsets", "flush.messages", every)
+            self.flushes = durability
+        return self.bootstraps[durability]
+
+
+@contextmanager
+def headgate() -> Iterator[Peer]:
+    """Two real servers, one at each durability; the one that is not measured only waits."""
+    with ExitStack() as stack:
+        pairs = ((Durability.DURABLE, "sync"), (Durability.PAGE_CACHE, "page-cache"))
+        where = {durability: stack.enter_context(_serve(name)) for durability, name in pairs}
+        yield Peer("headgate", where)
+
+
+@contextmanager
+def kafka() -> Iterator[Peer]:
+    """Apache Kafka; durable means flush.messages=1 on the topic that is written to."""
+    if problem := kafka_missing():
+        raise PeerUnavailable(problem)
+    with kafka_broker() as bootstrap:
+        both = dict.fromkeys(Durability, bootstrap)
+        yield Peer("kafka", both, flushes=Durability.PAGE_CACHE, note="Apache Kafka 4.3.1, JVM 1 GiB, G1")
+
+
+@contextmanager
+def mock() -> Iterator[Peer]:
+    """librdkafka's mock cluster, in memory only, with topics of four partitions."""
+    child = [sys.executable, "-c", _MOCK, LOAD_TOPIC]
+    with _child(child, "listening ") as address:
+        yield Peer(
+            "mock",
+            {Durability.PAGE_CACHE: address},
+            widest=4,
+            offset_fetch_version=6,
+            serves_data=False,
+            note="librdkafka's mock cluster: memory only; OffsetFetch in version 6",
+        )
+
+
+_MOCK = """
+import sys
+from confluent_kafka import Producer
+producer = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "", "log_level": 0})
+# Asking for a topic makes it.
+broker = next(iter(producer.list_topics(sys.argv[1], timeout=10).brokers.values()))
+print(f"listening {broker.host}:{broker.port}", flush=True)
+sys.stdin.read()
+"""
+
+PEERS = {"headgate": headgate, "kafka": kafka, "mock": mock}
+
+
+def create_topic(bootstrap: str, name: str, partitions: int, config: dict[str, Any] | None = None) -> None:
+    """Creates a topic and waits until it is there; raises PeerUnavailable."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    topic = NewTopic(name, partitions, 1, config={key: str(value) for key, value in (config or {}).items()})
+    deadline = time.monotonic() + START_TIMEOUT_S
+    try:
+        for future in admin.create_topics([topic]).values():
+            future.result(timeout=START_TIMEOUT_S)
+        while time.monotonic() < deadline:
+            if len(admin.list_topics(name, timeout=5).topics[name].partitions) == partitions:
+                return
+            time.sleep(0.05)
+    except KafkaException as error:
+        raise PeerUnavailable(f"topic {name} at {bootstrap}: {error}") from error
+    raise PeerUnavailable(f"topic {name} at {bootstrap} was not there within {START_TIMEOUT_S:.0f} s")
+
+
+@contextmanager
+def _serve(durability: str) -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="headgate-bench-") as directory:
+        command = [sys.executable, "-m", "headgate", "serve"]
+        command += ["--data-dir", str(Path(directory) / "data"), "--listen", "127.0.0.1:0"]
+        command += ["--set", f"headgate.durability={durability}"]
+        command += ["--set", f"offsets.topic.num.partitions={OFFSETS_TOPIC_PARTITIONS}"]
+        with _child(command, READY_LINE) as address:
+            yield address
+
+
+@contextmanager
+def _child(command: list[str], ready: str) -> Iterator[str]:
+    """Runs a broker until the block is left; gives the address it prints after `ready`."""
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,
+        )
+        # A child that says nothing is ended, which ends the reading of its output too.
+        watchdog = threading.Timer(START_TIMEOUT_S, process.kill)
+        watchdog.start()
+        try:
+            assert process.stdout is not None
+            address = ""
+            for line in process.stdout:
+                if line.startswith(ready):
+                    address = line.removeprefix(ready).strip()
+                    break
+            watchdog.cancel()
+            if not address:
+                errors.seek(0)
+                said = errors.read().decode(errors="replace")[-2000:].strip()
+                raise PeerUnavailable(f"{' '.join(command[1:4])} did not start: {said or 'it said nothing'}")
+            drain = threading.Thread(target=process.stdout.read, daemon=True)
+            drain.start()
+            yield address
+        finally:
+            watchdog.cancel()
+            _end(process)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(STOP_TIMEOUT_S)
+            return
+        except ProcessLookupError:
+            process.wait(STOP_TIMEOUT_S)
+            return
+        except subprocess.TimeoutExpired:
+            continue

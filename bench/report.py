@@ -1,0 +1,129 @@
+"""What a run found: medians, ratios, one table for people and one JSON object for everything else."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from statistics import median
+from typing import Any
+
+from rich.table import Table
+
+from bench.measures import Effort, Figure, Measure
+from bench.peers import Durability, Peer
+
+
+@dataclass
+class Row:
+    """One measure at one durability: the figures of every round, by peer."""
+
+    measure: Measure
+    durability: Durability
+    figures: dict[str, list[Figure]] = field(default_factory=dict)
+
+    def value(self, peer: str) -> float | None:
+        """The median over the rounds, in the measure's unit."""
+        figures = self.figures.get(peer)
+        return median(figure.value for figure in figures) if figures else None
+
+    def p99_ms(self, peer: str) -> float | None:
+        """The median of the rounds' 99th percentiles."""
+        known = [figure.p99_ms for figure in self.figures.get(peer, []) if figure.p99_ms is not None]
+        return median(known) if known else None
+
+    def ratio(self, peer: str, other: str) -> float | None:
+        """How many times faster `peer` is than `other`."""
+        ours, theirs = self.value(peer), self.value(other)
+        return ours / theirs if ours and theirs else None
+
+
+@dataclass
+class Report:
+    """Everything a run found, and what it was run on."""
+
+    rounds: int
+    effort: Effort
+    peers: list[Peer] = field(default_factory=list)
+    absent: dict[str, str] = field(default_factory=dict)
+    rows: list[Row] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    took_s: float = 0.0
+
+
+def as_table(report: Report) -> Table:
+    """A table to read: one row a measure and durability, one column a peer, latency in brackets."""
+    names = [peer.name for peer in report.peers]
+    table = Table(
+        title=f"medians of {report.rounds} interleaved rounds of {report.effort.seconds:g} s (p99 in ms)",
+        caption=_caption(report),
+        caption_justify="left",
+    )
+    table.add_column("measure")
+    table.add_column("durability")
+    table.add_column("unit")
+    for name in names:
+        table.add_column(name, justify="right")
+    table.add_column("headgate / kafka", justify="right")
+    before = None
+    for row in report.rows:
+        if before not in (None, row.durability):
+            table.add_section()
+        before = row.durability
+        ratio = row.ratio("headgate", "kafka")
+        table.add_row(
+            row.measure.title,
+            row.durability.value,
+            row.measure.unit,
+            *(_cell(row, name) for name in names),
+            "-" if ratio is None else f"[{'green' if ratio >= 1 else 'yellow'}]{ratio:.2f}[/]",
+        )
+    return table
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """The same as numbers, with every round."""
+    return {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": {
+            "cpus": os.cpu_count(),
+            "system": platform.platform(),
+            "python": platform.python_version(),
+        },
+        "rounds": report.rounds,
+        "effort": asdict(report.effort),
+        "took_s": round(report.took_s, 1),
+        "peers": {peer.name: peer.note for peer in report.peers},
+        "absent": report.absent,
+        "failures": report.failures,
+        "measures": [_row_as_json(row) for row in report.rows],
+    }
+
+
+def _row_as_json(row: Row) -> dict[str, Any]:
+    ratio = row.ratio("headgate", "kafka")
+    return {
+        "name": row.measure.name,
+        "title": row.measure.title,
+        "durability": row.durability.value,
+        "unit": row.measure.unit,
+        "medians": {name: round(row.value(name) or 0.0, 1) for name in row.figures},
+        "p99_ms": {name: row.p99_ms(name) for name in row.figures},
+        "headgate_to_kafka": None if ratio is None else round(ratio, 3),
+        "rounds": {name: [asdict(figure) for figure in figures] for name, figures in row.figures.items()},
+    }
+
+
+def _cell(row: Row, name: str) -> str:
+    value, p99_ms = row.value(name), row.p99_ms(name)
+    if value is None:
+        return "-"
+    figure = f"{value / 1e6:.2f} M" if value >= 1e6 else f"{value:,.0f}"
+    return figure if p99_ms is None else f"{figure} ({p99_ms:.2f})"
+
+
+def _caption(report: Report) -> str:
+    lines = [f"{peer.name}: {peer.note}" for peer in report.peers if peer.note]
+    lines += [f"without {name}: {why}" for name, why in report.absent.items()]
+    return "\n".join(lines)
