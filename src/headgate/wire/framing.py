@@ -1,0 +1,165 @@
+"""Frames and the headers inside them.
+
+A frame is its length in four bytes, then that many bytes: a header, then a message. A request's header is the
+api key, the version, a correlation id and the client's id (a legacy nullable string, always); that of a
+response is the correlation id. Flexible versions put tagged fields behind either (skipped here), but for the
+response to ApiVersions: whoever asks cannot know yet what the other side speaks.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from headgate.wire.codec import encode_into
+from headgate.wire.errors import MalformedFrame, MalformedMessage, OversizedFrame
+from headgate.wire.message import Message
+from headgate.wire.messages import APIS
+from headgate.wire.primitives import Refusal, skip_tagged_fields
+
+API_VERSIONS_KEY = 18
+LENGTH_SIZE = 4
+
+_LENGTH = struct.Struct(">i")
+_REQUEST_HEADER = struct.Struct(">hhih")
+
+
+class RequestHeader(NamedTuple):
+    """Who asks what; `body_at` is where in the frame the message begins."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body_at: int
+
+
+class FrameReader:
+    """Cuts a stream into frames: feed it what arrives, take what is complete."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._pending = bytearray()
+        self._needed = LENGTH_SIZE
+        """How many pending bytes the next frame takes, as far as is known."""
+
+    @property
+    def pending_bytes(self) -> int:
+        """How much of an incomplete frame is here."""
+        return len(self._pending)
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take bytes that arrived; returns the frames that are complete now, without their lengths.
+
+        Raises `MalformedFrame` for a length of zero or less and `OversizedFrame` for one above the limit. The
+        stream cannot be followed after either, and frames before it in the same bytes are lost with it.
+        """
+        if not self._pending:
+            frames, at = self._cut(data)
+            self._pending += data[at:]
+            return frames
+        self._pending += data
+        if len(self._pending) < self._needed:
+            return []
+        with memoryview(self._pending) as view:
+            frames, at = self._cut(view)
+        del self._pending[:at]
+        return frames
+
+    def _cut(self, data: bytes | memoryview) -> tuple[list[bytes], int]:
+        """The complete frames at the beginning of the data, and where they end."""
+        frames: list[bytes] = []
+        at, size = 0, len(data)
+        while size - at >= LENGTH_SIZE:
+            end = at + LENGTH_SIZE + self._check_length(_LENGTH.unpack_from(data, at)[0])
+            if end > size:
+                self._needed = end - at
+                return frames, at
+            frames.append(bytes(data[at + LENGTH_SIZE : end]))
+            at = end
+        self._needed = LENGTH_SIZE
+        return frames, at
+
+    def _check_length(self, length: int) -> int:
+        if length <= 0:
+            raise MalformedFrame(f"a frame cannot have the length {length}")
+        if length > self._max_bytes:
+            raise OversizedFrame(f"a frame of {length} bytes; the limit is {self._max_bytes}")
+        return length
+
+
+def is_flexible(api_key: int, api_version: int) -> bool:
+    """Whether this version of an API has compact lengths and tagged fields; False for an unknown key."""
+    info = APIS.get(api_key)
+    return info is not None and info.flexible_since is not None and api_version >= info.flexible_since
+
+
+def read_request_header(frame: bytes) -> RequestHeader:
+    """The header of a request. Raises `MalformedMessage`.
+
+    An unknown key or version is not an error here: what can be read of the header is, and `body_at` is then
+    only where the message would begin without tagged fields.
+    """
+    try:
+        api_key, api_version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
+        at = _REQUEST_HEADER.size
+        client_id = None
+        if length >= 0:
+            if length > len(frame) - at:
+                raise MalformedMessage(f"request header: client_id is truncated at {len(frame)} bytes")
+            client_id = frame[at : at + length].decode()
+            at += length
+        elif length != -1:
+            raise MalformedMessage(f"request header: client_id has the negative length {length}")
+        if is_flexible(api_key, api_version):
+            at = skip_tagged_fields(frame, at + 1, frame[at])
+    except (struct.error, IndexError):
+        raise MalformedMessage(f"request header: truncated at {len(frame)} bytes") from None
+    except UnicodeDecodeError:
+        raise MalformedMessage("request header: client_id is not UTF-8") from None
+    except Refusal as refusal:
+        raise MalformedMessage(f"request header {refusal}") from None
+    return RequestHeader(api_key, api_version, correlation_id, client_id, at)
+
+
+def request_frame(message: Message, version: int, correlation_id: int, client_id: str | None) -> bytes:
+    """A request as it is sent, length first. Raises `UnwritableMessage`."""
+    client = b"" if client_id is None else client_id.encode()
+    out = bytearray(LENGTH_SIZE)
+    out += _REQUEST_HEADER.pack(
+        message.API_KEY, version, correlation_id, -1 if client_id is None else len(client)
+    )
+    out += client
+    if is_flexible(message.API_KEY, version):
+        out.append(0)
+    encode_into(out, message, version)
+    _LENGTH.pack_into(out, 0, len(out) - LENGTH_SIZE)
+    return bytes(out)
+
+
+def response_frame(correlation_id: int, api_key: int, api_version: int, body: Message) -> bytes:
+    """A response as it is sent, length first. Raises `UnwritableMessage`."""
+    out = bytearray(LENGTH_SIZE)
+    out += _LENGTH.pack(correlation_id)
+    if api_key != API_VERSIONS_KEY and is_flexible(api_key, api_version):
+        out.append(0)
+    encode_into(out, body, api_version)
+    _LENGTH.pack_into(out, 0, len(out) - LENGTH_SIZE)
+    return bytes(out)
+
+
+def read_response_header(frame: bytes, api_key: int, api_version: int) -> tuple[int, int]:
+    """The correlation id of a response, and where in the frame the message begins.
+
+    Raises `MalformedMessage`.
+    """
+    try:
+        (correlation_id,) = _LENGTH.unpack_from(frame)
+        at = LENGTH_SIZE
+        if api_key != API_VERSIONS_KEY and is_flexible(api_key, api_version):
+            at = skip_tagged_fields(frame, at + 1, frame[at])
+    except (struct.error, IndexError):
+        raise MalformedMessage(f"response header: truncated at {len(frame)} bytes") from None
+    except Refusal as refusal:
+        raise MalformedMessage(f"response header {refusal}") from None
+    return correlation_id, at

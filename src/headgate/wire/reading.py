@@ -1,0 +1,224 @@
+"""Compiles the reader of one version of a message.
+
+Rules:
+
+1. A run of fields of fixed size is one call of `struct`; the length in front of a string, an array or the
+   tagged fields belongs to the run before it.
+2. Every length is checked against what is left before anything is made of it.
+3. Tagged fields that are not known are skipped; bytes behind the message are left alone.
+4. Whatever is wrong, `MalformedMessage` is raised and nothing else; it names the field.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from headgate.wire.errors import MalformedMessage
+from headgate.wire.layout import FIXED_FORMATS, FieldLayout, is_flexible, layout_of
+from headgate.wire.message import EMPTY, FRESH, Message, Struct
+from headgate.wire.primitives import Refusal, bad_length, read_varint, skip_tagged_fields
+from headgate.wire.source import Source
+
+MessageT = TypeVar("MessageT", bound=Message)
+Reader = Callable[[bytes, int], MessageT]
+"""Reads the message that begins at a position of the data."""
+
+
+def compile_reader(message_type: type[MessageT], version: int) -> Reader[MessageT]:
+    """Make the reader of this version."""
+    reader: Reader[MessageT] = _ReaderSource(message_type, version).compile_reader()
+    return reader
+
+
+class _ReaderSource:
+    """Writes the source. In it, `data`, `size` and `at` are the bytes, their number and the position."""
+
+    def __init__(self, message_type: type[Message], version: int) -> None:
+        self.message_type = message_type
+        self.version = version
+        self.flexible = is_flexible(message_type, version)
+        self.source = Source(f"{message_type.__name__} v{version}")
+        self.source.namespace.update(
+            new=object.__new__,
+            unpack_from=struct.unpack_from,
+            varint=read_varint,
+            skip_tagged_fields=skip_tagged_fields,
+            bad_length=bad_length,
+            malformed=self._malformed,
+            Refusal=Refusal,
+            faults=(IndexError, struct.error, UnicodeDecodeError, Refusal),
+        )
+        self.run: list[tuple[str, str]] = []
+        """Fields of fixed size not yet read: the format and the variable of each."""
+
+    def compile_reader(self) -> Any:
+        source = self.source
+        with source.block("def read(data, at):"):
+            source.line("size = len(data)")
+            with source.block("try:"):
+                message = self._struct(self.message_type)
+                self._end_run()
+                source.line(f"return {message}")
+            with source.block("except faults as error:"):
+                source.line("raise malformed(error) from None")
+        return source.compile("read")
+
+    def _malformed(self, error: Exception) -> MalformedMessage:
+        if isinstance(error, Refusal):
+            reason = str(error)
+        elif isinstance(error, UnicodeDecodeError):
+            reason = "is not UTF-8"
+        else:
+            reason = "is truncated"
+        return MalformedMessage(f"{self.source.place_of(error)} {reason}")
+
+    def _struct(self, struct_type: type[Struct]) -> str:
+        """Read a struct; returns the variable that holds it."""
+        source = self.source
+        variable = source.fresh("m")
+        source.line(f"{variable} = new({source.constant('type', struct_type)})")
+        tagged = []
+        for field in layout_of(struct_type):
+            if self.version in field.versions and field.tag is None:
+                with source.field(field.name):
+                    self._field(field, f"{variable}.{field.name}")
+                continue
+            source.line(f"{variable}.{field.name} = {self._default(field)}")
+            if self.version in field.versions:
+                tagged.append(field)
+        if self.flexible:
+            self._tagged_fields(tagged, variable)
+        return variable
+
+    def _field(self, field: FieldLayout, target: str) -> None:
+        if field.is_array:
+            self._array(field, target)
+        elif field.kind in FIXED_FORMATS:
+            self.run.append((FIXED_FORMATS[field.kind], target))
+        elif field.struct_type is not None:
+            self._inner_struct(field, target)
+        else:
+            self._length("h" if field.kind == "string" else "i")
+            self._content(field.kind, target, may_be_null=self.version in field.null_versions)
+
+    def _length(self, legacy_format: str) -> None:
+        """End the run with a length; `n` is then the length, -1 for null."""
+        if not self.flexible:
+            self._end_run((legacy_format, "n"))
+            return
+        self._end_run(("B", "n"))
+        with self.source.block("if n > 127:"):
+            self.source.line("n, at = varint(data, at - 1)")
+        self.source.line("n -= 1")
+
+    def _content(self, kind: str, target: str, *, may_be_null: bool) -> None:
+        source = self.source
+        if may_be_null:
+            with source.block("if n == -1:"):
+                source.line(f"{target} = None")
+            with source.block("else:"):
+                self._content(kind, target, may_be_null=False)
+            return
+        source.line("end = at + n")
+        with source.block("if end < at or end > size:"):
+            source.line("raise bad_length(n, size - at)")
+        source.line(f"{target} = data[at:end]{'.decode()' if kind == 'string' else ''}")
+        source.line("at = end")
+
+    def _inner_struct(self, field: FieldLayout, target: str) -> None:
+        assert field.struct_type is not None
+        source = self.source
+        if self.version not in field.null_versions:
+            source.line(f"{target} = {self._struct(field.struct_type)}")
+            return
+        self._end_run(("b", "n"))
+        with source.block("if n < 0:"):
+            source.line(f"{target} = None")
+        with source.block("else:"):
+            variable = self._struct(field.struct_type)
+            self._end_run()
+            source.line(f"{target} = {variable}")
+
+    def _array(self, field: FieldLayout, target: str) -> None:
+        source = self.source
+        self._length("i")
+        if self.version in field.null_versions:
+            with source.block("if n == -1:"):
+                source.line(f"{target} = None")
+            with source.block("else:"):
+                self._elements(field, target)
+        else:
+            self._elements(field, target)
+
+    def _elements(self, field: FieldLayout, target: str) -> None:
+        source = self.source
+        width = struct.calcsize(">" + FIXED_FORMATS.get(field.kind, "x"))
+        with source.block(f"if n < 0 or n{f' * {width}' if width > 1 else ''} > size - at:"):
+            source.line("raise bad_length(n, size - at)")
+        if field.kind in FIXED_FORMATS and field.kind != "uuid":
+            source.line(f"{target} = list(unpack_from(f'>{{n}}{FIXED_FORMATS[field.kind]}', data, at))")
+            source.line(f"at += n * {width}" if width > 1 else "at += n")
+            return
+        items = source.fresh("items")
+        source.line(f"{target} = {items} = []")
+        with source.block("for _ in range(n):"):
+            if field.struct_type is not None:
+                variable = self._struct(field.struct_type)
+            elif field.kind == "uuid":
+                variable = "item"
+                self.run.append(("16s", variable))
+            else:
+                variable = "item"
+                self._length("h" if field.kind == "string" else "i")
+                self._content(field.kind, variable, may_be_null=False)
+            self._end_run()
+            source.line(f"{items}.append({variable})")
+
+    def _tagged_fields(self, fields: list[FieldLayout], variable: str) -> None:
+        source = self.source
+        self._end_run(("B", "n"))
+        with source.block("if n:"):
+            if not fields:
+                source.line("at = skip_tagged_fields(data, at, n)")
+                return
+            with source.block("if n > 127:"):
+                source.line("n, at = varint(data, at - 1)")
+            tag, tag_end = source.fresh("tag"), source.fresh("end")
+            with source.block("for _ in range(n):"):
+                source.line(f"{tag}, at = varint(data, at)")
+                source.line("n, at = varint(data, at)")
+                source.line(f"{tag_end} = at + n")
+                with source.block(f"if {tag_end} > size:"):
+                    source.line("raise bad_length(n, size - at)")
+                for field in fields:
+                    with source.field(field.name), source.block(f"if {tag} == {field.tag}:"):
+                        self._field(field, f"{variable}.{field.name}")
+                        self._end_run()
+                        with source.block(f"if at != {tag_end}:"):
+                            source.line("raise Refusal('has another size than its tag says')")
+                source.line(f"at = {tag_end}")
+
+    def _end_run(self, *more: tuple[str, str]) -> None:
+        """Read what the run has collected, and `more` fields of fixed size behind it."""
+        run = [*self.run, *more]
+        self.run = []
+        if not run:
+            return
+        if run == [("B", "n")]:
+            self.source.line("n = data[at]")
+            self.source.line("at += 1")
+            return
+        unpack, size = self.source.packing("unpack_from", "".join(layout for layout, _ in run))
+        targets = ", ".join(target for _, target in run)
+        self.source.line(f"{targets}{',' if len(run) == 1 else ''} = {unpack}(data, at)")
+        self.source.line(f"at += {size}")
+
+    def _default(self, field: FieldLayout) -> str:
+        if field.default is EMPTY:
+            return "[]"
+        if field.default is FRESH:
+            assert field.struct_type is not None
+            return f"{self.source.constant('type', field.struct_type)}()"
+        return repr(field.default)

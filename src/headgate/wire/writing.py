@@ -1,0 +1,214 @@
+"""Compiles the writer of one version of a message.
+
+Rules:
+
+1. A run of fields of fixed size is one call of `struct`; the length in front of a string, an array or the
+   tagged fields belongs to the run before it.
+2. Fields that the version does not have are left out; so are tagged fields that have their default.
+3. What the version cannot carry raises `UnwritableMessage`, which names the field; nothing is written then.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from headgate.wire.errors import UnwritableMessage
+from headgate.wire.layout import FIXED_FORMATS, FieldLayout, is_flexible, layout_of
+from headgate.wire.message import EMPTY, Message, Struct
+from headgate.wire.primitives import write_varint
+from headgate.wire.source import Source
+
+MessageT = TypeVar("MessageT", bound=Message)
+Writer = Callable[[bytearray, MessageT], None]
+"""Writes a message behind what the buffer holds already."""
+
+TAGGED_FIELDS_NONE = ("x", "")
+"""The number of tagged fields where there are none: a zero byte, which `struct` writes for `x`."""
+
+
+def compile_writer(message_type: type[MessageT], version: int) -> Writer[MessageT]:
+    """Make the writer of this version."""
+    writer: Writer[MessageT] = _WriterSource(message_type, version).compile_writer()
+    return writer
+
+
+class _WriterSource:
+    """Writes the source. In it, `out` is the buffer and `message` what is written."""
+
+    def __init__(self, message_type: type[Message], version: int) -> None:
+        self.message_type = message_type
+        self.version = version
+        self.flexible = is_flexible(message_type, version)
+        self.source = Source(f"{message_type.__name__} v{version}")
+        self.source.namespace.update(
+            pack=struct.pack,
+            varint=write_varint,
+            unwritable=self._unwritable,
+            faults=(struct.error, AttributeError, TypeError, UnicodeEncodeError),
+        )
+        self.out = "out"
+        self.run: list[tuple[str, str]] = []
+        """Fields of fixed size not yet written: the format and the expression of each."""
+
+    def compile_writer(self) -> Any:
+        source = self.source
+        with source.block("def write(out, message):"):
+            source.line("start = len(out)")
+            with source.block("try:"):
+                source.line("pass")
+                self._struct(self.message_type, "message")
+                self._end_run()
+            with source.block("except faults as error:"):
+                source.line("del out[start:]")
+                source.line("raise unwritable(error) from error")
+        return source.compile("write")
+
+    def _unwritable(self, error: Exception) -> UnwritableMessage:
+        return UnwritableMessage(f"{self.source.place_of(error)} cannot be written: {error}")
+
+    def _struct(self, struct_type: type[Struct], variable: str) -> None:
+        tagged = []
+        for field in layout_of(struct_type):
+            if self.version not in field.versions:
+                continue
+            if field.tag is not None:
+                tagged.append(field)
+                continue
+            with self.source.field(field.name):
+                self._field(field, f"{variable}.{field.name}")
+        if self.flexible:
+            self._tagged_fields(tagged, variable)
+
+    def _field(self, field: FieldLayout, value: str) -> None:
+        may_be_null = self.version in field.null_versions
+        if field.is_array:
+            self._array(field, value, may_be_null=may_be_null)
+        elif field.kind in FIXED_FORMATS:
+            self.run.append((FIXED_FORMATS[field.kind], value))
+        elif field.struct_type is not None:
+            self._inner_struct(field.struct_type, value, may_be_null=may_be_null)
+        else:
+            self._string(field.kind, value, may_be_null=may_be_null)
+
+    def _string(self, kind: str, value: str, *, may_be_null: bool) -> None:
+        source = self.source
+        content = source.fresh("b")
+        encode = ".encode()" if kind == "string" else ""
+        if may_be_null:
+            source.line(f"{content} = {value}")
+            with source.block(f"if {content} is None:"):
+                source.line(f"{content} = b''")
+                source.line("n = -1")
+            with source.block("else:"):
+                if encode:
+                    source.line(f"{content} = {content}{encode}")
+                source.line(f"n = len({content})")
+        else:
+            source.line(f"{content} = {value}{encode}")
+            source.line(f"n = len({content})")
+        self._length("h" if kind == "string" else "i")
+        source.line(f"{self.out} += {content}")
+
+    def _length(self, legacy_format: str) -> None:
+        """Write the run and behind it the length `n`, -1 for null."""
+        if not self.flexible:
+            self._end_run((legacy_format, "n"))
+            return
+        run = self.run
+        with self.source.block("if n < 127:"):
+            self._end_run(("B", "n + 1"))
+        self.run = run
+        with self.source.block("else:"):
+            self._end_run()
+            self.source.line(f"{self.out} += varint(n + 1)")
+
+    def _inner_struct(self, struct_type: type[Struct], value: str, *, may_be_null: bool) -> None:
+        source = self.source
+        variable = source.fresh("m")
+        source.line(f"{variable} = {value}")
+        if not may_be_null:
+            self._struct(struct_type, variable)
+            return
+        self._end_run()
+        with source.block(f"if {variable} is None:"):
+            source.line(f"{self.out}.append(255)")
+        with source.block("else:"):
+            self.run.append(("b", "1"))
+            self._struct(struct_type, variable)
+            self._end_run()
+
+    def _array(self, field: FieldLayout, value: str, *, may_be_null: bool) -> None:
+        source = self.source
+        items = source.fresh("items")
+        source.line(f"{items} = {value}")
+        if may_be_null:
+            with source.block(f"if {items} is None:"):
+                source.line(f"{items} = ()")
+                source.line("n = -1")
+            with source.block("else:"):
+                source.line(f"n = len({items})")
+        else:
+            source.line(f"n = len({items})")
+        self._length("i")
+        if field.kind in FIXED_FORMATS and field.kind != "uuid":
+            source.line(f"{self.out} += pack(f'>{{len({items})}}{FIXED_FORMATS[field.kind]}', *{items})")
+            return
+        item = source.fresh("m")
+        with source.block(f"for {item} in {items}:"):
+            if field.struct_type is not None:
+                self._struct(field.struct_type, item)
+            elif field.kind == "uuid":
+                self.run.append(("16s", item))
+            else:
+                self._string(field.kind, item, may_be_null=False)
+            self._end_run()
+
+    def _tagged_fields(self, fields: list[FieldLayout], variable: str) -> None:
+        if not fields:
+            self.run.append(TAGGED_FIELDS_NONE)
+            return
+        source = self.source
+        count, section = source.fresh("count"), source.fresh("section")
+        source.line(f"{count} = 0")
+        source.line(f"{section} = b''")
+        for field in sorted(fields, key=lambda field: field.tag or 0):
+            with source.field(field.name), source.block(f"if {self._is_set(field, variable)}:"):
+                self._tagged_field(field, f"{variable}.{field.name}", section)
+                source.line(f"{count} += 1")
+        self._end_run(("B", count))
+        source.line(f"{self.out} += {section}")
+
+    def _tagged_field(self, field: FieldLayout, value: str, section: str) -> None:
+        """Write one tagged field into a buffer of its own, for its size goes before it."""
+        source = self.source
+        assert field.tag is not None
+        outer, self.out = (self.out, self.run), source.fresh("out")
+        self.run = []
+        source.line(f"{self.out} = bytearray()")
+        self._field(field, value)
+        self._end_run()
+        source.line(f"{section} += varint({field.tag}) + varint(len({self.out})) + {self.out}")
+        self.out, self.run = outer
+
+    def _is_set(self, field: FieldLayout, variable: str) -> str:
+        value = f"{variable}.{field.name}"
+        if field.default is None:
+            return f"{value} is not None"
+        if field.default is EMPTY:
+            return value
+        return f"{value} != {field.default!r}"
+
+    def _end_run(self, *more: tuple[str, str]) -> None:
+        """Write what the run has collected, and `more` fields of fixed size behind it."""
+        run = [*self.run, *more]
+        self.run = []
+        if not run:
+            return
+        if len(run) == 1 and run[0][0] in "xB":
+            self.source.line(f"{self.out}.append({run[0][1] or 0})")
+            return
+        pack, _ = self.source.packing("pack", "".join(layout for layout, _ in run))
+        values = ", ".join(value for _, value in run if value)
+        self.source.line(f"{self.out} += {pack}({values})")
