@@ -1,1 +1,24 @@
-"""The PySpark pipeline."""
+"""Headgate's logs as Spark tables.
+
+    import headgate.spark
+    headgate.spark.register(spark)
+    spark.read.format("headgate").option("path", "data").option("topic", "flights").load()
+    headgate.spark.offset_commits(spark, "127.0.0.1:9092")
+
+A source is a broker's data directory or `HOST:PORT[,HOST:PORT...]` of a cluster, Headgate's or Apache
+Kafka's. Needs the extra: `pip install 'headgate[spark]'`, and Java 17 or later.
+"""
+
+from __future__ import annotations
+
+from headgate.spark.readers import corruptions, group_events, offset_commits, records, register
+from headgate.spark.source import HeadgateDataSource
+
+__all__ = [
+    "HeadgateDataSource",
+    "corruptions",
+    "group_events",
+    "offset_commits",
+    "records",
+    "register",
+]

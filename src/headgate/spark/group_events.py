@@ -1,0 +1,196 @@
+"""The records of the coordinator's log that are not offset commits, one event each.
+
+There are few of them beside the commits, so they are read one by one, with the same `headgate.records` that
+the coordinator reads them with. Nothing is dropped: what has no columns here, or is not what its type says,
+keeps its key and value as they were.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from headgate.records import GroupMember, GroupMetadata, GroupTombstone, MalformedRecord, decode
+from headgate.spark import arrow
+from headgate.spark.arrow import Column
+from headgate.spark.offset_commits import is_offset_commit
+from headgate.spark.scan import Bits, Chunk
+from headgate.spark.schemas import GROUP_EVENTS, arrow_type
+from headgate.spark.unpack import Records
+
+RECORD_NAMES = {
+    0: "LegacyOffsetCommit",
+    1: "OffsetCommit",
+    2: "GroupMetadata",
+    3: "ConsumerGroupMetadata",
+    4: "ConsumerGroupPartitionMetadata",
+    5: "ConsumerGroupMemberMetadata",
+    6: "ConsumerGroupTargetAssignmentMetadata",
+    7: "ConsumerGroupTargetAssignmentMember",
+    8: "ConsumerGroupCurrentMemberAssignment",
+    10: "ShareGroupMemberMetadata",
+    11: "ShareGroupMetadata",
+    12: "ShareGroupTargetAssignmentMetadata",
+    13: "ShareGroupTargetAssignmentMember",
+    14: "ShareGroupCurrentMemberAssignment",
+    15: "ShareGroupStatePartitionMetadata",
+    16: "ConsumerGroupRegularExpression",
+    17: "StreamsGroupMetadata",
+    19: "StreamsGroupMemberMetadata",
+    20: "StreamsGroupTargetAssignmentMetadata",
+    21: "StreamsGroupTargetAssignmentMember",
+    22: "StreamsGroupCurrentMemberAssignment",
+    23: "StreamsGroupTopology",
+}
+"""Kafka's record types by the version of their key; the key of each begins with the group id."""
+
+CONSUMER_PROTOCOL = "consumer"
+"""The protocol type whose assignments have a format that is known."""
+
+_MARKER_EVENTS = {0: "transaction_aborted", 1: "transaction_committed"}
+_MARKER_NAME = "TransactionMarker"
+
+Event = dict[str, Any]
+
+
+def is_group_event(records: Records) -> Bits:
+    """Which records are events: all that are not offset commits."""
+    return ~is_offset_commit(records)
+
+
+def columns(records: Records, chunk: Chunk) -> dict[str, Column]:
+    """The columns of `schemas.GROUP_EVENTS` for records of which none is an offset commit."""
+    count = len(records)
+    is_control, producer_id = records.is_control, records.batches.producer_id[records.batch]
+    keys = arrow.binaries(records.payload, records.key_at, records.key_size).to_pylist()
+    values = arrow.binaries(records.payload, records.value_at, records.value_size).to_pylist()
+    events = [
+        _marker(key) if control else _event(key, value)
+        for key, value, control in zip(keys, values, is_control.tolist(), strict=True)
+    ]
+    raw = np.asarray([event["event"] in ("other", "malformed") for event in events], dtype=np.bool_)
+
+    def column(name: str) -> Column:
+        return lambda: pa.array([event.get(name) for event in events], type=_TYPES[name])
+
+    def kept(cells: list[bytes | None]) -> Column:
+        return lambda: pa.array(
+            [cell if keep else None for cell, keep in zip(cells, raw.tolist(), strict=True)], type=pa.binary()
+        )
+
+    return {
+        "log_partition": lambda: arrow.constant(chunk.partition, count, pa.int32()),
+        "log_offset": lambda: arrow.integers(records.offset, pa.int64()),
+        "log_timestamp": lambda: arrow.timestamps(records.timestamp_ms),
+        **{name: column(name) for name in _DECODED},
+        "is_tombstone": lambda: pa.array((records.value_size < 0) & ~is_control),
+        "producer_id": lambda: arrow.integers(producer_id, pa.int64(), ~is_control),
+        "key": kept(keys),
+        "value": kept(values),
+    }
+
+
+_TYPES = {field.name: arrow_type(field.dataType) for field in GROUP_EVENTS}
+_DECODED = (
+    "record_type",
+    "record_name",
+    "group_id",
+    "event",
+    "generation",
+    "protocol_type",
+    "protocol",
+    "leader",
+    "state_timestamp",
+    "members",
+)
+
+
+def _marker(key: bytes | None) -> Event:
+    """A control record: int16 version, int16 type in the key."""
+    if key is None or len(key) < 4:
+        return {"event": "malformed"}
+    (kind,) = struct.unpack_from(">h", key, 2)
+    return {"record_name": _MARKER_NAME, "event": _MARKER_EVENTS.get(kind, "other")}
+
+
+def _event(key: bytes | None, value: bytes | None) -> Event:
+    if key is None or len(key) < 2:
+        return {"event": "malformed"}
+    (record_type,) = struct.unpack_from(">h", key)
+    event: Event = {"record_type": record_type, "record_name": RECORD_NAMES.get(record_type)}
+    if record_type in RECORD_NAMES:
+        event["group_id"] = _group_id(key)
+    try:
+        record = decode(key, value)
+    except MalformedRecord:
+        return event | {"event": "malformed"}
+    match record:
+        case GroupMetadata():
+            return event | _group(record)
+        case GroupTombstone():
+            return event | {"event": "removed"}
+    return event | {"event": "other"}
+
+
+def _group_id(key: bytes) -> str | None:
+    size = int.from_bytes(key[2:4], "big", signed=True)
+    return key[4 : 4 + size].decode("utf-8", "replace") if 0 <= size <= len(key) - 4 else None
+
+
+def _group(group: GroupMetadata) -> Event:
+    members = [_member(member, group.protocol_type) for member in group.members]
+    return {
+        "event": "assigned" if members else "emptied",
+        "generation": group.generation,
+        "protocol_type": group.protocol_type,
+        "protocol": group.protocol_name,
+        "leader": group.leader,
+        "state_timestamp": _timestamp(group.state_timestamp),
+        "members": members,
+    }
+
+
+def _timestamp(milliseconds: int) -> int | None:
+    """Microseconds since the epoch, or None where `arrow.timestamps` would have null."""
+    return milliseconds * 1000 if 0 <= milliseconds <= arrow.LAST_TIMESTAMP_MS else None
+
+
+def _member(member: GroupMember, protocol_type: str) -> Event:
+    return {
+        "member_id": member.member_id,
+        "group_instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "session_timeout_ms": member.session_timeout_ms,
+        "subscription": member.subscription,
+        "assignment": member.assignment,
+        "assigned": assigned_partitions(member.assignment) if protocol_type == CONSUMER_PROTOCOL else None,
+    }
+
+
+def assigned_partitions(assignment: bytes) -> list[Event] | None:
+    """The partitions in a ConsumerProtocolAssignment (any version: they come first); None if it is none.
+
+    Layout: int16 version, then for each topic its name and an int32 count of int32 partitions, big-endian.
+    """
+    if not assignment:
+        return []
+    found: list[Event] = []
+    try:
+        (topic_count,) = struct.unpack_from(">i", assignment, 2)
+        at = 6
+        for _ in range(topic_count):
+            (size,) = struct.unpack_from(">h", assignment, at)
+            topic = assignment[at + 2 : at + 2 + size].decode()
+            at += 2 + size
+            (count,) = struct.unpack_from(">i", assignment, at)
+            partitions = struct.unpack_from(f">{count}i", assignment, at + 4)
+            at += 4 + 4 * count
+            found += [{"topic": topic, "partition": partition} for partition in partitions]
+    except (struct.error, UnicodeDecodeError):
+        return None
+    return found

@@ -1,0 +1,187 @@
+"""The columns that every reader and transform of `headgate.spark` gives, as constants.
+
+All columns are nullable for Spark's sake (a Python data source may not promise otherwise); where a null has a
+meaning, the comment says which. Times are UTC timestamps of millisecond precision, offsets are log offsets.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+
+def _struct(**columns: DataType) -> StructType:
+    return StructType([StructField(name, kind, nullable=True) for name, kind in columns.items()])
+
+
+_BINARY, _BOOLEAN, _INTEGER, _LONG = BinaryType(), BooleanType(), IntegerType(), LongType()
+_STRING, _TIMESTAMP = StringType(), TimestampType()
+
+HEADER = _struct(key=_STRING, value=_BINARY)
+
+RECORDS = _struct(
+    topic=_STRING,
+    partition=_INTEGER,
+    offset=_LONG,
+    timestamp=_TIMESTAMP,  # null: the producer set none
+    timestamp_type=_INTEGER,  # 0 the producer's time (CreateTime), 1 the broker's (LogAppendTime)
+    key=_BINARY,
+    value=_BINARY,
+    headers=ArrayType(HEADER, containsNull=True),  # null: the record has none
+)
+"""Any topic's records: the columns of Spark's own Kafka connector."""
+
+OFFSET_COMMITS = _struct(
+    log_partition=_INTEGER,
+    log_offset=_LONG,
+    log_timestamp=_TIMESTAMP,
+    group_id=_STRING,
+    topic=_STRING,
+    partition=_INTEGER,
+    committed_offset=_LONG,  # null: a tombstone, or a value of a version this release cannot read
+    leader_epoch=_INTEGER,  # null: none was given
+    metadata=_STRING,
+    commit_timestamp=_TIMESTAMP,
+    expire_timestamp=_TIMESTAMP,  # null: the group's retention decides
+    is_tombstone=_BOOLEAN,
+    value_version=_INTEGER,  # null: a tombstone
+    is_transactional=_BOOLEAN,  # true: in force only once a commit marker of `producer_id` follows
+    producer_id=_LONG,  # null: no idempotent or transactional producer
+)
+"""One row for each offset commit, or removal of one, in the coordinator's log."""
+
+ASSIGNED_PARTITION = _struct(topic=_STRING, partition=_INTEGER)
+
+MEMBER = _struct(
+    member_id=_STRING,
+    group_instance_id=_STRING,  # null: a dynamic member
+    client_id=_STRING,
+    client_host=_STRING,
+    rebalance_timeout_ms=_INTEGER,
+    session_timeout_ms=_INTEGER,
+    subscription=_BINARY,
+    assignment=_BINARY,
+    assigned=ArrayType(ASSIGNED_PARTITION, containsNull=True),  # null: not the consumer protocol's format
+)
+
+GROUP_EVENTS = _struct(
+    log_partition=_INTEGER,
+    log_offset=_LONG,
+    log_timestamp=_TIMESTAMP,
+    record_type=_INTEGER,  # the version in the key; null: no key, or one too short to have it
+    record_name=_STRING,  # null: a type without a name in Kafka's schemas
+    group_id=_STRING,
+    event=_STRING,  # see EVENTS
+    generation=_INTEGER,
+    protocol_type=_STRING,
+    protocol=_STRING,
+    leader=_STRING,
+    state_timestamp=_TIMESTAMP,
+    members=ArrayType(MEMBER, containsNull=True),
+    is_tombstone=_BOOLEAN,
+    producer_id=_LONG,  # of a transaction marker; null otherwise
+    key=_BINARY,  # null for a record that the columns above show in full
+    value=_BINARY,
+)
+"""One row for each record of the coordinator's log that is not an offset commit."""
+
+EVENTS = (
+    "assigned",  # a generation got its assignment: the members and what each of them reads
+    "emptied",  # the last member left
+    "removed",  # the group's own record was deleted
+    "transaction_committed",  # a marker: the offsets committed under its producer id hold from here on
+    "transaction_aborted",
+    "other",  # a record this release does not read into columns; `key` and `value` hold it
+    "malformed",  # a record that is not what its type says; likewise
+)
+
+CORRUPTIONS = _struct(
+    topic=_STRING,
+    partition=_INTEGER,
+    place=_STRING,  # a file, or a partition and the broker it came from
+    position=_LONG,  # in the file, or in the partition's fetched bytes
+    size=_LONG,  # bytes that were skipped
+    base_offset=_LONG,
+    reason=_STRING,
+    is_tail=_BOOLEAN,  # true: only an incomplete batch at the end of the log, as a live broker's has
+)
+"""One row for each stretch of a topic's log that cannot be read."""
+
+COMMITS_PER_INTERVAL = _struct(
+    group_id=_STRING, topic=_STRING, partition=_INTEGER, at=_TIMESTAMP, commits=_LONG, last_offset=_LONG
+)
+
+LATEST_OFFSETS = _struct(
+    group_id=_STRING,
+    topic=_STRING,
+    partition=_INTEGER,
+    committed_offset=_LONG,
+    leader_epoch=_INTEGER,
+    metadata=_STRING,
+    commit_timestamp=_TIMESTAMP,
+    log_partition=_INTEGER,
+    log_offset=_LONG,
+)
+
+END_OFFSETS = _struct(topic=_STRING, partition=_INTEGER, at=_TIMESTAMP, end_offset=_LONG)
+
+LAG = _struct(
+    group_id=_STRING,
+    topic=_STRING,
+    partition=_INTEGER,
+    at=_TIMESTAMP,
+    end_offset=_LONG,
+    committed_offset=_LONG,
+    lag=_LONG,
+)
+
+REBALANCES = _struct(
+    group_id=_STRING,
+    at=_TIMESTAMP,
+    generation=_INTEGER,
+    event=_STRING,
+    protocol=_STRING,
+    leader=_STRING,
+    member_count=_INTEGER,
+    joined=ArrayType(_STRING, containsNull=True),
+    left=ArrayType(_STRING, containsNull=True),
+    since_previous_ms=_LONG,  # null: the group's first event in the log
+    log_partition=_INTEGER,
+    log_offset=_LONG,
+)
+
+
+def arrow_type(kind: DataType) -> pa.DataType:
+    """The Arrow type that Spark expects for one of the types above."""
+    match kind:
+        case ArrayType():
+            return pa.list_(pa.field("element", arrow_type(kind.elementType), nullable=kind.containsNull))
+        case StructType():
+            return pa.struct(arrow_schema(kind))
+    return _ARROW[type(kind)]
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow schema that Spark expects of a data source with this schema."""
+    return pa.schema([pa.field(field.name, arrow_type(field.dataType), field.nullable) for field in schema])
+
+
+_ARROW: dict[type[DataType], pa.DataType] = {
+    BinaryType: pa.binary(),
+    BooleanType: pa.bool_(),
+    IntegerType: pa.int32(),
+    LongType: pa.int64(),
+    StringType: pa.string(),
+    TimestampType: pa.timestamp("us", tz="UTC"),
+}

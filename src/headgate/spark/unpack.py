@@ -1,0 +1,335 @@
+"""Take the records out of checked batches, as columns.
+
+Records are framed by lengths of variable width, so each is found from the one before. Two walks do that: many
+batches are walked in step, one numpy operation for the n-th record of all of them; where few batches still
+have records left, a plain loop is faster. Once every record's place is known, its fields are read for all
+records at once. Keys and values are not copied here: a column says where in the payload each of them stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.log.compression import decompress
+from headgate.log.header import HEADER_BYTES, CorruptBatch
+from headgate.spark.scan import PADDING, Batches, Bits, Corruption, Ints, Scan, corruption_of
+
+WALK_IN_STEP_FROM = 48
+"""As many batches must still have records for a step of all of them to be cheaper than a loop: measured."""
+
+UNPACKED_BYTES = 64 << 20
+"""Compressed batches are unpacked until they make so many bytes, then handed on."""
+
+_SMALLEST_RECORD_BYTES = 7
+_LONGEST_VARINT_BYTES = 10
+_ALL_BUT_SIGN = np.int64(0x7FFF_FFFF_FFFF_FFFF)
+_NONE: Ints = np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records as columns, in offset order. Places (`..._at`) count from the start of `payload`, which is
+    padded.
+
+    A size of -1 means null. `batch` is the row of the record's batch in `batches`.
+    """
+
+    payload: bytes | bytearray
+    batches: Batches
+    batch: Ints
+    offset: Ints
+    timestamp_ms: Ints
+    key_at: Ints
+    key_size: Ints
+    value_at: Ints
+    value_size: Ints
+    header_count: Ints
+    headers_at: Ints
+    headers_end: Ints
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    @property
+    def is_control(self) -> Bits:
+        """Which records are not data but marks that brokers leave for each other."""
+        return self.batches.is_control[self.batch]
+
+    def only(self, wanted: Bits) -> Records:
+        """The records for which `wanted` is true."""
+        if wanted.all():
+            return self
+        columns = (getattr(self, name)[wanted] for name in self.__slots__[2:])
+        return Records(self.payload, self.batches, *columns)
+
+
+@dataclass(frozen=True, slots=True)
+class Headers:
+    """The headers of many records as columns, in the order of the records; `row` is the record's."""
+
+    row: Ints
+    key_at: Ints
+    key_size: Ints
+    value_at: Ints
+    value_size: Ints
+
+
+def unpack(scan: Scan, corruptions: list[Corruption]) -> Iterator[Records]:
+    """The wanted records of a scan, in offset order and in pieces of bounded size.
+
+    Batches that turn out not to hold what they should are left out, and said in `corruptions`.
+    """
+    for part in _parts(scan, corruptions):
+        records, bad = _records(part)
+        while bad:
+            corruptions += [corruption_of(scan.chunk, part.batches, index, why) for index, why in bad.items()]
+            good = np.ones(len(part.batches), dtype=np.bool_)
+            good[list(bad)] = False
+            part = _Part(part.batches.only(good), part.payload, part.begin[good], part.end[good])
+            records, bad = _records(part)
+        offset = records.offset
+        wanted = (offset >= scan.chunk.start_offset) & (offset < scan.chunk.end_offset)
+        yield records.only(wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Some batches of a scan with their records in one buffer, and where in it each of them begins and ends.
+    """
+
+    batches: Batches
+    payload: bytes | bytearray
+    begin: Ints
+    end: Ints
+
+
+def _parts(scan: Scan, corruptions: list[Corruption]) -> Iterator[_Part]:
+    """The batches of a scan, with what is compressed undone; as they stand, where nothing is.
+
+    What a batch unpacks to is bounded by `headgate.log`; how many are unpacked at a time is bounded here.
+    """
+    data, batches = scan.chunk.data, scan.batches
+    codec = batches.codec
+    if not codec.any():
+        yield _Part(batches, data, batches.at + HEADER_BYTES, batches.at + batches.size)
+        return
+    pieces: list[bytes | memoryview] = []
+    rows: list[int] = []
+    view, held = memoryview(data), 0
+    for index in range(len(batches)):
+        at = int(batches.at[index])
+        packed = view[at + HEADER_BYTES : at + int(batches.size[index])]
+        try:
+            piece = decompress(int(codec[index]), packed) if codec[index] else packed
+        except CorruptBatch as problem:
+            corruptions.append(corruption_of(scan.chunk, batches, index, problem.reason))
+            continue
+        pieces.append(piece)
+        rows.append(index)
+        held += len(piece)
+        if held >= UNPACKED_BYTES:
+            yield _joined(batches, rows, pieces)
+            pieces, rows, held = [], [], 0
+    yield _joined(batches, rows, pieces)
+
+
+def _joined(batches: Batches, rows: list[int], pieces: list[bytes | memoryview]) -> _Part:
+    taken = np.zeros(len(batches), dtype=np.bool_)
+    taken[rows] = True
+    size = np.asarray([len(piece) for piece in pieces], dtype=np.int64)
+    end = np.cumsum(size)
+    return _Part(batches.only(taken), b"".join([*pieces, bytes(PADDING)]), end - size, end)
+
+
+def _records(part: _Part) -> tuple[Records, dict[int, str]]:
+    """All records of all batches; or, when some batches do not hold what they should, which and why."""
+    payload, batches, begin, end = part.payload, part.batches, part.begin, part.end
+    crowded = batches.record_count * _SMALLEST_RECORD_BYTES > end - begin
+    if crowded.any():
+        return _nothing(payload, batches), _blame(crowded, "it claims more records than it has room for")
+    count = batches.record_count
+    batch = np.repeat(np.arange(len(batches), dtype=np.int64), count)
+    body_at, body_end, astray = _walk(payload, begin, end, count)
+    if astray.any():
+        return _nothing(payload, batches), _blame(astray, "its record lengths do not add up to its size")
+
+    read = _FieldReader(
+        np.frombuffer(payload, np.uint8), body_at + 1, body_end
+    )  # past the record's attributes, which nothing uses
+    timestamp_delta = read.varint()
+    offset_delta = read.varint()
+    key_at, key_size = read.sized()
+    value_at, value_size = read.sized()
+    header_count = read.varint()
+    headers_at = read.at
+    wrong = read.overrun | (offset_delta < 0) | (header_count < 0)
+    _, headers_wrong = read_headers(payload, headers_at, body_end, header_count)
+    wrong |= headers_wrong
+    if wrong.any():
+        blamed = np.zeros(len(batches), dtype=np.bool_)
+        blamed[batch[wrong]] = True
+        return _nothing(payload, batches), _blame(blamed, "a record's fields do not fill the record")
+
+    timestamp = batches.base_timestamp[batch] + timestamp_delta
+    appended = batches.uses_log_append_time
+    if appended.any():
+        timestamp = np.where(appended[batch], batches.max_timestamp[batch], timestamp)
+    return Records(
+        payload=payload,
+        batches=batches,
+        batch=batch,
+        offset=batches.base_offset[batch] + offset_delta,
+        timestamp_ms=timestamp,
+        key_at=key_at,
+        key_size=key_size,
+        value_at=value_at,
+        value_size=value_size,
+        header_count=header_count,
+        headers_at=headers_at,
+        headers_end=body_end,
+    ), {}
+
+
+def read_headers(payload: bytes | bytearray, at: Ints, end: Ints, count: Ints) -> tuple[Headers, Bits]:
+    """The headers of many records, each with `count` of them from `at` to `end`, and the records they do not
+    fit.
+
+    Most records have none, so each pass reads one header of those records only that still have one.
+    """
+    wrong = (at != end) & (count == 0)
+    wrong |= count > (end - at) // 2
+    row = np.flatnonzero((count > 0) & ~wrong)
+    octets = np.frombuffer(payload, np.uint8)
+    passes: list[tuple[Ints, ...]] = []
+    at = at.copy()
+    while row.size:
+        read = _FieldReader(octets, at[row], end[row])
+        key_at, key_size = read.sized()
+        value_at, value_size = read.sized()
+        passes.append((row, key_at, key_size, value_at, value_size))
+        at[row] = read.at
+        more = count[row] > len(passes)
+        wrong[row] |= read.overrun | (key_size < 0) | (~more & (read.at != end[row]))
+        row = row[more & ~read.overrun]
+    if not passes:
+        return Headers(*([_NONE] * 5)), wrong
+    columns = [np.concatenate(column) for column in zip(*passes, strict=True)]
+    in_order = np.argsort(columns[0], kind="stable")
+    return Headers(*(column[in_order] for column in columns)), wrong
+
+
+def _nothing(payload: bytes | bytearray, batches: Batches) -> Records:
+    return Records(payload, batches, *([_NONE] * 10))
+
+
+def _blame(batches: Bits, reason: str) -> dict[int, str]:
+    return dict.fromkeys(np.flatnonzero(batches).tolist(), reason)
+
+
+def _walk(payload: bytes | bytearray, begin: Ints, end: Ints, count: Ints) -> tuple[Ints, Ints, Bits]:
+    """Where each record's body begins and ends, and the batches that this does not work out for."""
+    total = int(count.sum())
+    body_at, body_end = np.zeros(total, dtype=np.int64), np.zeros(total, dtype=np.int64)
+    # The batches with most records first, so that those with records left are always the head of the row.
+    order = np.argsort(-count, kind="stable")
+    at, limit = begin[order], end[order]
+    row = (np.cumsum(count) - count)[order]
+    astray = np.zeros(len(count), dtype=np.bool_)
+    falling = -count[order]
+    octets = np.frombuffer(payload, np.uint8)
+    step = 0
+    while (active := int(np.searchsorted(falling, -step))) >= WALK_IN_STEP_FROM:
+        read = _FieldReader(octets, at[:active], limit[:active])
+        body_at[row[:active] + step], size = read.sized()
+        body_end[row[:active] + step] = at[:active] = read.at
+        astray[:active] |= read.overrun | (size < 0)
+        step += 1
+    for lane in range(active):
+        rows = slice(int(row[lane]) + step, int(row[lane] - falling[lane]))
+        at[lane] = _walk_alone(payload, int(at[lane]), int(limit[lane]), body_at[rows], body_end[rows])
+    astray |= at != limit
+    in_order = np.zeros_like(astray)
+    in_order[order] = astray
+    return body_at, body_end, in_order
+
+
+def _walk_alone(payload: bytes | bytearray, at: int, limit: int, body_at: Ints, body_end: Ints) -> int:
+    """Fill in where the next records of one batch begin and end; where the last ended, or -1 if astray."""
+    begins: list[int] = []
+    ends: list[int] = []
+    for _ in range(len(body_at)):
+        if at >= limit:
+            return -1
+        size = payload[at]
+        at += 1
+        if size >= 0x80:
+            size &= 0x7F
+            shift = 7
+            while True:
+                more = payload[at]
+                at += 1
+                size |= (more & 0x7F) << shift
+                if more < 0x80:
+                    break
+                shift += 7
+                if shift > 28 or at >= limit:
+                    return -1
+        if size & 1:  # zigzag: an odd number is a negative length
+            return -1
+        begins.append(at)
+        at += size >> 1
+        ends.append(at)
+    body_at[:] = begins
+    body_end[:] = ends
+    return at
+
+
+class _FieldReader:
+    """Reads the same field of many records at once, moving on in each; never past the record's end.
+
+    A record whose fields do not fit is marked in `overrun` and stays at its end from then on.
+    """
+
+    def __init__(self, octets: NDArray[np.uint8], at: Ints, limit: Ints) -> None:
+        self.octets = octets
+        self.at = at
+        self.limit = limit
+        self.overrun: Bits = at > limit
+
+    def varint(self) -> Ints:
+        """A zigzag-coded integer of variable width."""
+        octet = self.octets[self.at].astype(np.int64)
+        at = self.at + 1
+        more = np.flatnonzero(octet >= 0x80)
+        if more.size:
+            value = octet & 0x7F
+            for shift in range(7, 7 * _LONGEST_VARINT_BYTES, 7):
+                octet = self.octets[at[more]].astype(np.int64)
+                value[more] |= (octet & 0x7F) << shift
+                at[more] += 1
+                more = more[octet >= 0x80]
+                if not more.size:
+                    break
+            self.overrun[more] = True
+            octet = value
+        self._move(at)
+        return ((octet >> 1) & _ALL_BUT_SIGN) ^ -(octet & 1)
+
+    def sized(self) -> tuple[Ints, Ints]:
+        """Bytes behind their size: where they stand, and the size (-1 for null)."""
+        size = self.varint()
+        at = self.at
+        self.overrun |= size < -1
+        self._move(at + np.maximum(size, 0))
+        return at, size
+
+    def _move(self, at: Ints) -> None:
+        over = at > self.limit
+        if over.any():
+            self.overrun |= over
+            at = np.where(over, self.limit, at)
+        self.at = at
