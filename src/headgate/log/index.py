@@ -1,0 +1,140 @@
+"""The two sparse indexes of a segment, in Kafka's file formats.
+
+    .index       relative offset i32, position i32      every `index_interval_bytes` of log, one entry: the
+    last
+                                                        offset of a batch and where that batch begins
+    .timeindex   timestamp i64, relative offset i32     the largest timestamp so far, and whose it is
+
+Both only grow while a segment is written, and are looked up by bisection. They are derived from the log and
+never trusted over it: a file that is not strictly growing, or points past its log, is no index.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from struct import Struct
+from typing import Final
+
+_WORD: Final = "i"
+_TIME_ENTRY: Final = Struct(">qi")
+OFFSET_ENTRY_BYTES: Final = 8
+TIME_ENTRY_BYTES: Final = 12
+
+
+class OffsetIndex:
+    """Relative last offsets of some batches, and the positions of those batches in the log."""
+
+    __slots__ = ("offsets", "positions")
+
+    def __init__(self) -> None:
+        self.offsets: array[int] = array(_WORD)
+        self.positions: array[int] = array(_WORD)
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def append(self, relative_offset: int, position: int) -> None:
+        """Add one entry, past all others."""
+        self.offsets.append(relative_offset)
+        self.positions.append(position)
+
+    def first_at_or_above(self, relative_offset: int) -> int:
+        """Which entry is the first whose batch reaches `relative_offset`; `len` when none does."""
+        return bisect_left(self.offsets, relative_offset)
+
+    def last_position_at_or_below(self, position: int) -> int:
+        """The largest indexed position up to `position`: where a batch is known to begin; 0 without one."""
+        at = bisect_right(self.positions, position)
+        return self.positions[at - 1] if at else 0
+
+    def truncate(self, position: int) -> None:
+        """Forget the batches that begin at `position` or later."""
+        keep = bisect_left(self.positions, position)
+        del self.offsets[keep:]
+        del self.positions[keep:]
+
+    def to_bytes(self) -> bytes:
+        """The contents of the .index file."""
+        words = array(_WORD, bytes(OFFSET_ENTRY_BYTES * len(self)))
+        words[0::2] = self.offsets
+        words[1::2] = self.positions
+        return _big_endian(words).tobytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, log_bytes: int) -> OffsetIndex | None:
+        """The index in an .index file, or None when these bytes cannot be one for a log of this size."""
+        if len(data) % OFFSET_ENTRY_BYTES:
+            return None
+        words: array[int] = array(_WORD)
+        words.frombytes(data)
+        _big_endian(words)
+        index = cls()
+        index.offsets, index.positions = words[0::2], words[1::2]
+        if not _grows(index.offsets) or not _grows(index.positions):
+            return None
+        if len(index) and (
+            index.offsets[0] < 0 or index.positions[0] <= 0 or index.positions[-1] >= log_bytes
+        ):
+            return None
+        return index
+
+
+class TimeIndex:
+    """The largest timestamps (ms) as they rose, each with the relative last offset of its batch."""
+
+    __slots__ = ("offsets", "timestamps")
+
+    def __init__(self) -> None:
+        self.timestamps: array[int] = array("q")
+        self.offsets: array[int] = array(_WORD)
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def append(self, timestamp: int, relative_offset: int) -> None:
+        """Add an entry where the timestamp rose since the last one; otherwise there is nothing to tell."""
+        if timestamp >= 0 and (not self.timestamps or timestamp > self.timestamps[-1]):
+            self.timestamps.append(timestamp)
+            self.offsets.append(relative_offset)
+
+    def start_before(self, timestamp: int) -> int:
+        """A relative offset up to which every timestamp is smaller than `timestamp`; 0 when none is known."""
+        at = bisect_left(self.timestamps, timestamp)
+        return self.offsets[at - 1] if at else 0
+
+    def truncate(self, relative_offset: int) -> None:
+        """Forget the offsets at or past `relative_offset`."""
+        keep = bisect_left(self.offsets, relative_offset)
+        del self.timestamps[keep:]
+        del self.offsets[keep:]
+
+    def to_bytes(self) -> bytes:
+        """The contents of the .timeindex file."""
+        return b"".join(map(_TIME_ENTRY.pack, self.timestamps, self.offsets))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> TimeIndex | None:
+        """The index in a .timeindex file, or None when these bytes cannot be one."""
+        if len(data) % TIME_ENTRY_BYTES:
+            return None
+        index = cls()
+        for timestamp, offset in _TIME_ENTRY.iter_unpack(data):
+            index.timestamps.append(timestamp)
+            index.offsets.append(offset)
+        if not _grows(index.timestamps) or not _grows(index.offsets):
+            return None
+        if len(index) and (index.offsets[0] < 0 or index.timestamps[0] < 0):
+            return None
+        return index
+
+
+def _grows(values: array[int]) -> bool:
+    return all(map(int.__lt__, values, values[1:]))
+
+
+def _big_endian(words: array[int]) -> array[int]:
+    if sys.byteorder == "little":
+        words.byteswap()
+    return words

@@ -1,0 +1,192 @@
+"""From files to segments: what a log does when it is opened, and when it failed.
+
+Rules:
+1. After a clean stop nothing is scanned; the last segment's tail is walked from its last index entry.
+2. After any other stop every segment from the recovery point on is read whole: sizes, magic, CRC, offsets
+   that only grow (and leave no gap in the last segment, which compaction never touches).
+3. At the first bad batch the log ends: its file is cut there, later segments are removed. What was dropped is
+   reported, never silently.
+4. What a scan found good may still be only in the page cache: it is synced before it counts as durable.
+Recovering twice is recovering once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from crc32c import crc32c
+
+from headgate.log.header import CRC_END, MAGIC, CorruptBatch
+from headgate.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment, walk_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from headgate.log.checkpoint import Checkpoint
+    from headgate.log.filesystem import FileSystem
+
+_NAME_DIGITS: Final = 20
+_REWRITE_BYTES: Final = 1 << 20
+
+
+@dataclass(slots=True, frozen=True)
+class Recovery:
+    """What recovery dropped from a log, and why. `end_offset` is where the log ends now."""
+
+    directory: Path
+    dropped_bytes: int
+    dropped_segments: int
+    end_offset: int
+    reason: str
+
+
+@dataclass(slots=True, frozen=True)
+class Loading:
+    """What there is to load, and how much of it can be trusted."""
+
+    files: FileSystem
+    directory: Path
+    index_interval_bytes: int
+    checkpoint: Checkpoint
+    clean: bool
+    recovery_point: int
+
+
+def load_segments(loading: Loading) -> tuple[list[Segment], Recovery | None]:
+    """The segments of a directory in order, the last one ready for appending; and what had to be dropped."""
+    base_offsets = _tidy(loading)
+    if not base_offsets:
+        return [], None
+    segments: list[Segment] = []
+    for at, base_offset in enumerate(base_offsets):
+        segment = Segment(loading.files, loading.directory, base_offset, loading.index_interval_bytes)
+        following = base_offsets[at + 1] if at + 1 < len(base_offsets) else None
+        size = loading.files.size(segment.path())
+        segments.append(segment)
+        if following is not None and (loading.clean or following <= loading.recovery_point):
+            segment.use_saved(size, following)
+            continue
+        if following is None and loading.clean and _walk_tail(segment, size):
+            continue
+        reason = _scan(segment, size, segments[-2].next_offset if at else None, is_last=following is None)
+        if reason is not None:
+            return _drop_after(loading, segments, base_offsets[at + 1 :], size, reason)
+    return segments, None
+
+
+def sync_segments(segments: list[Segment], synced_before: Mapping[int, int] | None = None) -> None:
+    """Make durable what a scan found good.
+
+    `synced_before` gives, after a failed sync, how many bytes of each segment were durable before it. The
+    rest may sit in clean pages that no sync would write, so it is written again first.
+    """
+    for segment in segments:
+        if synced_before is not None:
+            _rewrite(segment, synced_before.get(segment.base_offset, 0))
+        segment.file().datasync()
+        segment.synced_bytes = segment.size
+
+
+def _rewrite(segment: Segment, position: int) -> None:
+    file = segment.file()
+    while position < segment.size:
+        chunk = file.pread(min(_REWRITE_BYTES, segment.size - position), position)
+        position += file.pwrite(chunk, position)
+
+
+def _tidy(loading: Loading) -> list[int]:
+    """The base offsets of the segments that count, in order; what an interrupted change left is removed."""
+    try:
+        names = loading.files.listdir(loading.directory)
+    except FileNotFoundError:
+        return []
+    bases = sorted(int(name[:_NAME_DIGITS]) for name in names if _is_segment_file(name, LOG_SUFFIX))
+    start = loading.checkpoint.log_start_offset
+    # A segment ends where the next begins. Those that end at or below the log start were on their way out.
+    kept = [base for at, base in enumerate(bases) if at + 1 == len(bases) or bases[at + 1] > start]
+    for name in names:
+        leftover = name.endswith(".tmp")
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+            leftover |= _is_segment_file(name, suffix) and int(name[:_NAME_DIGITS]) not in kept
+        if leftover:
+            loading.files.remove(loading.directory / name)
+    return kept
+
+
+def _is_segment_file(name: str, suffix: str) -> bool:
+    return name.endswith(suffix) and len(name) == _NAME_DIGITS + len(suffix) and name[:_NAME_DIGITS].isdigit()
+
+
+def _walk_tail(segment: Segment, size: int) -> bool:
+    """Take the last segment as a clean stop left it. False: it is not so, and must be scanned."""
+    segment.size = size
+    if not segment.read_indexes():
+        return False
+    index, file = segment.offset_index, segment.file()
+    position = index.positions[-1] if len(index) else 0
+    segment.resume_at(position)
+    try:
+        if position:
+            for _, header, _ in walk_batches(file, 0, size):
+                segment.first_timestamp = header.max_timestamp
+                break
+        for at, header, _ in walk_batches(file, position, size):
+            segment.note(at, header.size, header.last_offset, header.max_timestamp)
+    except CorruptBatch:
+        return False
+    segment.synced_bytes = size
+    return segment.size == size
+
+
+def _scan(segment: Segment, size: int, previous_end: int | None, *, is_last: bool) -> str | None:
+    """Read all of a segment's file and index it; why it is bad after `segment.size` bytes, or None."""
+    segment.forget_batches()
+    if previous_end is not None and segment.base_offset < previous_end:
+        return f"it begins at {segment.base_offset}, the segment before it ends at {previous_end}"
+    expected = segment.base_offset
+    try:
+        for position, header, batch in walk_batches(segment.file(), 0, size):
+            if header.magic != MAGIC:
+                return f"message format {header.magic} at {position}"
+            if header.base_offset != expected and (is_last or header.base_offset < expected):
+                return f"offset {header.base_offset} at {position} where {expected} was due"
+            if header.last_offset_delta < 0:
+                return f"a last offset delta of {header.last_offset_delta} at {position}"
+            if crc32c(batch[CRC_END:]) != header.crc:
+                return f"the CRC is wrong at {position}"
+            expected = header.next_offset
+            segment.note(position, header.size, header.last_offset, header.max_timestamp)
+    except CorruptBatch as error:
+        return error.reason
+    return None
+
+
+def _reopen(segment: Segment) -> None:
+    size = segment.size
+    if not _walk_tail(segment, size):
+        _scan(segment, size, None, is_last=False)
+
+
+def _drop_after(
+    loading: Loading, segments: list[Segment], later: list[int], size: int, reason: str
+) -> tuple[list[Segment], Recovery]:
+    """End the log where the last of `segments` stops being good."""
+    bad = segments[-1]
+    dropped_bytes = size - bad.size
+    # The bad batch is cut off last: while it stands, an interrupted recovery finds it and drops them again.
+    for base_offset in reversed(later):
+        segment = Segment(loading.files, loading.directory, base_offset, loading.index_interval_bytes)
+        dropped_bytes += loading.files.size(segment.path())
+        segment.remove()
+    loading.files.sync_directory(loading.directory)
+    if len(segments) > 1 and bad.base_offset < segments[-2].next_offset:
+        bad.remove()
+        segments.pop()
+        _reopen(segments[-1])
+    else:
+        bad.cut_back()
+    end_offset = segments[-1].next_offset
+    reason = f"{bad.path().name}: {reason}"
+    return segments, Recovery(loading.directory, dropped_bytes, len(later), end_offset, reason)

@@ -1,0 +1,364 @@
+"""One segment: a stretch of the log in one file, with what is known of it in memory.
+
+Files are named by the segment's first offset, in twenty digits, as Kafka names them. Rules: a segment is read
+and written by one thread (only `datasync` of a pinned file happens elsewhere); its file is opened when needed
+and may be closed at any time; whatever stands in memory beside `size` can be had again from the file.
+
+The active segment knows all its batches since the last index entry by heart, so a reader at the tail never
+searches the file. A closed one loads its indexes when first asked, and rebuilds them where they are missing.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from headgate.log.filesystem import File, FileSystem, read_file, write_fully
+from headgate.log.header import HEADER, HEADER_BYTES, LENGTH_FIELD_END, BatchHeader, Buffer, CorruptBatch
+from headgate.log.index import OffsetIndex, TimeIndex
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+LARGEST_RELATIVE_OFFSET: Final = 2**31 - 1
+CHUNK_BYTES: Final = 1 << 20
+
+_SIZE: Final = Struct(">i")
+_LAST_OFFSET: Final = Struct(">q15xi")
+"""Base offset and last offset delta; what stands between them is skipped."""
+_WALK_BYTES: Final = 8192
+
+
+class Segment:
+    """A segment of the log in `directory`, from `base_offset` up to and without `next_offset`."""
+
+    __slots__ = (
+        "_close_when_unpinned",
+        "_directory",
+        "_file",
+        "_files",
+        "_index_interval_bytes",
+        "_offset_index",
+        "_pins",
+        "_recent_last_offsets",
+        "_recent_positions",
+        "_time_index",
+        "_unindexed_bytes",
+        "base_offset",
+        "first_timestamp",
+        "indexes_synced",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "next_offset",
+        "size",
+        "synced_bytes",
+    )
+
+    def __init__(
+        self, files: FileSystem, directory: Path, base_offset: int, index_interval_bytes: int
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._index_interval_bytes = index_interval_bytes
+        self._file: File | None = None
+        self._pins = 0
+        self._close_when_unpinned = False
+        self.base_offset = base_offset
+        self.next_offset = base_offset
+        self.size = 0
+        self.synced_bytes = 0
+        self.indexes_synced = False
+        self.forget_batches()
+
+    def forget_batches(self) -> None:
+        """Know nothing of what the file holds: before the first append, and before a scan tells it anew."""
+        self._offset_index: OffsetIndex | None = OffsetIndex()
+        self._time_index: TimeIndex | None = TimeIndex()
+        self._recent_last_offsets: list[int] | None = []
+        self._recent_positions: list[int] = []
+        self._unindexed_bytes = 0
+        self.next_offset = self.base_offset
+        self.size = 0
+        self.first_timestamp = -1
+        self.max_timestamp = -1
+        self.max_timestamp_offset = -1
+
+    # Files.
+
+    def path(self, suffix: str = LOG_SUFFIX) -> Path:
+        """The path of one of the segment's files."""
+        return self._directory / f"{self.base_offset:020d}{suffix}"
+
+    def create(self) -> None:
+        """Make the file, empty. A leftover of an earlier attempt is emptied."""
+        self._file = self._files.open(self.path(), create=True)
+        if self._file.size():
+            self._file.truncate(0)
+
+    def file(self) -> File:
+        """The open file."""
+        if self._file is None:
+            self._file = self._files.open(self.path())
+        self._close_when_unpinned = False
+        return self._file
+
+    def pin(self) -> File:
+        """The open file, kept open until `unpin`: somebody syncs it in another thread."""
+        self._pins += 1
+        return self.file()
+
+    def unpin(self) -> None:
+        """End of `pin`."""
+        self._pins -= 1
+        if not self._pins and self._close_when_unpinned:
+            self.close_file()
+
+    def close_file(self) -> None:
+        """Close the file, at once or when it is no longer pinned."""
+        if self._pins:
+            self._close_when_unpinned = True
+        elif self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def unload_indexes(self) -> None:
+        """Forget the indexes of a closed segment; the files have them."""
+        self._offset_index = self._time_index = self._recent_last_offsets = None
+        self._recent_positions = []
+
+    def remove(self) -> None:
+        """Remove the segment's files, the log last: an index without one goes at the next start."""
+        self.close_file()
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+            path = self.path(suffix)
+            if self._files.exists(path):
+                self._files.remove(path)
+
+    # Writing.
+
+    def write(self, data: Buffer, headers: Sequence[BatchHeader]) -> None:
+        """Append batches. After an OSError the file may hold more than `size` bytes: cut it back."""
+        write_fully(self.file(), data, self.size)
+        for header in headers:
+            self.note(
+                self.size, header.size, header.base_offset + header.last_offset_delta, header.max_timestamp
+            )
+
+    def note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
+        """Take one batch into account that stands at `position`, after all others."""
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = last_offset
+        if position == 0:
+            self.first_timestamp = max_timestamp
+        recent = self._recent_last_offsets
+        assert recent is not None and self._offset_index is not None and self._time_index is not None
+        if self._unindexed_bytes > self._index_interval_bytes:
+            self._offset_index.append(last_offset - self.base_offset, position)
+            self._time_index.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+            recent.clear()
+            self._recent_positions.clear()
+            self._unindexed_bytes = 0
+        else:
+            recent.append(last_offset)
+            self._recent_positions.append(position)
+        self._unindexed_bytes += size
+        self.size = position + size
+        self.next_offset = last_offset + 1
+
+    def cut_back(self) -> None:
+        """Take from the file what a failed write may have left past `size`."""
+        self.file().truncate(self.size)
+
+    def truncate_to(self, position: int) -> None:
+        """Cut the file at the batch that begins at `position`, and read what is left anew."""
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            if self._files.exists(self.path(suffix)):
+                self._files.remove(self.path(suffix))
+        self.indexes_synced = False
+        self.file().truncate(position)
+        self.size = position
+        self.synced_bytes = min(self.synced_bytes, position)
+        self.rebuild()
+
+    # Indexes.
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        """The offset index, loaded or rebuilt where it is not at hand."""
+        if self._offset_index is None:
+            self._load_indexes()
+        assert self._offset_index is not None
+        return self._offset_index
+
+    @property
+    def time_index(self) -> TimeIndex:
+        """The time index, loaded or rebuilt where it is not at hand."""
+        if self._time_index is None:
+            self._load_indexes()
+        assert self._time_index is not None
+        return self._time_index
+
+    def save_indexes(self) -> None:
+        """Write both index files, aside and then in place. They are durable when `sync_indexes` has run."""
+        self.indexes_synced = False
+        self.time_index.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+        # The time index first: a tail walked again is timed again, but what the offset index knows is not.
+        for suffix, data in (
+            (TIME_INDEX_SUFFIX, self.time_index.to_bytes()),
+            (INDEX_SUFFIX, self.offset_index.to_bytes()),
+        ):
+            aside = self.path(suffix + ".tmp")
+            file = self._files.open(aside, create=True)
+            try:
+                file.truncate(0)
+                write_fully(file, data, 0)
+            finally:
+                file.close()
+            self._files.rename(aside, self.path(suffix))
+
+    def sync_indexes(self) -> None:
+        """Make the index files durable, those there are. Runs in any thread."""
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            try:
+                file = self._files.open(self.path(suffix))
+            except FileNotFoundError:
+                continue
+            try:
+                file.datasync()
+            finally:
+                file.close()
+
+    def use_saved(self, size: int, next_offset: int) -> None:
+        """Take a closed segment as its files say, without reading the log."""
+        self.unload_indexes()
+        self.size = self.synced_bytes = size
+        self.next_offset = next_offset
+
+    def _load_indexes(self) -> None:
+        if not self.read_indexes():
+            next_offset = self.next_offset
+            self.rebuild()
+            self.next_offset = max(next_offset, self.next_offset)
+            self.save_indexes()
+
+    def read_indexes(self) -> bool:
+        """Load the index files; False, and nothing done, when one is missing or cannot be right."""
+        try:
+            offsets = OffsetIndex.from_bytes(read_file(self._files, self.path(INDEX_SUFFIX)), self.size)
+            times = TimeIndex.from_bytes(read_file(self._files, self.path(TIME_INDEX_SUFFIX)))
+        except FileNotFoundError:
+            return False
+        if offsets is None or times is None:
+            return False
+        self._offset_index, self._time_index = offsets, times
+        if len(times):
+            self.max_timestamp = times.timestamps[-1]
+            self.max_timestamp_offset = self.base_offset + times.offsets[-1]
+        self._recent_last_offsets = None
+        return True
+
+    def resume_at(self, position: int) -> None:
+        """Know the batches up to the last index entry, at `position`; what follows is about to be noted."""
+        self.offset_index.truncate(position)
+        self._recent_last_offsets = []
+        self._recent_positions = []
+        # The batch at `position` had its entry, and is to have it again.
+        self._unindexed_bytes = self._index_interval_bytes + 1 if position else 0
+        self.size = position
+
+    def rebuild(self) -> None:
+        """Walk over the whole file, header by header, and index it anew. Raises CorruptBatch."""
+        size = self.size
+        self.forget_batches()
+        for position, header, _ in walk_batches(self.file(), 0, size):
+            self.note(position, header.size, header.last_offset, header.max_timestamp)
+
+    # Reading.
+
+    def position_of(self, offset: int) -> int:
+        """Where the first batch begins that reaches `offset`; `size` when none does."""
+        if offset >= self.next_offset:
+            return self.size
+        index = self.offset_index
+        at = index.first_at_or_above(offset - self.base_offset)
+        if at == len(index) and self._recent_last_offsets is not None:
+            recent = bisect_left(self._recent_last_offsets, offset)
+            return self._recent_positions[recent] if recent < len(self._recent_positions) else self.size
+        return self._search_file(index.positions[at - 1] if at else 0, offset)
+
+    def _search_file(self, position: int, offset: int) -> int:
+        file = self.file()
+        while position < self.size:
+            chunk = file.pread(_WALK_BYTES, position)
+            at = 0
+            while at + HEADER_BYTES <= len(chunk):
+                base_offset, last_offset_delta = _LAST_OFFSET.unpack_from(chunk, at)
+                if base_offset + last_offset_delta >= offset:
+                    return position + at
+                at += _batch_size(chunk, at, position)
+            if not at:
+                raise CorruptBatch(f"{self.path()} ends within a batch header at {position}")
+            position += at
+        return self.size
+
+    def read(self, position: int, end: int, max_bytes: int, *, minimum_one: bool) -> bytes:
+        """Whole batches from the one at `position` on, before `end`, as many as `max_bytes` holds.
+
+        With `minimum_one` the first comes whole, however large.
+        """
+        if end - position <= max_bytes:
+            return self.file().pread(end - position, position)
+        data = self.file().pread(max_bytes, position)
+        # The last batch boundary the index knows saves stepping over the batches before it.
+        at = max(self.offset_index.last_position_at_or_below(position + max_bytes) - position, 0)
+        while at + LENGTH_FIELD_END <= len(data):
+            after = at + _batch_size(data, at, position)
+            if after > len(data):
+                break
+            at = after
+        if at or not minimum_one:
+            return data[:at]
+        prefix = data if len(data) >= LENGTH_FIELD_END else self.file().pread(LENGTH_FIELD_END, position)
+        return self.file().pread(_batch_size(prefix, 0, position), position)
+
+
+def _batch_size(buffer: Buffer, at: int, position: int) -> int:
+    size: int = _SIZE.unpack_from(buffer, at + 8)[0] + LENGTH_FIELD_END
+    if size < HEADER_BYTES:
+        raise CorruptBatch(f"a batch of {size} bytes stands at or after {position}")
+    return size
+
+
+def walk_batches(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+    """Position, header and bytes of each batch from `position` to `end`.
+
+    Raises CorruptBatch where a batch does not fit; nothing else of it is checked. The file is read a
+    megabyte at a time, or a batch at a time where one is larger. The bytes belong to such a chunk: who
+    keeps them, copies them.
+    """
+    unpack = HEADER.unpack_from
+    wanted = CHUNK_BYTES
+    while position < end:
+        chunk = memoryview(file.pread(min(wanted, end - position), position))
+        at = needed = 0
+        while len(chunk) - at >= HEADER_BYTES:
+            base_offset, length, *rest = unpack(chunk, at)
+            size = length + LENGTH_FIELD_END
+            if size < HEADER_BYTES:
+                what = "zeros stand" if not base_offset and not length else "no batch stands"
+                raise CorruptBatch(f"{what} at {position + at}")
+            if size > len(chunk) - at:
+                needed = size
+                break
+            yield position + at, BatchHeader(base_offset, size, *rest), chunk[at : at + size]
+            at += size
+        if not at and not wanted < needed <= end - position:
+            raise CorruptBatch(f"a batch at {position} is cut off")
+        position += at
+        wanted = max(CHUNK_BYTES, needed)
