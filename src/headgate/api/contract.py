@@ -69,8 +69,16 @@ class Node(Protocol):
     advertised_port: int
     settings: Settings
     topics: Topics
-    coordinator: Coordinator
-    durability: Durability
+
+    @property
+    def coordinator(self) -> Coordinator:
+        """The group coordinator."""
+        ...
+
+    @property
+    def durability(self) -> Durability:
+        """What syncs the logs."""
+        ...
 
     def now(self) -> Millis:
         """The wall clock, in milliseconds since the epoch."""

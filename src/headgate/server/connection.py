@@ -11,6 +11,7 @@ import asyncio
 import logging
 import time
 from collections import deque
+from typing import cast
 
 from headgate.api.contract import Api, Node
 from headgate.api.k18_api_versions import unsupported
@@ -104,8 +105,7 @@ class Connection(asyncio.Protocol):
     # --- asyncio.Protocol ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's own is none by inheritance
         peer = transport.get_extra_info("peername") or ("?", 0)
         self.client_host = f"/{peer[0]}"
         self._peer = f"{peer[0]}:{peer[1]}"

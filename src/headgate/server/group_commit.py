@@ -33,6 +33,7 @@ class GroupCommit:
         self._loop = loop
         self._observe_sync = observe_sync
         self._waiting: dict[Log, list[OnDone]] = {}
+        self._served: dict[Log, list[OnDone]] = {}
         self._is_busy = False
         self._requests: queue.SimpleQueue[list[tuple[Log, SyncRequest]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="headgate-sync", daemon=True)
@@ -61,35 +62,33 @@ class GroupCommit:
     def _run(self) -> None:
         while (requests := self._requests.get()) is not None:
             started = time.perf_counter()
-            failures: dict[Log, OSError] = {}
-            for log, request in requests:
-                try:
-                    request.run()
-                except OSError as failure:
-                    failures[log] = failure
+            for _, request in requests:
+                request.run()
             seconds = time.perf_counter() - started
             try:
-                self._loop.call_soon_threadsafe(self._end, requests, failures, seconds)
+                self._loop.call_soon_threadsafe(self._end, requests, seconds)
             except RuntimeError:
                 return  # the loop is closed: nobody is left to tell
 
-    def _end(
-        self, requests: list[tuple[Log, SyncRequest]], failures: dict[Log, OSError], seconds: float
-    ) -> None:
-        served = self._served
-        for log, request in requests:
-            if (failure := failures.get(log)) is not None:
-                logger.error("sync failed", extra={"log": log.directory, "error": str(failure)})
-                log.fail(failure)
-            else:
-                log.complete_sync(request)
+    def _end(self, requests: list[tuple[Log, SyncRequest]], seconds: float) -> None:
         self._observe_sync(seconds)
+        outcomes = [(log, _complete(log, request)) for log, request in requests]
+        served = self._served
         if self._waiting:
             self._begin()  # before the answers go out: the disk works while the loop does
         else:
             self._is_busy = False
-        for log, callbacks in served.items():
-            _call_all(callbacks, log not in failures)
+        for log, is_durable in outcomes:
+            _call_all(served[log], is_durable)
+
+
+def _complete(log: Log, request: SyncRequest) -> bool:
+    try:
+        log.complete_sync(request)
+    except OSError as failure:
+        logger.error("sync failed", extra={"log": log.directory, "error": str(failure)})
+        return False
+    return True
 
 
 def _call_all(callbacks: Iterable[OnDone], is_durable: bool) -> None:

@@ -7,19 +7,23 @@ import logging
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from prometheus_client.metrics_core import Metric
 
 from headgate.core.shard import GroupShard
-from headgate.domain.ids import GROUP_OFFSETS_TOPIC, Millis
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, Millis, TopicId
 from headgate.domain.settings import Settings
 from headgate.log.filesystem import FileSystem
 from headgate.server.clock import Clock
 from headgate.server.coordinator import GroupCoordinator
 from headgate.server.group_commit import GroupCommit
+from headgate.server.identity import cluster_id
 from headgate.server.metrics import gauge
 from headgate.server.shard_runtime import ShardRuntime
-from headgate.topics.topics import Topics
+from headgate.topics.refusal import Refusal
+from headgate.topics.topic import Topic
+from headgate.topics.topics import NewTopic, Topics
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +31,7 @@ logger = logging.getLogger(__name__)
 class BrokerNode:
     """One node on one data directory."""
 
-    def __init__(self, filesystem: FileSystem, data_dir: str, settings: Settings, clock: Clock) -> None:
+    def __init__(self, files: FileSystem, data_dir: Path, settings: Settings, clock: Clock) -> None:
         self._loop = asyncio.get_running_loop()
         self._clock = clock
         self.settings = settings
@@ -35,14 +39,14 @@ class BrokerNode:
         self.advertised_host = ""
         self.advertised_port = 0
         self.observe_sync: Callable[[float], None] = lambda seconds: None
-        self.topics = Topics.open(filesystem, data_dir, settings, clock.now())
-        self.cluster_id = self.topics.cluster_id
+        self.cluster_id = cluster_id(files, data_dir)
+        self.topics = Topics.open(files, data_dir, settings, clock.now())
         self.durability = GroupCommit(self._loop, lambda seconds: self.observe_sync(seconds))
         self.coordinator = GroupCoordinator([])
 
     async def start(self) -> None:
         """Bring the coordinator up from its logs, and begin to look after the topics."""
-        topic = self.topics.internal(GROUP_OFFSETS_TOPIC, self.settings["offsets.topic.num.partitions"])
+        topic = self._group_offsets_topic()
         self.coordinator = GroupCoordinator(
             [
                 ShardRuntime(
@@ -53,6 +57,25 @@ class BrokerNode:
         )
         await self.coordinator.load()
         self._look_after_topics()
+
+    def _group_offsets_topic(self) -> Topic:
+        """`__consumer_offsets`, created at the first start of a data directory. Raises OSError."""
+        topic = self.topics.by_name(GROUP_OFFSETS_TOPIC)
+        if topic is not None:
+            return topic
+        wanted = NewTopic(
+            GROUP_OFFSETS_TOPIC,
+            TopicId(uuid.uuid4().bytes),
+            self.settings["offsets.topic.num.partitions"],
+            {
+                "cleanup.policy": "compact",
+                "segment.bytes": str(self.settings["offsets.topic.segment.bytes"]),
+            },
+        )
+        created = self.topics.create(wanted, self.now())
+        if isinstance(created, Refusal):
+            raise OSError(f"{GROUP_OFFSETS_TOPIC} cannot be created: {created.message}")
+        return created
 
     def close(self) -> None:
         """Write and sync what is left, and say so on disk: the next start need not look for damage."""

@@ -42,8 +42,14 @@ def run_server(options: ServeOptions) -> None:
     log_lines.configure(options.log_level, options.log_as_json)
     options.data_dir.mkdir(parents=True, exist_ok=True)
     filesystem = OsFileSystem()
-    with filesystem.lock(str(options.data_dir / ".lock")):
+    try:
+        lock = filesystem.lock(options.data_dir / ".lock")
+    except BlockingIOError:
+        raise OSError(f"{options.data_dir} is in use by another headgate process") from None
+    try:
         uvloop.run(_serve(options, filesystem))
+    finally:
+        lock.release()
 
 
 async def _serve(options: ServeOptions, filesystem: OsFileSystem) -> None:
@@ -51,7 +57,7 @@ async def _serve(options: ServeOptions, filesystem: OsFileSystem) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    node = BrokerNode(filesystem, str(options.data_dir), options.settings, Clock())
+    node = BrokerNode(filesystem, options.data_dir, options.settings, Clock())
     await node.start()
     listener = Listener(node)
     try:

@@ -24,6 +24,7 @@ from headgate.core.contract import Effects, Shard, Token
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
 from headgate.log.batch import Record, encode_batch, iterate_records
+from headgate.log.log import Log
 from headgate.records import decode, encode
 from headgate.server.clock import Clock
 from headgate.server.group_commit import GroupCommit
@@ -118,11 +119,8 @@ class ShardRuntime:
         self._is_flush_due = False
         if self._unwritten and not self._write():
             return
-        if self._partition.is_durable_before_answer:
-            if self._held and self._held[0][0] <= self._partition.log.durable_offset:
-                self._release(self._partition.log.durable_offset)
-        else:
-            self._release(self._position)
+        if self._held:
+            self._release(self._visible_position())
         self._arm_timer()
 
     def _write(self) -> bool:
@@ -134,19 +132,31 @@ class ShardRuntime:
         except OSError as failure:
             self._fail("write failed", failure)
             return False
-        if self._partition.is_durable_before_answer:
-            position = self._position
+        if self._is_durable_before_answer:
             shard = self.shard
             self._group_commit.when_durable(
-                self._partition.log, lambda is_durable: self._on_sync(shard, position, is_durable)
+                self._partition.log, lambda is_durable: self._on_sync(shard, is_durable)
             )
+        else:
+            self._partition.advance()
         return True
 
-    def _on_sync(self, shard: Shard[Any, Any], position: int, is_durable: bool) -> None:
+    @property
+    def _is_durable_before_answer(self) -> bool:
+        return self._partition.topic.policy.is_durable
+
+    def _visible_position(self) -> int:
+        """Up to where replies may leave."""
+        if self._position and self._is_durable_before_answer:
+            return self._partition.log.durable_offset
+        return self._position
+
+    def _on_sync(self, shard: Shard[Any, Any], is_durable: bool) -> None:
         if shard is not self.shard or self._state is not State.ACTIVE:
             return  # an answer to the life before a reload
         if is_durable:
-            self._release(position)
+            self._release(self._partition.log.durable_offset)
+            self._partition.advance()
         else:
             self._fail("sync failed", None)
 
@@ -185,7 +195,13 @@ class ShardRuntime:
 
     async def load(self) -> None:
         """Apply the log from its start; the loop goes on with other work between slices."""
-        log = self._partition.log
+        if self._partition.topic.is_written(self._partition.index):
+            await self._apply_log(self._partition.log)
+        self._state = State.ACTIVE
+        self.shard.loaded(self._clock.now())
+        self._arm_timer()
+
+    async def _apply_log(self, log: Log) -> None:
         slice_end = self._loop.time() + LOAD_SLICE_SECONDS
         shard = self.shard
         for header, batch in log.batches(log.log_start_offset):
@@ -196,9 +212,6 @@ class ShardRuntime:
                 await asyncio.sleep(0)
                 slice_end = self._loop.time() + LOAD_SLICE_SECONDS
         self._position = log.log_end_offset
-        self._state = State.ACTIVE
-        shard.loaded(self._clock.now())
-        self._arm_timer()
 
     def _fail(self, event: str, failure: OSError | None) -> None:
         logger.error(
@@ -218,7 +231,8 @@ class ShardRuntime:
 
     def _try_reload(self) -> None:
         try:
-            self._partition.recover()
+            if self._partition.log.failure is not None:
+                self._partition.log.recover()
         except OSError as failure:
             logger.warning(
                 "log still fails", extra={"log": self._partition.log.directory, "error": str(failure)}

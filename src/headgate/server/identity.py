@@ -1,0 +1,24 @@
+"""The cluster id: made at the first start, kept in `meta.properties` where Kafka keeps its own."""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from pathlib import Path
+
+from headgate.log.filesystem import FileSystem, read_file, replace_file
+
+FILE_NAME = "meta.properties"
+_KEY = "cluster.id="
+
+
+def cluster_id(files: FileSystem, data_dir: Path) -> str:
+    """The id of the cluster whose data this is, 22 characters. Raises OSError."""
+    path = data_dir / FILE_NAME
+    if files.exists(path):
+        for line in read_file(files, path).decode().splitlines():
+            if line.startswith(_KEY):
+                return line.removeprefix(_KEY).strip()
+    made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    replace_file(files, path, f"version=1\n{_KEY}{made}\n".encode())
+    return made
