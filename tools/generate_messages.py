@@ -5,8 +5,9 @@ class: the union of the fields in the order of the wire, each with the versions 
 in which it may be null, its type and its tag, as `headgate.wire.layout` reads them. Times get Kafka's `_ms`
 back.
 
-Run it after a new version of kio: `python tools/generate_messages.py`. The output is checked in, so that
-neither the package nor its users need kio; the tests of the wire hold the one against the other.
+Run it after a new version of kio: `python tools/generate_messages.py`, or with the folder to write to. The
+output is checked in, so that neither the package nor its users need kio; the tests of the wire hold the one
+against the other.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from typing import Any
 
 from kio.static.constants import EntityType
 
-OUTPUT = Path(__file__).parent.parent / "src/headgate/wire/messages"
+PROJECT = Path(__file__).parent.parent
+OUTPUT = PROJECT / "src/headgate/wire/messages"
 
 API_NAMES = (
     "produce",
@@ -112,19 +114,22 @@ class Message:
     structs: list[Struct]
 
 
-def main() -> None:
+def main(output: Path = OUTPUT) -> None:
     """Write the modules anew and format them."""
-    OUTPUT.mkdir(exist_ok=True)
+    output.mkdir(exist_ok=True)
     rows = []
     for name in API_NAMES:
         request, response = read_message(name, "request"), read_message(name, "response")
-        (OUTPUT / f"{name}.py").write_text(render_module(request, response))
+        (output / f"{name}.py").write_text(render_module(request, response))
         title = request.structs[0].name.removesuffix("Request")
         limits = f"{request.versions[0]}, {request.versions[-1]}, {request.flexible_since}"
         rows.append((request.api_key, f'{request.api_key}: ApiInfo("{title}", "{name}", {limits}),'))
-    (OUTPUT / "__init__.py").write_text(render_index([row for _, row in sorted(rows)]))
+    (output / "__init__.py").write_text(render_index([row for _, row in sorted(rows)]))
     for command in ("check", "--fix", "--quiet"), ("format", "--quiet"):
-        subprocess.run([sys.executable, "-m", "ruff", *command, str(OUTPUT)], check=True)
+        subprocess.run(
+            [sys.executable, "-m", "ruff", *command, "--config", PROJECT / "pyproject.toml", output],
+            check=True,
+        )
 
 
 def read_message(api_name: str, side: str) -> Message:
@@ -353,4 +358,4 @@ APIS: dict[int, ApiInfo] = {{
 
 
 if __name__ == "__main__":
-    main()
+    main(*map(Path, sys.argv[1:]))

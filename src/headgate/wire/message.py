@@ -20,6 +20,7 @@ made; type checkers see keyword-only dataclasses all the same.
 
 from __future__ import annotations
 
+import sys
 from typing import Any, ClassVar, Final, Generic, TypeVar, dataclass_transform, get_type_hints
 
 EMPTY: Final[list[Any]] = []
@@ -90,6 +91,13 @@ ResponseT = TypeVar("ResponseT", bound=Response)
 
 class Request(Message, Generic[ResponseT]):
     """A question, and by its parameter the type of the answer."""
+
+    @classmethod
+    def response_type(cls) -> type[ResponseT]:
+        """The type of the answer."""
+        name = cls.__name__.removesuffix("Request") + "Response"
+        response_type: type[ResponseT] = getattr(sys.modules[cls.__module__], name)
+        return response_type
 
 
 def _compile_init(message_type: type[Struct]) -> Any:

@@ -1,0 +1,150 @@
+"""What the codec promises beside agreeing with kio."""
+
+from __future__ import annotations
+
+import pytest
+
+from headgate.domain.errors import ErrorCode
+from headgate.wire import codec
+from headgate.wire.codec import decode, encode, encode_into, reader_for, register, writer_for
+from headgate.wire.errors import UnwritableMessage
+from headgate.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
+from headgate.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from headgate.wire.messages.join_group import JoinGroupResponse
+from headgate.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from headgate.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from headgate.wire.writing import compile_writer
+
+
+@pytest.fixture
+def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test registers is gone after it."""
+    monkeypatch.setattr(codec, "_readers", {})
+    monkeypatch.setattr(codec, "_writers", {})
+
+
+def test_fields_the_version_does_not_have_are_dropped_and_read_as_their_defaults() -> None:
+    """One class serves all versions: what an older one cannot carry is gone after the way over it."""
+    partition = OffsetCommitRequestPartition(committed_offset=5, committed_leader_epoch=3)
+    request = OffsetCommitRequest(
+        group_id="g",
+        group_instance_id="instance",
+        topics=[OffsetCommitRequestTopic(name="t", partitions=[partition])],
+    )
+    arrived = decode(OffsetCommitRequest, 5, encode(request, 5))
+    assert arrived.group_instance_id is None
+    assert arrived.topics[0].partitions[0].committed_leader_epoch == -1
+    assert arrived.topics[0].partitions[0].committed_offset == 5
+
+
+def test_a_tagged_struct_is_none_unless_it_was_sent() -> None:
+    """The leader of a partition is there when the response named one, in the versions that can."""
+    partition = PartitionData(partition_index=1, current_leader=LeaderIdAndEpoch(leader_id=2))
+    response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
+    newer = decode(FetchResponse, 12, encode(response, 12)).responses[0].partitions[0]
+    older = decode(FetchResponse, 11, encode(response, 11)).responses[0].partitions[0]
+    assert newer.current_leader == LeaderIdAndEpoch(leader_id=2, leader_epoch=-1)
+    assert newer.snapshot_id is None
+    assert older.current_leader is None
+
+
+def test_a_tagged_field_with_its_default_is_not_sent() -> None:
+    """Most fetches leave the high watermark unknown, and pay no byte for it."""
+    unknown = FetchRequest(topics=[FetchTopic(partitions=[FetchPartition()])])
+    known = FetchRequest(topics=[FetchTopic(partitions=[FetchPartition(high_watermark=7)])])
+    assert len(encode(known, 18)) == len(encode(unknown, 18)) + 10
+    assert decode(FetchRequest, 18, encode(known, 18)) == known
+
+
+def test_error_codes_are_written_by_name_and_read_as_integers() -> None:
+    """A handler writes the enum's member; a reader need not know every code."""
+    response = HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
+    assert decode(HeartbeatResponse, 4, encode(response, 4)).error_code == 27
+    assert decode(HeartbeatResponse, 4, b"\x00\x00\x00\x00\x03\xe7\x00").error_code == 999
+
+
+@pytest.mark.parametrize("version", [3, 13])
+def test_records_may_be_written_from_a_view_and_are_read_as_bytes(version: int) -> None:
+    """The log hands out slices; what is read does not keep the frame alive."""
+    records = memoryview(b"before-records-behind")[7:14]
+    partition = PartitionProduceData(records=records)  # type: ignore[arg-type]
+    request = ProduceRequest(topic_data=[TopicProduceData(partition_data=[partition])])
+    arrived = decode(ProduceRequest, version, encode(request, version))
+    assert arrived.topic_data[0].partition_data[0].records == b"records"
+    assert type(arrived.topic_data[0].partition_data[0].records) is bytes
+
+
+def test_a_message_follows_what_the_buffer_holds() -> None:
+    """A frame is built in one buffer: header first, message behind it."""
+    out = bytearray(b"header")
+    encode_into(out, HeartbeatRequest(group_id="g"), 4)
+    assert out.startswith(b"header\x02g")
+
+
+def test_an_unwritable_message_names_the_field_and_leaves_the_buffer_as_it_was() -> None:
+    """A null where the version has none, found half-way, spoils neither the frame nor the next message."""
+    response = JoinGroupResponse(leader="leader", protocol_name=None)
+    out = bytearray(b"header")
+    with pytest.raises(UnwritableMessage, match="JoinGroupResponse v6: protocol_name cannot be written"):
+        encode_into(out, response, 6)
+    assert out == b"header"
+    assert decode(JoinGroupResponse, 7, encode(response, 7)).protocol_name is None
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        HeartbeatRequest(generation_id=1 << 31),
+        HeartbeatRequest(group_id="x" * 40_000),
+        HeartbeatRequest(group_id="\ud800"),
+        HeartbeatRequest(group_id=b"bytes"),  # type: ignore[arg-type]
+    ],
+    ids=["too big a number", "too long a text", "half a surrogate pair", "no text"],
+)
+def test_a_value_the_wire_cannot_carry_is_unwritable(request_: HeartbeatRequest) -> None:
+    """What does not fit is an error at the sender, never bytes that mean something else."""
+    with pytest.raises(UnwritableMessage, match="HeartbeatRequest v3"):
+        encode(request_, 3)
+
+
+@pytest.mark.parametrize("version", [1, 11])
+def test_a_version_that_is_not_described_is_an_error_of_the_caller(version: int) -> None:
+    """Versions are checked against what is advertised before a message is read."""
+    with pytest.raises(ValueError, match=f"the versions 2 to 10, not {version}"):
+        decode(OffsetCommitRequest, version, b"")
+    with pytest.raises(ValueError, match=f"the versions 2 to 10, not {version}"):
+        encode(OffsetCommitRequest(), version)
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_a_registered_reader_and_writer_take_the_place_of_the_compiled_ones() -> None:
+    """A hand-written codec is used for its version, by every way in, and for no other version."""
+
+    def read(data: bytes, at: int) -> HeartbeatRequest:
+        return HeartbeatRequest(group_id=f"by hand from {at}")
+
+    def write(out: bytearray, message: HeartbeatRequest) -> None:
+        out += b"by hand"
+
+    compiled = encode(HeartbeatRequest(group_id="g"), 4)
+    register(HeartbeatRequest, 4, reader=read, writer=write)
+    assert decode(HeartbeatRequest, 4, b"", 3).group_id == "by hand from 3"
+    assert encode(HeartbeatRequest(), 4) == b"by hand"
+    assert reader_for(HeartbeatRequest, 4) is read
+    assert writer_for(HeartbeatRequest, 4) is write
+    assert encode(HeartbeatRequest(), 3) != b"by hand"
+    register(HeartbeatRequest, 4, writer=compile_writer(HeartbeatRequest, 4))
+    assert encode(HeartbeatRequest(group_id="g"), 4) == compiled
+    assert reader_for(HeartbeatRequest, 4) is read
