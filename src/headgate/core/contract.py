@@ -8,8 +8,8 @@ A shard is a deterministic state machine. Its two rules:
 
 `handle` returns `Effects`: the records to append, which stand or fall as one, and the replies to send. A
 reply is keyed by the token of the request that waits for it, and need not be to the command at hand: a join
-is answered when the rebalance completes, perhaps by a `Tick`. The runtime appends and applies the records, and
-releases the replies when the log is durable up to the position they were computed at.
+is answered when the rebalance completes, perhaps by a `Tick`. The runtime appends and applies the records,
+and releases the replies when the log is durable up to the position they were computed at.
 """
 
 from __future__ import annotations

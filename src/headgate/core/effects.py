@@ -1,0 +1,28 @@
+"""Putting effects together: a step often leads to another, and both have records and replies."""
+
+from __future__ import annotations
+
+from headgate.core.contract import Effects, Reply, Token
+from headgate.records import Record
+
+GroupEffects = Effects[Record]
+
+NOTHING: GroupEffects = Effects()
+
+
+def answer(token: Token, result: object) -> GroupEffects:
+    """One reply and no record."""
+    return Effects((), (Reply(token, result),))
+
+
+def together(*effects: GroupEffects) -> GroupEffects:
+    """All records and all replies, in order."""
+    wanted = [one for one in effects if one.records or one.replies]
+    if not wanted:
+        return NOTHING
+    if len(wanted) == 1:
+        return wanted[0]
+    return Effects(
+        [record for one in wanted for record in one.records],
+        [reply for one in wanted for reply in one.replies],
+    )

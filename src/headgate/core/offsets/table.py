@@ -1,0 +1,395 @@
+"""The table of committed offsets: columns of numbers, at most 64 bytes an offset, all counted (R3.6).
+
+One row an offset, 32 bytes: key, offset, commit timestamp, leader epoch, and the next row of the same group.
+The key packs the interned group and topic and the partition into 64 bits. An open-addressed index of row
+numbers (6 to 7 bytes an offset) finds a row by its key. Metadata and explicit expiry, which few offsets
+have, stand aside in a dict. Columns are `array`s: reading and writing one number takes half of what numpy
+takes, and numpy works on the same memory where many are touched at once.
+
+A removed offset leaves its row behind, marked, to be revived by the next commit of the same partition; when
+rows left behind are an eighth of the table it is built anew. A group is known from its first offset until
+`forget_group`, also when its last offset is gone: Kafka's groups survive their last offset.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from headgate.core.offsets.columns import (
+    FREE,
+    HASH_FACTOR,
+    HASH_SHIFT,
+    NONE,
+    build_index,
+    chains,
+    column,
+    flip,
+)
+from headgate.core.offsets.names import Names
+from headgate.domain.ids import GroupId, Millis, TopicName
+from headgate.records.model import NO_EXPIRY, OffsetCommit
+
+_TOPIC_BITS, _PARTITION_BITS = 22, 18
+_GROUP_SHIFT = _TOPIC_BITS + _PARTITION_BITS
+_MOST_GROUPS = 1 << (64 - _GROUP_SHIFT)
+_MOST_TOPICS = 1 << _TOPIC_BITS
+_TOPIC_MASK = _MOST_TOPICS - 1
+_PARTITION_MASK = (1 << _PARTITION_BITS) - 1
+
+_MASK64 = (1 << 64) - 1
+_SMALLEST_INDEX = 64
+_HIGHEST_LOAD = 0.7
+_GROWTH = 1.25
+_ROWS_LEFT_BEHIND = 1024
+_CACHED_BASES = 4096
+_HIGH_PARTITION_MARK = b"\xff"
+"""Never part of UTF-8: stands between a topic's name and the high part of a partition out of range."""
+
+
+class OffsetTableFull(Exception):
+    """More groups or topics in one shard than a key has room for (16 million, 4 million)."""
+
+
+class StoredOffset(NamedTuple):
+    """What is known of one committed offset."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: Millis
+    expire_timestamp: Millis
+
+
+class OffsetTable:
+    """Group, topic and partition to committed offset."""
+
+    __slots__ = (
+        "_aside",
+        "_bases",
+        "_epochs",
+        "_group_count",
+        "_groups",
+        "_heads",
+        "_high_partitions",
+        "_home_slots",
+        "_index",
+        "_keys",
+        "_left_behind",
+        "_nexts",
+        "_offsets",
+        "_timestamps",
+        "_topics",
+    )
+
+    def __init__(self) -> None:
+        self._groups, self._topics = Names(), Names()
+        self._keys, self._offsets, self._timestamps = array("Q"), array("q"), array("q")
+        self._epochs, self._nexts = array("i"), array("i")
+        """`nexts` links the rows of a group; a marked link is that of a row left behind."""
+        self._heads = array("i")
+        """A group's first row; a marked link is that of a group that is not known (any more)."""
+        self._home_slots = _SMALLEST_INDEX
+        self._index = build_index(np.empty(0, np.uint64), _SMALLEST_INDEX)
+        self._aside: dict[int, tuple[str, Millis]] = {}
+        """Key to metadata and explicit expiry, where there is either."""
+        self._bases: dict[tuple[str, str], int] = {}
+        """Recently used groups and topics: their key but for the partition."""
+        self._high_partitions: dict[int, tuple[TopicName, int]] = {}
+        """Topic ids that stand for a topic and the high part of a partition, as good as never needed."""
+        self._left_behind = 0
+        self._group_count = 0
+
+    # --- one offset ---
+
+    def __len__(self) -> int:
+        return len(self._keys) - self._left_behind
+
+    def put(self, commit: OffsetCommit) -> None:
+        """Take a committed offset in, over the partition's previous one if there is one."""
+        partition = commit.partition
+        base = self._bases.get((commit.group_id, commit.topic))
+        if base is None or not 0 <= partition <= _PARTITION_MASK:
+            base, partition = self._intern_base(commit.group_id, commit.topic, partition)
+        key = base | partition
+        row = self._find(key)
+        if row < 0:
+            row = self._add_row(key, commit)
+        else:
+            self._offsets[row] = commit.offset
+            self._timestamps[row] = commit.commit_timestamp
+            self._epochs[row] = commit.leader_epoch
+            if self._nexts[row] < NONE:
+                self._nexts[row] = flip(self._nexts[row])
+                self._left_behind -= 1
+        group = key >> _GROUP_SHIFT
+        if self._heads[group] < NONE:
+            self._heads[group] = flip(self._heads[group])
+            self._group_count += 1
+        if commit.metadata or commit.expire_timestamp != NO_EXPIRY:
+            self._aside[key] = (commit.metadata, commit.expire_timestamp)
+        elif self._aside:
+            self._aside.pop(key, None)
+
+    def get(self, group_id: GroupId, topic: TopicName, partition: int) -> StoredOffset | None:
+        """The committed offset of a partition, or None."""
+        row = self._row(group_id, topic, partition)
+        return None if row < 0 else self._stored(row)
+
+    def remove(self, group_id: GroupId, topic: TopicName, partition: int) -> bool:
+        """Let an offset go; whether there was one. The group stays known."""
+        row = self._row(group_id, topic, partition)
+        if row < 0:
+            return False
+        self._nexts[row] = flip(self._nexts[row])
+        self._aside.pop(self._keys[row], None)
+        self._left_behind += 1
+        if self._left_behind > _ROWS_LEFT_BEHIND + len(self) // 8:
+            self._rebuild()
+        return True
+
+    # --- groups ---
+
+    @property
+    def group_count(self) -> int:
+        """How many groups are known."""
+        return self._group_count
+
+    def has_group(self, group_id: GroupId) -> bool:
+        """Whether the group ever committed and was not forgotten since."""
+        group = self._groups.find(group_id.encode())
+        return group is not None and self._heads[group] >= NONE
+
+    def group_ids(self) -> Iterator[GroupId]:
+        """Every known group."""
+        for group, head in enumerate(self._heads):
+            if head >= NONE:
+                yield GroupId(self._groups.text(group).decode())
+
+    def forget_group(self, group_id: GroupId) -> None:
+        """The group is no longer known. Its offsets, if any are left, stay: a group may change its type."""
+        group = self._groups.find(group_id.encode())
+        if group is not None and self._heads[group] >= NONE:
+            self._heads[group] = flip(self._heads[group])
+            self._group_count -= 1
+
+    def offsets_of(self, group_id: GroupId) -> list[tuple[TopicName, int, StoredOffset]]:
+        """All offsets of a group as topic, partition, offset; in no order."""
+        found: list[tuple[TopicName, int, StoredOffset]] = []
+        group = self._groups.find(group_id.encode())
+        if group is None:
+            return found
+        names: dict[int, tuple[TopicName, int]] = {}
+        head = self._heads[group]
+        row = head if head >= NONE else flip(head)
+        while row != NONE:
+            following = self._nexts[row]
+            if following >= NONE:
+                topic, partition = self._topic_partition(self._keys[row], names)
+                found.append((topic, partition, self._stored(row)))
+                row = following
+            else:
+                row = flip(following)
+        return found
+
+    # --- many at once ---
+
+    def offsets_of_topic(self, topic: TopicName) -> list[tuple[GroupId, int]]:
+        """Which groups and partitions have an offset in a topic."""
+        ids = [high for high, (name, _) in self._high_partitions.items() if name == topic]
+        plain = self._topics.find(topic.encode())
+        if plain is not None:
+            ids.append(plain)
+        if not ids:
+            return []
+        keys = self._live_keys()
+        hits = keys[np.isin((keys >> _PARTITION_BITS) & _TOPIC_MASK, np.array(ids, np.uint64))]
+        names: dict[int, tuple[TopicName, int]] = {}
+        return [(self._group_id(key), self._topic_partition(key, names)[1]) for key in hits.tolist()]
+
+    def groups_to_sweep(self, committed_by: Millis) -> list[GroupId]:
+        """Known groups that may have something to expire: an offset committed at or before a time, an offset
+        with an expiry of its own, or no offset at all.
+        """
+        keys = self._live_keys()
+        timestamps = np.frombuffer(self._timestamps, np.int64)
+        nexts = np.frombuffer(self._nexts, np.int32)
+        is_old = timestamps[nexts >= NONE] <= committed_by
+        wanted = np.zeros(len(self._heads), np.bool_)
+        wanted[(keys[is_old] >> _GROUP_SHIFT).astype(np.int64)] = True
+        has_any = np.zeros(len(self._heads), np.bool_)
+        has_any[(keys >> _GROUP_SHIFT).astype(np.int64)] = True
+        wanted |= ~has_any
+        for key, (_, expire_timestamp) in self._aside.items():
+            if expire_timestamp != NO_EXPIRY:
+                wanted[key >> _GROUP_SHIFT] = True
+        wanted &= np.frombuffer(self._heads, np.int32) >= NONE
+        return [GroupId(self._groups.text(group).decode()) for group in np.flatnonzero(wanted).tolist()]
+
+    # --- keys and rows ---
+
+    def _intern_base(self, group_id: GroupId, topic: TopicName, partition: int) -> tuple[int, int]:
+        """The key but for the partition, and the partition as it goes into the key; names are taken in."""
+        group = self._groups.intern(group_id.encode())
+        if group == len(self._heads):
+            self._heads.append(flip(NONE))
+        name, low = topic.encode(), partition & _PARTITION_MASK
+        high = partition >> _PARTITION_BITS
+        topic_id = self._topics.intern(self._high_name(name, high) if high else name)
+        if group >= _MOST_GROUPS or topic_id >= _MOST_TOPICS:
+            raise OffsetTableFull(f"{group} groups, {topic_id} topics")
+        base: int = group << _GROUP_SHIFT | topic_id << _PARTITION_BITS
+        if high:
+            self._high_partitions[topic_id] = (topic, high)
+        else:
+            self._remember(group_id, topic, base)
+        return base, low
+
+    def _remember(self, group_id: GroupId, topic: TopicName, base: int) -> None:
+        if len(self._bases) >= _CACHED_BASES:
+            self._bases.clear()
+        self._bases[group_id, topic] = base
+
+    @staticmethod
+    def _high_name(name: bytes, high: int) -> bytes:
+        return name + _HIGH_PARTITION_MARK + str(high).encode()
+
+    def _row(self, group_id: GroupId, topic: TopicName, partition: int) -> int:
+        """The row of a live offset, or -1; no name is taken in."""
+        base = self._bases.get((group_id, topic))
+        if base is None or not 0 <= partition <= _PARTITION_MASK:
+            group = self._groups.find(group_id.encode())
+            high = partition >> _PARTITION_BITS
+            name = topic.encode()
+            topic_id = self._topics.find(self._high_name(name, high) if high else name)
+            if group is None or topic_id is None:
+                return NONE
+            base = group << _GROUP_SHIFT | topic_id << _PARTITION_BITS
+            if not high:
+                self._remember(group_id, topic, base)
+            partition &= _PARTITION_MASK
+        row = self._find(base | partition)
+        return row if row >= 0 and self._nexts[row] >= NONE else NONE
+
+    def _find(self, key: int) -> int:
+        """The row of a key, live or left behind, or -1."""
+        index, keys = self._index, self._keys
+        slot = ((((key ^ key >> HASH_SHIFT) * HASH_FACTOR & _MASK64) >> 32) * self._home_slots) >> 32
+        row = index[slot]
+        while row != FREE:
+            if keys[row] == key:
+                return row
+            slot += 1
+            row = index[slot]
+        return NONE
+
+    def _add_row(self, key: int, commit: OffsetCommit) -> int:
+        row = len(self._keys)
+        if row >= _HIGHEST_LOAD * self._home_slots:
+            self._build_index(row + 1)
+        slot = ((((key ^ key >> HASH_SHIFT) * HASH_FACTOR & _MASK64) >> 32) * self._home_slots) >> 32
+        while self._index[slot] != FREE:
+            slot += 1
+        self._keys.append(key)
+        self._offsets.append(commit.offset)
+        self._timestamps.append(commit.commit_timestamp)
+        self._epochs.append(commit.leader_epoch)
+        group = key >> _GROUP_SHIFT
+        head = self._heads[group]
+        if head >= NONE:
+            self._nexts.append(head)
+            self._heads[group] = row
+        else:
+            self._nexts.append(flip(head))
+            self._heads[group] = flip(row)
+        if slot >= len(self._index) - 1:  # the last slot stays free: it ends every probe
+            self._build_index(row + 1)
+        else:
+            self._index[slot] = row
+        return row
+
+    def _stored(self, row: int) -> StoredOffset:
+        metadata, expire_timestamp = "", NO_EXPIRY
+        if self._aside:
+            metadata, expire_timestamp = self._aside.get(self._keys[row], ("", NO_EXPIRY))
+        return StoredOffset(
+            self._offsets[row],
+            self._epochs[row],
+            metadata,
+            Millis(self._timestamps[row]),
+            expire_timestamp,
+        )
+
+    def _group_id(self, key: int) -> GroupId:
+        return GroupId(self._groups.text(key >> _GROUP_SHIFT).decode())
+
+    def _topic_partition(self, key: int, names: dict[int, tuple[TopicName, int]]) -> tuple[TopicName, int]:
+        """What a key's lower part means; `names` keeps what was looked up before."""
+        topic_id = key >> _PARTITION_BITS & _TOPIC_MASK
+        known = names.get(topic_id)
+        if known is None:
+            known = self._high_partitions.get(topic_id)
+            if known is None:
+                known = TopicName(self._topics.text(topic_id).decode()), 0
+            names[topic_id] = known
+        topic, high = known
+        return topic, high << _PARTITION_BITS | key & _PARTITION_MASK
+
+    # --- building anew ---
+
+    def _live_keys(self) -> np.ndarray[Any, np.dtype[np.uint64]]:
+        keys = np.frombuffer(self._keys, np.uint64)
+        if not self._left_behind:
+            return keys.copy()
+        return keys[np.frombuffer(self._nexts, np.int32) >= NONE]
+
+    def _build_index(self, row_count: int) -> None:
+        """Place every row into an index with room for `row_count` and some growth."""
+        self._home_slots = max(_SMALLEST_INDEX, int(row_count * _GROWTH / _HIGHEST_LOAD))
+        self._index = build_index(np.frombuffer(self._keys, np.uint64), self._home_slots)
+
+    def _rebuild(self) -> None:
+        """Drop the rows left behind and the names that nothing uses any more."""
+        is_live = np.frombuffer(self._nexts, np.int32) >= NONE
+        keys = self._live_keys()
+        is_known = np.frombuffer(self._heads, np.int32) >= NONE
+        groups = (keys >> np.uint64(_GROUP_SHIFT)).astype(np.int64)
+        topics = ((keys >> np.uint64(_PARTITION_BITS)) & np.uint64(_TOPIC_MASK)).astype(np.int64)
+        kept_groups = np.flatnonzero(is_known | (np.bincount(groups, minlength=len(is_known)) > 0))
+        kept_topics = np.flatnonzero(np.bincount(topics, minlength=1))
+        new_groups = np.zeros(len(is_known), np.int64)
+        new_groups[kept_groups] = np.arange(len(kept_groups))
+        new_topics = np.zeros(len(self._topics) + 1, np.int64)
+        new_topics[kept_topics] = np.arange(len(kept_topics))
+        partitions = keys & np.uint64(_PARTITION_MASK)
+        new_keys = (
+            new_groups[groups].astype(np.uint64) << np.uint64(_GROUP_SHIFT)
+            | new_topics[topics].astype(np.uint64) << np.uint64(_PARTITION_BITS)
+            | partitions
+        )
+        self._aside = {
+            int(new_groups[key >> _GROUP_SHIFT]) << _GROUP_SHIFT
+            | int(new_topics[key >> _PARTITION_BITS & _TOPIC_MASK]) << _PARTITION_BITS
+            | key & _PARTITION_MASK: aside
+            for key, aside in self._aside.items()
+        }
+        self._high_partitions = {
+            int(new_topics[topic_id]): high
+            for topic_id, high in self._high_partitions.items()
+            if topic_id in set(kept_topics.tolist())
+        }
+        heads, nexts = chains(new_groups[groups], is_known[kept_groups])
+        self._groups.retain(kept_groups.tolist())
+        self._topics.retain(kept_topics.tolist())
+        offsets = np.frombuffer(self._offsets, np.int64)[is_live]
+        timestamps = np.frombuffer(self._timestamps, np.int64)[is_live]
+        epochs = np.frombuffer(self._epochs, np.int32)[is_live]
+        self._keys, self._offsets = column("Q", new_keys), column("q", offsets)
+        self._timestamps, self._epochs = column("q", timestamps), column("i", epochs)
+        self._heads, self._nexts = column("i", heads), column("i", nexts)
+        self._bases.clear()
+        self._left_behind = 0
+        self._build_index(len(self._keys))
