@@ -1,11 +1,10 @@
 """One partition's log: batches in segments, in one directory.
 
-Owned here: the order of segments, where the log starts and ends, and how far it is durable. Rules:
+Owned here: where the log starts and ends, how far it is durable, and whether it may be written. Rules:
 
 1. One thread owns a log. Only `SyncRequest.run` may happen in another, while the owner goes on appending.
 2. Nothing is on disk before the first append, and no descriptor need be open between two calls.
-3. What is appended is readable at once and durable when a sync that began later is completed:
-   `log_start_offset <= durable_offset <= log_end_offset`, but for a log start moved past what is durable.
+3. What is appended is readable at once, and durable when a sync that began later is completed.
 4. A write that fails is cut back at once. If that fails too, or a sync does, the log takes no more appends
    until `recover` has read it again from the disk; what is readable stays readable.
 5. A roll syncs the segment it closes (unless `sync_on_roll` is off), so whatever a crash leaves is a prefix
@@ -15,34 +14,27 @@ Owned here: the order of segments, where the log starts and ends, and how far it
 from __future__ import annotations
 
 import errno
-from bisect import bisect_right
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from headgate.log.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from headgate.log.deletion import delete_directory, remove_deleted
 from headgate.log.recovery import Loading, Recovery, load_segments, sync_segments
-from headgate.log.segment import LARGEST_RELATIVE_OFFSET, Segment, walk_batches
+from headgate.log.retention import Retention
+from headgate.log.segment import LARGEST_RELATIVE_OFFSET, Segment
+from headgate.log.segments import Segments
+from headgate.log.sync import SyncRequest
 from headgate.log.time_search import find_largest_timestamp, find_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from headgate.log.filesystem import File, FileSystem
+    from headgate.log.filesystem import FileSystem
     from headgate.log.header import BatchHeader, Buffer
 
-__all__ = [
-    "Log",
-    "LogFailed",
-    "LogSettings",
-    "OffsetOutOfRange",
-    "Recovery",
-    "SyncRequest",
-    "remove_deleted",
-]
-
-DELETED_SUFFIX: Final = ".delete"
+__all__ = ["Log", "LogFailed", "LogSettings", "OffsetOutOfRange", "Recovery", "SyncRequest", "remove_deleted"]
 
 
 class LogFailed(OSError):
@@ -63,38 +55,14 @@ class LogSettings:
     sync_on_roll: bool = True
 
 
-@dataclass(slots=True)
-class SyncRequest:
-    """What there was to sync at one moment. `run` once, in any thread; then `Log.complete_sync`."""
-
-    end_offset: int
-    generation: int
-    directory_changes: int
-    parts: list[tuple[Segment, File, int]] = field(default_factory=list)
-    indexes: list[Segment] = field(default_factory=list)
-    directories: list[Path] = field(default_factory=list)
-    sync_directory: Callable[[Path], None] | None = None
-    error: OSError | None = None
-
-    def run(self) -> None:
-        """Make it durable: older segments first, names last. Raises nothing; a failure is kept in `error`."""
-        try:
-            for _, file, _ in self.parts:
-                file.datasync()
-            for segment in self.indexes:
-                segment.sync_indexes()
-            for directory in self.directories:
-                assert self.sync_directory is not None
-                self.sync_directory(directory)
-        except OSError as error:
-            self.error = error
-
-
 class Log:
-    """One partition's log. Made by `Log.open`."""
+    """One partition's log. Made by `Log.open`.
+
+    `log_start_offset` is where readers may begin, `log_end_offset` what the next record gets; everything
+    below `durable_offset` is known to be on disk.
+    """
 
     __slots__ = (
-        "_base_offsets",
         "_checkpoint",
         "_directory_changes",
         "_directory_changes_synced",
@@ -104,6 +72,7 @@ class Log:
         "_on_truncated",
         "_parent_synced",
         "_segments",
+        "_syncs",
         "directory",
         "durable_offset",
         "log_end_offset",
@@ -120,12 +89,14 @@ class Log:
     ) -> None:
         self._files = files
         self._on_truncated = on_truncated
-        self._segments: list[Segment] = []
-        self._base_offsets: list[int] = []
+        self._segments = Segments()
         self._checkpoint = Checkpoint()
+        # Names come and go with segments. What changed since is what a sync of the directory is for.
         self._directory_changes = 0
         self._directory_changes_synced = 0
         self._parent_synced = False
+        self._syncs: list[SyncRequest] = []
+        # A sync that began before the log was read anew tells nothing about it.
         self._generation = 0
         self._failure: OSError | None = None
         self.directory = directory
@@ -148,8 +119,8 @@ class Log:
         """The log in `directory`, empty where there is none.
 
         `clean` says that the log was closed by `close` and not touched since. Otherwise it is scanned from
-        the recovery point (the larger of the argument and the log's own) and made durable; `on_truncated`
-        is told of whatever had to be dropped. Raises OSError.
+        the recovery point (the larger of the argument and the log's own) and made durable; `on_truncated` is
+        told of whatever had to be dropped. Raises OSError.
         """
         log = cls(files, directory, settings, on_truncated)
         log._load(clean=clean, recovery_point=recovery_point)
@@ -160,39 +131,36 @@ class Log:
     ) -> Recovery | None:
         self._checkpoint = load_checkpoint(self._files, self.directory)
         loading = Loading(
-            self._files,
-            self.directory,
-            self.settings.index_interval_bytes,
-            self._checkpoint,
-            clean,
-            max(recovery_point, self._checkpoint.recovery_point),
+            files=self._files,
+            directory=self.directory,
+            index_interval_bytes=self.settings.index_interval_bytes,
+            checkpoint=self._checkpoint,
+            clean=clean,
+            recovery_point=max(recovery_point, self._checkpoint.recovery_point),
         )
         segments, recovery = load_segments(loading)
+        scanned = [segment for segment in segments if not segment.is_loaded_as_saved]
+        sync_segments(scanned, synced_before)
+        if scanned or recovery is not None:
+            self._files.sync_directory(self.directory)
+            self._files.sync_directory(self.directory.parent)
         start = self._checkpoint.log_start_offset
-        unsynced = [s for s in segments if s.synced_bytes < s.size or recovery is not None]
-        if unsynced:
-            sync_segments(unsynced, synced_before)
         if segments and segments[-1].next_offset < start:
             # Records were deleted past what survived: the log is empty and goes on at its start.
             for segment in segments:
                 segment.remove()
-                segment.remove()
             segments = []
-        if segments and (unsynced or not clean):
-            self._files.sync_directory(self.directory)
-            self._files.sync_directory(self.directory.parent)
         self._parent_synced = bool(segments)
-        self._directory_changes_synced = self._directory_changes
-        self._set_segments(segments)
+        self._segments = Segments(segments)
         self.log_start_offset = max(start, segments[0].base_offset) if segments else start
         self.log_end_offset = self.durable_offset = segments[-1].next_offset if segments else start
-        self._settle_indexes([segment for segment in unsynced if segment is not self._active])
+        self._settle_indexes([segment for segment in scanned if segment is not self._segments.active])
         if recovery is not None and self._on_truncated is not None:
             self._on_truncated(recovery)
         return recovery
 
     def _settle_indexes(self, rebuilt: Sequence[Segment]) -> None:
-        """Save what a scan rebuilt for closed segments, so that the next one need not."""
+        """Save what a scan rebuilt for closed segments, so that the next start need not scan them."""
         # Indexes are derived: without room for them the log works as well, and starts slower next time.
         with suppress(OSError):
             for segment in rebuilt:
@@ -202,20 +170,13 @@ class Log:
                 segment.unload_indexes()
                 segment.close_file()
             if rebuilt:
-                self._save_checkpoint(recovery_point=self._base_offsets[-1])
-
-    def _set_segments(self, segments: list[Segment]) -> None:
-        self._segments = segments
-        self._base_offsets = [segment.base_offset for segment in segments]
-
-    @property
-    def _active(self) -> Segment | None:
-        return self._segments[-1] if self._segments else None
+                self._files.sync_directory(self.directory)
+                self._move_recovery_point()
 
     @property
     def size_bytes(self) -> int:
         """The bytes of all batches held."""
-        return sum(segment.size for segment in self._segments)
+        return self._segments.size_bytes
 
     @property
     def segment_count(self) -> int:
@@ -234,8 +195,8 @@ class Log:
 
     @property
     def has_unsynced_closed_segments(self) -> bool:
-        """Whether a roll left something to sync: worth one in the background even where `flush` is off."""
-        return any(s.synced_bytes < s.size or not s.indexes_synced for s in self._segments[-2:-1])
+        """Whether a roll left something to sync: worth doing in the background even where `flush` is off."""
+        return any(s.synced_bytes < s.size or not s.indexes_synced for s in self._segments.closed[-1:])
 
     # Appending.
 
@@ -245,31 +206,33 @@ class Log:
         Raises OSError when nothing was appended, LogFailed while the log takes nothing.
         """
         if self._failure is not None:
-            raise LogFailed(errno.EIO, f"the log failed and is not recovered: {self._failure}")
+            self._refuse()
         first, last = headers[0], headers[-1]
-        assert first.base_offset >= self.log_end_offset, "a batch must be placed at the end of the log"
-        segment = self._segments[-1] if self._segments else None
+        assert first.base_offset == self.log_end_offset, "a batch must be placed at the end of the log"
+        segment = self._segments.active
         if segment is None or self._is_full(segment, len(data), first, last):
-            segment = self._roll(first.base_offset)
+            segment = self._roll()
         try:
             segment.write(data, headers)
         except OSError:
             self._cut_back(segment)
             raise
-        self.log_end_offset = last.base_offset + last.last_offset_delta + 1
+        self.log_end_offset = segment.next_offset
+
+    def _refuse(self) -> None:
+        raise LogFailed(
+            errno.EIO, f"the log failed and is not recovered: {self._failure}", str(self.directory)
+        )
 
     def _is_full(self, segment: Segment, size: int, first: BatchHeader, last: BatchHeader) -> bool:
         if not segment.size:
             return False
         settings = self.settings
-        return (
-            segment.size + size > settings.segment_bytes
-            or last.last_offset - segment.base_offset > LARGEST_RELATIVE_OFFSET
-            or (
-                segment.first_timestamp >= 0
-                and first.max_timestamp - segment.first_timestamp > settings.segment_ms
-            )
-        )
+        if segment.size + size > settings.segment_bytes:
+            return True
+        if 0 <= segment.first_timestamp < first.max_timestamp - settings.segment_ms:
+            return True
+        return last.last_offset - segment.base_offset > LARGEST_RELATIVE_OFFSET
 
     def _cut_back(self, segment: Segment) -> None:
         try:
@@ -277,8 +240,8 @@ class Log:
         except OSError as error:
             self._failure = error
 
-    def _roll(self, base_offset: int) -> Segment:
-        closing = self._active
+    def _roll(self) -> Segment:
+        closing = self._segments.active
         if closing is None:
             self._files.make_directory(self.directory)
         elif self.settings.sync_on_roll and closing.synced_bytes < closing.size:
@@ -288,11 +251,11 @@ class Log:
                 self._failure = error
                 raise
             closing.synced_bytes = closing.size
-        segment = Segment(self._files, self.directory, base_offset, self.settings.index_interval_bytes)
+        interval = self.settings.index_interval_bytes
+        segment = Segment(self._files, self.directory, self.log_end_offset, interval)
         segment.create()
         self._directory_changes += 1
-        self._segments.append(segment)
-        self._base_offsets.append(base_offset)
+        self._segments.add(segment)
         if closing is not None:
             # Without room for them the indexes stay in memory, and are rebuilt at the next start.
             with suppress(OSError):
@@ -304,19 +267,17 @@ class Log:
 
     def begin_sync(self) -> SyncRequest:
         """What must be synced for everything appended so far to be durable. Each one must be completed."""
-        request = SyncRequest(self.log_end_offset, self._generation, self._directory_changes)
-        closed = self._segments[:-1]
-        request.indexes = [
-            segment for segment in closed if not segment.indexes_synced and segment.synced_bytes
-        ]
+        request = SyncRequest(self._files, self.log_end_offset, self._generation, self._directory_changes)
         for segment in self._segments:
             if segment.synced_bytes < segment.size:
                 request.parts.append((segment, segment.pin(), segment.size))
+            if not segment.indexes_synced and segment is not self._segments.active:
+                request.indexes.append(segment)
         if self._directory_changes_synced < self._directory_changes:
-            request.sync_directory = self._files.sync_directory
             request.directories.append(self.directory)
             if not self._parent_synced:
                 request.directories.append(self.directory.parent)
+        self._syncs.append(request)
         return request
 
     def complete_sync(self, request: SyncRequest) -> None:
@@ -324,14 +285,18 @@ class Log:
 
         A request from before a `recover`, `truncate` or `delete` tells nothing any more and changes nothing.
         """
-        for segment, _, _ in request.parts:
-            segment.unpin()
+        parts = request.parts
+        request.release()
+        if request in self._syncs:
+            self._syncs.remove(request)
         if request.generation != self._generation:
             return
         if request.error is not None:
             self._failure = request.error
             raise request.error
-        for segment, _, size in request.parts:
+        if self._failure is not None:
+            return
+        for segment, _, size in parts:
             segment.synced_bytes = max(segment.synced_bytes, size)
         for segment in request.indexes:
             segment.indexes_synced = True
@@ -341,27 +306,26 @@ class Log:
         if request.indexes:
             self._move_recovery_point()
 
+    def fail(self, error: OSError) -> None:
+        """Take no more appends until `recover`: for one who learns of a failed sync by other ways."""
+        self._failure = error
+        for request in [request for request in self._syncs if request.has_run]:
+            request.release()
+            self._syncs.remove(request)
+
     def _move_recovery_point(self) -> None:
         """Spare the next start the closed segments that are durable with their indexes."""
         point = self._checkpoint.recovery_point
-        for segment, following in zip(self._segments, self._base_offsets[1:], strict=False):
+        for segment in self._segments.closed:
             if segment.synced_bytes < segment.size or not segment.indexes_synced:
                 break
-            point = max(point, following)
-        if point > self._checkpoint.recovery_point:
-            # It only saves time: a disk too full for it fails the next append, and says so there.
-            with suppress(OSError):
-                self._save_checkpoint(recovery_point=point)
+            point = max(point, segment.next_offset)
+        # It only saves time: a disk too full for it fails the next append, and says so there.
+        with suppress(OSError):
+            self._save_checkpoint(replace(self._checkpoint, recovery_point=point))
 
-    def _save_checkpoint(
-        self, *, log_start_offset: int | None = None, recovery_point: int | None = None
-    ) -> None:
-        old = self._checkpoint
-        checkpoint = Checkpoint(
-            old.log_start_offset if log_start_offset is None else log_start_offset,
-            old.recovery_point if recovery_point is None else recovery_point,
-        )
-        if checkpoint != old:
+    def _save_checkpoint(self, checkpoint: Checkpoint) -> None:
+        if checkpoint != self._checkpoint:
             save_checkpoint(self._files, self.directory, checkpoint)
             self._checkpoint = checkpoint
 
@@ -370,7 +334,7 @@ class Log:
 
         What was appended after the last completed sync is kept where it is whole, and written again; what is
         not is dropped and told to `on_truncated`. Raises OSError when the disk still refuses: the log stays
-        failed and readable.
+        failed, and readable as far as the disk reads.
         """
         self._generation += 1
         synced_before = {segment.base_offset: segment.synced_bytes for segment in self._segments}
@@ -390,20 +354,14 @@ class Log:
         At most `max_bytes`, but with `minimum_one` at least one batch if there is one; never one that reaches
         `up_to` or past it. Raises OffsetOutOfRange, OSError, CorruptBatch.
         """
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise OffsetOutOfRange(f"{offset} is not within {self.log_start_offset}..{self.log_end_offset}")
-        limit = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
-        at = max(bisect_right(self._base_offsets, offset) - 1, 0)
-        while offset < limit and at < len(self._segments):
-            segment = self._segments[at]
-            if segment.base_offset >= limit:
-                break
-            start = segment.position_of(offset)
-            end = segment.position_of(limit) if limit < segment.next_offset else segment.size
-            if start < end:
-                return segment.read(start, end, max_bytes, minimum_one=minimum_one)
-            at += 1
-        return b""
+        limit = self.log_end_offset
+        if not self.log_start_offset <= offset <= limit:
+            raise OffsetOutOfRange(f"{offset} is not within {self.log_start_offset}..{limit}")
+        if up_to is not None and up_to < limit:
+            limit = up_to
+        if offset >= limit:
+            return b""
+        return self._segments.read(offset, limit, max_bytes, minimum_one=minimum_one)
 
     def batches(self, from_offset: int = 0, up_to: int | None = None) -> Iterator[tuple[BatchHeader, bytes]]:
         """Header and bytes of every batch from the one that holds `from_offset` to the log's end, or `up_to`.
@@ -412,14 +370,7 @@ class Log:
         OSError, CorruptBatch.
         """
         limit = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
-        at = max(bisect_right(self._base_offsets, from_offset) - 1, 0)
-        for segment in self._segments[at:]:
-            if segment.base_offset >= limit:
-                return
-            end = segment.position_of(limit) if limit < segment.next_offset else segment.size
-            start = segment.position_of(from_offset) if from_offset > segment.base_offset else 0
-            for _, header, batch in walk_batches(segment.file(), start, end):
-                yield header, bytes(batch)
+        return self._segments.batches(from_offset, limit)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """Timestamp and offset of the first record at or after `timestamp_ms`; None when there is none."""
@@ -440,47 +391,32 @@ class Log:
         if offset > self.log_end_offset:
             raise OffsetOutOfRange(f"{offset} is past the end of the log, {self.log_end_offset}")
         if offset > self.log_start_offset:
-            self._save_checkpoint(log_start_offset=offset)
+            self._save_checkpoint(replace(self._checkpoint, log_start_offset=offset))
             self.log_start_offset = offset
-        self._remove_before_start()
-
-    def _remove_before_start(self) -> int:
-        count = max(bisect_right(self._base_offsets, self.log_start_offset) - 1, 0)
-        for _ in range(count):
-            self._segments[0].remove()
-            self._set_segments(self._segments[1:])
-        if count:
-            self._directory_changes += 1
-        return count
+        # The start is durable, so what of this a crash undoes is done again when the log is opened.
+        self._segments.remove_before(self.log_start_offset)
 
     def apply_retention(
         self, now_ms: int, retention_ms: int, retention_bytes: int, up_to: int | None = None
     ) -> int:
         """Delete the oldest segments that are too old or too much; how many went. Negative limits: none.
 
-        A segment is too old when its newest timestamp is; one without timestamps never is. Only segments
-        wholly below `up_to` (the high watermark) go. If all of the log is too old, the active segment is
-        closed and goes as well. Raises OSError, LogFailed.
+        Only segments wholly below `up_to` go: the high watermark, by default the durable offset, or the end
+        of a log that trusts the page cache. If even the active segment's time is over it is closed and goes
+        as well. Raises OSError, LogFailed.
         """
-        limit = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
-        surplus = self.size_bytes - retention_bytes if retention_bytes >= 0 else -1
-        start = self.log_start_offset
-        for segment in list(self._segments):
-            is_surplus = surplus >= segment.size
-            segment.offset_index  # noqa: B018  the newest timestamp is known when the indexes are loaded
-            is_old = 0 <= retention_ms < now_ms - segment.max_timestamp and segment.max_timestamp >= 0
-            if not segment.size or segment.next_offset > limit or not (is_old or is_surplus):
-                break
-            surplus -= segment.size
-            if segment is self._active:
-                if self._failure is not None:
-                    raise LogFailed(errno.EIO, f"the log failed and is not recovered: {self._failure}")
-                self._roll(self.log_end_offset)
-            start = segment.next_offset
-        if start > self.log_start_offset:
-            self._save_checkpoint(log_start_offset=start)
-            self.log_start_offset = start
-        return self._remove_before_start()
+        if up_to is None:
+            up_to = self.durable_offset if self.settings.sync_on_roll else self.log_end_offset
+        retention = Retention(now_ms, retention_ms, retention_bytes, up_to)
+        start = retention.start_offset(self._segments, self.log_start_offset)
+        active = self._segments.active
+        if active is not None and active.size and start == self.log_end_offset:
+            if self._failure is not None:
+                self._refuse()
+            self._roll()
+        before = len(self._segments)
+        self.delete_before(start)
+        return before - len(self._segments)
 
     def truncate(self, offset: int) -> None:
         """Drop the batches that reach `offset` or lie past it, durably. Raises OSError: then `recover`."""
@@ -494,22 +430,21 @@ class Log:
             raise
 
     def _truncate(self, offset: int) -> None:
-        self._save_checkpoint(
-            log_start_offset=min(self._checkpoint.log_start_offset, offset),
-            recovery_point=min(self._checkpoint.recovery_point, offset),
-        )
-        keep = max(bisect_right(self._base_offsets, offset), 1)
-        for segment in reversed(self._segments[keep:]):
-            segment.remove()
-            self._set_segments(self._segments[:-1])
+        point = min(self._checkpoint.recovery_point, offset)
+        self._save_checkpoint(replace(self._checkpoint, recovery_point=point))
+        self._segments.remove_after(offset)
+        # Names first: a later segment must not outlive the batches before it.
         self._files.sync_directory(self.directory)
-        segment = self._segments[-1]
-        segment.truncate_to(segment.position_of(offset))
-        self.log_end_offset = max(segment.next_offset, min(offset, self.log_start_offset))
-        self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
-        segment.file().datasync()
-        segment.synced_bytes = segment.size
+        active = self._segments.active
+        if active is not None:
+            active.truncate_to(active.position_of(offset))
+            active.file().datasync()
+            active.synced_bytes = active.size
+            self.log_end_offset = active.next_offset
         self.durable_offset = min(self.durable_offset, self.log_end_offset)
+        self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
+        start = min(self._checkpoint.log_start_offset, self.log_start_offset)
+        self._save_checkpoint(replace(self._checkpoint, log_start_offset=start))
 
     # The end.
 
@@ -517,24 +452,29 @@ class Log:
         """Give back every descriptor and what memory can be had again; all goes on working."""
         for segment in self._segments:
             segment.close_file()
-        for segment in self._segments[:-1]:
+        for segment in self._segments.closed:
             if segment.indexes_synced:
                 segment.unload_indexes()
 
     def close(self) -> None:
         """Make all durable, indexes included, and close: the next `open` may be `clean`. Raises OSError."""
-        if self._failure is None and self._segments:
-            self._segments[-1].save_indexes()
-            request = self.begin_sync()
-            request.indexes.append(self._segments[-1])
-            request.sync_directory = self._files.sync_directory
-            request.directories = [self.directory, self.directory.parent]
-            request.run()
-            self.complete_sync(request)
-        self.close_files()
+        try:
+            if self._failure is not None:
+                self._refuse()
+            active = self._segments.active
+            if active is not None:
+                active.save_indexes()
+                request = self.begin_sync()
+                request.indexes.append(active)
+                request.directories = [self.directory, self.directory.parent]
+                with suppress(OSError):
+                    request.run()
+                self.complete_sync(request)
+        finally:
+            self.close_files()
 
     def delete(self) -> None:
-        """Remove the log from the disk: in one step out of sight, then file by file.
+        """Remove the log from the disk, in one step out of sight; it takes nothing more.
 
         Raises OSError: before the first step nothing has happened, after it `remove_deleted` can finish.
         """
@@ -542,26 +482,6 @@ class Log:
         self._failure = OSError(errno.ENOENT, "the log was deleted", str(self.directory))
         for segment in self._segments:
             segment.close_file()
-        self._set_segments([])
+        self._segments = Segments()
         self.log_start_offset = self.durable_offset = self.log_end_offset
-        if self._files.exists(self.directory):
-            doomed = self.directory.with_name(self.directory.name + DELETED_SUFFIX)
-            _remove_tree(self._files, doomed)
-            self._files.rename(self.directory, doomed)
-            self._files.sync_directory(self.directory.parent)
-            _remove_tree(self._files, doomed)
-
-
-def remove_deleted(files: FileSystem, data_directory: Path) -> list[str]:
-    """Finish the deletions that were interrupted; the names of the directories that went. Raises OSError."""
-    names = [name for name in files.listdir(data_directory) if name.endswith(DELETED_SUFFIX)]
-    for name in names:
-        _remove_tree(files, data_directory / name)
-    return names
-
-
-def _remove_tree(files: FileSystem, directory: Path) -> None:
-    if files.exists(directory):
-        for name in files.listdir(directory):
-            files.remove(directory / name)
-        files.remove_directory(directory)
+        delete_directory(self._files, self.directory)

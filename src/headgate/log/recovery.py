@@ -137,12 +137,15 @@ def _walk_tail(segment: Segment, size: int) -> bool:
     except CorruptBatch:
         return False
     segment.synced_bytes = size
-    return segment.size == size
+    segment.is_loaded_as_saved = segment.size == size
+    return segment.is_loaded_as_saved
 
 
 def _scan(segment: Segment, size: int, previous_end: int | None, *, is_last: bool) -> str | None:
     """Read all of a segment's file and index it; why it is bad after `segment.size` bytes, or None."""
     segment.forget_batches()
+    segment.is_loaded_as_saved = False
+    segment.synced_bytes = 0
     if previous_end is not None and segment.base_offset < previous_end:
         return f"it begins at {segment.base_offset}, the segment before it ends at {previous_end}"
     expected = segment.base_offset

@@ -43,6 +43,8 @@ class Segment:
         "_file",
         "_files",
         "_index_interval_bytes",
+        "_max_timestamp",
+        "_max_timestamp_offset",
         "_offset_index",
         "_pins",
         "_recent_last_offsets",
@@ -52,8 +54,7 @@ class Segment:
         "base_offset",
         "first_timestamp",
         "indexes_synced",
-        "max_timestamp",
-        "max_timestamp_offset",
+        "is_loaded_as_saved",
         "next_offset",
         "size",
         "synced_bytes",
@@ -73,6 +74,7 @@ class Segment:
         self.size = 0
         self.synced_bytes = 0
         self.indexes_synced = False
+        self.is_loaded_as_saved = False
         self.forget_batches()
 
     def forget_batches(self) -> None:
@@ -85,8 +87,8 @@ class Segment:
         self.next_offset = self.base_offset
         self.size = 0
         self.first_timestamp = -1
-        self.max_timestamp = -1
-        self.max_timestamp_offset = -1
+        self._max_timestamp = -1
+        self._max_timestamp_offset = -1
 
     # Files.
 
@@ -151,16 +153,16 @@ class Segment:
 
     def note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
         """Take one batch into account that stands at `position`, after all others."""
-        if max_timestamp > self.max_timestamp:
-            self.max_timestamp = max_timestamp
-            self.max_timestamp_offset = last_offset
+        if max_timestamp > self._max_timestamp:
+            self._max_timestamp = max_timestamp
+            self._max_timestamp_offset = last_offset
         if position == 0:
             self.first_timestamp = max_timestamp
         recent = self._recent_last_offsets
         assert recent is not None and self._offset_index is not None and self._time_index is not None
         if self._unindexed_bytes > self._index_interval_bytes:
             self._offset_index.append(last_offset - self.base_offset, position)
-            self._time_index.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+            self._time_index.append(self._max_timestamp, self._max_timestamp_offset - self.base_offset)
             recent.clear()
             self._recent_positions.clear()
             self._unindexed_bytes = 0
@@ -177,9 +179,7 @@ class Segment:
 
     def truncate_to(self, position: int) -> None:
         """Cut the file at the batch that begins at `position`, and read what is left anew."""
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            if self._files.exists(self.path(suffix)):
-                self._files.remove(self.path(suffix))
+        self._remove_indexes()
         self.indexes_synced = False
         self.file().truncate(position)
         self.size = position
@@ -204,9 +204,24 @@ class Segment:
         assert self._time_index is not None
         return self._time_index
 
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp of the segment, in ms; -1 where no record has one."""
+        if self._time_index is None:
+            self._load_indexes()
+        return self._max_timestamp
+
+    @property
+    def max_timestamp_offset(self) -> int:
+        """The last offset of the first batch that has `max_timestamp`; -1 where no record has one."""
+        if self._time_index is None:
+            self._load_indexes()
+        return self._max_timestamp_offset
+
     def save_indexes(self) -> None:
         """Write both index files, aside and then in place. They are durable when `sync_indexes` has run."""
         self.indexes_synced = False
+        self._remove_indexes()
         self.time_index.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
         # The time index first: a tail walked again is timed again, but what the offset index knows is not.
         for suffix, data in (
@@ -239,6 +254,13 @@ class Segment:
         self.unload_indexes()
         self.size = self.synced_bytes = size
         self.next_offset = next_offset
+        self.is_loaded_as_saved = self.indexes_synced = True
+
+    def _remove_indexes(self) -> None:
+        # What is left of an old one would be believed where a new one could not be written.
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            if self._files.exists(self.path(suffix)):
+                self._files.remove(self.path(suffix))
 
     def _load_indexes(self) -> None:
         if not self.read_indexes():
@@ -258,8 +280,8 @@ class Segment:
             return False
         self._offset_index, self._time_index = offsets, times
         if len(times):
-            self.max_timestamp = times.timestamps[-1]
-            self.max_timestamp_offset = self.base_offset + times.offsets[-1]
+            self._max_timestamp = times.timestamps[-1]
+            self._max_timestamp_offset = self.base_offset + times.offsets[-1]
         self._recent_last_offsets = None
         return True
 
@@ -313,8 +335,8 @@ class Segment:
         With `minimum_one` the first comes whole, however large.
         """
         if end - position <= max_bytes:
-            return self.file().pread(end - position, position)
-        data = self.file().pread(max_bytes, position)
+            return self._pread(end - position, position)
+        data = self._pread(max_bytes, position)
         # The last batch boundary the index knows saves stepping over the batches before it.
         at = max(self.offset_index.last_position_at_or_below(position + max_bytes) - position, 0)
         while at + LENGTH_FIELD_END <= len(data):
@@ -324,8 +346,14 @@ class Segment:
             at = after
         if at or not minimum_one:
             return data[:at]
-        prefix = data if len(data) >= LENGTH_FIELD_END else self.file().pread(LENGTH_FIELD_END, position)
-        return self.file().pread(_batch_size(prefix, 0, position), position)
+        prefix = data if len(data) >= LENGTH_FIELD_END else self._pread(LENGTH_FIELD_END, position)
+        return self._pread(_batch_size(prefix, 0, position), position)
+
+    def _pread(self, size: int, position: int) -> bytes:
+        data = self.file().pread(size, position)
+        if len(data) < size:
+            raise CorruptBatch(f"{self.path()} ends at {position + len(data)}, not at {self.size}")
+        return data
 
 
 def _batch_size(buffer: Buffer, at: int, position: int) -> int:

@@ -8,18 +8,17 @@ from headgate.log.batch import iterate_records
 from headgate.log.segment import Segment, walk_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
 
 def find_timestamp(
-    segments: Sequence[Segment], timestamp_ms: int, start_offset: int
+    segments: Iterable[Segment], timestamp_ms: int, start_offset: int
 ) -> tuple[int, int] | None:
     """Timestamp and offset of the first record from `start_offset` on that is at or after `timestamp_ms`."""
     for segment in segments:
-        index = segment.time_index
         if segment.max_timestamp < timestamp_ms or segment.next_offset <= start_offset:
             continue
-        first = max(segment.base_offset + index.start_before(timestamp_ms), start_offset)
+        first = max(segment.base_offset + segment.time_index.start_before(timestamp_ms), start_offset)
         for _, header, batch in walk_batches(segment.file(), segment.position_of(first), segment.size):
             if header.max_timestamp < timestamp_ms:
                 continue
@@ -29,11 +28,10 @@ def find_timestamp(
     return None
 
 
-def find_largest_timestamp(segments: Sequence[Segment], start_offset: int) -> tuple[int, int] | None:
+def find_largest_timestamp(segments: Iterable[Segment], start_offset: int) -> tuple[int, int] | None:
     """The largest timestamp from `start_offset` on, and the first offset in its batch that has it."""
     best: tuple[int, Segment] | None = None
     for segment in segments:
-        segment.time_index  # noqa: B018  the largest timestamp is known when the index is loaded
         if (
             segment.size
             and segment.next_offset > start_offset

@@ -1,0 +1,90 @@
+"""The segments of one log in order, and reading across them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from headgate.log.segment import Segment, walk_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from headgate.log.header import BatchHeader
+
+
+class Segments:
+    """Segments by base offset; the last one is the active one, the only one that grows."""
+
+    __slots__ = ("_base_offsets", "_segments")
+
+    def __init__(self, segments: Iterable[Segment] = ()) -> None:
+        self._segments = list(segments)
+        self._base_offsets = [segment.base_offset for segment in self._segments]
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    @property
+    def active(self) -> Segment | None:
+        """The segment that is appended to; None in a log never written."""
+        return self._segments[-1] if self._segments else None
+
+    @property
+    def closed(self) -> list[Segment]:
+        """All segments but the active one."""
+        return self._segments[:-1]
+
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of all batches."""
+        return sum(segment.size for segment in self._segments)
+
+    def add(self, segment: Segment) -> None:
+        """Put a segment after all others."""
+        self._segments.append(segment)
+        self._base_offsets.append(segment.base_offset)
+
+    def remove_before(self, offset: int) -> int:
+        """Remove the segments, and their files, that lie wholly before `offset`; how many went. OSError."""
+        count = max(bisect_right(self._base_offsets, offset) - 1, 0)
+        for _ in range(count):
+            self._segments[0].remove()
+            del self._segments[0], self._base_offsets[0]
+        return count
+
+    def remove_after(self, offset: int) -> None:
+        """Remove the segments, and their files, that begin past `offset`, but never the first. OSError."""
+        keep = max(bisect_right(self._base_offsets, offset), 1)
+        while len(self._segments) > keep:
+            self._segments[-1].remove()
+            del self._segments[-1], self._base_offsets[-1]
+
+    def read(self, offset: int, limit: int, max_bytes: int, *, minimum_one: bool) -> bytes:
+        """Whole batches of one segment, from the first that reaches `offset`, below `limit`."""
+        at = max(bisect_right(self._base_offsets, offset) - 1, 0)
+        # Where compaction emptied the end of a segment, the next one has the first batch.
+        while at < len(self._segments):
+            segment = self._segments[at]
+            if segment.base_offset >= limit:
+                break
+            start = segment.position_of(offset)
+            end = segment.size if limit >= segment.next_offset else segment.position_of(limit)
+            if start < end:
+                return segment.read(start, end, max_bytes, minimum_one=minimum_one)
+            at += 1
+        return b""
+
+    def batches(self, from_offset: int, limit: int) -> Iterator[tuple[BatchHeader, bytes]]:
+        """Header and bytes of every batch from the first that reaches `from_offset`, below `limit`."""
+        at = max(bisect_right(self._base_offsets, from_offset) - 1, 0)
+        for segment in self._segments[at:]:
+            if segment.base_offset >= limit:
+                return
+            start = segment.position_of(from_offset) if from_offset > segment.base_offset else 0
+            end = segment.size if limit >= segment.next_offset else segment.position_of(limit)
+            for _, header, batch in walk_batches(segment.file(), start, end):
+                yield header, bytes(batch)

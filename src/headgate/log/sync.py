@@ -1,0 +1,51 @@
+"""What there is to make durable at one moment: the part of a sync that another thread may run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from headgate.log.filesystem import File, FileSystem
+    from headgate.log.segment import Segment
+
+
+@dataclass(slots=True, eq=False)
+class SyncRequest:
+    """Made by `Log.begin_sync`; `run` once, in any thread; then `Log.complete_sync` on the log's own.
+
+    The files are held open until then, whatever else happens to the log.
+    """
+
+    files: FileSystem
+    end_offset: int
+    generation: int
+    directory_changes: int
+    parts: list[tuple[Segment, File, int]] = field(default_factory=list)
+    indexes: list[Segment] = field(default_factory=list)
+    directories: list[Path] = field(default_factory=list)
+    error: OSError | None = None
+    has_run: bool = False
+
+    def run(self) -> None:
+        """Make it durable: older segments first, names last. Raises OSError, and keeps it in `error`."""
+        try:
+            for _, file, _ in self.parts:
+                file.datasync()
+            for segment in self.indexes:
+                segment.sync_indexes()
+            for directory in self.directories:
+                self.files.sync_directory(directory)
+        except OSError as error:
+            self.error = error
+            raise
+        finally:
+            self.has_run = True
+
+    def release(self) -> None:
+        """Let go of the files."""
+        for segment, _, _ in self.parts:
+            segment.unpin()
+        self.parts = []
