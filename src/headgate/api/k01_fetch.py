@@ -1,0 +1,215 @@
+"""Fetch (key 1), versions 4-18: records out.
+
+A fetch with too little to return waits: it is parked with the partitions' waiters until enough was appended
+or `max_wait_ms` has passed. The answer holds whole batches, at most `max_bytes` in all and
+`partition_max_bytes` of each partition, but the first partition with records always gives one batch,
+whatever its size.
+
+* From version 7 within a fetch session (KIP-227), from 13 by topic id (KIP-516).
+* From version 9 the client's leader epoch is checked (KIP-320).
+* There are no transactions yet: the last stable offset is the high watermark, and nothing was aborted.
+* `replica_id`, `rack_id` and the KRaft fields are for followers, which do not exist here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from headgate.api.contract import Api, Call, Node
+from headgate.domain.errors import ErrorCode
+from headgate.topics.fetch_sessions import (
+    FetchContext,
+    FetchedPartition,
+    PartitionKey,
+    PartitionOutcome,
+    SessionRequest,
+)
+from headgate.topics.partition import Partition, ReadResult
+from headgate.topics.waiters import Waiter
+from headgate.wire.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
+
+_TOPIC_IDS_SINCE = 13
+_READ_COMMITTED = 1
+
+
+class _Found(NamedTuple):
+    """What one partition gave."""
+
+    wanted: FetchedPartition
+    partition: Partition | None
+    result: ReadResult
+
+
+class _Fetch:
+    """One fetch, from its arrival to its answer."""
+
+    __slots__ = ("_call", "_cancel_timeout", "_context", "_is_woken", "_node", "_request", "_waiter")
+
+    def __init__(self, node: Node, call: Call, request: FetchRequest, context: FetchContext) -> None:
+        self._node = node
+        self._call = call
+        self._request = request
+        self._context = context
+        self._waiter: Waiter | None = None
+        self._cancel_timeout: Callable[[], None] | None = None
+        self._is_woken = False
+
+    def begin(self) -> FetchResponse | None:
+        """The answer if there is enough, or None: it comes later."""
+        found = self._read_all()
+        missing_bytes = self._missing_bytes(found)
+        if missing_bytes <= 0 or self._request.max_wait_ms <= 0:
+            return self._respond(found)
+        self._park(found, missing_bytes)
+        self._cancel_timeout = self._node.call_later(self._request.max_wait_ms, self._give_up_waiting)
+        return None
+
+    def _park(self, found: list[_Found], missing_bytes: int) -> None:
+        keys = [one.partition.key for one in found if one.partition is not None]
+        self._waiter = self._node.topics.waiters.add(keys, missing_bytes, self._wake)
+
+    def _wake(self) -> None:
+        # Look when this turn is over: it may append to more of the partitions.
+        self._waiter = None
+        self._is_woken = True
+        self._node.call_later(0, self._look_again)
+
+    def _look_again(self) -> None:
+        if not self._is_woken:
+            return
+        self._is_woken = False
+        found = self._read_all()
+        missing_bytes = self._missing_bytes(found)
+        if missing_bytes > 0:
+            self._park(found, missing_bytes)
+            return
+        if self._cancel_timeout is not None:
+            self._cancel_timeout()
+        self._call.answer(self._respond(found))
+
+    def _give_up_waiting(self) -> None:
+        self._is_woken = False
+        if self._waiter is not None:
+            self._node.topics.waiters.remove(self._waiter)
+        self._call.answer(self._respond(self._read_all()))
+
+    def _missing_bytes(self, found: list[_Found]) -> int:
+        """How much too little there is; 0 also when there is something to say at once."""
+        if not found or any(one.result.error != ErrorCode.NONE for one in found):
+            return 0
+        return self._request.min_bytes - sum(len(one.result.records) for one in found)
+
+    def _read_all(self) -> list[_Found]:
+        left = min(self._request.max_bytes, int(self._node.settings["fetch.max.bytes"]))
+        is_empty = True
+        found: list[_Found] = []
+        for wanted in self._context.partitions():
+            partition, error = self._find(wanted)
+            if partition is None or error != ErrorCode.NONE:
+                found.append(_Found(wanted, partition, ReadResult(error)))
+                continue
+            limit = min(left, wanted.max_bytes)
+            result = partition.read(wanted.fetch_offset, limit, minimum_one=is_empty)
+            if result.records:
+                is_empty = False
+                left -= len(result.records)
+            found.append(_Found(wanted, partition, result))
+        return found
+
+    def _find(self, wanted: FetchedPartition) -> tuple[Partition | None, ErrorCode]:
+        name = wanted.key.topic
+        if isinstance(name, str):
+            topic = self._node.topics.by_name(name)
+        else:
+            topic = self._node.topics.by_id(name)
+            if topic is None:
+                return None, ErrorCode.UNKNOWN_TOPIC_ID
+        partition = None if topic is None else topic.find_partition(wanted.key.partition)
+        if partition is None:
+            return None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return partition, partition.check_leader_epoch(wanted.current_leader_epoch)
+
+    def _respond(self, found: list[_Found]) -> FetchResponse:
+        response = FetchResponse(session_id=self._context.session_id)
+        topics: dict[str | bytes, FetchableTopicResponse] = {}
+        for one in found:
+            result = one.result
+            outcome = PartitionOutcome(
+                bool(result.records), result.error, result.high_watermark, result.log_start_offset
+            )
+            if not self._context.told(outcome, one.wanted):
+                continue
+            name = one.wanted.key.topic
+            topic = topics.get(name)
+            if topic is None:
+                topic = topics[name] = (
+                    FetchableTopicResponse(topic=name)
+                    if isinstance(name, str)
+                    else FetchableTopicResponse(topic_id=name)
+                )
+                response.responses.append(topic)
+            topic.partitions.append(self._partition_data(one))
+        return response
+
+    def _partition_data(self, one: _Found) -> PartitionData:
+        result = one.result
+        data = PartitionData(
+            partition_index=one.wanted.key.partition,
+            error_code=result.error,
+            high_watermark=result.high_watermark,
+            last_stable_offset=result.high_watermark,
+            log_start_offset=result.log_start_offset,
+            aborted_transactions=[] if self._request.isolation_level == _READ_COMMITTED else None,
+            records=result.records,
+        )
+        if result.error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH):
+            data.current_leader = LeaderIdAndEpoch(
+                leader_id=self._node.node_id, leader_epoch=self._node.topics.leader_epoch
+            )
+        return data
+
+
+def handle(node: Node, call: Call, request: FetchRequest) -> FetchResponse | None:
+    """Find the session, then the records."""
+    context = node.topics.fetch_sessions.begin(_session_request(call, request), node.now())
+    if isinstance(context, ErrorCode):
+        return FetchResponse(error_code=context)
+    return _Fetch(node, call, request, context).begin()
+
+
+def _session_request(call: Call, request: FetchRequest) -> SessionRequest:
+    uses_topic_ids = call.api_version >= _TOPIC_IDS_SINCE
+    wanted = [
+        FetchedPartition(
+            PartitionKey(topic.topic_id if uses_topic_ids else topic.topic, partition.partition),
+            partition.fetch_offset,
+            partition.partition_max_bytes,
+            partition.current_leader_epoch,
+        )
+        for topic in request.topics
+        for partition in topic.partitions
+    ]
+    forgotten = [
+        PartitionKey(topic.topic_id if uses_topic_ids else topic.topic, index)
+        for topic in request.forgotten_topics_data
+        for index in topic.partitions
+    ]
+    return SessionRequest(request.session_id, request.session_epoch, uses_topic_ids, wanted, forgotten)
+
+
+API = Api(
+    key=1,
+    name="Fetch",
+    min_version=4,
+    max_version=18,
+    request_type=FetchRequest,
+    response_type=FetchResponse,
+    handle=handle,
+)

@@ -1,0 +1,76 @@
+"""ListOffsets (key 2), versions 1-11: where a partition begins, where it ends, and what was written when.
+
+A timestamp asks for the first record at or after it. Negative ones are names: -1 the high watermark, -2 the
+log start, -3 the record with the greatest timestamp (7+, KIP-734), -4 the local log start (8+, KIP-405)
+which is the log start, -5 the end of the tiered log (9+, KIP-1005) and -6 its next upload (11+, KIP-1023),
+which do not exist and are -1. Any other, or one before its version, is UNSUPPORTED_VERSION.
+
+The same partition twice in a request is INVALID_REQUEST, for both.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from headgate.api.contract import Api, Call, Node
+from headgate.domain.errors import ErrorCode
+from headgate.topics.partition import FoundOffset
+from headgate.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+_NAMED_SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
+
+
+def handle(node: Node, call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
+    """Answer each partition for itself."""
+    times_asked = Counter(
+        (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
+    )
+    response = ListOffsetsResponse()
+    for topic in request.topics:
+        answers = ListOffsetsTopicResponse(name=topic.name)
+        response.topics.append(answers)
+        for partition in topic.partitions:
+            if times_asked[topic.name, partition.partition_index] > 1:
+                found = FoundOffset(ErrorCode.INVALID_REQUEST)
+            else:
+                found = _find(node, call, topic.name, partition)
+            answers.partitions.append(
+                ListOffsetsPartitionResponse(
+                    partition_index=partition.partition_index,
+                    error_code=found.error,
+                    timestamp=found.timestamp,
+                    offset=found.offset,
+                    leader_epoch=found.leader_epoch,
+                )
+            )
+    return response
+
+
+def _find(node: Node, call: Call, topic_name: str, wanted: ListOffsetsPartition) -> FoundOffset:
+    topic = node.topics.by_name(topic_name)
+    partition = None if topic is None else topic.find_partition(wanted.partition_index)
+    if partition is None:
+        return FoundOffset(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if wanted.timestamp < 0:
+        since = _NAMED_SINCE.get(wanted.timestamp)
+        if since is None or call.api_version < since:
+            return FoundOffset(ErrorCode.UNSUPPORTED_VERSION)
+    error = partition.check_leader_epoch(wanted.current_leader_epoch)
+    return partition.find_offset(wanted.timestamp) if error == ErrorCode.NONE else FoundOffset(error)
+
+
+API = Api(
+    key=2,
+    name="ListOffsets",
+    min_version=1,
+    max_version=11,
+    request_type=ListOffsetsRequest,
+    response_type=ListOffsetsResponse,
+    handle=handle,
+)

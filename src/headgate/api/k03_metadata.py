@@ -1,0 +1,101 @@
+"""Metadata (key 3), versions 0-13: the brokers, which is this one, and the topics with their partitions.
+
+No topics asked for means all in version 0; from 1 that is null, and an empty list is none. A topic asked
+for by name may be created on the spot, if the broker and, from version 4, the request allow it: the answer
+then has it already. From version 10 topics have ids, and from 12 they may be asked for by id alone
+(KIP-516).
+"""
+
+from __future__ import annotations
+
+from headgate.api.contract import Api, Call, Node
+from headgate.api.topic_answers import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS, find_or_create
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import ZERO_TOPIC_ID
+from headgate.topics.topic import Topic
+from headgate.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+_NULL_NAMES_SINCE = 12
+
+
+def handle(node: Node, call: Call, request: MetadataRequest) -> MetadataResponse:
+    """Tell of the topics asked for, in their order."""
+    response = MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(node_id=node.node_id, host=node.advertised_host, port=node.advertised_port)
+        ],
+        cluster_id=node.cluster_id,
+        controller_id=node.node_id,
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    if request.topics is None or (call.api_version == 0 and not request.topics):
+        response.topics = [_describe(node, topic, operations) for topic in node.topics.all()]
+        return response
+    names = [
+        topic.name for topic in request.topics if topic.name is not None and topic.topic_id == ZERO_TOPIC_ID
+    ]
+    by_name = find_or_create(node, names, may_create=request.allow_auto_topic_creation)
+    response.topics = [_answer(node, wanted, by_name, operations) for wanted in request.topics]
+    if call.api_version < _NULL_NAMES_SINCE:
+        for answer in response.topics:
+            answer.name = answer.name or ""
+    return response
+
+
+def _answer(
+    node: Node, wanted: MetadataRequestTopic, by_name: dict[str, Topic | ErrorCode], operations: int
+) -> MetadataResponseTopic:
+    if wanted.topic_id != ZERO_TOPIC_ID:
+        topic = node.topics.by_id(wanted.topic_id)
+        if topic is not None:
+            return _describe(node, topic, operations)
+        return MetadataResponseTopic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=wanted.name, topic_id=wanted.topic_id
+        )
+    if wanted.name is None:
+        return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=None)
+    found = by_name[wanted.name]
+    if isinstance(found, ErrorCode):
+        return MetadataResponseTopic(error_code=found, name=wanted.name)
+    return _describe(node, found, operations)
+
+
+def _describe(node: Node, topic: Topic, operations: int) -> MetadataResponseTopic:
+    replicas = [node.node_id]
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[
+            MetadataResponsePartition(
+                partition_index=index,
+                leader_id=node.node_id,
+                leader_epoch=topic.leader_epoch,
+                replica_nodes=replicas,
+                isr_nodes=replicas,
+            )
+            for index in range(topic.partition_count)
+        ],
+        topic_authorized_operations=operations,
+    )
+
+
+API = Api(
+    key=3,
+    name="Metadata",
+    min_version=0,
+    max_version=13,
+    request_type=MetadataRequest,
+    response_type=MetadataResponse,
+    handle=handle,
+)

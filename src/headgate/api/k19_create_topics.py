@@ -1,0 +1,139 @@
+"""CreateTopics (key 19), versions 2-7.
+
+Each topic stands for itself; all that are good are created with one sync, and the answer comes after it. -1
+for partitions or replication factor means the broker's default. Replication is left to a Kafka cluster: a
+factor above one, or an assignment to any other broker, is refused. `validate_only` answers as if, with an
+id nobody has. From version 5 the answer tells the partitions and settings, from 7 the topic's id.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from headgate.api.contract import Api, Call, Node
+from headgate.api.topic_answers import new_topic_id, refuse_assignment
+from headgate.domain.errors import ErrorCode
+from headgate.topics.configs import describe_topic
+from headgate.topics.refusal import Refusal
+from headgate.topics.topics import NewTopic
+from headgate.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+
+
+def handle(node: Node, call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    """Create the topics, and answer one result a name."""
+    times_named = Counter(topic.name for topic in request.topics)
+    results: dict[str, CreatableTopicResult] = {}
+    wanted: list[NewTopic] = []
+    for topic in request.topics:
+        refusal = _refuse_shape(node, topic, times_named)
+        if refusal is not None:
+            results[topic.name] = _refused(topic.name, refusal)
+            continue
+        new = _new_topic(node, topic)
+        refusal = node.topics.refusal_of(new)
+        results[topic.name] = _accepted(node, new) if refusal is None else _refused(topic.name, refusal)
+        if refusal is None:
+            wanted.append(new)
+    if wanted and not request.validate_only:
+        for new, outcome in zip(wanted, node.topics.create_all(wanted, node.now()), strict=True):
+            if isinstance(outcome, Refusal):
+                results[new.name] = _refused(new.name, outcome)
+    return CreateTopicsResponse(topics=list(results.values()))
+
+
+def _refuse_shape(node: Node, topic: CreatableTopic, times_named: Counter[str]) -> Refusal | None:
+    """What is wrong with the request for this topic, before its name and settings are looked at."""
+    if times_named[topic.name] > 1:
+        return Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    config_names = [config.name for config in topic.configs]
+    if len(set(config_names)) != len(config_names):
+        return Refusal(ErrorCode.INVALID_CONFIG, "The same setting is given twice.")
+    for config in topic.configs:
+        if config.value is None:
+            return Refusal(
+                ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {config.name}"
+            )
+    if topic.assignments:
+        return _refuse_assignments(node, topic)
+    if topic.num_partitions == 0 or topic.num_partitions < -1:
+        return Refusal(
+            ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
+        )
+    if topic.replication_factor == 0 or topic.replication_factor < -1:
+        return Refusal(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if topic.replication_factor > 1:
+        return Refusal(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Unable to replicate the partition {topic.replication_factor} time(s): The target replication "
+            f"factor of {topic.replication_factor} cannot be reached: only 1 broker(s) are registered.",
+        )
+    return None
+
+
+def _refuse_assignments(node: Node, topic: CreatableTopic) -> Refusal | None:
+    if topic.replication_factor != -1:
+        return Refusal(
+            ErrorCode.INVALID_REQUEST,
+            "A manual partition assignment was specified, but replication factor was not set to -1.",
+        )
+    if topic.num_partitions != -1:
+        return Refusal(
+            ErrorCode.INVALID_REQUEST,
+            "A manual partition assignment was specified, but numPartitions was not set to -1.",
+        )
+    indexes = sorted(assignment.partition_index for assignment in topic.assignments)
+    if indexes != list(range(len(indexes))):
+        return Refusal(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "partitions should be a consecutive 0-based integer sequence",
+        )
+    return refuse_assignment(node, [assignment.broker_ids for assignment in topic.assignments])
+
+
+def _new_topic(node: Node, topic: CreatableTopic) -> NewTopic:
+    if topic.assignments:
+        partition_count = len(topic.assignments)
+    elif topic.num_partitions == -1:
+        partition_count = int(node.settings["num.partitions"])
+    else:
+        partition_count = topic.num_partitions
+    overrides = {config.name: config.value for config in topic.configs if config.value is not None}
+    return NewTopic(topic.name, new_topic_id(), partition_count, overrides)
+
+
+def _accepted(node: Node, new: NewTopic) -> CreatableTopicResult:
+    return CreatableTopicResult(
+        name=new.name,
+        topic_id=new.topic_id,
+        error_message=None,
+        num_partitions=new.partition_count,
+        replication_factor=1,
+        configs=[
+            CreatableTopicConfigs(name=config.name, value=config.value, config_source=config.source)
+            for config in describe_topic(node.settings, new.overrides)
+        ],
+    )
+
+
+def _refused(name: str, refusal: Refusal) -> CreatableTopicResult:
+    return CreatableTopicResult(name=name, error_code=refusal.error, error_message=refusal.message)
+
+
+API = Api(
+    key=19,
+    name="CreateTopics",
+    min_version=2,
+    max_version=7,
+    request_type=CreateTopicsRequest,
+    response_type=CreateTopicsResponse,
+    handle=handle,
+)

@@ -1,0 +1,87 @@
+"""DeleteTopics (key 20), versions 1-6: topics and all their records.
+
+Up to version 5 by name, in 6 by name or id, never both. The topics' id is nobody's afterwards.
+`delete.topic.enable` switches the API off. Internal topics are refused: the coordinators' state is in them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from headgate.api.contract import Api, Call, Node
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import ZERO_TOPIC_ID
+from headgate.topics.refusal import Refusal
+from headgate.topics.topic import Topic
+from headgate.wire.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+
+_BY_ID_SINCE = 6
+_DISABLED_ERROR_SINCE = 3
+
+
+def handle(node: Node, call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    """Delete each topic for itself."""
+    if call.api_version < _BY_ID_SINCE:
+        wanted = [DeleteTopicState(name=name) for name in request.topic_names]
+    else:
+        wanted = request.topics
+    times_named = Counter((state.name, state.topic_id) for state in wanted)
+    targets = [_find(node, call, state, times_named) for state in wanted]
+    times_meant = Counter(target.topic_id for target in targets if isinstance(target, Topic))
+    response = DeleteTopicsResponse()
+    for state, target in zip(wanted, targets, strict=True):
+        if isinstance(target, Topic) and times_meant[target.topic_id] > 1:
+            target = Refusal(ErrorCode.INVALID_REQUEST, "The topic is given both by name and by id.")
+        response.responses.append(_delete(node, call, state, target))
+    return response
+
+
+def _find(
+    node: Node, call: Call, state: DeleteTopicState, times_named: Counter[tuple[str | None, bytes]]
+) -> Topic | Refusal:
+    if not node.settings["delete.topic.enable"]:
+        disabled = call.api_version >= _DISABLED_ERROR_SINCE
+        error = ErrorCode.TOPIC_DELETION_DISABLED if disabled else ErrorCode.INVALID_REQUEST
+        return Refusal(error, "Topic deletion is disabled.")
+    if times_named[state.name, state.topic_id] > 1:
+        return Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic.")
+    if state.name is None:
+        if state.topic_id == ZERO_TOPIC_ID:
+            return Refusal(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+        return node.topics.by_id(state.topic_id) or Refusal(
+            ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."
+        )
+    if state.topic_id != ZERO_TOPIC_ID:
+        return Refusal(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+    return node.topics.by_name(state.name) or Refusal(
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+    )
+
+
+def _delete(node: Node, call: Call, state: DeleteTopicState, target: Topic | Refusal) -> DeletableTopicResult:
+    outcome = node.topics.delete(target, node.now()) if isinstance(target, Topic) else target
+    name = target.name if isinstance(target, Topic) else state.name
+    result = DeletableTopicResult(
+        name=name if call.api_version >= _BY_ID_SINCE else name or "",
+        topic_id=target.topic_id if isinstance(target, Topic) else state.topic_id,
+    )
+    if outcome is not None:
+        result.error_code = outcome.error
+        result.error_message = outcome.message
+    return result
+
+
+API = Api(
+    key=20,
+    name="DeleteTopics",
+    min_version=1,
+    max_version=6,
+    request_type=DeleteTopicsRequest,
+    response_type=DeleteTopicsResponse,
+    handle=handle,
+)

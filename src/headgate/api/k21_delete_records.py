@@ -1,0 +1,57 @@
+"""DeleteRecords (key 21), versions 0-2: raise a partition's log start offset.
+
+Offset -1 means the high watermark. What is below the log start already is no error; beyond the high
+watermark is OFFSET_OUT_OF_RANGE. A topic that is only compacted is POLICY_VIOLATION, an internal one
+INVALID_TOPIC_EXCEPTION.
+"""
+
+from __future__ import annotations
+
+from headgate.api.contract import Api, Call, Node
+from headgate.domain.errors import ErrorCode
+from headgate.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+
+
+def handle(node: Node, call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    """Cut each partition for itself."""
+    response = DeleteRecordsResponse()
+    for topic in request.topics:
+        answers = DeleteRecordsTopicResult(name=topic.name)
+        response.topics.append(answers)
+        for wanted in topic.partitions:
+            error, low_watermark = _delete(node, topic.name, wanted)
+            answers.partitions.append(
+                DeleteRecordsPartitionResult(
+                    partition_index=wanted.partition_index, low_watermark=low_watermark, error_code=error
+                )
+            )
+    return response
+
+
+def _delete(node: Node, topic_name: str, wanted: DeleteRecordsPartition) -> tuple[ErrorCode, int]:
+    topic = node.topics.by_name(topic_name)
+    partition = None if topic is None else topic.find_partition(wanted.partition_index)
+    if topic is None or partition is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1
+    if topic.is_internal:
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, -1
+    if not topic.policy.is_deleted_from:
+        return ErrorCode.POLICY_VIOLATION, -1
+    return partition.delete_records(wanted.offset)
+
+
+API = Api(
+    key=21,
+    name="DeleteRecords",
+    min_version=0,
+    max_version=2,
+    request_type=DeleteRecordsRequest,
+    response_type=DeleteRecordsResponse,
+    handle=handle,
+)

@@ -1,0 +1,40 @@
+"""InitProducerId (key 22), versions 0-5: an id for an idempotent producer.
+
+Ids are never given out twice: they come from blocks that are durable before their first id is used. Each is
+new, with epoch 0, also for a producer that names the id it had (3+, KIP-360).
+
+Transactions are not supported yet. A transactional id is answered with UNSUPPORTED_VERSION, which the
+clients report at once as a fatal error, where a missing coordinator would be retried until their time is
+up.
+"""
+
+from __future__ import annotations
+
+from headgate.api.contract import Api, Call, Node
+from headgate.domain.errors import ErrorCode
+from headgate.topics.refusal import Refusal
+from headgate.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+
+def handle(node: Node, call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    """Give out the next id."""
+    if request.transactional_id is not None:
+        error = ErrorCode.UNSUPPORTED_VERSION if request.transactional_id else ErrorCode.INVALID_REQUEST
+        return InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)
+    producer_id = node.topics.new_producer_id(node.now())
+    if isinstance(producer_id, Refusal):
+        # Not a storage error: to an InitProducerId that is fatal, and this one is worth another try.
+        error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+
+
+API = Api(
+    key=22,
+    name="InitProducerId",
+    min_version=0,
+    max_version=5,
+    request_type=InitProducerIdRequest,
+    response_type=InitProducerIdResponse,
+    handle=handle,
+)

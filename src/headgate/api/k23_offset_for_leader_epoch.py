@@ -1,0 +1,56 @@
+"""OffsetForLeaderEpoch (key 23), versions 2-4: where a leader epoch ended (KIP-320).
+
+A consumer asks after a change of leader epoch whether what it has read is still there. The epoch goes up
+when the node starts after a crash.
+"""
+
+from __future__ import annotations
+
+from headgate.api.contract import Api, Call, Node
+from headgate.domain.errors import ErrorCode
+from headgate.wire.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+
+def handle(node: Node, call: Call, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+    """Answer each partition for itself."""
+    response = OffsetForLeaderEpochResponse()
+    for topic in request.topics:
+        answers = OffsetForLeaderTopicResult(topic=topic.topic)
+        response.topics.append(answers)
+        answers.partitions = [_find(node, topic.topic, wanted) for wanted in topic.partitions]
+    return response
+
+
+def _find(node: Node, topic_name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    answer = EpochEndOffset(partition=wanted.partition)
+    topic = node.topics.by_name(topic_name)
+    partition = None if topic is None else topic.find_partition(wanted.partition)
+    if partition is None:
+        answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return answer
+    error = partition.check_leader_epoch(wanted.current_leader_epoch)
+    if error != ErrorCode.NONE:
+        answer.error_code = error
+        return answer
+    try:
+        answer.leader_epoch, answer.end_offset = partition.end_offset_of_epoch(wanted.leader_epoch)
+    except OSError:
+        answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+    return answer
+
+
+API = Api(
+    key=23,
+    name="OffsetForLeaderEpoch",
+    min_version=2,
+    max_version=4,
+    request_type=OffsetForLeaderEpochRequest,
+    response_type=OffsetForLeaderEpochResponse,
+    handle=handle,
+)

@@ -1,0 +1,65 @@
+"""DescribeConfigs (key 32), versions 1-4: settings in force, where each comes from, and what it means.
+
+For topics, groups and the broker. No keys asked for, null or empty, means all. A group need not exist: it
+has the defaults. Synonyms and documentation (3+) come when they are asked for.
+"""
+
+from __future__ import annotations
+
+from headgate.api.config_resources import find_resource
+from headgate.api.contract import Api, Call, Node
+from headgate.topics.configs import ConfigValue
+from headgate.topics.refusal import Refusal
+from headgate.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+
+def handle(node: Node, call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+    """Describe each resource for itself."""
+    response = DescribeConfigsResponse()
+    for wanted in request.resources:
+        result = DescribeConfigsResult(
+            error_message=None, resource_type=wanted.resource_type, resource_name=wanted.resource_name
+        )
+        response.results.append(result)
+        resource = find_resource(node, wanted.resource_type, wanted.resource_name)
+        if isinstance(resource, Refusal):
+            result.error_code, result.error_message = resource
+            continue
+        keys = set(wanted.configuration_keys or ())
+        result.configs = [
+            _describe(config, request) for config in resource.described if not keys or config.name in keys
+        ]
+    return response
+
+
+def _describe(config: ConfigValue, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    synonyms = [
+        DescribeConfigsSynonym(name=synonym.name, value=synonym.value, source=synonym.source)
+        for synonym in (config.synonyms if request.include_synonyms else ())
+    ]
+    return DescribeConfigsResourceResult(
+        name=config.name,
+        value=config.value,
+        read_only=config.is_read_only,
+        config_source=config.source,
+        synonyms=synonyms,
+        config_type=config.setting.kind.value,
+        documentation=config.setting.doc if request.include_documentation else None,
+    )
+
+
+API = Api(
+    key=32,
+    name="DescribeConfigs",
+    min_version=1,
+    max_version=4,
+    request_type=DescribeConfigsRequest,
+    response_type=DescribeConfigsResponse,
+    handle=handle,
+)

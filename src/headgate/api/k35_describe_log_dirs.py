@@ -1,0 +1,65 @@
+"""DescribeLogDirs (key 35), versions 1-5: what each partition takes on the disk. There is one log directory.
+
+No topics (null) means every partition. Topics that do not exist are left out, as Kafka does. The
+directory's own size and free space (4+) are not told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headgate.api.contract import Api, Call, Node
+from headgate.domain.errors import ErrorCode
+from headgate.topics.topic import Topic
+from headgate.wire.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+
+def handle(node: Node, call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+    """Tell the sizes."""
+    result = DescribeLogDirsResult(log_dir=str(node.topics.data_dir))
+    try:
+        result.topics = [_describe(topic, indexes) for topic, indexes in _wanted(node, request)]
+    except OSError:
+        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+    return DescribeLogDirsResponse(results=[result])
+
+
+def _wanted(node: Node, request: DescribeLogDirsRequest) -> Iterable[tuple[Topic, Iterable[int]]]:
+    if request.topics is None:
+        for topic in node.topics.all():
+            yield topic, range(topic.partition_count)
+        return
+    for wanted in request.topics:
+        found = node.topics.by_name(wanted.topic)
+        if found is not None:
+            yield found, [index for index in wanted.partitions if 0 <= index < found.partition_count]
+
+
+def _describe(topic: Topic, indexes: Iterable[int]) -> DescribeLogDirsTopic:
+    return DescribeLogDirsTopic(
+        name=topic.name,
+        partitions=[
+            DescribeLogDirsPartition(
+                partition_index=index,
+                partition_size=topic.partition(index).size_bytes if topic.is_written(index) else 0,
+            )
+            for index in indexes
+        ],
+    )
+
+
+API = Api(
+    key=35,
+    name="DescribeLogDirs",
+    min_version=1,
+    max_version=5,
+    request_type=DescribeLogDirsRequest,
+    response_type=DescribeLogDirsResponse,
+    handle=handle,
+)

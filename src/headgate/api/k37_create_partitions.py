@@ -1,0 +1,68 @@
+"""CreatePartitions (key 37), versions 0-3: raise a topic's number of partitions.
+
+`count` is the new total. An assignment, if given, has one entry for each new partition and names this node.
+Those of an internal topic are fixed: they decide who coordinates which group.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from headgate.api.contract import Api, Call, Node
+from headgate.api.topic_answers import refuse_assignment
+from headgate.domain.errors import ErrorCode
+from headgate.topics.refusal import Refusal
+from headgate.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+    CreatePartitionsTopicResult,
+)
+
+
+def handle(node: Node, call: Call, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+    """Extend each topic for itself."""
+    times_named = Counter(topic.name for topic in request.topics)
+    results: dict[str, CreatePartitionsTopicResult] = {}
+    for topic in request.topics:
+        if times_named[topic.name] > 1:
+            refusal: Refusal | None = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
+        else:
+            refusal = _extend(node, topic, validate_only=request.validate_only)
+        result = results[topic.name] = CreatePartitionsTopicResult(name=topic.name)
+        if refusal is not None:
+            result.error_code = refusal.error
+            result.error_message = refusal.message
+    return CreatePartitionsResponse(results=list(results.values()))
+
+
+def _extend(node: Node, wanted: CreatePartitionsTopic, *, validate_only: bool) -> Refusal | None:
+    topic = node.topics.by_name(wanted.name)
+    if topic is None:
+        return Refusal(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+        )
+    refusal = node.topics.refusal_of_partitions(topic, wanted.count)
+    if refusal is None and wanted.assignments is not None:
+        added = wanted.count - topic.partition_count
+        if len(wanted.assignments) != added:
+            return Refusal(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Attempted to add {added} additional partition(s), but only {len(wanted.assignments)} "
+                "assignment(s) were specified.",
+            )
+        refusal = refuse_assignment(node, [assignment.broker_ids for assignment in wanted.assignments])
+    if refusal is None and not validate_only:
+        refusal = node.topics.add_partitions(topic, wanted.count, node.now())
+    return refusal
+
+
+API = Api(
+    key=37,
+    name="CreatePartitions",
+    min_version=0,
+    max_version=3,
+    request_type=CreatePartitionsRequest,
+    response_type=CreatePartitionsResponse,
+    handle=handle,
+)

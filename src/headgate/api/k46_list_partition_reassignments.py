@@ -1,0 +1,30 @@
+"""ListPartitionReassignments (key 46), version 0: always none, for there is one node.
+
+Kafka's TopicCommand asks before it describes a topic.
+"""
+
+from __future__ import annotations
+
+from headgate.api.contract import Api, Call, Node
+from headgate.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+
+def handle(
+    node: Node, call: Call, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """No partition is under way."""
+    return ListPartitionReassignmentsResponse(error_message=None)
+
+
+API = Api(
+    key=46,
+    name="ListPartitionReassignments",
+    min_version=0,
+    max_version=0,
+    request_type=ListPartitionReassignmentsRequest,
+    response_type=ListPartitionReassignmentsResponse,
+    handle=handle,
+)

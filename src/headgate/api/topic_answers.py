@@ -1,0 +1,79 @@
+"""What several topic APIs say in the same words: operations, placements, and topics made when asked for.
+
+There is no authorizer: whoever asks may do everything, and the operations are told as Kafka tells them then.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from headgate.api.contract import Node
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import TopicId
+from headgate.topics.names import is_internal, why_invalid
+from headgate.topics.refusal import Refusal
+from headgate.topics.topic import Topic
+from headgate.topics.topics import NewTopic
+
+NOT_ASKED = -(1 << 31)
+"""Authorized operations that the request did not ask for."""
+
+
+def _bits(*operations: int) -> int:
+    return sum(1 << operation for operation in operations)
+
+
+TOPIC_OPERATIONS = _bits(3, 4, 5, 6, 7, 8, 10, 11)
+"""Read, write, create, delete, alter, describe, describe configs, alter configs."""
+CLUSTER_OPERATIONS = _bits(5, 7, 8, 9, 10, 11, 12)
+"""Create, alter, describe, cluster action, describe configs, alter configs, idempotent write."""
+
+
+def new_topic_id() -> TopicId:
+    """A random topic id."""
+    return TopicId(uuid.uuid4().bytes)
+
+
+def find_or_create(node: Node, names: list[str], *, may_create: bool) -> dict[str, Topic | ErrorCode]:
+    """The topics of these names, made now if they are missing and that is allowed."""
+    found: dict[str, Topic | ErrorCode] = {}
+    wanted: list[NewTopic] = []
+    may_create = may_create and bool(node.settings["auto.create.topics.enable"])
+    for name in names:
+        topic = node.topics.by_name(name)
+        if topic is not None:
+            found[name] = topic
+        elif why_invalid(name) is not None:
+            found[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
+        elif may_create and not is_internal(name):
+            if name not in found:
+                wanted.append(NewTopic(name, new_topic_id(), int(node.settings["num.partitions"])))
+            found[name] = ErrorCode.LEADER_NOT_AVAILABLE
+        else:
+            found[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for new, result in zip(wanted, node.topics.create_all(wanted, node.now()) if wanted else (), strict=True):
+        found[new.name] = result.error if isinstance(result, Refusal) else result
+    return found
+
+
+def refuse_assignment(node: Node, assignments: Sequence[Sequence[int]]) -> Refusal | None:
+    """Why replicas cannot be placed like this: each partition is on this node and no other."""
+    for brokers in assignments:
+        if not brokers:
+            return Refusal(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                "The manual partition assignment includes an empty replica list.",
+            )
+        for broker in brokers:
+            if broker != node.node_id:
+                return Refusal(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"The manual partition assignment includes broker {broker}, which is not registered.",
+                )
+        if len(brokers) > 1:
+            return Refusal(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"The manual partition assignment includes the broker {node.node_id} more than once.",
+            )
+    return None

@@ -1,0 +1,216 @@
+"""The topic catalogue: which topics there are and were, and what the node remembers besides records.
+
+It is a log of its own in `<data-dir>/catalogue`: a change is one record batch of JSON records, synced
+before anybody is answered, and the catalogue is what replaying them builds. Rules:
+
+1. A topic is one record whatever its number of partitions.
+2. A topic id is used once. A topic created again under its old name has a new one, and old ids stay known.
+3. A change that could not be made durable is not applied; the caller gets the OSError.
+4. Producer ids are reserved in blocks: an id is handed out only after the record that passes it is durable.
+5. Unknown record types and fields are skipped, a newer record version refused: nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headgate.domain.ids import Millis, TopicId, TopicName
+from headgate.log.batch import Record, encode_batch, iterate_records, read_header
+from headgate.log.log import Log
+
+RECORD_VERSION = 1
+PRODUCER_ID_BLOCK = 1000
+
+Event = dict[str, Any]
+
+
+class CatalogueCorrupt(Exception):
+    """The catalogue holds what this version cannot read; the message says what."""
+
+
+@dataclass(slots=True)
+class CatalogueEntry:
+    """One topic as the catalogue knows it."""
+
+    name: TopicName
+    topic_id: TopicId
+    partition_count: int
+    overrides: dict[str, str]
+    created_at: Millis
+
+
+def topic_created(entry: CatalogueEntry) -> Event:
+    """A new topic."""
+    return {
+        "type": "topic-created",
+        "name": entry.name,
+        "id": entry.topic_id.hex(),
+        "partitions": entry.partition_count,
+        "configs": entry.overrides,
+        "at": entry.created_at,
+    }
+
+
+def topic_deleted(topic_id: TopicId) -> Event:
+    """The end of a topic; its id stays known."""
+    return {"type": "topic-deleted", "id": topic_id.hex()}
+
+
+def partitions_added(topic_id: TopicId, partition_count: int) -> Event:
+    """A topic has `partition_count` partitions from now on."""
+    return {"type": "partitions-added", "id": topic_id.hex(), "partitions": partition_count}
+
+
+def topic_configured(topic_id: TopicId, overrides: Mapping[str, str]) -> Event:
+    """These are all the settings a topic has of its own from now on."""
+    return {"type": "topic-configured", "id": topic_id.hex(), "configs": dict(overrides)}
+
+
+def group_configured(group_id: str, overrides: Mapping[str, str]) -> Event:
+    """These are all the settings a group has of its own from now on."""
+    return {"type": "group-configured", "group": group_id, "configs": dict(overrides)}
+
+
+def producer_ids_reserved(end: int) -> Event:
+    """Producer ids below `end` may have been handed out."""
+    return {"type": "producer-ids-reserved", "end": end}
+
+
+def leader_epoch_raised(epoch: int) -> Event:
+    """The node starts after a crash, and writes in this epoch from now on."""
+    return {"type": "leader-epoch-raised", "epoch": epoch}
+
+
+class Catalogue:
+    """The catalogue in memory, and the log it is built from."""
+
+    def __init__(self, log: Log) -> None:
+        """Replays the log; raises CatalogueCorrupt for what it cannot read."""
+        self._log = log
+        self.topics: dict[TopicName, CatalogueEntry] = {}
+        self.by_id: dict[TopicId, CatalogueEntry] = {}
+        self.former_ids: set[TopicId] = set()
+        self.former_names: set[TopicName] = set()
+        self.group_overrides: dict[str, dict[str, str]] = {}
+        self.leader_epoch = 0
+        self._end_offset = log.log_end_offset
+        self._next_producer_id = 0
+        self._reserved_producer_ids = 0
+        for _, data in log.batches(log.log_start_offset):
+            for offset, record in iterate_records(data):
+                self._apply(_parse(offset, record.value))
+        self._next_producer_id = self._reserved_producer_ids
+
+    def commit(self, events: Sequence[Event], now: Millis) -> None:
+        """Make changes durable, all or none, then apply them. Raises OSError: nothing has changed."""
+        records = [
+            Record(key=None, value=json.dumps({"v": RECORD_VERSION, **event}).encode(), timestamp=now)
+            for event in events
+        ]
+        log = self._log
+        if log.failure is not None:
+            log.recover()
+        if log.log_end_offset > self._end_offset:
+            # What an earlier failed sync left behind was refused, and must not come back at the next start.
+            log.truncate(self._end_offset)
+        batch = encode_batch(records, base_offset=self._end_offset)
+        log.append(batch, (read_header(batch),))
+        request = log.begin_sync()
+        request.run()
+        log.complete_sync(request)
+        self._end_offset = log.log_end_offset
+        for event in events:
+            self._apply(event)
+
+    def new_producer_id(self, now: Millis) -> int:
+        """A producer id never given out before. Raises OSError when a new block cannot be reserved."""
+        if self._next_producer_id >= self._reserved_producer_ids:
+            self.commit([producer_ids_reserved(self._next_producer_id + PRODUCER_ID_BLOCK)], now)
+        producer_id = self._next_producer_id
+        self._next_producer_id += 1
+        return producer_id
+
+    def close(self) -> None:
+        """Close the log."""
+        self._log.close()
+
+    def _apply(self, event: Event) -> None:
+        apply = _APPLY.get(event["type"])
+        if apply is not None:
+            apply(self, event)
+
+    def _create(self, event: Event) -> None:
+        entry = CatalogueEntry(
+            TopicName(event["name"]),
+            TopicId(bytes.fromhex(event["id"])),
+            event["partitions"],
+            dict(event["configs"]),
+            Millis(event["at"]),
+        )
+        # A creation whose sync failed may have reached the log all the same: the one that follows it counts.
+        previous = self.topics.get(entry.name)
+        if previous is not None:
+            self._forget(previous)
+        self.topics[entry.name] = entry
+        self.by_id[entry.topic_id] = entry
+
+    def _delete(self, event: Event) -> None:
+        entry = self.by_id.get(TopicId(bytes.fromhex(event["id"])))
+        if entry is not None:
+            self._forget(entry)
+
+    def _forget(self, entry: CatalogueEntry) -> None:
+        del self.topics[entry.name]
+        del self.by_id[entry.topic_id]
+        self.former_ids.add(entry.topic_id)
+        self.former_names.add(entry.name)
+
+    def _add_partitions(self, event: Event) -> None:
+        entry = self.by_id.get(TopicId(bytes.fromhex(event["id"])))
+        if entry is not None:
+            entry.partition_count = event["partitions"]
+
+    def _configure_topic(self, event: Event) -> None:
+        entry = self.by_id.get(TopicId(bytes.fromhex(event["id"])))
+        if entry is not None:
+            entry.overrides = dict(event["configs"])
+
+    def _configure_group(self, event: Event) -> None:
+        if event["configs"]:
+            self.group_overrides[event["group"]] = dict(event["configs"])
+        else:
+            self.group_overrides.pop(event["group"], None)
+
+    def _reserve_producer_ids(self, event: Event) -> None:
+        self._reserved_producer_ids = max(self._reserved_producer_ids, event["end"])
+
+    def _raise_leader_epoch(self, event: Event) -> None:
+        self.leader_epoch = event["epoch"]
+
+
+_APPLY: Mapping[str, Callable[[Catalogue, Event], None]] = {
+    "topic-created": Catalogue._create,
+    "topic-deleted": Catalogue._delete,
+    "partitions-added": Catalogue._add_partitions,
+    "topic-configured": Catalogue._configure_topic,
+    "group-configured": Catalogue._configure_group,
+    "producer-ids-reserved": Catalogue._reserve_producer_ids,
+    "leader-epoch-raised": Catalogue._raise_leader_epoch,
+}
+
+
+def _parse(offset: int, value: bytes | None) -> Event:
+    try:
+        event = json.loads(value or b"")
+        version = event["v"]
+    except (ValueError, KeyError, TypeError):
+        raise CatalogueCorrupt(f"the catalogue's record at offset {offset} is not one of ours") from None
+    if version > RECORD_VERSION:
+        raise CatalogueCorrupt(
+            f"the catalogue's record at offset {offset} has version {version}; this Headgate reads up to "
+            f"{RECORD_VERSION}: the data directory was written by a newer one"
+        )
+    return dict(event)

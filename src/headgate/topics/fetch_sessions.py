@@ -1,0 +1,218 @@
+"""Fetch sessions (KIP-227): a consumer names its partitions once, then sends and receives only what changed.
+
+Sans I/O. `FetchSessions.begin` turns what a request says of its session into a `FetchContext`: the
+partitions to read, in order, and afterwards which of the results are worth sending. Rules, from KIP-227 and
+Kafka's answers:
+
+1. Epoch -1 closes the session named and fetches without one. Epoch 0 closes the session named and asks for a
+   new one, which it gets if there is a slot. Any other epoch must be the one the session waits for.
+2. An unknown session is FETCH_SESSION_ID_NOT_FOUND, a wrong epoch INVALID_FETCH_SESSION_EPOCH, a change
+   between names and topic ids FETCH_SESSION_TOPIC_ID_ERROR; the client then starts again with epoch 0.
+3. An incremental answer leaves out a partition without records, error, or new high watermark or log start.
+4. A partition that gave records goes to the end of the line, so that a full response starves nobody.
+5. When all slots are taken, a session idle for two minutes gives way, or else one that is smaller than the
+   newcomer and has had two minutes of life.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import Millis
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+EVICTION_MS = 120_000
+_MAXIMUM_EPOCH = (1 << 31) - 1
+
+
+class PartitionKey(NamedTuple):
+    """A partition as the request names it: its topic by name, or by the 16 bytes of its id (Fetch 13+)."""
+
+    topic: str | bytes
+    partition: int
+
+
+@dataclass(slots=True)
+class FetchedPartition:
+    """What the client wants of one partition, and what it was last told of it (-1: nothing yet)."""
+
+    key: PartitionKey
+    fetch_offset: int
+    max_bytes: int
+    current_leader_epoch: int = -1
+    known_high_watermark: int = -1
+    known_log_start_offset: int = -1
+
+
+@dataclass(slots=True, frozen=True)
+class SessionRequest:
+    """What a fetch request says of its session."""
+
+    session_id: int
+    epoch: int
+    uses_topic_ids: bool
+    wanted: list[FetchedPartition]
+    forgotten: list[PartitionKey] = field(default_factory=list)
+
+
+@dataclass(slots=True, frozen=True)
+class PartitionOutcome:
+    """The part of a partition's result that decides whether an incremental answer mentions it."""
+
+    has_records: bool
+    error: ErrorCode
+    high_watermark: int
+    log_start_offset: int
+
+
+@dataclass(slots=True)
+class _Session:
+    session_id: int
+    uses_topic_ids: bool
+    created_at: Millis
+    last_used_at: Millis
+    partitions: dict[PartitionKey, FetchedPartition]
+    next_epoch: int = 1
+    # The size it counts with in evictions: that of its last use, as in Kafka.
+    size: int = 0
+
+
+def _epoch_after(epoch: int) -> int:
+    return 1 if epoch == _MAXIMUM_EPOCH else epoch + 1
+
+
+class FetchContext:
+    """One fetch, seen by its session: what to read and what to answer."""
+
+    __slots__ = ("_full", "_partitions", "_session", "session_id")
+
+    def __init__(
+        self, partitions: dict[PartitionKey, FetchedPartition], session: _Session | None, *, full: bool
+    ) -> None:
+        self._partitions = partitions
+        self._session = session
+        self._full = full
+        self.session_id = NO_SESSION if session is None else session.session_id
+
+    def partitions(self) -> list[FetchedPartition]:
+        """The partitions to read, the one that has waited longest first."""
+        return list(self._partitions.values())
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def worth_telling(self, outcome: PartitionOutcome, partition: FetchedPartition) -> bool:
+        """Whether a result would be sent (rule 3). Changes nothing: a long poll asks more than once."""
+        return (
+            self._full
+            or outcome.has_records
+            or outcome.error != ErrorCode.NONE
+            or outcome.high_watermark != partition.known_high_watermark
+            or outcome.log_start_offset != partition.known_log_start_offset
+        )
+
+    def told(self, outcome: PartitionOutcome, partition: FetchedPartition) -> bool:
+        """Settle one result of the answer being sent: remember it, and say whether it belongs in there."""
+        worth_telling = self.worth_telling(outcome, partition)
+        if self._session is None:
+            return worth_telling
+        if outcome.error != ErrorCode.NONE:
+            # An error is told again until it goes away, and what follows it is told whatever it is.
+            partition.known_high_watermark = -1
+        else:
+            partition.known_high_watermark = outcome.high_watermark
+            partition.known_log_start_offset = outcome.log_start_offset
+        if outcome.has_records and self._partitions.pop(partition.key, None) is not None:
+            self._partitions[partition.key] = partition
+        return worth_telling
+
+
+class FetchSessions:
+    """Every fetch session of this node; `slots` is `max.incremental.fetch.session.cache.slots`."""
+
+    def __init__(self, slots: int, new_id: Callable[[], int]) -> None:
+        """`new_id` gives random positive 31-bit integers."""
+        self._slots = slots
+        self._new_id = new_id
+        # In the order of last use, oldest first.
+        self._sessions: dict[int, _Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def session_ids(self) -> Iterator[int]:
+        """The ids of the sessions, least recently used first."""
+        return iter(self._sessions)
+
+    def begin(self, request: SessionRequest, now: Millis) -> FetchContext | ErrorCode:
+        """Find what the request fetches; a refusal is for the whole response."""
+        if request.epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            return self._begin_full(request, now)
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if session.next_epoch != request.epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        if session.uses_topic_ids != request.uses_topic_ids:
+            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        _update(session, request.wanted, request.forgotten)
+        if not session.partitions:
+            del self._sessions[session.session_id]
+            return FetchContext({}, None, full=True)
+        session.next_epoch = _epoch_after(session.next_epoch)
+        session.last_used_at = now
+        session.size = len(session.partitions)
+        self._sessions[session.session_id] = self._sessions.pop(session.session_id)
+        return FetchContext(session.partitions, session, full=False)
+
+    def _begin_full(self, request: SessionRequest, now: Millis) -> FetchContext:
+        if request.session_id != NO_SESSION:
+            self._sessions.pop(request.session_id, None)
+        partitions = {partition.key: partition for partition in request.wanted}
+        session: _Session | None = None
+        if request.epoch == INITIAL_EPOCH and partitions and self._has_room_for(len(partitions), now):
+            session = _Session(
+                self._unused_id(), request.uses_topic_ids, now, now, partitions, size=len(partitions)
+            )
+            self._sessions[session.session_id] = session
+        return FetchContext(partitions, session, full=True)
+
+    def _has_room_for(self, size: int, now: Millis) -> bool:
+        if len(self._sessions) < self._slots:
+            return True
+        if not self._sessions:
+            return False
+        oldest = next(iter(self._sessions.values()))
+        if now - oldest.last_used_at > EVICTION_MS:
+            del self._sessions[oldest.session_id]
+            return True
+        settled = [session for session in self._sessions.values() if now - session.created_at > EVICTION_MS]
+        smallest = min(settled, key=lambda session: session.size, default=None)
+        if smallest is None or smallest.size >= size:
+            return False
+        del self._sessions[smallest.session_id]
+        return True
+
+    def _unused_id(self) -> int:
+        while (session_id := self._new_id()) in self._sessions or session_id == NO_SESSION:
+            pass
+        return session_id
+
+
+def _update(session: _Session, wanted: Iterable[FetchedPartition], forgotten: Iterable[PartitionKey]) -> None:
+    """Added partitions go to the end of the line, altered ones keep their place."""
+    for partition in wanted:
+        known = session.partitions.get(partition.key)
+        if known is None:
+            session.partitions[partition.key] = partition
+        else:
+            known.fetch_offset = partition.fetch_offset
+            known.max_bytes = partition.max_bytes
+            known.current_leader_epoch = partition.current_leader_epoch
+    for key in forgotten:
+        session.partitions.pop(key, None)

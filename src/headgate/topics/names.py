@@ -1,0 +1,49 @@
+"""Which topic names there can be: Kafka's own rules, and its own words for breaking them.
+
+A name is 1 to 249 characters of ASCII letters, digits, '.', '_' and '-', other than '.' and '..'. Names that
+differ only in '.' against '_' collide, because metric names cannot tell them apart. Some names are internal:
+clients neither produce to these topics nor delete them.
+"""
+
+from __future__ import annotations
+
+import re
+
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicName
+
+MAXIMUM_LENGTH = 249
+
+INTERNAL_TOPICS = frozenset(
+    {GROUP_OFFSETS_TOPIC, TopicName("__transaction_state"), TopicName("__share_group_state")}
+)
+
+_LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
+
+
+def why_invalid(name: str) -> str | None:
+    """What is wrong with `name`, in a sentence for people; None for a good name."""
+    if not name:
+        return "Topic name is invalid: the empty string is not allowed"
+    if name in (".", ".."):
+        return "Topic name is invalid: '.' or '..' is not allowed"
+    if len(name) > MAXIMUM_LENGTH:
+        return (
+            f"Topic name is invalid: the length of '{name[:MAXIMUM_LENGTH]}...' is longer than the max "
+            f"allowed length {MAXIMUM_LENGTH}"
+        )
+    if not _LEGAL.match(name):
+        return (
+            f"Topic name is invalid: {name!r} contains one or more characters other than ASCII "
+            "alphanumerics, '.', '_' and '-'"
+        )
+    return None
+
+
+def collision_key(name: str) -> str:
+    """Two topics may not share this key."""
+    return name.replace(".", "_")
+
+
+def is_internal(name: str) -> bool:
+    """Whether the topic belongs to the coordinators."""
+    return name in INTERNAL_TOPICS

@@ -1,0 +1,430 @@
+"""One partition: a log, who may append to it, and how far readers may read.
+
+Rules:
+
+1. Nothing is on disk until the first append; until then the partition is empty at offset 0.
+2. Readers see up to the high watermark. In a durable topic that is where the log is durable: what is read
+   can not be lost. In a topic that trusts the page cache it is the end of the log.
+3. A failing write or sync refuses the append with KAFKA_STORAGE_ERROR and disturbs nothing else. Every
+   later append tries first to mend the log, so the partition goes on by itself when the disk does.
+4. Producer state and leader epochs are derived from the log. They are read when first needed, from a
+   snapshot and what the log holds beyond it.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import Millis
+from headgate.log.batch import BatchHeader, CorruptBatch, place_batch, read_header, set_log_append_time
+from headgate.topics.admission import AppendResult, Buffer, admit
+from headgate.topics.leader_epochs import UNDEFINED, LeaderEpochs
+from headgate.topics.partition_files import (
+    discard_producers_beyond,
+    load_leader_epochs,
+    load_producers,
+    save_leader_epochs,
+    save_producers,
+)
+from headgate.topics.producers import Producers
+
+if TYPE_CHECKING:
+    from headgate.log.log import Log, Recovery
+    from headgate.topics.topic import Topic
+
+logger = logging.getLogger(__name__)
+
+_SNAPSHOT_EVERY_BYTES = 16 * 1024 * 1024
+"""How much log may have to be read again for the producers' state."""
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+
+class ReadResult(NamedTuple):
+    """What a fetch finds: whole batches, and the watermarks at that moment (-1 with an error)."""
+
+    error: ErrorCode
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    records: bytes = b""
+
+
+class FoundOffset(NamedTuple):
+    """The answer to a search by timestamp: -1 where nothing was found."""
+
+    error: ErrorCode
+    timestamp: int = -1
+    offset: int = -1
+    leader_epoch: int = -1
+
+
+class Partition:
+    """One partition of a topic; made by `Topic.partition`."""
+
+    __slots__ = (
+        "__weakref__",
+        "_announced_bytes",
+        "_announced_offset",
+        "_appended_bytes",
+        "_epochs",
+        "_epochs_are_saved",
+        "_is_gone",
+        "_log",
+        "_producers",
+        "_snapshot_at_bytes",
+        "index",
+        "key",
+        "topic",
+    )
+
+    def __init__(self, topic: Topic, index: int) -> None:
+        self.topic = topic
+        self.index = index
+        self.key = (topic.topic_id, index)
+        self._log: Log | None = None
+        self._is_gone = False
+        self._epochs = LeaderEpochs()
+        self._epochs_are_saved = True
+        self._producers: Producers | None = None
+        # Counted since the log was opened: what was appended, and how much of it readers have been told of.
+        self._appended_bytes = 0
+        self._announced_bytes = 0
+        self._announced_offset = 0
+        self._snapshot_at_bytes = _SNAPSHOT_EVERY_BYTES
+
+    @property
+    def log(self) -> Log:
+        """The log, opened now if need be; it makes its directory with the first append. Raises OSError."""
+        return self._log or self._open()
+
+    @property
+    def _existing_log(self) -> Log | None:
+        """The log if there is one; raises OSError when it can not be opened."""
+        if self._log is None and self.topic.is_written(self.index):
+            return self._open()
+        return self._log
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the log is open."""
+        return self._log is not None
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that may be read. Raises OSError."""
+        log = self._existing_log
+        return log.log_start_offset if log else 0
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset the next record gets. Raises OSError."""
+        log = self._existing_log
+        return log.log_end_offset if log else 0
+
+    @property
+    def high_watermark(self) -> int:
+        """Readers see the records below this offset. Raises OSError."""
+        log = self._existing_log
+        return self._high_watermark(log) if log else 0
+
+    @property
+    def size_bytes(self) -> int:
+        """What the log's segments hold. Raises OSError."""
+        log = self._existing_log
+        return log.size_bytes if log else 0
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch this node writes in."""
+        return self.topic.leader_epoch
+
+    def append(self, data: Buffer, now: Millis) -> AppendResult:
+        """Append what a producer sent: one batch, judged by every rule there is.
+
+        The records are written, not yet durable; in a durable topic readers see them after `advance`.
+        """
+        header = admit(data, self.topic.policy, now)
+        if isinstance(header, AppendResult):
+            return header
+        try:
+            log = self._writable_log()
+            if header.producer_id >= 0:
+                verdict = self._loaded_producers(log).check(header)
+                if isinstance(verdict, tuple):
+                    return self._repeated(log, verdict.first_offset, verdict.timestamp)
+                if verdict != ErrorCode.NONE:
+                    return _out_of_step(verdict, header)
+            batch = bytearray(data)
+            append_time = -1
+            if self.topic.policy.uses_log_append_time:
+                append_time = now
+                set_log_append_time(batch, 0, now)
+            base_offset = self._write(log, batch)
+        except (OSError, CorruptBatch) as problem:
+            logger.error("cannot append to %s: %s", self, problem)
+            return AppendResult(
+                ErrorCode.KAFKA_STORAGE_ERROR, message="The partition's log cannot be written"
+            )
+        return AppendResult(ErrorCode.NONE, base_offset, append_time, log.log_start_offset)
+
+    def append_internal(self, batch: bytearray) -> int:
+        """Append a coordinator's own batch as it is and return its base offset. Raises OSError."""
+        return self._write(self._writable_log(), batch)
+
+    def advance(self) -> None:
+        """Tell waiting readers what they can see anew; called when the log has become durable further."""
+        log = self._log
+        if log is None:
+            return
+        visible = self._high_watermark(log)
+        if visible > self._announced_offset:
+            new_bytes = self._appended_bytes - self._announced_bytes
+            self._announced_offset = visible
+            self._announced_bytes = self._appended_bytes
+            self.topic.shared.waiters.notify(self.key, max(new_bytes, 1))
+
+    def synced(self, is_durable: bool) -> None:
+        """What a sync of the log came to."""
+        if is_durable:
+            self.advance()
+
+    def read(self, offset: int, max_bytes: int, *, minimum_one: bool) -> ReadResult:
+        """Batches from the one that holds `offset` on, below the high watermark; never part of a batch.
+
+        With `minimum_one` the first batch comes whatever its size.
+        """
+        try:
+            log = self._existing_log
+            if log is None:
+                return (
+                    ReadResult(ErrorCode.NONE, 0, 0)
+                    if offset == 0
+                    else ReadResult(ErrorCode.OFFSET_OUT_OF_RANGE)
+                )
+            start = log.log_start_offset
+            if not start <= offset <= log.log_end_offset:
+                return ReadResult(ErrorCode.OFFSET_OUT_OF_RANGE)
+            watermark = self._high_watermark(log)
+            records = b""
+            if offset < watermark and (max_bytes > 0 or minimum_one):
+                self.topic.shared.used(log)
+                records = log.read(offset, max_bytes, minimum_one=minimum_one, up_to=watermark)
+        except (OSError, CorruptBatch) as problem:
+            logger.error("cannot read %s: %s", self, problem)
+            return ReadResult(ErrorCode.KAFKA_STORAGE_ERROR)
+        return ReadResult(ErrorCode.NONE, watermark, start, records)
+
+    def find_offset(self, timestamp: int) -> FoundOffset:
+        """The first visible record at or after `timestamp`, or what one of the special timestamps names."""
+        try:
+            log = self._existing_log
+            if log is None:
+                return self._find_special(timestamp, 0, 0) or FoundOffset(ErrorCode.NONE)
+            watermark = self._high_watermark(log)
+            special = self._find_special(timestamp, log.log_start_offset, watermark)
+            if special is not None:
+                return special
+            found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+        except (OSError, CorruptBatch) as problem:
+            logger.error("cannot search %s: %s", self, problem)
+            return FoundOffset(ErrorCode.KAFKA_STORAGE_ERROR)
+        if found is None or found[1] >= watermark:
+            return FoundOffset(ErrorCode.NONE)
+        return FoundOffset(ErrorCode.NONE, found[0], found[1], self._epochs.epoch_of(found[1]))
+
+    def _find_special(self, timestamp: int, start: int, watermark: int) -> FoundOffset | None:
+        if timestamp == LATEST:
+            return FoundOffset(ErrorCode.NONE, -1, watermark, self.leader_epoch)
+        if timestamp in (EARLIEST, EARLIEST_LOCAL):
+            epoch = self._epochs.epoch_of(start) if start < watermark else self.leader_epoch
+            return FoundOffset(ErrorCode.NONE, -1, start, epoch)
+        if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+            return FoundOffset(ErrorCode.NONE)
+        return None
+
+    def check_leader_epoch(self, epoch: int) -> ErrorCode:
+        """Judge the leader epoch a client believes in; -1 is "any"."""
+        if epoch in (-1, self.leader_epoch):
+            return ErrorCode.NONE
+        return ErrorCode.FENCED_LEADER_EPOCH if epoch < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    def end_offset_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """The greatest epoch not above `epoch` and where it ends; (-1, -1) if unknown. Raises OSError."""
+        log = self._existing_log
+        if log is None:
+            return (epoch, 0) if epoch == self.leader_epoch else UNDEFINED
+        return self._epochs.end_offset_of(epoch, self._high_watermark(log))
+
+    def delete_records(self, before: int) -> tuple[ErrorCode, int]:
+        """Delete what is below `before` (-1: the high watermark); answers the new log start offset."""
+        try:
+            log = self._existing_log
+            watermark = self._high_watermark(log) if log else 0
+            offset = watermark if before == -1 else before
+            if not 0 <= offset <= watermark:
+                return ErrorCode.OFFSET_OUT_OF_RANGE, -1
+            if log is None:
+                return ErrorCode.NONE, 0
+            if offset > log.log_start_offset:
+                log.delete_before(offset)
+                self.topic.shared.waiters.wake_all(self.key)
+            return ErrorCode.NONE, log.log_start_offset
+        except OSError as problem:
+            logger.error("cannot delete records of %s: %s", self, problem)
+            return ErrorCode.KAFKA_STORAGE_ERROR, -1
+
+    def apply_retention(self, now: Millis) -> int:
+        """Delete the segments that retention by time or size no longer keeps; returns how many."""
+        policy = self.topic.policy
+        log = self._existing_log
+        if log is None or not policy.is_deleted_from:
+            return 0
+        return log.apply_retention(
+            now, policy.retention_ms, policy.retention_bytes, up_to=self._high_watermark(log)
+        )
+
+    def expire_producers(self, before: Millis) -> None:
+        """Forget idempotent producers silent since before `before`."""
+        if self._producers is not None:
+            self._producers.expire(before)
+
+    def close(self) -> None:
+        """Close the log, leaving a snapshot for the next start."""
+        if self._log is None:
+            return
+        self._save_producers(self._log)
+        self._log.close()
+        self.topic.shared.closed(self._log)
+        self._log = None
+
+    def put_back(self) -> None:
+        """Let go of a log that was only looked at: it is as it was closed."""
+        if self._log is not None and not self._appended_bytes:
+            self._log.close_files()
+            self.topic.shared.closed(self._log)
+            self._log = None
+
+    def give_up(self) -> None:
+        """The topic is deleted: close the log, refuse what still comes, and tell readers that wait."""
+        self._is_gone = True
+        if self._log is not None:
+            self._log.close_files()
+            self.topic.shared.closed(self._log)
+            self._log = None
+        self.topic.shared.waiters.wake_all(self.key)
+
+    def settings_changed(self) -> None:
+        """The topic's policy is a new one."""
+        if self._log is not None:
+            self._log.settings = self.topic.log_settings()
+            self.advance()
+
+    def __str__(self) -> str:
+        return f"{self.topic.name}-{self.index}"
+
+    def _high_watermark(self, log: Log) -> int:
+        return log.durable_offset if self.topic.policy.is_durable else log.log_end_offset
+
+    def _open(self) -> Log:
+        if self._is_gone:
+            raise FileNotFoundError(f"{self} is deleted")
+        shared = self.topic.shared
+        directory = self.topic.directory_of(self.index)
+        log = self.topic.open_log(self, self._truncated)
+        try:
+            discard_producers_beyond(shared.fs, directory, log.log_end_offset)
+            self._epochs = load_leader_epochs(shared.fs, directory, log)
+        except OSError:
+            log.close()
+            raise
+        # Epoch 0 needs no file: it is what a log without one is taken for.
+        begins = self._epochs.begin(self.leader_epoch, log.log_end_offset)
+        self._epochs_are_saved = not begins or self.leader_epoch == 0
+        if log.log_end_offset == 0:
+            self._producers = Producers()
+        self._announced_offset = self._high_watermark(log)
+        self._log = log
+        return log
+
+    def _truncated(self, recovery: Recovery) -> None:
+        """The log was cut back: what was derived from the lost part is wrong."""
+        end_offset = recovery.end_offset
+        logger.warning(
+            "%s: %d bytes and %d segments were dropped in recovery, the log ends at %d: %s",
+            self,
+            recovery.dropped_bytes,
+            recovery.dropped_segments,
+            end_offset,
+            recovery.reason,
+        )
+        if self._log is None:
+            return  # It is being opened, and nothing was derived yet.
+        self._producers = None
+        self._announced_offset = min(self._announced_offset, end_offset)
+        self._epochs.truncate(end_offset)
+        self._epochs_are_saved = (
+            not self._epochs.begin(self.leader_epoch, end_offset) or self.leader_epoch == 0
+        )
+        discard_producers_beyond(self.topic.shared.fs, self.topic.directory_of(self.index), end_offset)
+
+    def _writable_log(self) -> Log:
+        log = self._log or self._open()
+        if log.failure is not None:
+            log.recover()
+            logger.warning("%s takes appends again", self)
+        return log
+
+    def _write(self, log: Log, batch: bytearray) -> int:
+        self.topic.shared.used(log)
+        if not self._epochs_are_saved:
+            save_leader_epochs(self.topic.shared.fs, self.topic.directory_of(self.index), self._epochs)
+            self._epochs_are_saved = True
+        base_offset = log.log_end_offset
+        place_batch(batch, 0, base_offset, self.topic.leader_epoch)
+        header = read_header(batch)
+        log.append(batch, (header,))
+        self._appended_bytes += len(batch)
+        if header.producer_id >= 0 and self._producers is not None:
+            self._producers.remember(header)
+        if not self.topic.policy.is_durable:
+            self.advance()
+        if self._appended_bytes >= self._snapshot_at_bytes:
+            self._save_producers(log)
+        return base_offset
+
+    def _repeated(self, log: Log, first_offset: int, timestamp: int) -> AppendResult:
+        append_time = timestamp if self.topic.policy.uses_log_append_time else -1
+        return AppendResult(ErrorCode.NONE, first_offset, append_time, log.log_start_offset)
+
+    def _loaded_producers(self, log: Log) -> Producers:
+        if self._producers is None:
+            self._producers = load_producers(self.topic.shared.fs, self.topic.directory_of(self.index), log)
+        return self._producers
+
+    def _save_producers(self, log: Log) -> None:
+        """Leave a snapshot; what cannot be saved is read from the log again."""
+        self._snapshot_at_bytes = self._appended_bytes + _SNAPSHOT_EVERY_BYTES
+        if not self._appended_bytes:
+            return
+        try:
+            producers = self._loaded_producers(log)
+            save_producers(
+                self.topic.shared.fs, self.topic.directory_of(self.index), producers, log.log_end_offset
+            )
+        except (OSError, CorruptBatch) as problem:
+            logger.warning("cannot keep the producers of %s: %s", self, problem)
+
+
+def _out_of_step(error: ErrorCode, header: BatchHeader) -> AppendResult:
+    return AppendResult(
+        error,
+        message=f"Producer {header.producer_id} at epoch {header.producer_epoch} sent sequence "
+        f"{header.base_sequence}",
+    )

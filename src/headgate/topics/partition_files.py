@@ -1,0 +1,94 @@
+"""The two small files beside a partition's segments. Both are derived from the log, which is always right.
+
+* `leader-epoch-checkpoint`, in Kafka's format, is durable before the first batch of a new epoch is written;
+  without the file every batch was written in epoch 0. A file that does not read is built again from the
+  batches.
+* `producers.snapshot` is the producers' state at some log end offset, checksummed and not synced. One that
+  does not read, or stands for more log than there is, counts for nothing: the log is read from its start.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from headgate.log.filesystem import FileSystem, read_file, replace_file, write_fully
+from headgate.log.log import Log
+from headgate.topics.leader_epochs import LeaderEpochs
+from headgate.topics.producers import Producers
+
+logger = logging.getLogger(__name__)
+
+LEADER_EPOCHS_FILE = "leader-epoch-checkpoint"
+PRODUCERS_FILE = "producers.snapshot"
+
+
+def load_leader_epochs(fs: FileSystem, directory: Path, log: Log) -> LeaderEpochs:
+    """The epochs of the log's batches. Raises OSError."""
+    try:
+        epochs = LeaderEpochs.decode(read_file(fs, directory / LEADER_EPOCHS_FILE))
+    except FileNotFoundError:
+        epochs = LeaderEpochs()
+        if log.log_end_offset:
+            epochs.begin(0, 0)
+        return epochs
+    if epochs is None:
+        logger.warning("%s does not read and is built again from the log", directory / LEADER_EPOCHS_FILE)
+        epochs = LeaderEpochs()
+        for header, _ in log.batches(log.log_start_offset):
+            epochs.begin(header.leader_epoch, header.base_offset)
+    epochs.truncate(log.log_end_offset)
+    return epochs
+
+
+def save_leader_epochs(fs: FileSystem, directory: Path, epochs: LeaderEpochs) -> None:
+    """Make the epochs durable, and the directory if this is the first that is in it. Raises OSError."""
+    fs.make_directory(directory)
+    replace_file(fs, directory / LEADER_EPOCHS_FILE, epochs.encode())
+
+
+def load_producers(fs: FileSystem, directory: Path, log: Log) -> Producers:
+    """The producers' state at the end of the log. Raises OSError."""
+    decoded = _read_snapshot(fs, directory)
+    if decoded is None or decoded[1] > log.log_end_offset:
+        producers, read_from = Producers(), log.log_start_offset
+    else:
+        producers, read_from = decoded[0], max(decoded[1], log.log_start_offset)
+    for header, _ in log.batches(read_from):
+        producers.remember(header)
+    return producers
+
+
+def save_producers(fs: FileSystem, directory: Path, producers: Producers, end_offset: int) -> None:
+    """Leave a snapshot of the state at `end_offset`. Raises OSError."""
+    path = directory / PRODUCERS_FILE
+    aside = path.with_name(PRODUCERS_FILE + ".tmp")
+    data = producers.encode(end_offset)
+    file = fs.open(aside, create=True)
+    try:
+        file.truncate(0)
+        write_fully(file, data, 0)
+    finally:
+        file.close()
+    fs.rename(aside, path)
+
+
+def discard_producers_beyond(fs: FileSystem, directory: Path, end_offset: int) -> None:
+    """Remove a snapshot that stands for more log than there is, for good. Raises OSError.
+
+    It must go before the log grows past its offset again with other records.
+    """
+    try:
+        decoded = _read_snapshot(fs, directory)
+        if decoded is None or decoded[1] > end_offset:
+            fs.remove(directory / PRODUCERS_FILE)
+            fs.sync_directory(directory)
+    except FileNotFoundError:
+        pass
+
+
+def _read_snapshot(fs: FileSystem, directory: Path) -> tuple[Producers, int] | None:
+    try:
+        return Producers.decode(read_file(fs, directory / PRODUCERS_FILE))
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,55 @@
+"""What a topic's settings mean for its partitions, worked out once for every change of the settings.
+
+The topic's own value wins over the broker's, the broker's over the default; an internal topic is durable and
+compacted whatever they say, for the coordinators stand on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headgate.domain.settings import SYNC, Settings
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPolicy:
+    """The settings of one topic that its partitions obey."""
+
+    is_durable: bool
+    """Written records are synced before acks=all is answered, and before any reader sees them."""
+    is_compacted: bool
+    is_deleted_from: bool
+    """Whether retention and DeleteRecords apply."""
+    max_message_bytes: int
+    uses_log_append_time: bool
+    timestamp_before_max_ms: int
+    timestamp_after_max_ms: int
+    retention_ms: int
+    retention_bytes: int
+    segment_bytes: int
+    segment_ms: int
+    index_interval_bytes: int
+
+
+def policy_of(settings: Settings, overrides: Mapping[str, str], *, is_internal: bool) -> TopicPolicy:
+    """The policy of a topic with these settings of its own; they have been checked before."""
+
+    def value(name: str) -> int:
+        return int(settings.of_topic(overrides, name))
+
+    cleanup_policy = settings.of_topic(overrides, "cleanup.policy")
+    return TopicPolicy(
+        is_durable=is_internal or settings.of_topic(overrides, "headgate.durability") == SYNC,
+        is_compacted="compact" in cleanup_policy,
+        is_deleted_from="delete" in cleanup_policy,
+        max_message_bytes=value("max.message.bytes"),
+        uses_log_append_time=settings.of_topic(overrides, "message.timestamp.type") == "LogAppendTime",
+        timestamp_before_max_ms=value("message.timestamp.before.max.ms"),
+        timestamp_after_max_ms=value("message.timestamp.after.max.ms"),
+        retention_ms=value("retention.ms"),
+        retention_bytes=value("retention.bytes"),
+        segment_bytes=value("segment.bytes"),
+        segment_ms=value("segment.ms"),
+        index_interval_bytes=value("index.interval.bytes"),
+    )

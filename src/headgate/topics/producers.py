@@ -1,0 +1,169 @@
+"""What one partition remembers of its idempotent producers, and the checks that follow from it.
+
+Rules (Kafka's, as its brokers answer):
+
+1. A producer nobody remembers may start at any sequence.
+2. The next batch of a producer starts one after its last sequence; 2^31 - 1 is followed by 0.
+3. A batch equal in epoch and sequences to one of the last five is a duplicate: its first offset is the
+   answer.
+4. Anything else out of step is OUT_OF_ORDER_SEQUENCE_NUMBER, also a batch older than the last five.
+5. An older epoch is INVALID_PRODUCER_EPOCH; a newer one starts again at sequence 0.
+
+The table is derived from the log. `encode` and `decode` are its snapshot: checksummed, thrown away when in
+doubt, never trusted over the log.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import Millis
+
+REMEMBERED_BATCHES = 5
+_MAXIMUM_SEQUENCE = (1 << 31) - 1
+
+_SNAPSHOT_VERSION = 1
+_HEADER = struct.Struct(">HIqI")  # version, CRC-32 of all that follows it, log end offset, producers
+_PRODUCER = struct.Struct(">qhqB")  # id, epoch, last timestamp, remembered batches
+_BATCH = struct.Struct(">iiqqq")
+_CHECKED_FROM = 6  # where in a snapshot the checksummed part begins
+
+
+def sequence_after(sequence: int, steps: int) -> int:
+    """The sequence `steps` after `sequence`, wrapping from 2^31 - 1 to 0."""
+    return (sequence + steps) & _MAXIMUM_SEQUENCE
+
+
+class SequencedBatch(Protocol):
+    """The fields of a batch header that sequence checks look at."""
+
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def last_offset_delta(self) -> int: ...
+    @property
+    def max_timestamp(self) -> int: ...
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def producer_epoch(self) -> int: ...
+    @property
+    def base_sequence(self) -> int: ...
+
+
+class RememberedBatch(NamedTuple):
+    """One of a producer's last five batches, as it stands in the log."""
+
+    first_sequence: int
+    last_sequence: int
+    first_offset: int
+    last_offset: int
+    timestamp: int
+
+
+@dataclass(slots=True)
+class ProducerState:
+    """The last batches of one producer, oldest first; all of one epoch, at most five."""
+
+    epoch: int
+    last_timestamp: int
+    batches: list[RememberedBatch] = field(default_factory=list)
+
+
+class Producers:
+    """The idempotent producers of one partition."""
+
+    __slots__ = ("_states",)
+
+    def __init__(self) -> None:
+        self._states: dict[int, ProducerState] = {}
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    def check(self, batch: SequencedBatch) -> ErrorCode | RememberedBatch:
+        """Judge a batch about to be appended: NONE, a refusal, or the earlier batch it repeats."""
+        state = self._states.get(batch.producer_id)
+        if state is None:
+            return ErrorCode.NONE
+        if batch.producer_epoch < state.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if batch.producer_epoch > state.epoch:
+            return ErrorCode.NONE if batch.base_sequence == 0 else ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        last_sequence = sequence_after(batch.base_sequence, batch.last_offset_delta)
+        for remembered in state.batches:
+            if remembered.first_sequence == batch.base_sequence and remembered.last_sequence == last_sequence:
+                return remembered
+        if batch.base_sequence == sequence_after(state.batches[-1].last_sequence, 1):
+            return ErrorCode.NONE
+        return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+    def remember(self, batch: SequencedBatch) -> None:
+        """Take in a batch that is in the log, live or at load. Batches without a sequence change nothing."""
+        if batch.producer_id < 0 or batch.base_sequence < 0:
+            return
+        remembered = RememberedBatch(
+            batch.base_sequence,
+            sequence_after(batch.base_sequence, batch.last_offset_delta),
+            batch.base_offset,
+            batch.base_offset + batch.last_offset_delta,
+            batch.max_timestamp,
+        )
+        state = self._states.get(batch.producer_id)
+        if state is None or state.epoch != batch.producer_epoch:
+            self._states[batch.producer_id] = ProducerState(
+                batch.producer_epoch, batch.max_timestamp, [remembered]
+            )
+            return
+        state.last_timestamp = batch.max_timestamp
+        state.batches.append(remembered)
+        if len(state.batches) > REMEMBERED_BATCHES:
+            del state.batches[0]
+
+    def expire(self, before: Millis) -> int:
+        """Forget producers whose last batch is older than `before`; returns how many."""
+        stale = [key for key, state in self._states.items() if state.last_timestamp < before]
+        for producer_id in stale:
+            del self._states[producer_id]
+        return len(stale)
+
+    def items(self) -> Iterable[tuple[int, ProducerState]]:
+        """Every producer id with its state."""
+        return self._states.items()
+
+    def encode(self, end_offset: int) -> bytes:
+        """The table as of log end `end_offset`, to be read by `decode`."""
+        parts: list[bytes] = []
+        for producer_id, state in self._states.items():
+            parts.append(_PRODUCER.pack(producer_id, state.epoch, state.last_timestamp, len(state.batches)))
+            parts.extend(_BATCH.pack(*batch) for batch in state.batches)
+        body = b"".join(parts)
+        header = _HEADER.pack(_SNAPSHOT_VERSION, 0, end_offset, len(self._states))
+        checksum = zlib.crc32(body, zlib.crc32(header[_CHECKED_FROM:]))
+        return _HEADER.pack(_SNAPSHOT_VERSION, checksum, end_offset, len(self._states)) + body
+
+    @classmethod
+    def decode(cls, data: bytes) -> tuple[Producers, int] | None:
+        """The table and the log end offset it stands for; None for anything but a whole, sound snapshot."""
+        if len(data) < _HEADER.size:
+            return None
+        version, checksum, end_offset, count = _HEADER.unpack_from(data)
+        if version != _SNAPSHOT_VERSION or checksum != zlib.crc32(data[_CHECKED_FROM:]):
+            return None
+        producers = cls()
+        at = _HEADER.size
+        for _ in range(count):
+            producer_id, epoch, last_timestamp, batches = _PRODUCER.unpack_from(data, at)
+            at += _PRODUCER.size
+            remembered = [
+                RememberedBatch(*_BATCH.unpack_from(data, at + index * _BATCH.size))
+                for index in range(batches)
+            ]
+            at += batches * _BATCH.size
+            producers._states[producer_id] = ProducerState(epoch, last_timestamp, remembered)
+        return producers, end_offset

@@ -1,0 +1,189 @@
+"""A topic: what the catalogue says of it, and its partitions as far as anybody has asked for them.
+
+A partition that was never written is no object here unless somebody holds it: a topic of 100,000 partitions
+is one entry of the catalogue and a few empty containers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+from headgate.domain.ids import TopicId, TopicName
+from headgate.domain.settings import Settings
+from headgate.log.filesystem import FileSystem
+from headgate.log.log import Log, LogSettings, Recovery
+from headgate.topics.catalogue import CatalogueEntry
+from headgate.topics.names import is_internal
+from headgate.topics.partition import Partition
+from headgate.topics.policy import TopicPolicy, policy_of
+from headgate.topics.waiters import Waiters
+
+
+@dataclass(slots=True)
+class Shared:
+    """What all topics of a node have in common."""
+
+    fs: FileSystem
+    data_dir: Path
+    settings: Settings
+    waiters: Waiters
+    leader_epoch: int
+    unrecovered: set[tuple[TopicId, int]] = field(default_factory=set)
+    """Partitions whose logs a crash may have left torn, and which were not opened since."""
+    open_files_limit: int = 512
+    """How many logs may keep files open; the one unused for longest gives its own back."""
+    _used: dict[int, Log] = field(default_factory=dict)
+
+    def used(self, log: Log) -> None:
+        """The log is about to read or write, and has files open from now on."""
+        key = id(log)
+        if self._used.pop(key, None) is None and len(self._used) >= self.open_files_limit:
+            idle = next(iter(self._used))
+            self._used.pop(idle).close_files()
+        self._used[key] = log
+
+    def closed(self, log: Log) -> None:
+        """The log has no files open any more."""
+        self._used.pop(id(log), None)
+
+
+class Topic:
+    """One topic, as long as it exists."""
+
+    __slots__ = (
+        "_entry",
+        "_kept",
+        "_policy",
+        "_unkept",
+        "_written",
+        "is_internal",
+        "name",
+        "shared",
+        "topic_id",
+    )
+
+    def __init__(self, entry: CatalogueEntry, shared: Shared) -> None:
+        self._entry = entry
+        self.shared = shared
+        self.name: TopicName = entry.name
+        self.topic_id: TopicId = entry.topic_id
+        self.is_internal = is_internal(entry.name)
+        self._policy: TopicPolicy | None = None
+        self._written: set[int] = set()
+        self._kept: dict[int, Partition] = {}
+        self._unkept: WeakValueDictionary[int, Partition] | None = None
+
+    @property
+    def id(self) -> TopicId:
+        """The topic's id, 16 bytes."""
+        return self.topic_id
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the topic has."""
+        return self._entry.partition_count
+
+    @property
+    def overrides(self) -> dict[str, str]:
+        """The settings the topic has of its own, as texts."""
+        return self._entry.overrides
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch this node writes in."""
+        return self.shared.leader_epoch
+
+    @property
+    def policy(self) -> TopicPolicy:
+        """What the topic's settings mean."""
+        policy = self._policy
+        if policy is None:
+            policy = self._policy = policy_of(
+                self.shared.settings, self._entry.overrides, is_internal=self.is_internal
+            )
+        return policy
+
+    def settings_changed(self) -> None:
+        """The catalogue has new settings for the topic: work out its policy anew."""
+        self._policy = None
+        for partition in self._kept.values():
+            partition.settings_changed()
+
+    def partition(self, index: int) -> Partition:
+        """The partition at `index`, always the same object while anybody holds it. Raises IndexError."""
+        partition = self.find_partition(index)
+        if partition is None:
+            raise IndexError(f"{self.name} has no partition {index}")
+        return partition
+
+    def find_partition(self, index: int) -> Partition | None:
+        """The partition at `index`, or None if the topic has no such partition."""
+        partition = self._kept.get(index)
+        if partition is not None or not 0 <= index < self._entry.partition_count:
+            return partition
+        if self._unkept is None:
+            self._unkept = WeakValueDictionary()
+        partition = self._unkept.get(index)
+        if partition is None:
+            partition = self._unkept[index] = Partition(self, index)
+        return partition
+
+    def is_written(self, index: int) -> bool:
+        """Whether the partition has a directory."""
+        return index in self._written
+
+    def written_partitions(self) -> list[int]:
+        """The indexes of the partitions with a directory, ascending."""
+        return sorted(self._written)
+
+    def open_partitions(self) -> Iterator[Partition]:
+        """The partitions whose logs are open."""
+        return (partition for partition in list(self._kept.values()) if partition.is_open)
+
+    def directory_of(self, index: int) -> Path:
+        """Where a partition's log is or would be: Kafka's name for it."""
+        return self.shared.data_dir / f"{self.name}-{index}"
+
+    def found_on_disk(self, index: int) -> None:
+        """A directory of the partition was there at start."""
+        self._written.add(index)
+
+    def open_log(self, partition: Partition, on_truncated: Callable[[Recovery], None]) -> Log:
+        """Open the log of a partition; from here on the topic keeps the partition. Raises OSError."""
+        shared = self.shared
+        log = Log.open(
+            shared.fs,
+            self.directory_of(partition.index),
+            self.log_settings(),
+            clean=partition.key not in shared.unrecovered,
+            on_truncated=on_truncated,
+        )
+        shared.unrecovered.discard(partition.key)
+        shared.used(log)
+        self._written.add(partition.index)
+        self._kept[partition.index] = partition
+        return log
+
+    def log_settings(self) -> LogSettings:
+        """How the topic's logs are laid out."""
+        policy = self.policy
+        return LogSettings(
+            segment_bytes=policy.segment_bytes,
+            segment_ms=policy.segment_ms,
+            index_interval_bytes=policy.index_interval_bytes,
+            sync_on_roll=policy.is_durable,
+        )
+
+    def give_up_partitions(self) -> list[Path]:
+        """Close every log without a trace, and return the directories to remove: the topic is deleted."""
+        for partition in self._kept.values():
+            partition.give_up()
+        directories = [self.directory_of(index) for index in self.written_partitions()]
+        for partition in list(self._unkept.values() if self._unkept else ()):
+            partition.give_up()
+        self._kept.clear()
+        self._written.clear()
+        return directories

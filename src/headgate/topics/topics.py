@@ -1,0 +1,391 @@
+"""The topics of a node: the catalogue, the partitions' logs, and what goes on among them by itself.
+
+Rules:
+
+1. A change is in the catalogue, durably, before anything else happens; a refused or failed change leaves no
+   trace.
+2. At start the data directory is listed once. Nothing is opened until somebody asks for it; after a crash a
+   partition's log is checked when it is first opened.
+3. The directories of a deleted topic are removed at once. Until they are, its name cannot be used again; so a
+   directory never belongs to another topic than the one of its name.
+4. `close` leaves a marker that every log was closed well. Without it the start is one after a crash: the
+   leader epoch goes up, and each log is checked.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import ZERO_TOPIC_ID, Millis, TopicId, TopicName
+from headgate.domain.settings import TOPIC_SETTINGS, Settings
+from headgate.log.deletion import delete_directory, remove_deleted
+from headgate.log.filesystem import FileSystem, read_file, replace_file
+from headgate.log.log import Log, LogSettings
+from headgate.topics import catalogue as events
+from headgate.topics.catalogue import Catalogue, CatalogueEntry
+from headgate.topics.configs import check
+from headgate.topics.fetch_sessions import FetchSessions
+from headgate.topics.names import collision_key, why_invalid
+from headgate.topics.refusal import Refusal
+from headgate.topics.topic import Shared, Topic
+from headgate.topics.waiters import Waiters
+
+logger = logging.getLogger(__name__)
+
+CATALOGUE_DIRECTORY = "catalogue"
+CLEAN_SHUTDOWN_FILE = "clean-shutdown"
+MAXIMUM_PARTITIONS = 1_000_000
+"""More partitions than this in one topic are refused: their metadata alone would fill a frame."""
+
+_PARTITION_DIRECTORY = re.compile(r"(.+)-(\d+)\Z")
+_LOOKED_AFTER_AT_ONCE = 64
+"""How many partitions nobody has open housekeeping opens and closes in one go."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to be created. `topic_id` is 16 random bytes; overrides are texts."""
+
+    name: str
+    topic_id: TopicId
+    partition_count: int
+    overrides: Mapping[str, str] = field(default_factory=dict)
+
+
+class Topics:
+    """Every topic of the node."""
+
+    def __init__(self, shared: Shared, catalogue: Catalogue) -> None:
+        """Use `Topics.open`."""
+        self._shared = shared
+        self._catalogue = catalogue
+        self._topics: dict[TopicName, Topic] = {}
+        self._by_id: dict[TopicId, Topic] = {}
+        self._collisions: dict[str, TopicName] = {}
+        self._blocked: dict[str, list[Path]] = {}
+        self._neglected: Iterator[tuple[Topic, int]] = iter(())
+        self._has_leftovers = False
+        self.on_deleted: list[Callable[[Topic], None]] = []
+        """Called with each topic that is no more."""
+        self.fetch_sessions = FetchSessions(
+            shared.settings["max.incremental.fetch.session.cache.slots"],
+            lambda: random.randint(1, (1 << 31) - 1),
+        )
+        for entry in catalogue.topics.values():
+            self._add(Topic(entry, shared))
+
+    @classmethod
+    def open(cls, fs: FileSystem, data_dir: Path, settings: Settings, now: Millis) -> Topics:
+        """Read the catalogue of a data directory, which exists and is locked by the caller.
+
+        Raises OSError, and CatalogueCorrupt for a catalogue of a newer version.
+        """
+        directory = data_dir / CATALOGUE_DIRECTORY
+        fs.make_directory(directory)
+        fs.sync_directory(data_dir)
+        marker = _read_json(fs, data_dir / CLEAN_SHUTDOWN_FILE)
+        log = Log.open(fs, directory, LogSettings(), clean=False)
+        catalogue = Catalogue(log)
+        if marker is not None:
+            fs.remove(data_dir / CLEAN_SHUTDOWN_FILE)
+            fs.sync_directory(data_dir)
+        elif catalogue.topics:
+            catalogue.commit([events.leader_epoch_raised(catalogue.leader_epoch + 1)], now)
+        shared = Shared(fs, data_dir, settings, Waiters(), catalogue.leader_epoch)
+        topics = cls(shared, catalogue)
+        topics._find_partitions(None if marker is None else set(marker.get("unrecovered", ())))
+        return topics
+
+    @property
+    def waiters(self) -> Waiters:
+        """Who waits for records."""
+        return self._shared.waiters
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch this node writes in: how often it started after a crash."""
+        return self._shared.leader_epoch
+
+    @property
+    def settings(self) -> Settings:
+        """The broker's settings."""
+        return self._shared.settings
+
+    @property
+    def data_dir(self) -> Path:
+        """Where everything is."""
+        return self._shared.data_dir
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def by_name(self, name: str) -> Topic | None:
+        """The topic of that name."""
+        return self._topics.get(TopicName(name))
+
+    def by_id(self, topic_id: bytes) -> Topic | None:
+        """The topic with that id; ids of deleted topics are nobody's."""
+        return self._by_id.get(TopicId(topic_id))
+
+    def all(self) -> list[Topic]:
+        """Every topic, oldest first."""
+        return list(self._topics.values())
+
+    def refusal_of(self, new: NewTopic) -> Refusal | None:
+        """Why this topic cannot be created, without trying."""
+        problem = why_invalid(new.name)
+        if problem is not None:
+            return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        if TopicName(new.name) in self._topics:
+            return Refusal(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{new.name}' already exists.")
+        other = self._collisions.get(collision_key(new.name))
+        if other is not None:
+            return Refusal(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{new.name}' collides with existing topic: {other}"
+            )
+        if new.partition_count <= 0:
+            return Refusal(
+                ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
+            )
+        if new.partition_count > MAXIMUM_PARTITIONS:
+            return Refusal(
+                ErrorCode.INVALID_PARTITIONS, f"A topic has at most {MAXIMUM_PARTITIONS} partitions here."
+            )
+        if self._blocked.get(new.name):
+            return Refusal(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{self._blocked[new.name][0]} is in the way and could not be removed",
+            )
+        return check(TOPIC_SETTINGS, new.overrides)
+
+    def create(self, new: NewTopic, now: Millis) -> Topic | Refusal:
+        """Create a topic; it is durable when this returns."""
+        return self.create_all([new], now)[0]
+
+    def create_all(self, wanted: Sequence[NewTopic], now: Millis) -> list[Topic | Refusal]:
+        """Create topics with one sync, each for itself: a refused one does not stop the others."""
+        entries: dict[str, CatalogueEntry] = {}
+        refusals: dict[int, Refusal] = {}
+        for index, new in enumerate(wanted):
+            refusal = self.refusal_of(new)
+            key = collision_key(new.name)
+            if refusal is None and key in entries:
+                refusal = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            if refusal is not None:
+                refusals[index] = refusal
+                continue
+            assert new.topic_id != ZERO_TOPIC_ID
+            assert new.topic_id not in self._by_id
+            assert new.topic_id not in self._catalogue.former_ids
+            entries[key] = CatalogueEntry(
+                TopicName(new.name), new.topic_id, new.partition_count, dict(new.overrides), now
+            )
+        if entries:
+            failure = self._commit([events.topic_created(entry) for entry in entries.values()], now)
+            if failure is not None:
+                return [refusals.get(index, failure) for index in range(len(wanted))]
+        for entry in entries.values():
+            self._add(Topic(self._catalogue.topics[entry.name], self._shared))
+        return [refusals.get(index) or self._topics[TopicName(new.name)] for index, new in enumerate(wanted)]
+
+    def delete(self, topic: Topic, now: Millis) -> Refusal | None:
+        """Delete a topic and its records."""
+        if topic.is_internal:
+            return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is an internal topic")
+        failure = self._commit([events.topic_deleted(topic.topic_id)], now)
+        if failure is not None:
+            return failure
+        del self._topics[topic.name]
+        del self._by_id[topic.topic_id]
+        del self._collisions[collision_key(topic.name)]
+        directories = topic.give_up_partitions()
+        if directories:
+            self._blocked[topic.name] = directories
+            self._remove_leftovers(topic.name)
+        for callback in self.on_deleted:
+            callback(topic)
+        return None
+
+    def add_partitions(self, topic: Topic, partition_count: int, now: Millis) -> Refusal | None:
+        """Raise a topic's number of partitions to `partition_count`."""
+        refusal = self.refusal_of_partitions(topic, partition_count)
+        return refusal or self._commit([events.partitions_added(topic.topic_id, partition_count)], now)
+
+    def refusal_of_partitions(self, topic: Topic, partition_count: int) -> Refusal | None:
+        """Why a topic cannot have `partition_count` partitions from now on, without trying."""
+        present = topic.partition_count
+        if topic.is_internal:
+            message = f"The partitions of {topic.name} are fixed: they decide who coordinates which group."
+            return Refusal(ErrorCode.INVALID_PARTITIONS, message)
+        if partition_count == present:
+            return Refusal(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
+        if partition_count < present:
+            return Refusal(
+                ErrorCode.INVALID_PARTITIONS,
+                f"The topic {topic.name} currently has {present} partition(s); {partition_count} would not "
+                "be an increase.",
+            )
+        if partition_count > MAXIMUM_PARTITIONS:
+            return Refusal(
+                ErrorCode.INVALID_PARTITIONS, f"A topic has at most {MAXIMUM_PARTITIONS} partitions here."
+            )
+        return None
+
+    def set_overrides(self, topic: Topic, overrides: Mapping[str, str], now: Millis) -> Refusal | None:
+        """Give a topic these settings of its own and no others; they have been checked."""
+        if dict(overrides) == topic.overrides:
+            return None
+        failure = self._commit([events.topic_configured(topic.topic_id, overrides)], now)
+        if failure is None:
+            topic.settings_changed()
+        return failure
+
+    def group_overrides(self, group_id: str) -> Mapping[str, str]:
+        """The settings a group has of its own, as texts."""
+        return self._catalogue.group_overrides.get(group_id, {})
+
+    def configured_groups(self) -> list[str]:
+        """The groups that have settings of their own."""
+        return sorted(self._catalogue.group_overrides)
+
+    def set_group_overrides(self, group_id: str, overrides: Mapping[str, str], now: Millis) -> Refusal | None:
+        """Give a group these settings of its own and no others; they have been checked."""
+        if dict(overrides) == self.group_overrides(group_id):
+            return None
+        return self._commit([events.group_configured(group_id, overrides)], now)
+
+    def new_producer_id(self, now: Millis) -> int | Refusal:
+        """A producer id that was never given out before, not even before a crash."""
+        try:
+            return self._catalogue.new_producer_id(now)
+        except OSError as problem:
+            return _storage_refusal(problem)
+
+    def housekeeping(self, now: Millis) -> None:
+        """Retention, expired producers, leftovers: what time brings. Called every now and then."""
+        expired_before = Millis(now - self._shared.settings["producer.id.expiration.ms"])
+        for topic in self.all():
+            for partition in topic.open_partitions():
+                partition.expire_producers(expired_before)
+                with suppress(OSError):
+                    partition.apply_retention(now)
+        self._look_after_neglected(now)
+        for name in list(self._blocked):
+            self._remove_leftovers(name)
+        self._finish_deletions()
+
+    def close(self) -> None:
+        """Close every log. What cannot be closed well is checked at the next start."""
+        is_clean = True
+        for topic in self.all():
+            for partition in topic.open_partitions():
+                try:
+                    partition.close()
+                except OSError as problem:
+                    is_clean = False
+                    logger.error("cannot close %s: %s", partition, problem)
+        try:
+            self._catalogue.close()
+            if is_clean:
+                unrecovered = sorted([key[0].hex(), key[1]] for key in self._shared.unrecovered)
+                marker = json.dumps(
+                    {"v": 1, "unrecovered": [f"{name}-{index}" for name, index in unrecovered]}
+                )
+                replace_file(self._shared.fs, self.data_dir / CLEAN_SHUTDOWN_FILE, marker.encode())
+        except OSError as problem:
+            logger.error("cannot mark the shutdown as clean: %s", problem)
+
+    def _add(self, topic: Topic) -> None:
+        self._topics[topic.name] = topic
+        self._by_id[topic.topic_id] = topic
+        self._collisions[collision_key(topic.name)] = topic.name
+
+    def _commit(self, changes: Iterable[events.Event], now: Millis) -> Refusal | None:
+        try:
+            self._catalogue.commit(list(changes), now)
+        except OSError as problem:
+            logger.error("cannot write the catalogue: %s", problem)
+            return _storage_refusal(problem)
+        return None
+
+    def _find_partitions(self, unrecovered: set[str] | None) -> None:
+        """List the data directory. `unrecovered` names the logs to be checked, None: all of them."""
+        for name in self._shared.fs.listdir(self.data_dir):
+            match = _PARTITION_DIRECTORY.match(name)
+            if match is None:
+                continue
+            topic = self._topics.get(TopicName(match[1]))
+            index = int(match[2])
+            if topic is None or index >= topic.partition_count:
+                self._blocked.setdefault(match[1], []).append(self.data_dir / name)
+                continue
+            topic.found_on_disk(index)
+            if unrecovered is None or f"{topic.topic_id.hex()}-{index}" in unrecovered:
+                self._shared.unrecovered.add((topic.topic_id, index))
+        self._has_leftovers = True
+        self._finish_deletions()
+        for name in list(self._blocked):
+            self._remove_leftovers(name)
+
+    def _remove_leftovers(self, name: str) -> None:
+        """Put the directories of a deleted topic out of sight, for good; their files are removed after that.
+
+        What the catalogue never knew is left alone, and its name with it.
+        """
+        if TopicName(name) not in self._catalogue.former_names:
+            logger.warning("%s is not a topic's and is left alone", self._blocked[name][0])
+            return
+        try:
+            while self._blocked[name]:
+                delete_directory(self._shared.fs, self._blocked[name][-1])
+                self._blocked[name].pop()
+            del self._blocked[name]
+        except OSError as problem:
+            logger.warning("cannot remove what is left of the deleted topic %s: %s", name, problem)
+        self._has_leftovers = True
+        self._finish_deletions()
+
+    def _finish_deletions(self) -> None:
+        if self._has_leftovers:
+            try:
+                remove_deleted(self._shared.fs, self.data_dir)
+                self._has_leftovers = False
+            except OSError as problem:
+                logger.warning("cannot remove the files of deleted topics: %s", problem)
+
+    def _look_after_neglected(self, now: Millis) -> None:
+        """Retention for partitions nobody has open, some at a time, in turn."""
+        for _ in range(_LOOKED_AFTER_AT_ONCE):
+            found = next(self._neglected, None)
+            if found is None:
+                self._neglected = iter(
+                    [(topic, index) for topic in self.all() for index in topic.written_partitions()]
+                )
+                return
+            topic, index = found
+            partition = topic.find_partition(index)
+            if self._by_id.get(topic.topic_id) is not topic or partition is None or partition.is_open:
+                continue
+            was_closed_well = partition.key not in self._shared.unrecovered
+            with suppress(OSError):
+                if not partition.apply_retention(now) and was_closed_well:
+                    partition.put_back()
+
+
+def _storage_refusal(problem: OSError) -> Refusal:
+    return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"The catalogue cannot be written: {problem.strerror}")
+
+
+def _read_json(fs: FileSystem, path: Path) -> dict[str, list[str]] | None:
+    try:
+        return dict(json.loads(read_file(fs, path)))
+    except (FileNotFoundError, ValueError, TypeError):
+        return None

@@ -1,0 +1,75 @@
+"""Who waits for records: the registry behind long polls. Nobody polls; whoever appends wakes the readers.
+
+A waiter names its partitions and how many bytes it lacks. `notify` takes what a partition's readers can see
+anew off that number, and calls `on_ready` once it is used up. The number is an estimate: a waiter that
+finds too little when it looks puts itself back with what it still lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+
+
+class Waiter:
+    """One long poll, from `Waiters.add` until it is removed or called ready."""
+
+    __slots__ = ("_keys", "_missing_bytes", "_on_ready")
+
+    def __init__(self, keys: tuple[Hashable, ...], missing_bytes: int, on_ready: Callable[[], None]) -> None:
+        self._keys = keys
+        self._missing_bytes = missing_bytes
+        self._on_ready = on_ready
+
+
+class Waiters:
+    """Every waiter, by the partitions it waits for."""
+
+    __slots__ = ("_by_key",)
+
+    def __init__(self) -> None:
+        self._by_key: dict[Hashable, dict[Waiter, None]] = {}
+
+    def __len__(self) -> int:
+        """Partitions that somebody waits for."""
+        return len(self._by_key)
+
+    def add(self, keys: Iterable[Hashable], missing_bytes: int, on_ready: Callable[[], None]) -> Waiter:
+        """Wait until `missing_bytes` more can be read from these partitions together; `on_ready` is called
+        once.
+        """
+        waiter = Waiter(tuple(dict.fromkeys(keys)), missing_bytes, on_ready)
+        for key in waiter._keys:
+            self._by_key.setdefault(key, {})[waiter] = None
+        return waiter
+
+    def remove(self, waiter: Waiter) -> None:
+        """Forget a waiter; one that is gone already makes it a no-op."""
+        for key in waiter._keys:
+            waiting = self._by_key.get(key)
+            if waiting is not None:
+                waiting.pop(waiter, None)
+                if not waiting:
+                    del self._by_key[key]
+        waiter._keys = ()
+
+    def notify(self, key: Hashable, new_bytes: int) -> None:
+        """Readers of this partition can see `new_bytes` more than before."""
+        waiting = self._by_key.get(key)
+        if waiting is None:
+            return
+        ready = []
+        for waiter in waiting:
+            waiter._missing_bytes -= new_bytes
+            if waiter._missing_bytes <= 0:
+                ready.append(waiter)
+        self._release(ready)
+
+    def wake_all(self, key: Hashable) -> None:
+        """Something other than records happened to this partition that its readers must be told."""
+        self._release(list(self._by_key.get(key, ())))
+
+    def _release(self, ready: list[Waiter]) -> None:
+        for waiter in ready:
+            self.remove(waiter)
+        for waiter in ready:
+            waiter._on_ready()
