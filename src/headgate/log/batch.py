@@ -196,37 +196,62 @@ def iterate_records(buffer: Buffer) -> Iterator[tuple[int, Record]]:
 
 
 def _records_of(header: BatchHeader, data: bytes) -> Iterator[tuple[int, Record]]:
+    # This loop is what a load costs; lengths and deltas nearly always take one byte, looked up on the spot.
+    zigzag, varint, new = _ZIGZAG, _read_varint, tuple.__new__
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     append_time = header.max_timestamp if header.uses_log_append_time else None
-    last_delta = -1
+    last_delta, largest_delta = -1, header.last_offset_delta
+    key: bytes | None
+    value: bytes | None
     at = 0
     try:
         for _ in range(header.record_count):
-            size, at = _read_varint(data, at)
+            if (size := zigzag[data[at]]) is None:
+                size, at = varint(data, at)
+            else:
+                at += 1
             end = at + size
             if size < 0 or end > len(data):
                 raise CorruptBatch(f"a record claims {size} bytes, {len(data) - at} are left")
-            timestamp_delta, at = _read_varint(data, at + 1)
-            offset_delta, at = _read_varint(data, at)
-            if not last_delta < offset_delta <= header.last_offset_delta:
-                raise CorruptBatch(f"offset delta {offset_delta} follows {last_delta}")
-            last_delta = offset_delta
-            key, at = _read_bytes(data, at, end)
-            value, at = _read_bytes(data, at, end)
-            # No headers is one zero byte, and by far the usual case.
-            if data[at] == 0:
-                headers: Sequence[RecordHeader] = ()
-                at += 1
+            at += 1
+            if (timestamp := zigzag[data[at]]) is None:
+                timestamp, at = varint(data, at)
             else:
+                at += 1
+            if (delta := zigzag[data[at]]) is None:
+                delta, at = varint(data, at)
+            else:
+                at += 1
+            if not last_delta < delta <= largest_delta:
+                raise CorruptBatch(f"offset delta {delta} follows {last_delta}")
+            last_delta = delta
+            if (size := zigzag[data[at]]) is None or size < 0:
+                key, at = _read_bytes(data, at, end)
+            else:
+                key = data[at + 1 : at + 1 + size]
+                at += 1 + size
+            if (size := zigzag[data[at]]) is None or size < 0:
+                value, at = _read_bytes(data, at, end)
+            else:
+                value = data[at + 1 : at + 1 + size]
+                at += 1 + size
+            headers: Sequence[RecordHeader] = ()
+            if data[at]:
                 headers, at = _read_headers(data, at, end)
+            else:
+                at += 1
             if at != end:
-                raise CorruptBatch(f"a record of {size} bytes ends {abs(end - at)} bytes off")
-            timestamp = base_timestamp + timestamp_delta if append_time is None else append_time
-            yield base_offset + offset_delta, Record(key, value, timestamp, headers)
+                raise CorruptBatch(f"a record ends {abs(end - at)} bytes {'early' if at < end else 'late'}")
+            timestamp = base_timestamp + timestamp if append_time is None else append_time
+            yield base_offset + delta, new(Record, (key, value, timestamp, headers))
     except IndexError:
         raise CorruptBatch("the records end within a record") from None
     if at != len(data):
         raise CorruptBatch(f"{len(data) - at} bytes are left after the last record")
+
+
+_ZIGZAG: Final = (*((byte >> 1) ^ -(byte & 1) for byte in range(0x80)), *[None] * 0x80)
+"""What a varint's first byte means when it is the only one; None where more follow."""
 
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:

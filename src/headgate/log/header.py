@@ -112,12 +112,16 @@ class BatchHeader(NamedTuple):
         return self.attributes & CONTROL != 0
 
 
+new_header: Final = tuple.__new__
+"""Makes a BatchHeader of thirteen values in half the time its constructor takes."""
+
+
 def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
     """The header of the batch at `at`, as it stands. Raises CorruptBatch when bytes are missing."""
-    if at < 0 or len(buffer) - at < HEADER_BYTES:
+    if not 0 <= at <= len(buffer) - HEADER_BYTES:
         raise CorruptBatch(f"a batch header takes {HEADER_BYTES} bytes, {max(len(buffer) - at, 0)} are left")
-    fields = HEADER.unpack_from(buffer, at)
-    return BatchHeader(fields[0], fields[1] + LENGTH_FIELD_END, *fields[2:])
+    base_offset, length, *rest = HEADER.unpack_from(buffer, at)
+    return new_header(BatchHeader, (base_offset, length + LENGTH_FIELD_END, *rest))
 
 
 def check_batches(buffer: Buffer) -> list[BatchHeader]:

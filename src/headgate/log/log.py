@@ -129,6 +129,9 @@ class Log:
     def _load(
         self, *, clean: bool, recovery_point: int, synced_before: Mapping[int, int] | None = None
     ) -> Recovery | None:
+        if not self._files.exists(self.directory):
+            self._segments = Segments()
+            return None
         self._checkpoint = load_checkpoint(self._files, self.directory)
         loading = Loading(
             files=self._files,

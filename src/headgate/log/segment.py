@@ -16,7 +16,15 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from headgate.log.filesystem import File, FileSystem, read_file, write_fully
-from headgate.log.header import HEADER, HEADER_BYTES, LENGTH_FIELD_END, BatchHeader, Buffer, CorruptBatch
+from headgate.log.header import (
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_FIELD_END,
+    BatchHeader,
+    Buffer,
+    CorruptBatch,
+    new_header,
+)
 from headgate.log.index import OffsetIndex, TimeIndex
 
 if TYPE_CHECKING:
@@ -384,7 +392,7 @@ def walk_batches(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
             if size > len(chunk) - at:
                 needed = size
                 break
-            yield position + at, BatchHeader(base_offset, size, *rest), chunk[at : at + size]
+            yield position + at, new_header(BatchHeader, (base_offset, size, *rest)), chunk[at : at + size]
             at += size
         if not at and not wanted < needed <= end - position:
             raise CorruptBatch(f"a batch at {position} is cut off")
