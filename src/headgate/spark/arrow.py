@@ -6,7 +6,8 @@ by turn a wanted stretch and the gap behind it, and a `take` of the wanted ones 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,15 @@ HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa
 
 Column = Callable[[], pa.Array]
 """Makes a column when it is asked for: columns nobody wants cost nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """So many rows, and the columns they have."""
+
+    count: int
+    columns: Mapping[str, Column]
+
 
 LAST_TIMESTAMP_MS = 253_402_300_799_999
 """The last millisecond of the year 9999: Spark has no timestamps beyond."""

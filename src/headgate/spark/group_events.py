@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from headgate.records import GroupMember, GroupMetadata, GroupTombstone, MalformedRecord, decode
 from headgate.spark import arrow
-from headgate.spark.arrow import Column
+from headgate.spark.arrow import Column, Rows
 from headgate.spark.offset_commits import is_offset_commit
-from headgate.spark.scan import Bits, Chunk
+from headgate.spark.scan import Chunk, only
 from headgate.spark.schemas import GROUP_EVENTS, arrow_type
 from headgate.spark.unpack import Records
 
@@ -56,13 +56,9 @@ _MARKER_NAME = "TransactionMarker"
 Event = dict[str, Any]
 
 
-def is_group_event(records: Records) -> Bits:
-    """Which records are events: all that are not offset commits."""
-    return ~is_offset_commit(records)
-
-
-def columns(records: Records, chunk: Chunk) -> dict[str, Column]:
-    """The columns of `schemas.GROUP_EVENTS` for records of which none is an offset commit."""
+def rows(records: Records, chunk: Chunk) -> Rows:
+    """All records that are not offset commits, as `schemas.GROUP_EVENTS`."""
+    records = only(records, ~is_offset_commit(records))
     count = len(records)
     is_control, producer_id = records.is_control, records.batches.producer_id[records.batch]
     keys = arrow.binaries(records.payload, records.key_at, records.key_size).to_pylist()
@@ -81,7 +77,7 @@ def columns(records: Records, chunk: Chunk) -> dict[str, Column]:
             [cell if keep else None for cell, keep in zip(cells, raw.tolist(), strict=True)], type=pa.binary()
         )
 
-    return {
+    columns: dict[str, Column] = {
         "log_partition": lambda: arrow.constant(chunk.partition, count, pa.int32()),
         "log_offset": lambda: arrow.integers(records.offset, pa.int64()),
         "log_timestamp": lambda: arrow.timestamps(records.timestamp_ms),
@@ -91,6 +87,7 @@ def columns(records: Records, chunk: Chunk) -> dict[str, Column]:
         "key": kept(keys),
         "value": kept(values),
     }
+    return Rows(count, columns)
 
 
 _TYPES = {field.name: arrow_type(field.dataType) for field in GROUP_EVENTS}

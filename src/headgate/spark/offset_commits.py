@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.spark import arrow
-from headgate.spark.arrow import Column
-from headgate.spark.scan import Bits, Chunk, Ints, gather
+from headgate.spark.arrow import Column, Rows
+from headgate.spark.scan import Bits, Chunk, Ints, gather, only
 from headgate.spark.unpack import Records
 
 KEY_VERSIONS = (0, 1)
@@ -61,23 +61,21 @@ class _Values:
 
 
 def is_offset_commit(records: Records) -> Bits:
-    """Which records are offset commits that can be read, or would be in a version of their value to come."""
-    keys = _keys(records)
-    keys_only = records.only(keys.fits)
-    found = keys.fits.copy()
-    found[keys.fits] = _values(keys_only).fits
-    return found
+    """Which records are offset commits that can be read, or are in a version of their value to come."""
+    return _keys(records).fits & _values(records).fits
 
 
-def columns(records: Records, chunk: Chunk) -> dict[str, Column]:
-    """The columns of `schemas.OFFSET_COMMITS` for records of which each is an offset commit."""
+def rows(records: Records, chunk: Chunk) -> Rows:
+    """The offset commits among the records, as `schemas.OFFSET_COMMITS`."""
+    keys, values = _keys(records), _values(records)
+    chosen = keys.fits & values.fits
+    records, keys, values = only(records, chosen), only(keys, chosen), only(values, chosen)
     payload, batches = records.payload, records.batches
     count = len(records)
-    keys, values = _keys(records), _values(records)
     unknown = ~values.is_known
     no_epoch = unknown | (values.leader_epoch < 0)
     producer_id = batches.producer_id[records.batch]
-    return {
+    columns: dict[str, Column] = {
         "log_partition": lambda: arrow.constant(chunk.partition, count, pa.int32()),
         "log_offset": lambda: arrow.integers(records.offset, pa.int64()),
         "log_timestamp": lambda: arrow.timestamps(records.timestamp_ms),
@@ -94,6 +92,7 @@ def columns(records: Records, chunk: Chunk) -> dict[str, Column]:
         "is_transactional": lambda: pa.array(batches.is_transactional[records.batch]),
         "producer_id": lambda: arrow.integers(producer_id, pa.int64(), producer_id < 0),
     }
+    return Rows(count, columns)
 
 
 def _keys(records: Records) -> _Keys:

@@ -45,8 +45,7 @@ def group_events(spark: SparkSession, source: Source, **options: str | int | boo
 
 
 def corruptions(spark: SparkSession, source: Source, topic: str, **options: str | int | bool) -> DataFrame:
-    """Every stretch of a topic's log that cannot be read, as `schemas.CORRUPTIONS`; empty for a healthy log.
-    """
+    """Every stretch of a topic's log that cannot be read, as `schemas.CORRUPTIONS`; empty for a healthy log."""
     return _load(spark, CorruptionsDataSource.name(), source, {"topic": topic, **options})
 
 

@@ -10,8 +10,8 @@ Nothing that fails its CRC is handed on: it becomes a `Corruption`, which says w
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
 import crc32c
 import numpy as np
@@ -98,10 +98,6 @@ class Batches:
     def __len__(self) -> int:
         return len(self.at)
 
-    def only(self, wanted: Bits) -> Batches:
-        """The batches for which `wanted` is true."""
-        return self if wanted.all() else Batches(*(getattr(self, name)[wanted] for name in self.__slots__))
-
     @property
     def codec(self) -> Ints:
         """Kafka's compression codec: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
@@ -142,8 +138,19 @@ class Scan:
     broken: str = ""
 
 
+TableT = TypeVar("TableT")
+
+
+def only(table: TableT, wanted: Bits) -> TableT:
+    """The rows of a dataclass of columns for which `wanted` is true; what is no column stays as it is."""
+    if wanted.all():
+        return table
+    cells = (getattr(table, field.name) for field in fields(table))  # type: ignore[arg-type]  # see above
+    return type(table)(*(cell[wanted] if isinstance(cell, np.ndarray) else cell for cell in cells))
+
+
 def gather(data: bytearray | bytes, kind: str, positions: Ints) -> NDArray[Any]:
-    """Read a number of numpy type `kind`, such as `>i4`, at each position of a padded buffer, aligned or not."""
+    """Read a number of numpy type `kind`, such as `>i4`, at each position of a buffer, aligned or not."""
     item = np.dtype(kind)
     everywhere: NDArray[Any] = np.ndarray((len(data) - item.itemsize + 1,), item, data, strides=(1,))
     return everywhere[positions]
@@ -183,7 +190,7 @@ def _scan(
 ) -> Scan:
     batches = _headers(chunk.data, np.asarray(found, dtype=np.int64))
     good, corruptions = _check(chunk, batches)
-    return Scan(chunk, batches.only(good), corruptions, end, next_offset, missing, broken)
+    return Scan(chunk, only(batches, good), corruptions, end, next_offset, missing, broken)
 
 
 def _headers(data: bytearray, at: Ints) -> Batches:

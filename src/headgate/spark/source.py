@@ -7,7 +7,7 @@ Python worker and hands Spark whole Arrow record batches: no row is ever a Pytho
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,10 +17,10 @@ from pyspark.sql.types import StructType
 
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC
 from headgate.spark import arrow, broker, group_events, offset_commits, segments
-from headgate.spark.arrow import Column
+from headgate.spark.arrow import Column, Rows
 from headgate.spark.options import Options, choose_columns, parse
 from headgate.spark.plan import Task
-from headgate.spark.scan import Bits, Chunk, Corruption, CorruptLog
+from headgate.spark.scan import Chunk, Corruption, CorruptLog, only
 from headgate.spark.schemas import CORRUPTIONS, GROUP_EVENTS, OFFSET_COMMITS, RECORDS, arrow_schema
 from headgate.spark.unpack import Records, unpack
 
@@ -30,14 +30,15 @@ class View:
     """A way to see a log: which of its records, and as what columns."""
 
     schema: StructType
-    choose: Callable[[Records], Bits]
-    columns: Callable[[Records, Chunk], Mapping[str, Column]]
+    rows: Callable[[Records, Chunk], Rows]
 
 
-def _record_columns(records: Records, chunk: Chunk) -> dict[str, Column]:
+def _record_rows(records: Records, chunk: Chunk) -> Rows:
+    """All data records, as `schemas.RECORDS`."""
+    records = only(records, ~records.is_control)
     payload, count = records.payload, len(records)
     appended = records.batches.uses_log_append_time[records.batch]
-    return {
+    columns: dict[str, Column] = {
         "topic": lambda: arrow.constant(chunk.topic, count, pa.string()),
         "partition": lambda: arrow.constant(chunk.partition, count, pa.int32()),
         "offset": lambda: arrow.integers(records.offset, pa.int64()),
@@ -47,11 +48,12 @@ def _record_columns(records: Records, chunk: Chunk) -> dict[str, Column]:
         "value": lambda: arrow.binaries(payload, records.value_at, records.value_size),
         "headers": lambda: arrow.headers(records),
     }
+    return Rows(count, columns)
 
 
-RECORDS_VIEW = View(RECORDS, lambda records: ~records.is_control, _record_columns)
-OFFSET_COMMITS_VIEW = View(OFFSET_COMMITS, offset_commits.is_offset_commit, offset_commits.columns)
-GROUP_EVENTS_VIEW = View(GROUP_EVENTS, group_events.is_group_event, group_events.columns)
+RECORDS_VIEW = View(RECORDS, _record_rows)
+OFFSET_COMMITS_VIEW = View(OFFSET_COMMITS, offset_commits.rows)
+GROUP_EVENTS_VIEW = View(GROUP_EVENTS, group_events.rows)
 
 
 def plan(options: Options) -> list[Task]:
@@ -78,15 +80,15 @@ class ViewReader(DataSourceReader):
         skipped: list[Corruption] = []
         for chunk, records, corruptions in _records(partition):
             self._judge(corruptions, skipped)
-            chosen = records.only(self.view.choose(records))
-            if len(chosen):
-                columns = self.view.columns(chosen, chunk)
-                yield pa.RecordBatch.from_arrays([columns[name]() for name in self.names], schema=schema)
+            rows = self.view.rows(records, chunk)
+            if rows.count:
+                arrays = [rows.columns[name]() for name in self.names]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
         if skipped:
             size = sum(corruption.size for corruption in skipped)
             print(
-                f"headgate: skipped {len(skipped)} unreadable stretches of {self.options.topic}, {size} bytes "
-                f"in all; the first is {skipped[0]}",
+                f"headgate: skipped {len(skipped)} unreadable stretches of {self.options.topic}, {size} "
+                f"bytes in all; the first is {skipped[0]}",
                 file=sys.stderr,
             )
 
@@ -160,8 +162,7 @@ class _LogDataSource(DataSource):
 
 
 class HeadgateDataSource(_LogDataSource):
-    """`spark.read.format("headgate")`: the records of a topic, with the columns of Spark's Kafka connector.
-    """
+    """`spark.read.format("headgate")`: the records of a topic, with the columns of Spark's Kafka connector."""
 
     view = RECORDS_VIEW
 
@@ -198,7 +199,7 @@ class GroupEventsDataSource(_LogDataSource):
 class CorruptionsDataSource(_LogDataSource):
     """`format("headgate_corruptions")`: what of a topic's log cannot be read, as `schemas.CORRUPTIONS`."""
 
-    view = View(CORRUPTIONS, RECORDS_VIEW.choose, RECORDS_VIEW.columns)
+    view = View(CORRUPTIONS, _record_rows)
 
     @classmethod
     def name(cls) -> str:

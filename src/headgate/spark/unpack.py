@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from headgate.log.compression import decompress
 from headgate.log.header import HEADER_BYTES, CorruptBatch
-from headgate.spark.scan import PADDING, Batches, Bits, Corruption, Ints, Scan, corruption_of
+from headgate.spark.scan import PADDING, Batches, Bits, Corruption, Ints, Scan, corruption_of, only
 
 WALK_IN_STEP_FROM = 48
 """As many batches must still have records for a step of all of them to be cheaper than a loop: measured."""
@@ -59,13 +59,6 @@ class Records:
         """Which records are not data but marks that brokers leave for each other."""
         return self.batches.is_control[self.batch]
 
-    def only(self, wanted: Bits) -> Records:
-        """The records for which `wanted` is true."""
-        if wanted.all():
-            return self
-        columns = (getattr(self, name)[wanted] for name in self.__slots__[2:])
-        return Records(self.payload, self.batches, *columns)
-
 
 @dataclass(frozen=True, slots=True)
 class Headers:
@@ -89,17 +82,16 @@ def unpack(scan: Scan, corruptions: list[Corruption]) -> Iterator[Records]:
             corruptions += [corruption_of(scan.chunk, part.batches, index, why) for index, why in bad.items()]
             good = np.ones(len(part.batches), dtype=np.bool_)
             good[list(bad)] = False
-            part = _Part(part.batches.only(good), part.payload, part.begin[good], part.end[good])
+            part = _Part(only(part.batches, good), part.payload, part.begin[good], part.end[good])
             records, bad = _records(part)
         offset = records.offset
         wanted = (offset >= scan.chunk.start_offset) & (offset < scan.chunk.end_offset)
-        yield records.only(wanted)
+        yield only(records, wanted)
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Some batches of a scan with their records in one buffer, and where in it each of them begins and ends.
-    """
+    """Some batches of a scan with their records in one buffer, and where in it each of them begins and ends."""
 
     batches: Batches
     payload: bytes | bytearray
@@ -142,7 +134,7 @@ def _joined(batches: Batches, rows: list[int], pieces: list[bytes | memoryview])
     taken[rows] = True
     size = np.asarray([len(piece) for piece in pieces], dtype=np.int64)
     end = np.cumsum(size)
-    return _Part(batches.only(taken), b"".join([*pieces, bytes(PADDING)]), end - size, end)
+    return _Part(only(batches, taken), b"".join([*pieces, bytes(PADDING)]), end - size, end)
 
 
 def _records(part: _Part) -> tuple[Records, dict[int, str]]:
