@@ -1,0 +1,163 @@
+"""A member of a group that lives in a process of its own, so that it can be killed like one.
+
+The process is member_program.py (Python libraries) or node/member.js; both are told what to do in one JSON
+argument, say what happens to them in lines of JSON, and close when they read the line `close`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from tests.compat.support.driver import wait_until
+from tests.compat.support.kafkajs import NODE
+
+PROGRAM = Path(__file__).with_name("member_program.py")
+SESSION_TIMEOUT_MS = 6_000  # the least that a broker allows
+HEARTBEAT_MS = 500
+CLOSE_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """What a member is told."""
+
+    library: str
+    bootstrap: str
+    topic: str
+    group: str
+    instance_id: str | None = None
+    session_timeout_ms: int = SESSION_TIMEOUT_MS
+    heartbeat_ms: int = HEARTBEAT_MS
+
+
+@dataclass
+class Member:
+    """One running member: what it owns, what it has read, what it has committed."""
+
+    membership: Membership
+    partitions: list[int] = field(default_factory=list)
+    """What it owns now; empty between a revocation and the next assignment."""
+    rebalances: int = 0
+    """How often it was given an assignment."""
+    revocations: int = 0
+    records: list[tuple[int, int, str]] = field(default_factory=list)
+    committed: dict[int, int] = field(default_factory=dict)
+    refused_commits: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        asked = json.dumps(asdict(self.membership))
+        if self.membership.library == "kafkajs":
+            command = ["node", str(NODE / "member.js"), asked]
+        else:
+            command = [sys.executable, str(PROGRAM), asked]
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # closed by end()
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            start_new_session=True,
+        )
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def __str__(self) -> str:
+        state = f"owns {self.partitions}, {self.rebalances} rebalances, {len(self.records)} records"
+        return f"{self.membership.library} ({state}{self.trouble()})"
+
+    def values(self) -> list[str]:
+        """The values of the records it has read, in order of arrival."""
+        return [value for _partition, _offset, value in self.records]
+
+    def wait_until_it_owns(self, partitions: list[int], timeout_s: float = 15) -> None:
+        """Returns when its assignment is just that."""
+        wait_until(lambda: self.partitions == partitions, f"{self} owns {partitions}", timeout_s)
+
+    def leave(self) -> None:
+        """Asks it to close its consumer properly and waits until it has."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("close\n")
+        self._process.stdin.flush()
+        assert self._process.wait(CLOSE_TIMEOUT_S) == 0, self.trouble()
+        self.end()
+
+    def kill(self) -> float:
+        """Ends it as a crash does, with SIGKILL; returns when that was, by time.monotonic()."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        at = time.monotonic()
+        self.end()
+        return at
+
+    def end(self) -> None:
+        """Makes sure that nothing of it is left."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(CLOSE_TIMEOUT_S)
+        self._listener.join(CLOSE_TIMEOUT_S)
+        for stream in (self._process.stdin, self._process.stdout, self._errors):
+            if stream is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    stream.close()
+        self.partitions = []
+
+    def trouble(self) -> str:
+        """What it complained about, for the message of a failing test."""
+        said = "; ".join(self.failures + self.refused_commits)
+        if not self._errors.closed:
+            self._errors.seek(0)
+            said += self._errors.read().decode(errors="replace")[-1500:]
+        return f"; it says: {said}" if said else ""
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._hear(json.loads(line))
+
+    def _hear(self, said: dict[str, Any]) -> None:
+        match said["event"]:
+            case "assigned":
+                self.partitions = sorted(said["partitions"])
+                self.rebalances += 1
+            case "revoked":
+                self.partitions = []
+                self.revocations += 1
+            case "records":
+                self.records += [tuple(record) for record in said["records"]]
+            case "committed":
+                self.committed |= {int(partition): offset for partition, offset in said["offsets"].items()}
+            case "commit-refused":
+                self.refused_commits.append(said["error"])
+            case "failed":
+                self.failures.append(said["error"])
+
+
+def wait_until_shared(members: list[Member], partitions: int, timeout_s: float = 20) -> None:
+    """Returns when every member owns something, every partition has one owner, and it stays so."""
+    stable_since = [0.0, 0.0]
+
+    def shared() -> bool:
+        owned = [partition for member in members for partition in member.partitions]
+        count = sum(member.rebalances for member in members)
+        if sorted(owned) != list(range(partitions)) or not all(member.partitions for member in members):
+            return False
+        if stable_since[0] != count:
+            stable_since[:] = [count, time.monotonic()]
+        return time.monotonic() - stable_since[1] > 2 * HEARTBEAT_MS / 1000
+
+    try:
+        wait_until(shared, "every partition has one owner", timeout_s)
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {', '.join(map(str, members))}") from None
