@@ -1,0 +1,271 @@
+"""A cluster as a client sees it: which node leads a partition, which coordinates a group, and what they hold.
+
+Works with one Headgate as with a Kafka cluster of many brokers. Connections are made when first needed and
+kept. What a node refuses because leadership moved or something is loading is asked again, until the timeout.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self, TypeVar
+
+from headgate.client.connection import Connection
+from headgate.client.errors import (
+    ClientError,
+    ConnectionFailed,
+    NoNodeReachable,
+    RequestRefused,
+    RequestTimedOut,
+    check,
+)
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, TopicName, TopicPartition
+from headgate.wire.message import Request, Response
+from headgate.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from headgate.wire.messages.find_coordinator import FindCoordinatorRequest
+from headgate.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from headgate.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+EARLIEST = -2
+"""As a timestamp: the offset at which the log starts."""
+LATEST = -1
+"""As a timestamp: the offset behind the last record."""
+
+NO_OFFSET = -1
+"""The answer to a search for a timestamp that no record reaches."""
+
+LAST_FETCH_BY_NAME = 12
+GROUP_KEY_TYPE = 0
+RETRY_DELAY_S = 0.1
+
+ResponseT = TypeVar("ResponseT", bound=Response)
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What a partition gave: record batches as bytes, the first of which may begin before the offset."""
+
+    records: bytes
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+
+
+class Cluster:
+    """A cluster by its bootstrap servers, `host:port` and commas; to be closed, or used in a `with` block.
+
+    `timeout_s` is how long each call may take, its repetitions included. Raises the errors of
+    `headgate.client.errors`. Not for several threads at once.
+    """
+
+    def __init__(self, bootstrap_servers: str, timeout_s: float = 10.0, client_id: str = "headgate") -> None:
+        self.timeout_s = timeout_s
+        self.client_id = client_id
+        self._bootstrap = [parse_address(each) for each in bootstrap_servers.split(",")]
+        self._connections: dict[tuple[str, int], Connection] = {}
+        self._leaders: dict[TopicPartition, tuple[str, int]] = {}
+        self._coordinators: dict[GroupId, tuple[str, int]] = {}
+
+    def close(self) -> None:
+        """Close every connection."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- nodes ---
+
+    def any_node(self) -> Connection:
+        """A connection to some node: one that is open, else the first bootstrap server that answers."""
+        for connection in self._connections.values():
+            if connection.is_open:
+                return connection
+        failures = []
+        for address in self._bootstrap:
+            try:
+                return self._connection_to(address)
+            except (ConnectionFailed, RequestTimedOut) as error:
+                failures.append(str(error))
+        raise NoNodeReachable("; ".join(failures))
+
+    def leader_for(self, topic: TopicName, partition: int) -> Connection:
+        """A connection to the node that leads a partition."""
+        return self._retrying(lambda: self._leader_for(topic, partition))
+
+    def coordinator(self, group_id: GroupId) -> Connection:
+        """A connection to the node that coordinates a group."""
+        return self._retrying(lambda: self._coordinator(group_id))
+
+    def ask_coordinator(self, group_id: GroupId, message: Request[ResponseT]) -> ResponseT:
+        """Send a request to the group's coordinator, wherever it is now.
+
+        Error codes in the response are the caller's to look at; after NOT_COORDINATOR, `forget` it.
+        """
+        return self._retrying(lambda: self._coordinator(group_id).request(message))
+
+    def forget(self) -> None:
+        """Forget who leads and coordinates what; it is asked again when needed."""
+        self._leaders.clear()
+        self._coordinators.clear()
+
+    # --- topics ---
+
+    def metadata(self, topics: Iterable[TopicName] | None = None) -> MetadataResponse:
+        """The nodes and the topics (None: all topics); a topic's error code is the caller's to look at.
+
+        Never creates a topic.
+        """
+        names = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        message = MetadataRequest(topics=names, allow_auto_topic_creation=False)
+        return self._retrying(lambda: self.any_node().request(message))
+
+    def partitions_of(self, topic: TopicName) -> list[int]:
+        """The partitions of a topic, in order. Raises `RequestRefused` if there is no such topic."""
+        (found,) = self.metadata([topic]).topics
+        check(f"topic {topic}", found.error_code)
+        return sorted(partition.partition_index for partition in found.partitions)
+
+    def list_offsets(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """For each partition the first offset whose record is at or after a time in milliseconds.
+
+        `EARLIEST` and `LATEST` stand for the ends of the log; `NO_OFFSET` is the answer where no record is
+        that late.
+        """
+        return self._retrying(lambda: self._list_offsets(timestamps))
+
+    def fetch(
+        self, topic: TopicName, partition: int, offset: int, *, max_bytes: int = 1 << 20, max_wait_ms: int = 0
+    ) -> Fetched:
+        """The records of a partition from an offset on: at least one batch if there is any.
+
+        Waits up to `max_wait_ms` for the first. Raises `RequestRefused` with OFFSET_OUT_OF_RANGE for an
+        offset outside the log.
+        """
+        wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
+        message = FetchRequest(
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=max_bytes,
+            topics=[FetchTopic(topic=topic, partitions=[wanted])],
+        )
+        return self._retrying(lambda: self._fetch(topic, partition, message), extra_time_s=max_wait_ms / 1000)
+
+    # --- one attempt each ---
+
+    def _leader_for(self, topic: TopicName, partition: int) -> Connection:
+        where = TopicPartition(topic, partition)
+        if where not in self._leaders:
+            self._learn_leaders(topic)
+        if where not in self._leaders:
+            raise RequestRefused(str(where), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return self._connection_to(self._leaders[where])
+
+    def _learn_leaders(self, topic: TopicName) -> None:
+        names = [MetadataRequestTopic(name=topic)]
+        response = self.any_node().request(MetadataRequest(topics=names, allow_auto_topic_creation=False))
+        addresses = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
+        (found,) = response.topics
+        check(f"topic {topic}", found.error_code)
+        for partition in found.partitions:
+            where = TopicPartition(topic, partition.partition_index)
+            if partition.leader_id not in addresses:
+                raise RequestRefused(str(where), partition.error_code or ErrorCode.LEADER_NOT_AVAILABLE)
+            self._leaders[where] = addresses[partition.leader_id]
+
+    def _coordinator(self, group_id: GroupId) -> Connection:
+        if group_id not in self._coordinators:
+            self._coordinators[group_id] = self._find_coordinator(group_id)
+        return self._connection_to(self._coordinators[group_id])
+
+    def _find_coordinator(self, group_id: GroupId) -> tuple[str, int]:
+        message = FindCoordinatorRequest(key=group_id, key_type=GROUP_KEY_TYPE, coordinator_keys=[group_id])
+        response = self.any_node().request(message)
+        what = f"the coordinator of group {group_id}"
+        if response.coordinators:
+            (found,) = response.coordinators
+            check(what, found.error_code, found.error_message)
+            return found.host, found.port
+        check(what, response.error_code, response.error_message)
+        return response.host, response.port
+
+    def _list_offsets(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        by_leader: dict[Connection, dict[TopicName, list[ListOffsetsPartition]]] = {}
+        for (topic, partition), timestamp in timestamps.items():
+            wanted = ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+            leader = self._leader_for(topic, partition)
+            by_leader.setdefault(leader, {}).setdefault(topic, []).append(wanted)
+        offsets = {}
+        for leader, topics in by_leader.items():
+            message = ListOffsetsRequest(
+                replica_id=-1,
+                timeout_ms=round(self.timeout_s * 1000),
+                topics=[ListOffsetsTopic(name=name, partitions=entries) for name, entries in topics.items()],
+            )
+            for answer in leader.request(message).topics:
+                for found in answer.partitions:
+                    where = TopicPartition(TopicName(answer.name), found.partition_index)
+                    check(f"offsets of {where}", found.error_code)
+                    offsets[where] = found.offset
+        return offsets
+
+    def _fetch(self, topic: TopicName, partition: int, message: FetchRequest) -> Fetched:
+        # Above this version topics go by id; the name is what is known here.
+        response = self._leader_for(topic, partition).request(
+            message, at_most=LAST_FETCH_BY_NAME, extra_time_s=message.max_wait_ms / 1000
+        )
+        check(f"fetch of {topic}-{partition}", response.error_code)
+        (answered,) = response.responses[0].partitions
+        check(f"fetch of {topic}-{partition}", answered.error_code)
+        return Fetched(
+            records=answered.records or b"",
+            high_watermark=answered.high_watermark,
+            last_stable_offset=answered.last_stable_offset,
+            log_start_offset=answered.log_start_offset,
+        )
+
+    # --- connections and repetition ---
+
+    def _connection_to(self, address: tuple[str, int]) -> Connection:
+        connection = self._connections.get(address)
+        if connection is None or not connection.is_open:
+            connection = Connection(*address, self.timeout_s, self.client_id)
+            self._connections[address] = connection
+        return connection
+
+    def _retrying(self, attempt: Callable[[], ResultT], extra_time_s: float = 0.0) -> ResultT:
+        """Try until it succeeds, the error is one that stays, or the time is up."""
+        deadline = time.monotonic() + self.timeout_s + extra_time_s
+        while True:
+            try:
+                return attempt()
+            except ClientError as error:
+                if not is_passing(error) or time.monotonic() + RETRY_DELAY_S > deadline:
+                    raise
+                self.forget()
+            time.sleep(RETRY_DELAY_S)
+
+
+def is_passing(error: ClientError) -> bool:
+    """Whether an error may be gone at the next attempt, with leaders and coordinators asked for again."""
+    if isinstance(error, RequestRefused):
+        return error.is_retriable
+    return isinstance(error, ConnectionFailed) and not isinstance(error, NoNodeReachable)
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """`host:port`, also `[::1]:9092`. Raises `ValueError`."""
+    host, _, port = text.strip().rpartition(":")
+    if not host or not port.isdigit():
+        raise ValueError(f"not an address of the form host:port: {text!r}")
+    return host.removeprefix("[").removesuffix("]"), int(port)

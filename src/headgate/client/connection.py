@@ -1,0 +1,184 @@
+"""One blocking connection to one node: a request goes out, its response comes back.
+
+The first thing a connection does is to ask which versions the node speaks; every request then takes the
+newest version that both sides know, unless the caller says otherwise.
+"""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import time
+from types import TracebackType
+from typing import Self, TypeVar
+
+from headgate.client.errors import BadResponse, ConnectionFailed, RequestTimedOut, VersionNotSupported
+from headgate.domain.errors import ErrorCode
+from headgate.wire.codec import decode
+from headgate.wire.errors import MalformedFrame, WireError
+from headgate.wire.framing import FrameReader, read_response_header, request_frame
+from headgate.wire.message import Request, Response
+from headgate.wire.messages import APIS
+from headgate.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+ResponseT = TypeVar("ResponseT", bound=Response)
+
+CLIENT_NAME = "headgate"
+CLIENT_VERSION = "1"
+"""What a node may count clients by; it must not be empty."""
+
+LARGEST_RESPONSE_BYTES = 1 << 30
+RECEIVE_BYTES = 1 << 18
+
+
+class Connection:
+    """A connection to a node; to be closed, or used in a `with` block. Not for several threads at once.
+
+    `timeout_s` is how long connecting and each request may take. Raises `ConnectionFailed`,
+    `RequestTimedOut`. After any of these, or `BadResponse`, the connection is closed: an answer that comes
+    late would be taken for that of the next request.
+    """
+
+    def __init__(self, host: str, port: int, timeout_s: float = 10.0, client_id: str = "headgate") -> None:
+        self.host = host
+        self.port = port
+        self.timeout_s = timeout_s
+        self.client_id = client_id
+        self._correlation_ids = itertools.count(1)
+        self._frames = FrameReader(LARGEST_RESPONSE_BYTES)
+        self._socket = self._connect()
+        try:
+            self.versions = self._ask_versions()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def address(self) -> str:
+        """Host and port as one text."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can still be sent, as far as is known here."""
+        return self._socket.fileno() != -1
+
+    def request(
+        self,
+        message: Request[ResponseT],
+        version: int | None = None,
+        *,
+        at_most: int | None = None,
+        extra_time_s: float = 0.0,
+    ) -> ResponseT:
+        """Send a request and wait for its response.
+
+        The version is the given one, or else the newest both sides know, but not above `at_most`.
+        `extra_time_s` is added to the timeout for requests that ask the node to wait. Raises
+        `VersionNotSupported` too; an error code in the response is the caller's to look at.
+        """
+        if version is None:
+            version = self.version_for(type(message), at_most=at_most)
+        answer, at = self._exchange(message, version, self.timeout_s + extra_time_s)
+        return self._read(message.response_type(), version, answer, at)
+
+    def version_for(self, request_type: type[Request[ResponseT]], *, at_most: int | None = None) -> int:
+        """The newest version of a request that both sides know. Raises `VersionNotSupported`."""
+        name = APIS[request_type.API_KEY].name
+        if request_type.API_KEY not in self.versions:
+            raise VersionNotSupported(f"{self.address} does not offer {name}")
+        node_first, node_last = self.versions[request_type.API_KEY]
+        first, last = request_type.VERSIONS
+        newest = min(node_last, last if at_most is None else min(last, at_most))
+        if newest < max(node_first, first):
+            raise VersionNotSupported(
+                f"{self.address} offers {name} {node_first} to {node_last}; "
+                f"{first} to {last if at_most is None else at_most} would do"
+            )
+        return newest
+
+    def close(self) -> None:
+        """Close the connection; closing it again does nothing."""
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _connect(self) -> socket.socket:
+        try:
+            connected = socket.create_connection((self.host, self.port), self.timeout_s)
+        except TimeoutError:
+            raise RequestTimedOut(f"no connection to {self.address} within {self.timeout_s:g} s") from None
+        except OSError as error:
+            raise ConnectionFailed(f"no connection to {self.address}: {error.strerror or error}") from error
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connected
+
+    def _ask_versions(self) -> dict[int, tuple[int, int]]:
+        """Ask in our newest version, and in the oldest if the node does not know that one.
+
+        Of a refusal only the error code is read: it is of version 0, or should be.
+        """
+        request = ApiVersionsRequest(client_software_name=CLIENT_NAME, client_software_version=CLIENT_VERSION)
+        version = ApiVersionsRequest.VERSIONS[1]
+        answer, at = self._exchange(request, version, self.timeout_s)
+        if answer[at : at + 2] == ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big"):
+            version = 0
+            answer, at = self._exchange(request, version, self.timeout_s)
+        response = self._read(ApiVersionsResponse, version, answer, at)
+        if response.error_code != ErrorCode.NONE:
+            raise BadResponse(f"{self.address} answers ApiVersions with error {response.error_code}")
+        return {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
+
+    def _exchange(self, message: Request[ResponseT], version: int, timeout_s: float) -> tuple[bytes, int]:
+        """The frame that answers the request, and where in it the response begins."""
+        name = APIS[message.API_KEY].name
+        correlation_id = next(self._correlation_ids)
+        frame = request_frame(message, version, correlation_id, self.client_id)
+        if not self.is_open:
+            raise ConnectionFailed(f"the connection to {self.address} is closed")
+        try:
+            answer = self._send_and_receive(frame, time.monotonic() + timeout_s)
+            answered_id, at = read_response_header(answer, message.API_KEY, version)
+            if answered_id != correlation_id:
+                raise MalformedFrame(f"the answer to request {answered_id}, not {correlation_id}")
+        except TimeoutError:
+            self.close()
+            raise RequestTimedOut(f"{self.address} did not answer {name} within {timeout_s:g} s") from None
+        except OSError as error:
+            self.close()
+            reason = error.strerror or error
+            raise ConnectionFailed(f"{self.address} was lost while asked for {name}: {reason}") from error
+        except WireError as error:
+            self.close()
+            raise BadResponse(f"{self.address} answers {name} with nonsense: {error}") from error
+        except BaseException:
+            self.close()
+            raise
+        return answer, at
+
+    def _send_and_receive(self, frame: bytes, deadline: float) -> bytes:
+        self._socket.settimeout(max(0.001, deadline - time.monotonic()))
+        self._socket.sendall(frame)
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            self._socket.settimeout(left)
+            data = self._socket.recv(RECEIVE_BYTES)
+            if not data:
+                raise ConnectionResetError("closed by the other side")
+            if frames := self._frames.feed(data):
+                return frames[0]
+
+    def _read(self, response_type: type[ResponseT], version: int, answer: bytes, at: int) -> ResponseT:
+        try:
+            return decode(response_type, version, answer, at)
+        except WireError as error:
+            self.close()
+            raise BadResponse(f"{self.address} answers with nonsense: {error}") from error
