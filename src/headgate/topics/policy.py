@@ -1,7 +1,7 @@
 """What a topic's settings mean for its partitions, worked out once for every change of the settings.
 
-The topic's own value wins over the broker's, the broker's over the default; an internal topic is durable and
-compacted whatever they say, for the coordinators stand on it.
+The topic's own value wins over the broker's, the broker's over the default. That holds for internal topics too:
+whoever trusts the page cache with everything may trust it with the coordinator's log.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TopicPolicy:
     index_interval_bytes: int
 
 
-def policy_of(settings: Settings, overrides: Mapping[str, str], *, is_internal: bool) -> TopicPolicy:
+def policy_of(settings: Settings, overrides: Mapping[str, str]) -> TopicPolicy:
     """The policy of a topic with these settings of its own; they have been checked before."""
 
     def value(name: str) -> int:
@@ -40,7 +40,7 @@ def policy_of(settings: Settings, overrides: Mapping[str, str], *, is_internal: 
 
     cleanup_policy = settings.of_topic(overrides, "cleanup.policy")
     return TopicPolicy(
-        is_durable=is_internal or settings.of_topic(overrides, "headgate.durability") == SYNC,
+        is_durable=settings.of_topic(overrides, "headgate.durability") == SYNC,
         is_compacted="compact" in cleanup_policy,
         is_deleted_from="delete" in cleanup_policy,
         max_message_bytes=value("max.message.bytes"),

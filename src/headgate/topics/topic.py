@@ -101,9 +101,7 @@ class Topic:
         """What the topic's settings mean."""
         policy = self._policy
         if policy is None:
-            policy = self._policy = policy_of(
-                self.shared.settings, self._entry.overrides, is_internal=self.is_internal
-            )
+            policy = self._policy = policy_of(self.shared.settings, self._entry.overrides)
         return policy
 
     def settings_changed(self) -> None:
