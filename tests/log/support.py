@@ -1,0 +1,83 @@
+"""What the tests of the log share: a place for one log, batches to put there, and ways to crash."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from headgate.log.batch import Record, encode_batch, read_header
+from headgate.log.filesystem import FileSystem, MemoryFileSystem
+from headgate.log.log import Log, LogSettings, Recovery
+
+DATA = Path("/data")
+DIRECTORY = DATA / "flights-0"
+SMALL = LogSettings(segment_bytes=1000, index_interval_bytes=200)
+"""About ten one-record batches to a segment, every third or so indexed."""
+
+
+class KeepAll(Random):
+    """A crash of the process, not the machine: every write survives as far as it went."""
+
+    def randint(self, a: int, b: int) -> int:
+        return b
+
+    def random(self) -> float:
+        return 1.0
+
+
+def memory() -> MemoryFileSystem:
+    """A file system in memory with a durable data directory."""
+    files = MemoryFileSystem()
+    files.make_directory(DATA)
+    files.sync_directory(Path("/"))
+    return files
+
+
+def batch_at(offset: int, count: int = 1, *, timestamp: int | None = None, size: int = 20) -> bytes:
+    """A batch of `count` records from `offset` on; timestamps rise by one unless given."""
+    first = 1000 + offset if timestamp is None else timestamp
+    records = [
+        Record(b"k%d" % (offset + at), bytes([(offset + at) % 256]) * size, first + at) for at in range(count)
+    ]
+    return bytes(encode_batch(records, base_offset=offset))
+
+
+def append(log: Log, count: int = 1, *, timestamp: int | None = None, size: int = 20) -> bytes:
+    """Append one batch to the log and return its bytes."""
+    batch = batch_at(log.log_end_offset, count, timestamp=timestamp, size=size)
+    log.append(batch, [read_header(batch)])
+    return batch
+
+
+def sync(log: Log) -> None:
+    """Make all of the log durable."""
+    request = log.begin_sync()
+    request.run()
+    log.complete_sync(request)
+
+
+def contents(log: Log) -> list[bytes]:
+    """Every batch of the log that readers may see."""
+    return [batch for _, batch in log.batches(log.log_start_offset)]
+
+
+@dataclass
+class Place:
+    """Where one log lives, and what its recoveries reported."""
+
+    files: FileSystem = field(default_factory=memory)
+    directory: Path = DIRECTORY
+    settings: LogSettings = SMALL
+    reported: list[Recovery] = field(default_factory=list)
+
+    def open(self, *, clean: bool = False, recovery_point: int = 0) -> Log:
+        """The log as a new process finds it."""
+        return Log.open(
+            self.files,
+            self.directory,
+            self.settings,
+            clean=clean,
+            recovery_point=recovery_point,
+            on_truncated=self.reported.append,
+        )
