@@ -1,0 +1,235 @@
+"""A cluster through the client: a real Headgate, mock brokers, and nodes that change their minds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from tests.client.conftest import PARTITIONS, RECORDS, TOPIC, StartNode
+from tests.client.scripted import CLOSE, Answer, ScriptedNode, every_version
+
+from headgate.client.cluster import EARLIEST, LATEST, Cluster, parse_address
+from headgate.client.errors import NoNodeReachable, RequestRefused
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, TopicName, TopicPartition
+from headgate.log.batch import iterate_records
+from headgate.wire.framing import RequestHeader
+from headgate.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from headgate.wire.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from headgate.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from headgate.wire.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from headgate.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+
+ORDERS = TopicName(TOPIC)
+GROUP = GroupId("readers")
+FETCH, METADATA, FIND_COORDINATOR, HEARTBEAT, API_VERSIONS = 1, 3, 10, 12, 18
+
+
+@pytest.fixture
+def cluster(bootstrap_servers: str) -> Iterator[Cluster]:
+    """The shared cluster through a client of this test's own."""
+    with Cluster(bootstrap_servers) as client:
+        yield client
+
+
+def test_a_topic_and_its_partitions_are_found(cluster: Cluster) -> None:
+    """Metadata by name, and of all topics."""
+    assert cluster.partitions_of(ORDERS) == list(range(PARTITIONS))
+    assert TOPIC in [topic.name for topic in cluster.metadata().topics]
+
+
+def test_a_topic_that_is_not_there_is_refused_at_once_and_not_made(cluster: Cluster) -> None:
+    """A misspelt name costs no waiting, and leaves no topic behind."""
+    started = time.monotonic()
+    for ask in (
+        lambda: cluster.partitions_of(TopicName("ordesr")),
+        lambda: cluster.leader_for(TopicName("ordesr"), 0),
+        lambda: cluster.fetch(TopicName("ordesr"), 0, 0),
+        lambda: cluster.leader_for(ORDERS, PARTITIONS),
+    ):
+        with pytest.raises(RequestRefused, match="UNKNOWN_TOPIC_OR_PARTITION") as refused:
+            ask()
+        assert refused.value.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert time.monotonic() - started < 5
+    assert "ordesr" not in [topic.name for topic in cluster.metadata().topics]
+
+
+def test_offsets_are_listed_over_all_leaders(cluster: Cluster) -> None:
+    """Both ends of every partition, whoever leads it."""
+    partitions = [TopicPartition(ORDERS, number) for number in range(PARTITIONS)]
+    assert cluster.list_offsets(dict.fromkeys(partitions, EARLIEST)) == dict.fromkeys(partitions, 0)
+    ends = cluster.list_offsets(dict.fromkeys(partitions, LATEST))
+    assert ends == dict.fromkeys(partitions, RECORDS // PARTITIONS)
+
+
+def test_records_are_fetched_from_an_offset_to_the_end(cluster: Cluster) -> None:
+    """Following the batches from the start gives every record once, in order."""
+    values: list[bytes | None] = []
+    offset, end = 0, RECORDS // PARTITIONS
+    while offset < end:
+        fetched = cluster.fetch(ORDERS, 1, offset)
+        assert (fetched.high_watermark, fetched.log_start_offset) == (end, 0)
+        for number, record in iterate_records(fetched.records):
+            if number >= offset:
+                values.append(record.value)
+                offset = number + 1
+    assert values == [f"value-{number}".encode() for number in range(1, RECORDS, PARTITIONS)]
+
+
+def test_a_fetch_at_the_end_waits_as_long_as_it_is_told_and_is_empty(cluster: Cluster) -> None:
+    """No records is no error."""
+    started = time.monotonic()
+    fetched = cluster.fetch(ORDERS, 0, RECORDS // PARTITIONS, max_wait_ms=300)
+    assert fetched.records == b""
+    assert time.monotonic() - started > 0.25
+
+
+def test_a_fetch_outside_the_log_is_refused(cluster: Cluster) -> None:
+    """The caller learns that its offset is gone or never was."""
+    with pytest.raises(RequestRefused, match=f"fetch of {TOPIC}-0: OFFSET_OUT_OF_RANGE"):
+        cluster.fetch(ORDERS, 0, 1_000_000)
+
+
+def test_a_group_is_asked_at_its_coordinator(cluster: Cluster) -> None:
+    """A commit sent to the coordinator is taken; to any other node it would not be."""
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=5)
+    commit = OffsetCommitRequest(
+        group_id=GROUP, topics=[OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])]
+    )
+    response = cluster.ask_coordinator(GROUP, commit)
+    assert response.topics[0].partitions[0].error_code == ErrorCode.NONE
+
+
+# --- nodes that change their minds ---
+
+
+def metadata_of(leader: ScriptedNode) -> MetadataResponse:
+    """One broker, which leads orders-0."""
+    topic = MetadataResponseTopic(
+        name=TOPIC, partitions=[MetadataResponsePartition(partition_index=0, leader_id=1)]
+    )
+    broker = MetadataResponseBroker(node_id=1, host=leader.host, port=leader.port)
+    return MetadataResponse(brokers=[broker], topics=[topic])
+
+
+def fetch_of(error_code: int, records: bytes = b"") -> FetchResponse:
+    """The answer to a fetch of orders-0."""
+    partition = PartitionData(error_code=error_code, high_watermark=7, records=records)
+    return FetchResponse(responses=[FetchableTopicResponse(topic=TOPIC, partitions=[partition])])
+
+
+@pytest.mark.parametrize(
+    "goodbye", [fetch_of(ErrorCode.NOT_LEADER_OR_FOLLOWER), CLOSE], ids=["refuses", "dies"]
+)
+def test_a_fetch_follows_the_leader_when_it_moves(start_node: StartNode, goodbye: Answer) -> None:
+    """The old leader refuses or dies, the metadata names the new one, and the caller sees only records."""
+    leaders: list[ScriptedNode] = []
+
+    def any_leader(header: RequestHeader, frame: bytes) -> Answer:
+        return {API_VERSIONS: every_version(), FETCH: goodbye}.get(header.api_key)
+
+    def new_leader(header: RequestHeader, frame: bytes) -> Answer:
+        return {API_VERSIONS: every_version(), FETCH: fetch_of(0, b"records")}.get(header.api_key)
+
+    def bootstrap(header: RequestHeader, frame: bytes) -> Answer:
+        return every_version() if header.api_key == API_VERSIONS else metadata_of(leaders.pop(0))
+
+    leaders += [start_node(any_leader), start_node(new_leader)]
+    first = start_node(bootstrap)
+    with Cluster(f"{first.host}:{first.port}") as cluster:
+        assert cluster.fetch(ORDERS, 0, 0).records == b"records"
+
+
+def test_a_coordinator_that_is_not_there_yet_is_waited_for(start_node: StartNode) -> None:
+    """A cluster that has just started answers COORDINATOR_NOT_AVAILABLE for a while."""
+    not_yet = [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE]
+
+    def script(header: RequestHeader, frame: bytes) -> Answer:
+        if header.api_key == API_VERSIONS:
+            return every_version()
+        if header.api_key == HEARTBEAT:
+            return HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+        error = not_yet.pop() if not_yet else ErrorCode.NONE
+        found = Coordinator(key=GROUP, host=node.host, port=node.port, error_code=error)
+        return FindCoordinatorResponse(coordinators=[found])
+
+    node = start_node(script)
+    with Cluster(f"{node.host}:{node.port}") as cluster:
+        response = cluster.ask_coordinator(GROUP, HeartbeatRequest(group_id=GROUP))
+        assert response.error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        cluster.ask_coordinator(GROUP, HeartbeatRequest(group_id=GROUP))
+    asked = [key for key, _ in node.requests]
+    assert asked.count(FIND_COORDINATOR) == 3
+    assert asked.count(API_VERSIONS) == 1
+
+
+def test_waiting_ends_with_the_timeout_and_the_last_refusal(start_node: StartNode) -> None:
+    """A leader that never comes is reported as that, in time."""
+    partition = MetadataResponsePartition(
+        partition_index=0, leader_id=-1, error_code=ErrorCode.LEADER_NOT_AVAILABLE
+    )
+    metadata = MetadataResponse(topics=[MetadataResponseTopic(name=TOPIC, partitions=[partition])])
+    node = start_node(lambda header, frame: every_version() if header.api_key == API_VERSIONS else metadata)
+    started = time.monotonic()
+    with (
+        Cluster(f"{node.host}:{node.port}", timeout_s=0.5) as cluster,
+        pytest.raises(RequestRefused, match="orders-0: LEADER_NOT_AVAILABLE"),
+    ):
+        cluster.leader_for(ORDERS, 0)
+    assert 0.3 < time.monotonic() - started < 5
+    assert [key for key, _ in node.requests].count(METADATA) > 1
+
+
+def test_an_error_code_from_the_future_is_shown_by_its_number(start_node: StartNode) -> None:
+    """A newer node may refuse for a reason that has no name here."""
+    node = start_node(
+        lambda header, frame: {API_VERSIONS: every_version(), METADATA: metadata_of(node)}.get(
+            header.api_key, fetch_of(999)
+        )
+    )
+    with (
+        Cluster(f"{node.host}:{node.port}") as cluster,
+        pytest.raises(RequestRefused, match="error 999") as refused,
+    ):
+        cluster.fetch(ORDERS, 0, 0)
+    assert (refused.value.code, refused.value.error, refused.value.is_retriable) == (999, None, False)
+
+
+def test_the_next_bootstrap_server_is_tried_when_one_is_down(start_node: StartNode) -> None:
+    """One that answers is enough; if none does, the error names all of them, at once."""
+    down = start_node(lambda header, frame: None)
+    down.close()
+    node = start_node(lambda header, frame: every_version())
+    with Cluster(f"{down.host}:{down.port}, {node.host}:{node.port}") as cluster:
+        assert cluster.any_node().address == f"{node.host}:{node.port}"
+    with (
+        Cluster(f"{down.host}:{down.port},{down.host}:{down.port}") as cluster,
+        pytest.raises(NoNodeReachable, match=rf"{down.port}.*; .*{down.port}"),
+    ):
+        cluster.metadata()
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [("localhost:9092", ("localhost", 9092)), (" [::1]:1 ", ("::1", 1)), ("a.b:65535", ("a.b", 65535))],
+)
+def test_an_address_is_host_and_port(text: str, address: tuple[str, int]) -> None:
+    """As Kafka writes bootstrap servers."""
+    assert parse_address(text) == address
+
+
+@pytest.mark.parametrize("text", ["localhost", ":9092", "localhost:", "localhost:http", ""])
+def test_what_is_no_address_is_refused_with_what_was_given(text: str) -> None:
+    """The error quotes the text."""
+    with pytest.raises(ValueError, match=r"not an address of the form host:port"):
+        parse_address(text)
