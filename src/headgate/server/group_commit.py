@@ -14,8 +14,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
-from headgate.log.log import Log, SyncRequest
+from headgate.log.log import Log
+from headgate.log.sync import SyncRequest
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +65,8 @@ class GroupCommit:
         while (requests := self._requests.get()) is not None:
             started = time.perf_counter()
             for _, request in requests:
-                request.run()
+                with suppress(OSError):  # the request keeps it, and complete_sync tells
+                    request.run()
             seconds = time.perf_counter() - started
             try:
                 self._loop.call_soon_threadsafe(self._end, requests, seconds)

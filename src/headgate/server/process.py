@@ -42,6 +42,7 @@ def run_server(options: ServeOptions) -> None:
     log_lines.configure(options.log_level, options.log_as_json)
     options.data_dir.mkdir(parents=True, exist_ok=True)
     filesystem = OsFileSystem()
+    filesystem.sync_directory(options.data_dir.absolute().parent)
     try:
         lock = filesystem.lock(options.data_dir / ".lock")
     except BlockingIOError:
