@@ -31,7 +31,7 @@ def _seen(word: str, *members: Member) -> list[str]:
     return sorted(v for member in members for v in member.values() if v.startswith(word))
 
 
-@pytest.mark.parametrize(("first", "second"), itertools.combinations(MEMBERS, 2))
+@pytest.mark.parametrize(("first", "second"), list(itertools.combinations(MEMBERS, 2)))
 def test_two_libraries_share_a_group(first: str, second: str, admin: Driver, join: Join, name: str) -> None:
     """One has everything, two share it, each record is read once; when one leaves the other has all."""
     admin.create_topic(name, PARTITIONS)

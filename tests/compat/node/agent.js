@@ -4,6 +4,7 @@
 const { connect, say, listen, CompressionTypes } = require('./client')
 
 const TOPIC_RESOURCE = 2
+const TOPIC_ALREADY_EXISTS = 36
 const CODECS = {
   none: CompressionTypes.None,
   gzip: CompressionTypes.GZIP,
@@ -18,18 +19,15 @@ const admin = kafka.admin()
 const text = buffer => (buffer === null || buffer === undefined ? null : buffer.toString())
 
 const calls = {
-  createTopic: ({ topic, partitions, configs }) =>
-    admin.createTopics({
+  createTopic: async ({ topic, partitions, configs }) => {
+    const configEntries = Object.entries(configs).map(([name, value]) => ({ name, value }))
+    const created = await admin.createTopics({
       waitForLeaders: true,
-      topics: [
-        {
-          topic,
-          numPartitions: partitions,
-          replicationFactor: 1,
-          configEntries: Object.entries(configs).map(([name, value]) => ({ name, value })),
-        },
-      ],
-    }),
+      topics: [{ topic, numPartitions: partitions, replicationFactor: 1, configEntries }],
+    })
+    // The one refusal that kafkajs does not throw is told by the answer.
+    if (!created) throw Object.assign(new Error('the topic exists'), { code: TOPIC_ALREADY_EXISTS })
+  },
   listTopics: () => admin.listTopics(),
   partitionCount: async ({ topic }) => (await admin.fetchTopicMetadata({ topics: [topic] })).topics[0].partitions.length,
   deleteTopic: ({ topic }) => admin.deleteTopics({ topics: [topic] }),

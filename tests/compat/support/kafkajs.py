@@ -37,8 +37,8 @@ class KafkaJs(Driver):
     """kafkajs."""
 
     name = "kafkajs"
-    # It knows neither static membership nor a consumer without a group, and has no call to delete offsets or to
-    # commit metadata from outside a group.
+    # It knows neither static membership nor a consumer without a group, and has no call to delete offsets or
+    # to commit metadata from outside a group.
     can = frozenset(Can) - {Can.DELETE_OFFSETS, Can.STATIC, Can.ASSIGN, Can.COMMIT_METADATA}
 
     def __init__(self, bootstrap: str) -> None:
