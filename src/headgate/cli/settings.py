@@ -6,8 +6,6 @@ import json
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from headgate.domain.settings import BROKER_SETTINGS, TOPIC_SETTINGS, Setting
 
@@ -26,6 +24,9 @@ def settings(
     if output != "table":
         typer.echo(f"headgate: --output {output}: table or json is expected", err=True)
         raise typer.Exit(2)
+    from rich.console import Console  # not at the top: `serve` starts without it
+    from rich.table import Table
+
     grid = Table(
         "setting", "default", "meaning", title="Settings of a topic" if topic else "Settings of the broker"
     )
