@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicName
 
 
@@ -18,7 +17,7 @@ class Tick:
 
 @dataclass(slots=True, frozen=True)
 class ListGroups:
-    """Which groups the shard holds. Filters ignore case; an empty one lets all pass. Reply: `ListedGroups`."""
+    """Which groups the shard holds; filters ignore case, empty ones let all pass. Reply: `ListedGroups`."""
 
     states: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()
@@ -50,6 +49,6 @@ class DeleteGroup:
 
 @dataclass(slots=True, frozen=True)
 class DeleteTopicOffsets:
-    """A topic is gone: so are its offsets, in every group. Reply, when the last one is gone: `ErrorCode.NONE`."""
+    """A topic is gone: so are its offsets in every group. Reply, after the last one: `ErrorCode.NONE`."""
 
     topic: TopicName

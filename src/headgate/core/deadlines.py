@@ -1,7 +1,7 @@
 """When what is due: named deadlines in a heap, so that thousands of sessions cost O(log n) each at most.
 
 Moving a deadline away, which every heartbeat does, touches no heap: the entry stays, and when it surfaces too
-early it is put back where it now belongs. So `next` may name a time before anything is due, never after.
+early it is put back where it now belongs.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Deadlines(Generic[KeyT]):
         return self._due.get(key)
 
     def next(self) -> Millis | None:
-        """The earliest time at which something may be due."""
+        """The earliest time at which something is due."""
         self._surface()
         return self._heap[0][0] if self._heap else None
 

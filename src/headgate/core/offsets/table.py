@@ -197,16 +197,21 @@ class OffsetTable:
 
     # --- many at once ---
 
-    def offsets_of_topic(self, topic: TopicName) -> list[tuple[GroupId, int]]:
-        """Which groups and partitions have an offset in a topic."""
+    def offsets_of_topic(self, topic: TopicName, committed_by: Millis) -> list[tuple[GroupId, int]]:
+        """Which groups and partitions have an offset in a topic that was committed at or before a time."""
         ids = [high for high, (name, _) in self._high_partitions.items() if name == topic]
         plain = self._topics.find(topic.encode())
         if plain is not None:
             ids.append(plain)
         if not ids:
             return []
-        keys = self._live_keys()
-        hits = keys[np.isin((keys >> _PARTITION_BITS) & _TOPIC_MASK, np.array(ids, np.uint64))]
+        keys = np.frombuffer(self._keys, np.uint64)
+        is_hit = np.isin(
+            keys >> np.uint64(_PARTITION_BITS) & np.uint64(_TOPIC_MASK), np.array(ids, np.uint64)
+        )
+        is_hit &= np.frombuffer(self._nexts, np.int32) >= NONE
+        is_hit &= np.frombuffer(self._timestamps, np.int64) <= committed_by
+        hits = keys[is_hit]
         names: dict[int, tuple[TopicName, int]] = {}
         return [(self._group_id(key), self._topic_partition(key, names)[1]) for key in hits.tolist()]
 
@@ -219,9 +224,9 @@ class OffsetTable:
         nexts = np.frombuffer(self._nexts, np.int32)
         is_old = timestamps[nexts >= NONE] <= committed_by
         wanted = np.zeros(len(self._heads), np.bool_)
-        wanted[(keys[is_old] >> _GROUP_SHIFT).astype(np.int64)] = True
+        wanted[(keys[is_old] >> np.uint64(_GROUP_SHIFT)).astype(np.int64)] = True
         has_any = np.zeros(len(self._heads), np.bool_)
-        has_any[(keys >> _GROUP_SHIFT).astype(np.int64)] = True
+        has_any[(keys >> np.uint64(_GROUP_SHIFT)).astype(np.int64)] = True
         wanted |= ~has_any
         for key, (_, expire_timestamp) in self._aside.items():
             if expire_timestamp != NO_EXPIRY:

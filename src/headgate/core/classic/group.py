@@ -1,0 +1,310 @@
+"""A classic group as it lives: its members, who of them waits for what, and the generation they are in.
+
+All of this is volatile. What survives is the last `GroupMetadata` record: `ClassicGroup.of` makes the group
+from it that is there after a load (Stable when it has members, Empty when not), and `metadata` the record
+that makes it so. Between two records members may join, leave and wait, and none of that is kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headgate.core.classic.commands import JoinedMember, JoinGroup, Protocols
+from headgate.core.classic.state import TRANSITIONS, ClassicState
+from headgate.core.classic.subscription import subscribed_topics
+from headgate.core.contract import Token
+from headgate.core.offsets.expiry import CONSUMER_PROTOCOL_TYPE
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, InstanceId, MemberId, Millis, TopicName
+from headgate.records import GroupMember, GroupMetadata
+
+
+@dataclass(slots=True)
+class Member:
+    """One member. `awaiting_join` and `awaiting_sync` are the requests of its that are parked."""
+
+    member_id: MemberId
+    instance_id: InstanceId | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: Protocols
+    assignment: bytes = b""
+    awaiting_join: Token | None = None
+    awaiting_sync: Token | None = None
+    is_new: bool = False
+    """It has not been in a generation yet: while it waits to be, its connection may be gone unseen."""
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        """The member's metadata for a protocol."""
+        return next((metadata for name, metadata in self.protocols if name == protocol_name), b"")
+
+
+class ClassicGroup:
+    """One group with all that is volatile about it."""
+
+    __slots__ = (
+        "awaiting_joins",
+        "generation",
+        "group_id",
+        "has_new_members",
+        "initial_remaining_ms",
+        "instances",
+        "leader",
+        "members",
+        "pending_joins",
+        "pending_syncs",
+        "protocol_name",
+        "protocol_support",
+        "protocol_type",
+        "state",
+        "state_timestamp",
+        "subscription",
+    )
+
+    def __init__(self, group_id: GroupId, now: Millis) -> None:
+        """A group that nobody has joined yet."""
+        self.group_id = group_id
+        self.state = ClassicState.EMPTY
+        self.state_timestamp = now
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.generation = 0
+        self.leader: MemberId | None = None
+        self.members: dict[MemberId, Member] = {}
+        self.instances: dict[InstanceId, MemberId] = {}
+        """Static members by their instance id."""
+        self.pending_joins: dict[MemberId, None] = {}
+        """Ids that were given out and have not come back yet (an ordered set)."""
+        self.pending_syncs: dict[MemberId, None] = {}
+        """Members of this generation that have not asked for their assignment yet (an ordered set)."""
+        self.awaiting_joins = 0
+        self.protocol_support: dict[str, int] = {}
+        """How many members support a protocol."""
+        self.subscription: frozenset[TopicName] | None = None
+        """The topics its members read; None when that cannot be known."""
+        self.has_new_members = False
+        """Somebody joined while an empty group waited for its first members."""
+        self.initial_remaining_ms: int | None = None
+        """How much longer an empty group may wait for its first members; None when it does not."""
+
+    # --- from and to the record ---
+
+    @classmethod
+    def of(cls, metadata: GroupMetadata) -> ClassicGroup:
+        """The group that a record describes."""
+        group = cls(metadata.group_id, metadata.state_timestamp)
+        group.protocol_type = metadata.protocol_type or None
+        group.protocol_name = metadata.protocol_name
+        group.generation = metadata.generation
+        for one in metadata.members:
+            member = Member(
+                member_id=one.member_id,
+                instance_id=one.instance_id,
+                client_id=one.client_id,
+                client_host=one.client_host,
+                rebalance_timeout_ms=one.rebalance_timeout_ms,
+                session_timeout_ms=one.session_timeout_ms,
+                protocols=((metadata.protocol_name or "", one.subscription),),
+                assignment=one.assignment,
+            )
+            group.add(member)
+        group.leader = metadata.leader
+        if group.members:
+            group.state = ClassicState.STABLE
+        group.subscription = group.compute_subscription()
+        return group
+
+    def metadata(self) -> GroupMetadata:
+        """The record that describes the group as it is."""
+        return GroupMetadata(
+            group_id=self.group_id,
+            protocol_type=self.protocol_type or "",
+            generation=self.generation,
+            protocol_name=self.protocol_name,
+            leader=self.leader,
+            state_timestamp=self.state_timestamp,
+            members=tuple(
+                GroupMember(
+                    member_id=member.member_id,
+                    instance_id=member.instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    rebalance_timeout_ms=member.rebalance_timeout_ms,
+                    session_timeout_ms=member.session_timeout_ms,
+                    subscription=member.metadata(self.protocol_name),
+                    assignment=member.assignment,
+                )
+                for member in self.members.values()
+            ),
+        )
+
+    # --- state ---
+
+    def become(self, state: ClassicState, now: Millis) -> None:
+        """Change the state; the table of transitions must allow it."""
+        assert state in TRANSITIONS[self.state], f"{self.group_id}: {self.state.value} to {state.value}"
+        self.state = state
+        self.state_timestamp = now
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing volatile is in it: its record says it all."""
+        return self.state is ClassicState.EMPTY and not self.pending_joins
+
+    # --- members ---
+
+    def add(self, member: Member) -> None:
+        """Take a member in; the first one decides the group's leader."""
+        self.members[member.member_id] = member
+        self.pending_joins.pop(member.member_id, None)
+        if member.instance_id is not None:
+            self.instances[member.instance_id] = member.member_id
+        if self.leader is None:
+            self.leader = member.member_id
+        self._count_support(member, 1)
+
+    def remove(self, member_id: MemberId) -> list[Token]:
+        """Let a member or a pending member go; the requests of its that were parked, which need an answer."""
+        self.pending_joins.pop(member_id, None)
+        self.pending_syncs.pop(member_id, None)
+        member = self.members.pop(member_id, None)
+        if member is None:
+            return []
+        self._count_support(member, -1)
+        if member.instance_id is not None and self.instances.get(member.instance_id) == member_id:
+            del self.instances[member.instance_id]
+        if self.leader == member_id:
+            self.leader = next(iter(self.members), None)
+        parked = (self.take_join(member), self.take_sync(member))
+        return [token for token in parked if token is not None]
+
+    def update(self, member: Member, command: JoinGroup) -> None:
+        """Take over what a member says of itself when it joins again."""
+        self._count_support(member, -1)
+        member.protocols = command.protocols
+        member.rebalance_timeout_ms = command.rebalance_timeout_ms
+        member.session_timeout_ms = command.session_timeout_ms
+        self._count_support(member, 1)
+
+    def replace(self, old: Member, member_id: MemberId) -> Member:
+        """Give a static member a new id. Nothing of it may be parked any more."""
+        assert old.instance_id is not None
+        assert old.awaiting_join is None
+        assert old.awaiting_sync is None
+        was_leader = self.leader == old.member_id
+        self.remove(old.member_id)
+        new = Member(
+            member_id,
+            old.instance_id,
+            old.client_id,
+            old.client_host,
+            old.rebalance_timeout_ms,
+            old.session_timeout_ms,
+            old.protocols,
+            old.assignment,
+        )
+        self.add(new)
+        if was_leader:
+            self.leader = member_id
+        return new
+
+    def member_error(self, member_id: MemberId, instance_id: InstanceId | None) -> ErrorCode:
+        """Whether this is a member: UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID if not."""
+        if instance_id is not None:
+            known = self.instances.get(instance_id)
+            if known is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if known != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    # --- parked requests ---
+
+    def park_join(self, member: Member, token: Token) -> Token | None:
+        """The member waits for the rebalance; an older join of its that it no longer waits for, if any."""
+        older, member.awaiting_join = member.awaiting_join, token
+        if older is None:
+            self.awaiting_joins += 1
+        return older
+
+    def take_join(self, member: Member) -> Token | None:
+        """The member's parked join, which is to be answered now."""
+        token, member.awaiting_join = member.awaiting_join, None
+        if token is not None:
+            self.awaiting_joins -= 1
+        return token
+
+    def take_sync(self, member: Member) -> Token | None:
+        """The member's parked sync, which is to be answered now."""
+        token, member.awaiting_sync = member.awaiting_sync, None
+        return token
+
+    @property
+    def has_all_joined(self) -> bool:
+        """Whether every member waits for the rebalance, and nobody is on the way."""
+        return self.awaiting_joins == len(self.members) and not self.pending_joins
+
+    # --- protocols and timeouts ---
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """As long as the most patient member allows."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    def _count_support(self, member: Member, change: int) -> None:
+        for name, _ in member.protocols:
+            self.protocol_support[name] = self.protocol_support.get(name, 0) + change
+
+    def supports(self, protocol_type: str, protocols: Protocols) -> bool:
+        """Whether a member with these protocols can be in the group with all the others."""
+        if self.state is ClassicState.EMPTY:
+            return bool(protocol_type and protocols)
+        everybody = len(self.members)
+        return self.protocol_type == protocol_type and any(
+            self.protocol_support.get(name, 0) == everybody for name, _ in protocols
+        )
+
+    def vote(self) -> str:
+        """The protocol most members prefer of those all support; of two, the one named first by a member."""
+        everybody = len(self.members)
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            for name, _ in member.protocols:
+                if self.protocol_support[name] == everybody:
+                    votes[name] = votes.get(name, 0) + 1
+                    break
+        return max(votes, key=lambda name: votes[name])
+
+    def joined_members(self) -> tuple[JoinedMember, ...]:
+        """What the leader needs to know to assign."""
+        return tuple(
+            JoinedMember(member.member_id, member.instance_id, member.metadata(self.protocol_name))
+            for member in self.members.values()
+        )
+
+    # --- subscription ---
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        """Whether the members are consumers, whose subscriptions can be read."""
+        return self.protocol_type == CONSUMER_PROTOCOL_TYPE
+
+    def compute_subscription(self) -> frozenset[TopicName] | None:
+        """The topics its members read now; None when one member's metadata does not parse."""
+        if not self.uses_consumer_protocol:
+            return None
+        topics: set[TopicName] = set()
+        for member in self.members.values():
+            read = subscribed_topics(member.metadata(self.protocol_name))
+            if read is None:
+                return None
+            topics |= read
+        return frozenset(topics)
+
+    def is_subscribed_to(self, topic: TopicName) -> bool:
+        """Whether members read a topic; a consumer group that cannot be read may read any."""
+        if self.subscription is None:
+            return self.uses_consumer_protocol
+        return topic in self.subscription

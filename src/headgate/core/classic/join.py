@@ -1,0 +1,182 @@
+"""JoinGroup: who is let in, under which id, and whether the group has to rebalance for it.
+
+The order of the checks is Kafka's. A member's older join that is still parked when it joins again is answered
+REBALANCE_IN_PROGRESS: Kafka leaves it without an answer for ever.
+"""
+
+from __future__ import annotations
+
+from headgate.core.classic.commands import NO_MEMBER_ID, JoinGroup, JoinResult, SyncResult
+from headgate.core.classic.group import ClassicGroup, Member
+from headgate.core.classic.rebalance import (
+    complete_if_all_joined,
+    joined,
+    prepare_rebalance,
+    rebalance_or_complete,
+)
+from headgate.core.classic.state import ClassicState
+from headgate.core.classic.subscription import claims_too_much
+from headgate.core.classic.turn import NEW_MEMBER_TIMEOUT_MS, ClassicSettings, Turn
+from headgate.core.contract import Effects, Reply, Token
+from headgate.core.effects import NOTHING, GroupEffects, answer, together
+from headgate.core.offsets.expiry import CONSUMER_PROTOCOL_TYPE
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import InstanceId, MemberId
+
+
+def invalid_join(command: JoinGroup, settings: ClassicSettings) -> ErrorCode:
+    """What is wrong with a join whatever the group may be."""
+    if not command.group_id:
+        return ErrorCode.INVALID_GROUP_ID
+    if not settings.min_session_timeout_ms <= command.session_timeout_ms <= settings.max_session_timeout_ms:
+        return ErrorCode.INVALID_SESSION_TIMEOUT
+    if command.protocol_type == CONSUMER_PROTOCOL_TYPE and any(
+        claims_too_much(metadata) for _, metadata in command.protocols
+    ):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return ErrorCode.NONE
+
+
+def join(turn: Turn, group: ClassicGroup, command: JoinGroup, token: Token) -> GroupEffects:
+    """Let a client join a group that exists."""
+    member_id = command.member_id
+    if not _has_room(group, member_id, turn.settings.max_size):
+        return together(
+            _refuse(token, NO_MEMBER_ID, ErrorCode.GROUP_MAX_SIZE_REACHED),
+            _drop_refused(turn, group, member_id),
+        )
+    if not group.supports(command.protocol_type, command.protocols):
+        return _refuse(token, member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if member_id == NO_MEMBER_ID:
+        return _join_without_id(turn, group, command, token)
+    if member_id in group.pending_joins and command.instance_id is None:
+        return _join_new(turn, group, command, token)
+    error = group.member_error(member_id, command.instance_id)
+    if error:
+        return _refuse(token, member_id, error)
+    return _join_again(turn, group, command, token)
+
+
+def _refuse(token: Token, member_id: MemberId, error: ErrorCode) -> GroupEffects:
+    return answer(token, JoinResult(error=error, member_id=member_id))
+
+
+def _has_room(group: ClassicGroup, member_id: MemberId, max_size: int) -> bool:
+    match group.state:
+        case ClassicState.EMPTY | ClassicState.DEAD:
+            return True
+        case ClassicState.PREPARING_REBALANCE:
+            # Members that have not come back yet do not count: the first to join get the places.
+            member = group.members.get(member_id)
+            return (member is not None and member.awaiting_join is not None) or (
+                group.awaiting_joins < max_size
+            )
+        case ClassicState.COMPLETING_REBALANCE | ClassicState.STABLE:
+            return member_id in group.members or len(group.members) < max_size
+
+
+def _drop_refused(turn: Turn, group: ClassicGroup, member_id: MemberId) -> GroupEffects:
+    """A member there is no room for is none any more."""
+    if member_id not in group.members and member_id not in group.pending_joins:
+        return NOTHING
+    parked = group.remove(member_id)
+    assert not parked, "who waits to join is let in"
+    turn.end_session(group, member_id)
+    return complete_if_all_joined(turn, group)
+
+
+def _join_without_id(turn: Turn, group: ClassicGroup, command: JoinGroup, token: Token) -> GroupEffects:
+    if command.instance_id is not None:
+        known = group.instances.get(command.instance_id)
+        if known is not None:
+            return _replace_static(turn, group, command, token)
+        return _join_new(turn, group, command, token)
+    if not command.must_know_member_id:
+        return _join_new(turn, group, command, token)
+    group.pending_joins[command.new_member_id] = None
+    turn.expect(group.group_id, command.new_member_id, command.session_timeout_ms)
+    return _refuse(token, command.new_member_id, ErrorCode.MEMBER_ID_REQUIRED)
+
+
+def _join_new(turn: Turn, group: ClassicGroup, command: JoinGroup, token: Token) -> GroupEffects:
+    """Add a member the group does not have yet."""
+    if not group.members:
+        group.protocol_type = command.protocol_type
+    member = Member(
+        member_id=command.member_id or command.new_member_id,
+        instance_id=command.instance_id,
+        client_id=command.client_id,
+        client_host=command.client_host,
+        rebalance_timeout_ms=command.rebalance_timeout_ms,
+        session_timeout_ms=command.session_timeout_ms,
+        protocols=command.protocols,
+        is_new=True,
+    )
+    if group.state is ClassicState.PREPARING_REBALANCE and group.initial_remaining_ms is not None:
+        group.has_new_members = True
+    group.add(member)
+    group.park_join(member, token)
+    turn.expect(group.group_id, member.member_id, NEW_MEMBER_TIMEOUT_MS)
+    return rebalance_or_complete(turn, group)
+
+
+def _join_again(turn: Turn, group: ClassicGroup, command: JoinGroup, token: Token) -> GroupEffects:
+    """A member joins again: to take part in a rebalance, to ask for one, or because it lost an answer."""
+    member = group.members[command.member_id]
+    is_same = member.protocols == command.protocols
+    match group.state:
+        case ClassicState.COMPLETING_REBALANCE if is_same:
+            return answer(token, joined(group, member))
+        case ClassicState.STABLE if is_same and group.leader != member.member_id:
+            return answer(token, joined(group, member))
+        case ClassicState.PREPARING_REBALANCE | ClassicState.COMPLETING_REBALANCE | ClassicState.STABLE:
+            group.update(member, command)
+            return together(_park(group, member, token), rebalance_or_complete(turn, group))
+        case ClassicState.EMPTY | ClassicState.DEAD:
+            return _refuse(token, command.member_id, ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+def _park(group: ClassicGroup, member: Member, token: Token) -> GroupEffects:
+    older = group.park_join(member, token)
+    return NOTHING if older is None else _refuse(older, member.member_id, ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+def _replace_static(turn: Turn, group: ClassicGroup, command: JoinGroup, token: Token) -> GroupEffects:
+    """A static member comes back without its id: it gets a new one, and the old one is fenced.
+
+    In a stable group nothing else happens as long as the protocol stays what it is, whatever metadata it has.
+    """
+    instance_id = InstanceId(command.instance_id or "")
+    old = group.members[group.instances[instance_id]]
+    fenced = _fence(group, old)
+    turn.end_session(group, old.member_id)
+    old_leader = group.leader
+    member = group.replace(old, command.new_member_id)
+    group.update(member, command)
+    turn.start_session(group, member)
+    if group.state is ClassicState.STABLE and group.vote() == group.protocol_name:
+        group.subscription = group.compute_subscription()
+        if command.can_skip_assignment:
+            is_leader = group.leader == member.member_id
+            result = joined(group, member, skip_assignment=is_leader)
+        else:
+            # Told of a foreign leader, an old client does not assign anew.
+            result = joined(group, member, leader=old_leader)
+        return together(fenced, Effects((group.metadata(),), (Reply(token, result),)))
+    parked = _park(group, member, token)
+    if group.state is ClassicState.STABLE:
+        return together(fenced, parked, rebalance_or_complete(turn, group))
+    if group.state is ClassicState.COMPLETING_REBALANCE:
+        return together(fenced, parked, prepare_rebalance(turn, group))
+    return together(fenced, parked, complete_if_all_joined(turn, group))
+
+
+def _fence(group: ClassicGroup, old: Member) -> GroupEffects:
+    replies = []
+    join_token, sync_token = group.take_join(old), group.take_sync(old)
+    if join_token is not None:
+        result = JoinResult(error=ErrorCode.FENCED_INSTANCE_ID, member_id=old.member_id)
+        replies.append(Reply(join_token, result))
+    if sync_token is not None:
+        replies.append(Reply(sync_token, SyncResult(error=ErrorCode.FENCED_INSTANCE_ID)))
+    return Effects((), replies)

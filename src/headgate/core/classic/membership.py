@@ -1,0 +1,102 @@
+"""Staying and leaving: heartbeats, LeaveGroup, and members that are not heard of any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headgate.core.classic.commands import (
+    NO_MEMBER_ID,
+    Heartbeat,
+    JoinResult,
+    LeaveGroup,
+    LeaveResult,
+    LeavingMember,
+    SyncResult,
+)
+from headgate.core.classic.group import ClassicGroup
+from headgate.core.classic.rebalance import complete_if_all_joined, rebalance_or_complete
+from headgate.core.classic.state import ClassicState
+from headgate.core.classic.turn import Turn
+from headgate.core.contract import Effects, Reply, Token
+from headgate.core.effects import NOTHING, GroupEffects, answer, together
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import MemberId
+
+
+def heartbeat(turn: Turn, group: ClassicGroup, command: Heartbeat, token: Token) -> GroupEffects:
+    """Prolong a member's session, and tell it when it is to join again."""
+    error = group.member_error(command.member_id, command.instance_id)
+    if error:
+        return answer(token, error)
+    if command.generation != group.generation:
+        return answer(token, ErrorCode.ILLEGAL_GENERATION)
+    turn.start_session(group, group.members[command.member_id])
+    if group.state is ClassicState.PREPARING_REBALANCE:
+        return answer(token, ErrorCode.REBALANCE_IN_PROGRESS)
+    return answer(token, ErrorCode.NONE)
+
+
+def leave(turn: Turn, group: ClassicGroup, command: LeaveGroup, token: Token) -> GroupEffects:
+    """Remove members; each is answered for itself."""
+    outcomes, parked = [], []
+    for leaving in command.members:
+        error, effects = _leave_one(turn, group, leaving)
+        outcomes.append((leaving, error))
+        parked.append(effects)
+    reply = answer(token, LeaveResult(members=tuple(outcomes)))
+    if all(error for _, error in outcomes):
+        return reply
+    return together(reply, *parked, _after_removal(turn, group))
+
+
+def _leave_one(turn: Turn, group: ClassicGroup, leaving: LeavingMember) -> tuple[ErrorCode, GroupEffects]:
+    member_id = leaving.member_id
+    if member_id == NO_MEMBER_ID:
+        known = None if leaving.instance_id is None else group.instances.get(leaving.instance_id)
+        if known is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID, NOTHING
+        member_id = known
+    elif member_id not in group.pending_joins:
+        error = group.member_error(member_id, leaving.instance_id)
+        if error:
+            return error, NOTHING
+    return ErrorCode.NONE, _remove(turn, group, member_id)
+
+
+def _remove(turn: Turn, group: ClassicGroup, member_id: MemberId) -> GroupEffects:
+    """Let a member or a pending member go; what it waited for is answered."""
+    turn.end_session(group, member_id)
+    member = group.members.get(member_id)
+    if member is None:
+        group.remove(member_id)
+        return NOTHING
+    join_token, sync_token = group.take_join(member), group.take_sync(member)
+    group.remove(member_id)
+    return Effects((), list(_gone(join_token, sync_token)))
+
+
+def _gone(join_token: Token | None, sync_token: Token | None) -> Iterable[Reply]:
+    if join_token is not None:
+        yield Reply(join_token, JoinResult(error=ErrorCode.UNKNOWN_MEMBER_ID))
+    if sync_token is not None:
+        yield Reply(sync_token, SyncResult(error=ErrorCode.UNKNOWN_MEMBER_ID))
+
+
+def _after_removal(turn: Turn, group: ClassicGroup) -> GroupEffects:
+    if group.state in (ClassicState.STABLE, ClassicState.COMPLETING_REBALANCE):
+        return rebalance_or_complete(turn, group)
+    return complete_if_all_joined(turn, group)
+
+
+def on_session_deadline(turn: Turn, group: ClassicGroup, member_id: MemberId) -> GroupEffects:
+    """A member was not heard of for too long. Who waits for our answer is excused, unless it is new."""
+    if member_id in group.pending_joins:
+        group.remove(member_id)
+        return complete_if_all_joined(turn, group)
+    member = group.members.get(member_id)
+    if member is None:
+        return NOTHING
+    is_waiting = member.awaiting_join is not None or member.awaiting_sync is not None
+    if is_waiting and not member.is_new:
+        return NOTHING
+    return together(_remove(turn, group, member_id), _after_removal(turn, group))

@@ -1,0 +1,53 @@
+"""What a classic group says to commits and deletions of its offsets, and to their expiry."""
+
+from __future__ import annotations
+
+from headgate.core.classic.group import ClassicGroup
+from headgate.core.classic.state import ClassicState
+from headgate.core.classic.turn import Turn
+from headgate.core.offsets.commands import CommitOffsets
+from headgate.core.offsets.expiry import GroupClock, group_clock
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import Millis
+
+
+def commit_error(group: ClassicGroup, command: CommitOffsets) -> ErrorCode:
+    """Why a commit is refused, in the order Kafka checks."""
+    if command.generation < 0 and group.state is ClassicState.EMPTY:
+        return ErrorCode.NONE
+    if command.generation >= 0 or command.member_id or command.instance_id is not None:
+        error = group.member_error(command.member_id, command.instance_id)
+        if error:
+            return error
+        if command.generation != group.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+    elif group.state is not ClassicState.EMPTY:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if group.state is ClassicState.COMPLETING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def on_commit(turn: Turn, group: ClassicGroup, command: CommitOffsets) -> None:
+    """A member that commits is alive: its session begins anew."""
+    member = group.members.get(command.member_id)
+    if member is not None and group.state in (ClassicState.STABLE, ClassicState.PREPARING_REBALANCE):
+        turn.start_session(group, member)
+
+
+def delete_error(group: ClassicGroup) -> ErrorCode:
+    """Why offsets of the group may not be deleted at all; where they may, subscribed topics still may not."""
+    if group.state is not ClassicState.EMPTY and not group.uses_consumer_protocol:
+        return ErrorCode.NON_EMPTY_GROUP
+    return ErrorCode.NONE
+
+
+def clock_of(group: ClassicGroup) -> GroupClock:
+    """From when the group's offsets age."""
+    return group_clock(
+        protocol_type=group.protocol_type or "",
+        is_empty=group.state is ClassicState.EMPTY,
+        is_stable=group.state is ClassicState.STABLE,
+        state_timestamp=Millis(group.state_timestamp),
+        knows_subscription=group.subscription is not None,
+    )

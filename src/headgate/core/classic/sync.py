@@ -1,0 +1,76 @@
+"""SyncGroup: the leader brings the assignment, everybody gets their part of it."""
+
+from __future__ import annotations
+
+from headgate.core.classic.commands import SyncGroup, SyncResult
+from headgate.core.classic.group import ClassicGroup, Member
+from headgate.core.classic.state import ClassicState
+from headgate.core.classic.turn import Turn
+from headgate.core.contract import Effects, Reply, Token
+from headgate.core.effects import NOTHING, GroupEffects, answer, together
+from headgate.domain.errors import ErrorCode
+
+
+def sync_error(group: ClassicGroup, command: SyncGroup) -> ErrorCode:
+    """Why a sync is refused, in the order Kafka checks."""
+    if group.state is ClassicState.EMPTY:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    error = group.member_error(command.member_id, command.instance_id)
+    if error:
+        return error
+    if command.generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    if _differs(command.protocol_type, group.protocol_type):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if _differs(command.protocol_name, group.protocol_name):
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if group.state is ClassicState.PREPARING_REBALANCE:
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
+
+
+def _differs(asked: str | None, known: str | None) -> bool:
+    return asked is not None and known is not None and asked != known
+
+
+def sync(turn: Turn, group: ClassicGroup, command: SyncGroup, token: Token) -> GroupEffects:
+    """Give a member its assignment, now or when the leader has brought it."""
+    error = sync_error(group, command)
+    if error:
+        return answer(token, SyncResult(error=error))
+    group.pending_syncs.pop(command.member_id, None)
+    if not group.pending_syncs:
+        turn.stop_waiting_for_syncs(group)
+    member = group.members[command.member_id]
+    if group.state is ClassicState.STABLE:
+        return answer(token, _assigned(group, member))
+    older, member.awaiting_sync = member.awaiting_sync, token
+    superseded = NOTHING
+    if older is not None:
+        superseded = answer(older, SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS))
+    if group.leader != member.member_id:
+        return superseded
+    return together(superseded, _stabilize(turn, group, command))
+
+
+def _stabilize(turn: Turn, group: ClassicGroup, command: SyncGroup) -> GroupEffects:
+    """Take the leader's assignment; who was left out gets nothing."""
+    assignments = dict(command.assignments)
+    for member in group.members.values():
+        member.assignment = assignments.get(member.member_id, b"")
+    group.become(ClassicState.STABLE, turn.now)
+    replies = []
+    for member in group.members.values():
+        token = group.take_sync(member)
+        if token is not None:
+            replies.append(Reply(token, _assigned(group, member)))
+            turn.start_session(group, member)
+    return Effects((group.metadata(),), replies)
+
+
+def _assigned(group: ClassicGroup, member: Member) -> SyncResult:
+    return SyncResult(
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name,
+        assignment=member.assignment,
+    )

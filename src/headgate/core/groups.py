@@ -1,0 +1,75 @@
+"""Which groups a shard holds, of which type, and in which state.
+
+One group id has one type. A group that only ever committed is a classic group without a record: the offset
+table knows of it. Another type of group comes in here, as one more place to look.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from enum import Enum
+
+from headgate.core.classic.groups import ClassicGroups
+from headgate.core.classic.state import ClassicState
+from headgate.core.commands import ListedGroup, ListedGroups, ListGroups
+from headgate.core.offsets.table import OffsetTable
+from headgate.domain.ids import GroupId
+
+
+class GroupType(Enum):
+    """The type of a group, with the name clients see."""
+
+    CLASSIC = "Classic"
+
+
+class Groups:
+    """A view over all groups of a shard."""
+
+    __slots__ = ("_classic", "_offsets")
+
+    def __init__(self, classic: ClassicGroups, offsets: OffsetTable) -> None:
+        self._classic = classic
+        self._offsets = offsets
+
+    def type_of(self, group_id: GroupId) -> GroupType | None:
+        """The group's type; None when there is no such group."""
+        classic = self._classic
+        is_classic = group_id in classic.recorded or group_id in classic.live
+        return GroupType.CLASSIC if is_classic or self._offsets.has_group(group_id) else None
+
+    def _all(self) -> Iterator[ListedGroup]:
+        classic, type_name = self._classic, GroupType.CLASSIC.value
+        seen = set()
+        for group_id, group in classic.live.items():
+            seen.add(group_id)
+            yield ListedGroup(group_id, group.protocol_type or "", group.state.value, type_name)
+        for group_id, metadata in classic.recorded.items():
+            if group_id not in seen:
+                seen.add(group_id)
+                yield ListedGroup(group_id, metadata.protocol_type, ClassicState.EMPTY.value, type_name)
+        for group_id in self._offsets.group_ids():
+            if group_id not in seen:
+                yield ListedGroup(group_id, "", ClassicState.EMPTY.value, type_name)
+
+    def list(self, command: ListGroups) -> ListedGroups:
+        """The groups that pass the filters; one that names nothing known lets nothing pass."""
+        states = {state.strip().lower() for state in command.states}
+        types = {group_type.strip().lower() for group_type in command.types}
+        return ListedGroups(
+            tuple(
+                group
+                for group in self._all()
+                if (not states or group.state.lower() in states)
+                and (not types or group.group_type.lower() in types)
+            )
+        )
+
+    def count_by_state(self) -> Mapping[str, int]:
+        """How many groups are in which state."""
+        counts = Counter(group.state.value for group in self._classic.live.values())
+        recorded_only = self._classic.recorded.keys() - self._classic.live.keys()
+        with_record = self._classic.recorded.keys() | self._classic.live.keys()
+        committed_only = self._offsets.group_count - sum(map(self._offsets.has_group, with_record))
+        counts[ClassicState.EMPTY.value] += len(recorded_only) + committed_only
+        return counts

@@ -1,0 +1,82 @@
+"""Commands about committed offsets, and their results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from headgate.core.offsets.table import StoredOffset
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, InstanceId, MemberId, TopicName
+
+NO_RETENTION = -1
+_NOBODY = MemberId("")
+
+
+class OffsetToCommit(NamedTuple):
+    """One partition of a commit."""
+
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+@dataclass(slots=True)
+class CommitOffsets:
+    """Commit offsets, all or none but those whose metadata is too long. Reply: `CommitResult`.
+
+    Not frozen because one is made for every commit.
+    """
+
+    group_id: GroupId
+    topics: Sequence[tuple[TopicName, Sequence[OffsetToCommit]]]
+    member_id: MemberId = _NOBODY
+    generation: int = -1
+    instance_id: InstanceId | None = None
+    retention_ms: int = NO_RETENTION
+    """To v4: how long these offsets are to be kept; -1: as the broker's settings say."""
+    knows_group_not_found: bool = True
+    """From v9: a group that is not there is GROUP_ID_NOT_FOUND, before that ILLEGAL_GENERATION."""
+
+
+@dataclass(slots=True, frozen=True)
+class CommitResult:
+    """The outcome of a commit: what holds for all its partitions, and where that is not the truth."""
+
+    error: ErrorCode
+    too_large: frozenset[tuple[int, int]] = frozenset()
+    """Partitions whose metadata is too long, by their place: (topic, partition of the topic)."""
+
+
+@dataclass(slots=True, frozen=True)
+class FetchOffsets:
+    """Read committed offsets. Reply: `FetchedOffsets`."""
+
+    group_id: GroupId
+    topics: Sequence[tuple[TopicName, Sequence[int]]] | None
+    """None: all there are."""
+
+
+@dataclass(slots=True, frozen=True)
+class FetchedOffsets:
+    """Topics as they were asked for, each partition with its offset or None."""
+
+    topics: Sequence[tuple[TopicName, Sequence[tuple[int, StoredOffset | None]]]]
+
+
+@dataclass(slots=True, frozen=True)
+class DeleteOffsets:
+    """Delete committed offsets of topics the group does not read. Reply: `DeleteOffsetsResult`."""
+
+    group_id: GroupId
+    topics: Sequence[tuple[TopicName, Sequence[int]]]
+
+
+@dataclass(slots=True, frozen=True)
+class DeleteOffsetsResult:
+    """The outcome of a deletion: for the group, or for each topic as it was asked for."""
+
+    error: ErrorCode
+    topics: Sequence[tuple[TopicName, ErrorCode]] = ()

@@ -1,0 +1,57 @@
+"""Committing: from a command that the group accepts to its records.
+
+The metadata limit counts UTF-16 units, as Kafka's does, and fails one partition alone (R3.2). A partition
+named twice is recorded twice: the last one wins, both are answered.
+"""
+
+from __future__ import annotations
+
+from headgate.core.contract import Effects, Reply, Token
+from headgate.core.effects import GroupEffects
+from headgate.core.offsets.commands import NO_RETENTION, CommitOffsets, CommitResult
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import Millis
+from headgate.records import OffsetCommit
+from headgate.records.model import NO_EXPIRY
+from headgate.records.offset_commit import LONGEST_TEXT_BYTES
+
+ACCEPTED = CommitResult(ErrorCode.NONE)
+
+
+def unknown_group_error(command: CommitOffsets) -> ErrorCode:
+    """What a commit to a group that is not there gets: without a generation it makes a simple group."""
+    if command.generation < 0:
+        return ErrorCode.NONE
+    if command.knows_group_not_found:
+        return ErrorCode.GROUP_ID_NOT_FOUND
+    return ErrorCode.ILLEGAL_GENERATION
+
+
+def is_metadata_too_large(metadata: str, limit: int) -> bool:
+    """Whether metadata has more UTF-16 units than allowed, or more bytes than a record can hold."""
+    size = len(metadata)
+    if 2 * size <= limit and 4 * size <= LONGEST_TEXT_BYTES:
+        return False
+    units = len(metadata.encode("utf-16-le", "surrogatepass")) // 2
+    return units > limit or len(metadata.encode("utf-8", "surrogatepass")) > LONGEST_TEXT_BYTES
+
+
+def commit(command: CommitOffsets, now: Millis, metadata_limit: int, token: Token) -> GroupEffects:
+    """Record every offset of the command whose metadata is not too long."""
+    group_id = command.group_id
+    retention_ms = command.retention_ms
+    expire_timestamp = NO_EXPIRY if retention_ms == NO_RETENTION else Millis(now + retention_ms)
+    records = []
+    too_large = []
+    for topic_index, (topic, partitions) in enumerate(command.topics):
+        for index, (partition, offset, leader_epoch, metadata) in enumerate(partitions):
+            if metadata and is_metadata_too_large(metadata, metadata_limit):
+                too_large.append((topic_index, index))
+                continue
+            records.append(
+                OffsetCommit(
+                    group_id, topic, partition, offset, leader_epoch, metadata, now, expire_timestamp
+                )
+            )
+    result = ACCEPTED if not too_large else CommitResult(ErrorCode.NONE, frozenset(too_large))
+    return Effects(records, (Reply(token, result),))

@@ -1,0 +1,277 @@
+"""One shard of the group coordinator: routes commands to the machines, applies records, tells the next deadline.
+
+    durable    offsets (the table), classic.recorded      changed by `apply` alone
+    volatile   classic.live, deadlines, upkeep            changed by `handle`, reset by `loaded`
+
+A group belongs to one shard, so that no command needs another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from headgate.core.classic import offsets as classic_offsets
+from headgate.core.classic.commands import (
+    DescribedGroup,
+    DescribeGroup,
+    Heartbeat,
+    JoinGroup,
+    JoinResult,
+    LeaveGroup,
+    LeaveResult,
+    SyncGroup,
+    SyncResult,
+)
+from headgate.core.classic.describe import describe
+from headgate.core.classic.group import ClassicGroup
+from headgate.core.classic.groups import ClassicGroups
+from headgate.core.classic.join import invalid_join, join
+from headgate.core.classic.membership import heartbeat, leave, on_session_deadline
+from headgate.core.classic.rebalance import on_join_deadline, on_sync_deadline
+from headgate.core.classic.state import ClassicState
+from headgate.core.classic.sync import sync
+from headgate.core.classic.turn import ClassicSettings, Turn
+from headgate.core.commands import DeleteGroup, DeleteTopicOffsets, ListGroups, Tick
+from headgate.core.contract import Effects, Token
+from headgate.core.deadlines import Deadlines
+from headgate.core.effects import NOTHING, GroupEffects, answer, together
+from headgate.core.groups import Groups
+from headgate.core.offsets.commands import (
+    CommitOffsets,
+    CommitResult,
+    DeleteOffsets,
+    DeleteOffsetsResult,
+    FetchOffsets,
+)
+from headgate.core.offsets.commit import commit, unknown_group_error
+from headgate.core.offsets.fetch import fetch
+from headgate.core.offsets.removal import delete, delete_group
+from headgate.core.offsets.table import OffsetTable
+from headgate.core.timers import Timer, TimerKind
+from headgate.core.upkeep import Upkeep
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, MemberId, Millis, TopicName
+from headgate.domain.settings import Settings
+from headgate.records import (
+    GroupMetadata,
+    GroupTombstone,
+    OffsetCommit,
+    OffsetTombstone,
+    Record,
+    UnknownRecord,
+)
+
+
+class GroupShard:
+    """The groups and offsets of one partition of `__consumer_offsets`; a `headgate.core.contract.Shard`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.offsets = OffsetTable()
+        self.classic = ClassicGroups()
+        self.groups = Groups(self.classic, self.offsets)
+        self._deadlines: Deadlines[Timer] = Deadlines()
+        self._upkeep = Upkeep(settings, self.offsets, self.classic, self._deadlines)
+        self._classic_settings = ClassicSettings.of(settings)
+        self._metadata_limit: int = settings["offset.metadata.max.bytes"]
+        self._handlers: Mapping[type[Any], Callable[[Any, Millis, Token], GroupEffects]] = {
+            CommitOffsets: self._commit,
+            FetchOffsets: self._fetch,
+            Heartbeat: self._heartbeat,
+            JoinGroup: self._join,
+            SyncGroup: self._sync,
+            LeaveGroup: self._leave,
+            DeleteOffsets: self._delete_offsets,
+            DescribeGroup: self._describe,
+            ListGroups: self._list,
+            DeleteGroup: self._delete_group,
+            DeleteTopicOffsets: self._delete_topic_offsets,
+            Tick: self._tick,
+        }
+
+    # --- the contract ---
+
+    def handle(self, command: Any, now: Millis, token: Token = 0) -> GroupEffects:
+        """Decide what a command leads to; see `headgate.core.contract.Shard`."""
+        return self._handlers[type(command)](command, now, token)
+
+    def apply(self, record: Record, position: int) -> None:
+        """Take a record into durable state. Records of types not known change nothing."""
+        if type(record) is OffsetCommit:  # by far the most frequent
+            self.offsets.put(record)
+            return
+        match record:
+            case OffsetCommit():
+                self.offsets.put(record)
+            case OffsetTombstone(group_id, topic, partition):
+                self.offsets.remove(group_id, topic, partition)
+            case GroupMetadata():
+                self.classic.apply(record)
+            case GroupTombstone(group_id):
+                self.classic.apply(record)
+                self.offsets.forget_group(group_id)
+            case UnknownRecord():
+                pass
+
+    def loaded(self, now: Millis) -> None:
+        """The log is read to its end: members' sessions begin anew, the first sweep is an interval away."""
+        self.classic.loaded(self._turn(now))
+        self._upkeep.loaded(now)
+
+    def next_deadline(self) -> Millis | None:
+        """When `Tick` is due."""
+        return self._deadlines.next()
+
+    # --- for the metrics ---
+
+    @property
+    def offset_count(self) -> int:
+        """How many offsets are held."""
+        return len(self.offsets)
+
+    def count_groups_by_state(self) -> Mapping[str, int]:
+        """How many groups are in which state, by the state's name."""
+        return self.groups.count_by_state()
+
+    # --- time ---
+
+    def _turn(self, now: Millis) -> Turn:
+        return Turn(now, self._classic_settings, self._deadlines)
+
+    def _tick(self, command: Tick, now: Millis, token: Token) -> GroupEffects:
+        effects = []
+        while (timer := self._deadlines.pop(now)) is not None:
+            effects.append(self._on_timer(timer, now))
+            if timer.kind in (TimerKind.SWEEP, TimerKind.ERASE):
+                break  # their next slice has to see this one applied
+        return together(*effects)
+
+    def _on_timer(self, timer: Timer, now: Millis) -> GroupEffects:
+        match timer.kind:
+            case TimerKind.SWEEP:
+                return self._upkeep.sweep(now)
+            case TimerKind.ERASE:
+                return self._upkeep.go_on_erasing(now)
+        group = self.classic.live.get(GroupId(timer.group_id))
+        if group is None:
+            return NOTHING
+        turn = self._turn(now)
+        match timer.kind:
+            case TimerKind.SESSION:
+                effects = on_session_deadline(turn, group, MemberId(timer.member_id))
+            case TimerKind.JOIN:
+                effects = on_join_deadline(turn, group)
+            case TimerKind.SYNC:
+                effects = on_sync_deadline(turn, group)
+        self.classic.settle(group)
+        return effects
+
+    # --- offsets ---
+
+    def _commit(self, command: CommitOffsets, now: Millis, token: Token) -> GroupEffects:
+        group = self.classic.live.get(command.group_id)
+        if group is not None:
+            error = classic_offsets.commit_error(group, command)
+        elif command.generation < 0:
+            error = ErrorCode.NONE
+        elif self.groups.type_of(command.group_id) is None:
+            error = unknown_group_error(command)
+        else:
+            error = ErrorCode.UNKNOWN_MEMBER_ID  # the group has no members
+        if error:
+            return answer(token, CommitResult(error))
+        if group is not None:
+            classic_offsets.on_commit(self._turn(now), group, command)
+        return commit(command, now, self._metadata_limit, token)
+
+    def _fetch(self, command: FetchOffsets, now: Millis, token: Token) -> GroupEffects:
+        is_known = self.groups.type_of(command.group_id) is not None
+        return answer(token, fetch(self.offsets, command, is_known=is_known))
+
+    def _delete_offsets(self, command: DeleteOffsets, now: Millis, token: Token) -> GroupEffects:
+        if not command.group_id:
+            return answer(token, DeleteOffsetsResult(ErrorCode.INVALID_GROUP_ID))
+        if self.groups.type_of(command.group_id) is None:
+            return answer(token, DeleteOffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND))
+        group = self.classic.live.get(command.group_id)
+        error = classic_offsets.delete_error(group) if group is not None else ErrorCode.NONE
+        if error:
+            return answer(token, DeleteOffsetsResult(error))
+        result, records = delete(self.offsets, command, _subscription_of(group))
+        return together(Effects(records), answer(token, result))
+
+    def _delete_topic_offsets(self, command: DeleteTopicOffsets, now: Millis, token: Token) -> GroupEffects:
+        return self._upkeep.erase(command.topic, now, token)
+
+    # --- classic groups ---
+
+    def _join(self, command: JoinGroup, now: Millis, token: Token) -> GroupEffects:
+        error = invalid_join(command, self._classic_settings)
+        is_new = self.groups.type_of(command.group_id) is None
+        if not error and is_new and command.member_id:
+            error = ErrorCode.UNKNOWN_MEMBER_ID
+        if error:
+            return answer(token, JoinResult(error=error, member_id=command.member_id))
+        group = self.classic.look(command.group_id) or ClassicGroup(command.group_id, now)
+        nobody_yet = group.metadata()
+        effects = join(self._turn(now), group, command, token)
+        self.classic.settle(group)
+        if is_new and not group.is_idle:
+            return together(Effects((nobody_yet,)), effects)
+        return effects
+
+    def _sync(self, command: SyncGroup, now: Millis, token: Token) -> GroupEffects:
+        error, group = self._live(command.group_id)
+        if group is None:
+            return answer(token, SyncResult(error=error))
+        effects = sync(self._turn(now), group, command, token)
+        self.classic.settle(group)
+        return effects
+
+    def _heartbeat(self, command: Heartbeat, now: Millis, token: Token) -> GroupEffects:
+        error, group = self._live(command.group_id)
+        if group is None:
+            return answer(token, error)
+        return heartbeat(self._turn(now), group, command, token)
+
+    def _leave(self, command: LeaveGroup, now: Millis, token: Token) -> GroupEffects:
+        error, group = self._live(command.group_id)
+        if group is None:
+            if error is ErrorCode.INVALID_GROUP_ID:
+                return answer(token, LeaveResult(error=error))
+            return answer(token, LeaveResult(members=tuple((one, error) for one in command.members)))
+        effects = leave(self._turn(now), group, command, token)
+        self.classic.settle(group)
+        return effects
+
+    def _live(self, group_id: GroupId) -> tuple[ErrorCode, ClassicGroup | None]:
+        """A group that has members, or what a member of a group without any is told."""
+        if not group_id:
+            return ErrorCode.INVALID_GROUP_ID, None
+        return ErrorCode.UNKNOWN_MEMBER_ID, self.classic.live.get(group_id)
+
+    # --- groups of any type ---
+
+    def _describe(self, command: DescribeGroup, now: Millis, token: Token) -> GroupEffects:
+        group = self.classic.look(command.group_id)
+        if group is not None:
+            return answer(token, describe(group))
+        if self.groups.type_of(command.group_id) is None:
+            return answer(token, ErrorCode.GROUP_ID_NOT_FOUND)
+        return answer(token, DescribedGroup(group_id=command.group_id, state=ClassicState.EMPTY.value))
+
+    def _list(self, command: ListGroups, now: Millis, token: Token) -> GroupEffects:
+        return answer(token, self.groups.list(command))
+
+    def _delete_group(self, command: DeleteGroup, now: Millis, token: Token) -> GroupEffects:
+        group = self.classic.live.get(command.group_id)
+        if group is not None and group.state is not ClassicState.EMPTY:
+            return answer(token, ErrorCode.NON_EMPTY_GROUP)
+        if self.groups.type_of(command.group_id) is None:
+            return answer(token, ErrorCode.GROUP_ID_NOT_FOUND)
+        records = delete_group(self.offsets, command.group_id)
+        return together(Effects(records), answer(token, ErrorCode.NONE))
+
+
+def _subscription_of(group: ClassicGroup | None) -> Callable[[TopicName], bool]:
+    return group.is_subscribed_to if group is not None else lambda topic: False

@@ -1,0 +1,29 @@
+"""The names of a shard's deadlines."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import NamedTuple
+
+
+class TimerKind(Enum):
+    """What is to happen at a deadline."""
+
+    SESSION = auto()
+    """A member was not heard of: it is removed."""
+    JOIN = auto()
+    """A rebalance has waited long enough for its members."""
+    SYNC = auto()
+    """Members that joined have had long enough to ask for their assignment."""
+    SWEEP = auto()
+    """Expired offsets are looked for."""
+    ERASE = auto()
+    """Offsets of deleted topics are still to be removed."""
+
+
+class Timer(NamedTuple):
+    """One deadline of a shard; what it is not about stays empty."""
+
+    kind: TimerKind
+    group_id: str = ""
+    member_id: str = ""

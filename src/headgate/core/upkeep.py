@@ -1,0 +1,133 @@
+"""What a shard does by itself: sweep expired offsets and groups, and erase the offsets of deleted topics.
+
+Both may be wide and are cut into slices, one a tick. What is still to be done is volatile: after a reload the
+next sweep finds expired offsets again, and a deleted topic's offsets expire like any that nobody reads.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from headgate.core.classic.groups import ClassicGroups
+from headgate.core.classic.offsets import clock_of
+from headgate.core.classic.state import ClassicState
+from headgate.core.contract import Effects, Reply, Token
+from headgate.core.deadlines import Deadlines
+from headgate.core.effects import GroupEffects
+from headgate.core.offsets.expiry import group_clock
+from headgate.core.offsets.removal import Retention, Slice, erase_topic
+from headgate.core.offsets.table import OffsetTable
+from headgate.core.timers import Timer, TimerKind
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, Millis, TopicName
+from headgate.domain.settings import Settings
+from headgate.records import GroupTombstone
+from headgate.records.model import NO_TIMESTAMP
+
+MINUTE_MS = 60_000
+
+_SWEEP = Timer(TimerKind.SWEEP)
+_ERASE = Timer(TimerKind.ERASE)
+
+
+def _nothing(topic: TopicName) -> bool:
+    """The subscription of a group without members."""
+    return False
+
+
+class Upkeep:
+    """The sweep and the erasure of one shard."""
+
+    __slots__ = (
+        "_classic",
+        "_deadlines",
+        "_interval_ms",
+        "_offsets",
+        "_retention_ms",
+        "_to_erase",
+        "_to_sweep",
+    )
+
+    def __init__(
+        self, settings: Settings, offsets: OffsetTable, classic: ClassicGroups, deadlines: Deadlines[Timer]
+    ) -> None:
+        self._retention_ms: int = settings["offsets.retention.minutes"] * MINUTE_MS
+        self._interval_ms: int = settings["offsets.retention.check.interval.ms"]
+        self._offsets = offsets
+        self._classic = classic
+        self._deadlines = deadlines
+        self._to_sweep: deque[GroupId] = deque()
+        self._to_erase: deque[tuple[TopicName, Millis, Token]] = deque()
+
+    def loaded(self, now: Millis) -> None:
+        """Begin: the first sweep is one interval away."""
+        self._to_sweep.clear()
+        self._to_erase.clear()
+        self._sweep_after(now, self._interval_ms)
+
+    def _sweep_after(self, now: Millis, delay_ms: int) -> None:
+        self._deadlines.set(_SWEEP, Millis(now + delay_ms))
+
+    # --- expiry ---
+
+    def sweep(self, now: Millis) -> GroupEffects:
+        """Remove what is expired, and the empty groups that have nothing left: one slice of it."""
+        if not self._to_sweep:
+            self._to_sweep.extend(self._candidates(now))
+        room = Slice()
+        while self._to_sweep and not room.is_full:
+            group_id = self._to_sweep.popleft()
+            if not self._sweep_group(group_id, now, room) and room.is_full:
+                self._to_sweep.appendleft(group_id)
+        self._sweep_after(now, 0 if self._to_sweep else self._interval_ms)
+        return Effects(room.records)
+
+    def _candidates(self, now: Millis) -> list[GroupId]:
+        by_offsets = self._offsets.groups_to_sweep(Millis(now - self._retention_ms))
+        by_record = (group_id for group_id, one in self._classic.recorded.items() if not one.members)
+        return list(dict.fromkeys((*by_offsets, *by_record)))
+
+    def _sweep_group(self, group_id: GroupId, now: Millis, room: Slice) -> bool:
+        """Whether the group is gone with all its offsets."""
+        is_subscribed = _nothing
+        is_empty = True
+        group = self._classic.live.get(group_id)
+        if group is not None:
+            is_empty = group.state is ClassicState.EMPTY
+            if is_empty and group.pending_joins:
+                return False  # somebody is about to join
+            clock, is_subscribed = clock_of(group), group.is_subscribed_to
+        else:
+            recorded = self._classic.recorded.get(group_id)
+            clock = group_clock(
+                protocol_type=recorded.protocol_type if recorded else "",
+                is_empty=True,
+                is_stable=False,
+                state_timestamp=recorded.state_timestamp if recorded else NO_TIMESTAMP,
+                knows_subscription=True,
+            )
+        retention = Retention(clock, is_subscribed, now, self._retention_ms)
+        if not retention.expire(self._offsets, group_id, room) or not is_empty:
+            return False
+        room.records.append(GroupTombstone(group_id))
+        return True
+
+    # --- deleted topics ---
+
+    def erase(self, topic: TopicName, now: Millis, token: Token) -> GroupEffects:
+        """Remove all offsets of a topic; the reply comes with the last of them."""
+        self._to_erase.append((topic, now, token))
+        return self.go_on_erasing(now)
+
+    def go_on_erasing(self, now: Millis) -> GroupEffects:
+        """One slice of what is to be erased."""
+        room = Slice()
+        replies = []
+        while self._to_erase and not room.is_full:
+            topic, committed_by, token = self._to_erase[0]
+            if erase_topic(self._offsets, topic, committed_by, room):
+                self._to_erase.popleft()
+                replies.append(Reply(token, ErrorCode.NONE))
+        if self._to_erase:
+            self._deadlines.set(_ERASE, now)
+        return Effects(room.records, replies)
