@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,7 +120,9 @@ class Catalogue:
         batch = encode_batch(records, base_offset=self._end_offset)
         log.append(batch, (read_header(batch),))
         request = log.begin_sync()
-        request.run()
+        with suppress(OSError):
+            request.run()
+        # Raises what went wrong in there.
         log.complete_sync(request)
         self._end_offset = log.log_end_offset
         for event in events:

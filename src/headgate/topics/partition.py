@@ -14,6 +14,7 @@ Rules:
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from headgate.domain.errors import ErrorCode
@@ -312,13 +313,14 @@ class Partition:
             self._log = None
 
     def give_up(self) -> None:
-        """The topic is deleted: close the log, refuse what still comes, and tell readers that wait."""
+        """The topic is deleted: delete the log, and refuse what still comes."""
         self._is_gone = True
         if self._log is not None:
-            self._log.close_files()
+            # What fails here is left to the topic's owner, who removes the directory.
+            with suppress(OSError):
+                self._log.delete()
             self.topic.shared.closed(self._log)
             self._log = None
-        self.topic.shared.waiters.wake_all(self.key)
 
     def settings_changed(self) -> None:
         """The topic's policy is a new one."""

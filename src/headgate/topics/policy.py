@@ -1,7 +1,7 @@
 """What a topic's settings mean for its partitions, worked out once for every change of the settings.
 
-The topic's own value wins over the broker's, the broker's over the default. That holds for internal topics too:
-whoever trusts the page cache with everything may trust it with the coordinator's log.
+The topic's own value wins over the broker's, the broker's over the default. That holds for internal topics
+too: whoever trusts the page cache with everything may trust it with the coordinator's log.
 """
 
 from __future__ import annotations

@@ -182,6 +182,7 @@ class Topic:
         directories = [self.directory_of(index) for index in self.written_partitions()]
         for partition in list(self._unkept.values() if self._unkept else ()):
             partition.give_up()
+        self.shared.waiters.wake_topic(self.topic_id)
         self._kept.clear()
         self._written.clear()
         return directories

@@ -139,6 +139,10 @@ class Topics:
         """Every topic, oldest first."""
         return list(self._topics.values())
 
+    def size_bytes(self) -> int:
+        """What the logs hold that are open."""
+        return sum(partition.size_bytes for topic in self.all() for partition in topic.open_partitions())
+
     def refusal_of(self, new: NewTopic) -> Refusal | None:
         """Why this topic cannot be created, without trying."""
         problem = why_invalid(new.name)

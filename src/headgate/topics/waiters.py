@@ -7,7 +7,11 @@ finds too little when it looks puts itself back with what it still lacks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
+
+from headgate.domain.ids import TopicId
+
+PartitionKey = tuple[TopicId, int]
 
 
 class Waiter:
@@ -15,7 +19,9 @@ class Waiter:
 
     __slots__ = ("_keys", "_missing_bytes", "_on_ready")
 
-    def __init__(self, keys: tuple[Hashable, ...], missing_bytes: int, on_ready: Callable[[], None]) -> None:
+    def __init__(
+        self, keys: tuple[PartitionKey, ...], missing_bytes: int, on_ready: Callable[[], None]
+    ) -> None:
         self._keys = keys
         self._missing_bytes = missing_bytes
         self._on_ready = on_ready
@@ -27,13 +33,13 @@ class Waiters:
     __slots__ = ("_by_key",)
 
     def __init__(self) -> None:
-        self._by_key: dict[Hashable, dict[Waiter, None]] = {}
+        self._by_key: dict[PartitionKey, dict[Waiter, None]] = {}
 
     def __len__(self) -> int:
         """Partitions that somebody waits for."""
         return len(self._by_key)
 
-    def add(self, keys: Iterable[Hashable], missing_bytes: int, on_ready: Callable[[], None]) -> Waiter:
+    def add(self, keys: Iterable[PartitionKey], missing_bytes: int, on_ready: Callable[[], None]) -> Waiter:
         """Wait until `missing_bytes` more can be read from these partitions together; `on_ready` is called
         once.
         """
@@ -52,7 +58,7 @@ class Waiters:
                     del self._by_key[key]
         waiter._keys = ()
 
-    def notify(self, key: Hashable, new_bytes: int) -> None:
+    def notify(self, key: PartitionKey, new_bytes: int) -> None:
         """Readers of this partition can see `new_bytes` more than before."""
         waiting = self._by_key.get(key)
         if waiting is None:
@@ -64,9 +70,14 @@ class Waiters:
                 ready.append(waiter)
         self._release(ready)
 
-    def wake_all(self, key: Hashable) -> None:
+    def wake_all(self, key: PartitionKey) -> None:
         """Something other than records happened to this partition that its readers must be told."""
         self._release(list(self._by_key.get(key, ())))
+
+    def wake_topic(self, topic_id: TopicId) -> None:
+        """A topic is no more: everybody who waits for one of its partitions must be told."""
+        keys = [key for key in self._by_key if key[0] == topic_id]
+        self._release(list({waiter: None for key in keys for waiter in self._by_key[key]}))
 
     def _release(self, ready: list[Waiter]) -> None:
         for waiter in ready:

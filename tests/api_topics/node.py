@@ -1,0 +1,147 @@
+"""A node without sockets: real topics on a disk in memory, a clock and syncs that move when a test says so.
+
+`ask` takes every request and every response through their bytes in the version at hand, so that an answer
+that a version cannot carry fails the test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, cast
+
+from tests.topics.disk import NOW, Disk
+
+from headgate.api.contract import Api, Coordinator
+from headgate.domain.ids import Millis
+from headgate.domain.settings import Settings
+from headgate.topics.topic import Topic
+from headgate.topics.topics import NewTopic, Topics
+from headgate.wire.codec import decode, encode
+
+if TYPE_CHECKING:
+    from headgate.log.log import Log
+
+
+class Syncs:
+    """Group commit on demand: at once, or when a test lets it happen."""
+
+    def __init__(self) -> None:
+        self.are_held = False
+        self._held: list[tuple[Log, Callable[[bool], None]]] = []
+
+    def when_durable(self, log: Log, on_done: Callable[[bool], None]) -> None:
+        """As the server does it, without a thread."""
+        self._held.append((log, on_done))
+        if not self.are_held:
+            self.release()
+
+    def release(self) -> None:
+        """Sync what is waited for."""
+        held, self._held = self._held, []
+        for log, on_done in held:
+            request = log.begin_sync()
+            with suppress(OSError):
+                request.run()
+            try:
+                log.complete_sync(request)
+            except OSError:
+                on_done(False)
+            else:
+                on_done(True)
+
+
+class OneCall:
+    """One request and what became of it."""
+
+    def __init__(self, api: Api, version: int) -> None:
+        self._api = api
+        self.api_version = version
+        self.client_id: str | None = "tester"
+        self.client_host = "127.0.0.1"
+        self.response: Any = None
+        self.is_finished = False
+
+    def answer(self, response: Any) -> None:
+        """Keep the response as a client would read it."""
+        assert not self.is_finished, "answered twice"
+        self.is_finished = True
+        self.response = decode(self._api.response_type, self.api_version, encode(response, self.api_version))
+
+    def no_answer(self) -> None:
+        """Nothing is sent."""
+        assert not self.is_finished, "answered twice"
+        self.is_finished = True
+
+
+class OneNode:
+    """A node as handlers see it."""
+
+    node_id = 1
+    cluster_id = "test-cluster"
+    advertised_host = "localhost"
+    advertised_port = 9092
+    coordinator = cast(Coordinator, None)
+
+    def __init__(self, **settings: str) -> None:
+        self.disk = Disk()
+        self.settings = Settings({name.replace("_", "."): value for name, value in settings.items()})
+        self.disk.settings = self.settings
+        self.topics: Topics = self.disk.start()
+        self.durability = Syncs()
+        self._now = NOW
+        self._timers: list[tuple[int, Callable[[], None]]] = []
+
+    def restart(self, *, crash: bool = False) -> None:
+        """Stop well or die, and start again."""
+        if crash:
+            self.disk.files.crash()
+        else:
+            self.topics.close()
+        self._timers.clear()
+        self.topics = self.disk.start()
+
+    def now(self) -> Millis:
+        """The test's time."""
+        return self._now
+
+    def call_later(self, delay_ms: int, action: Callable[[], None]) -> Callable[[], None]:
+        """Run when the test lets time pass."""
+        timer = (self._now + delay_ms, action)
+        self._timers.append(timer)
+        return lambda: self._timers.remove(timer) if timer in self._timers else None
+
+    def new_member_id(self, client_id: str | None) -> str:
+        """Not used here."""
+        raise NotImplementedError
+
+    def pass_time(self, duration_ms: int = 0) -> None:
+        """Let time pass, and run what falls due."""
+        self._now = Millis(self._now + duration_ms)
+        while due := sorted(
+            (timer for timer in self._timers if timer[0] <= self._now), key=lambda one: one[0]
+        ):
+            self._timers.remove(due[0])
+            due[0][1]()
+
+    def topic(self, name: str, partitions: int = 1, **overrides: str) -> Topic:
+        """A topic made for the test."""
+        texts = {key.replace("_", "."): value for key, value in overrides.items()}
+        created = self.topics.create(NewTopic(name, self.disk.topic_id(), partitions, texts), NOW)
+        assert isinstance(created, Topic), created
+        return created
+
+    def send(self, api: Api, request: Any, version: int | None = None) -> OneCall:
+        """Send a request; it may be answered now or later."""
+        version = api.max_version if version is None else version
+        call = OneCall(api, version)
+        response = api.handle(self, call, decode(api.request_type, version, encode(request, version)))
+        if response is not None:
+            call.answer(response)
+        return call
+
+    def ask(self, api: Api, request: Any, version: int | None = None) -> Any:
+        """Send a request and have its response."""
+        call = self.send(api, request, version)
+        assert call.is_finished, "not answered yet"
+        return call.response

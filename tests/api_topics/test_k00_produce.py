@@ -1,0 +1,298 @@
+"""Produce: what is let in, what is refused and how, and when the answer comes."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+from tests.api_topics.node import OneNode
+from tests.topics.disk import NOW, batch
+
+from headgate.api import k00_produce, k01_fetch
+from headgate.domain.errors import ErrorCode
+from headgate.log.batch import iterate_records
+from headgate.log.filesystem import Fault
+from headgate.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from headgate.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+ALL = -1
+
+
+def request(
+    records: bytes | None, *, partition: int = 0, topic: str = "letters", acks: int = ALL
+) -> ProduceRequest:
+    data = [PartitionProduceData(index=partition, records=records)]
+    return ProduceRequest(acks=acks, topic_data=[TopicProduceData(name=topic, partition_data=data)])
+
+
+def produce(node: OneNode, records: bytes | None, **parts: Any) -> Any:
+    """The answer for the one partition, in the last version that names topics."""
+    response = node.ask(k00_produce.API, request(records, **parts), 12)
+    return response.responses[0].partition_responses[0]
+
+
+def visible_values(node: OneNode, topic: str = "letters") -> list[bytes | None]:
+    """What a reader finds in partition 0."""
+    wanted = FetchTopic(topic=topic, partitions=[FetchPartition(partition_max_bytes=1 << 20)])
+    answer = node.ask(k01_fetch.API, FetchRequest(topics=[wanted]), 12)
+    records = answer.responses[0].partitions[0].records
+    return [record.value for _, record in iterate_records(records)]
+
+
+def test_records_come_back_as_sent_at_consecutive_offsets(node: OneNode) -> None:
+    """A batch gets the next offset, and a reader finds its records."""
+    node.topic("letters")
+    assert produce(node, batch(b"a", b"b")).base_offset == 0
+    assert produce(node, batch(b"c")).base_offset == 2
+    assert visible_values(node) == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_every_version_appends(node: OneNode, version: int) -> None:
+    """The answer can be read in every version, by name or by id."""
+    topic = node.topic("letters")
+    wanted = request(batch(b"a"))
+    wanted.topic_data[0].topic_id = topic.topic_id
+    answer = node.ask(k00_produce.API, wanted, version)
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+    assert topic.partition(0).log_end_offset == 1
+
+
+@pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
+def test_every_codec_passes_through_untouched(node: OneNode, codec: int) -> None:
+    """What a reader gets differs from what was sent in base offset and leader epoch alone."""
+    node.topic("letters")
+    produce(node, batch(b"first"))
+    sent = batch(b"x" * 500, b"y" * 500, codec=codec)
+    produce(node, sent)
+    stored = node.topics.all()[0].partition(0).read(1, 1 << 20, minimum_one=True).records
+    assert stored[:8] == (1).to_bytes(8, "big")
+    assert stored[8:12] + stored[16:] == sent[8:12] + sent[16:]
+
+
+def _spoilt() -> bytes:
+    spoilt = bytearray(batch(b"a"))
+    spoilt[-1] ^= 1
+    return bytes(spoilt)
+
+
+def _with_magic(magic: int) -> bytes:
+    spoilt = bytearray(batch(b"a"))
+    spoilt[16] = magic
+    return bytes(spoilt)
+
+
+_CONTROL = 0x20
+_TRANSACTIONAL = 0x10
+
+
+def _with_attributes(attributes: int) -> bytes:
+    from crc32c import crc32c
+
+    changed = bytearray(batch(b"a", producer=(1, 0, 0)))
+    changed[22] |= attributes
+    changed[17:21] = crc32c(bytes(changed[21:])).to_bytes(4, "big")
+    return bytes(changed)
+
+
+REFUSALS = [
+    ("no records", None, ErrorCode.INVALID_RECORD),
+    ("empty records", b"", ErrorCode.INVALID_RECORD),
+    ("two batches", batch(b"a") + batch(b"b"), ErrorCode.INVALID_RECORD),
+    ("a flipped bit", _spoilt(), ErrorCode.CORRUPT_MESSAGE),
+    ("a batch cut short", batch(b"a")[:-3], ErrorCode.CORRUPT_MESSAGE),
+    ("a header cut short", batch(b"a")[:30], ErrorCode.CORRUPT_MESSAGE),
+    ("garbage", b"\xff" * 200, ErrorCode.INVALID_RECORD),
+    ("magic 0", _with_magic(0), ErrorCode.INVALID_RECORD),
+    ("magic 1", _with_magic(1), ErrorCode.INVALID_RECORD),
+    ("a control batch", _with_attributes(_CONTROL), ErrorCode.INVALID_RECORD),
+    ("a transactional batch", _with_attributes(_TRANSACTIONAL), ErrorCode.INVALID_TXN_STATE),
+    ("log append time", _with_attributes(0x08), ErrorCode.INVALID_TIMESTAMP),
+    ("too large", batch(b"x" * 2_000_000), ErrorCode.MESSAGE_TOO_LARGE),
+    ("two hours ahead", batch(b"a", timestamp=NOW + 7_200_000), ErrorCode.INVALID_TIMESTAMP),
+    ("a producer id without a sequence", batch(b"a", producer=(1, 0, -1)), ErrorCode.INVALID_RECORD),
+    ("a base offset", b"\0" * 7 + b"\5" + batch(b"a")[8:], ErrorCode.INVALID_RECORD),
+]
+
+
+@pytest.mark.parametrize(
+    ("records", "error"), [row[1:] for row in REFUSALS], ids=[row[0] for row in REFUSALS]
+)
+def test_what_is_not_one_good_batch_is_refused(
+    node: OneNode, records: bytes | None, error: ErrorCode
+) -> None:
+    """Each refusal has its code, and leaves the partition as it was."""
+    topic = node.topic("letters")
+    answer = produce(node, records)
+    assert (answer.error_code, answer.base_offset) == (error, -1)
+    assert topic.partition(0).log_end_offset == 0
+
+
+@pytest.mark.parametrize(
+    ("parts", "error"),
+    [
+        ({"topic": "nobody"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ({"partition": 1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ({"partition": -1}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ({"topic": "__consumer_offsets"}, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ({"acks": 2}, ErrorCode.INVALID_REQUIRED_ACKS),
+    ],
+)
+def test_what_cannot_be_produced_to_is_refused(
+    node: OneNode, parts: dict[str, Any], error: ErrorCode
+) -> None:
+    """Unknown, internal and misaddressed partitions take nothing."""
+    node.topic("letters")
+    node.topic("__consumer_offsets")
+    assert produce(node, batch(b"a"), **parts).error_code == error
+
+
+def test_an_unknown_topic_id_is_refused_as_such(node: OneNode) -> None:
+    """From version 13 on the id decides, whatever the name."""
+    node.topic("letters")
+    wanted = request(batch(b"a"))
+    wanted.topic_data[0].topic_id = b"\1" * 16
+    answer = node.ask(k00_produce.API, wanted, 13)
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_a_transactional_producer_is_refused(node: OneNode) -> None:
+    """Nothing of a transaction gets in while there are none."""
+    node.topic("letters")
+    wanted = request(batch(b"a"))
+    wanted.transactional_id = "t"
+    answer = node.ask(k00_produce.API, wanted, 12)
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_TXN_STATE
+
+
+def test_zstd_needs_version_7(node: OneNode) -> None:
+    """A producer too old for zstd cannot have sent it in good faith (KIP-110)."""
+    node.topic("letters")
+    answer = node.ask(k00_produce.API, request(batch(b"a", codec=4)), 6)
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+def test_a_record_without_key_in_a_compacted_topic_is_told_by_its_place(node: OneNode) -> None:
+    """The whole batch is refused, and the answer says which records are to blame."""
+    node.topic("letters", cleanup_policy="compact")
+    answer = produce(node, batch(b"a", b"b", b"c", keys=[b"k", None, None]))
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+    assert [error.batch_index for error in answer.record_errors] == [1, 2]
+    assert produce(node, batch(b"a", b"b", keys=[b"k", b"k"])).error_code == ErrorCode.NONE
+
+
+def test_old_timestamps_are_refused_where_the_topic_says_so(node: OneNode) -> None:
+    """The limit is judged record by record."""
+    node.topic("letters", message_timestamp_before_max_ms="1000")
+    assert produce(node, batch(b"a", timestamp=NOW - 1001)).error_code == ErrorCode.INVALID_TIMESTAMP
+    assert produce(node, batch(b"a", timestamp=NOW - 1000)).error_code == ErrorCode.NONE
+
+
+def test_log_append_time_replaces_the_producers_clock(node: OneNode) -> None:
+    """Every record bears the broker's time, the answer tells it, and the checksum holds."""
+    node.topic("letters", message_timestamp_type="LogAppendTime")
+    answer = produce(node, batch(b"a", b"b", timestamp=5))
+    assert answer.log_append_time_ms == NOW
+    records = node.topics.all()[0].partition(0).read(0, 1 << 20, minimum_one=True).records
+    assert [record.timestamp for _, record in iterate_records(records)] == [NOW, NOW]
+
+
+def test_a_repeated_batch_is_answered_with_its_first_offset(node: OneNode) -> None:
+    """An idempotent producer that lost an answer learns where its batch is, and nothing is written twice."""
+    node.topic("letters")
+    produce(node, batch(b"other"))
+    first = batch(b"a", b"b", producer=(7, 0, 0))
+    assert produce(node, first).base_offset == 1
+    assert produce(node, batch(b"c", producer=(7, 0, 2))).base_offset == 3
+    assert produce(node, first).base_offset == 1
+    assert visible_values(node) == [b"other", b"a", b"b", b"c"]
+    assert produce(node, batch(b"d", producer=(7, 0, 4))).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_acks_all_waits_for_the_disk_and_so_do_readers(node: OneNode) -> None:
+    """Nothing is answered or shown that a crash could take back."""
+    node.topic("letters")
+    node.durability.are_held = True
+    call = node.send(k00_produce.API, request(batch(b"a")), 12)
+    assert not call.is_finished
+    assert visible_values(node) == []
+    node.durability.release()
+    assert call.response.responses[0].partition_responses[0].base_offset == 0
+    assert visible_values(node) == [b"a"]
+
+
+def test_acks_one_is_answered_when_written_and_shown_when_durable(node: OneNode) -> None:
+    """The producer does not wait for the sync; readers do."""
+    node.topic("letters")
+    node.durability.are_held = True
+    assert produce(node, batch(b"a"), acks=1).base_offset == 0
+    assert visible_values(node) == []
+    node.durability.release()
+    assert visible_values(node) == [b"a"]
+
+
+def test_a_topic_on_the_page_cache_waits_for_no_sync(node: OneNode) -> None:
+    """With headgate.durability=page-cache acks=all means written, as in Kafka."""
+    node.topic("letters", headgate_durability="page-cache")
+    node.durability.are_held = True
+    assert produce(node, batch(b"a")).base_offset == 0
+    assert visible_values(node) == [b"a"]
+
+
+def test_acks_zero_has_no_answer(node: OneNode) -> None:
+    """The request is finished without one, and the record is there."""
+    node.topic("letters")
+    call = node.send(k00_produce.API, request(batch(b"a"), acks=0), 12)
+    assert call.is_finished
+    assert call.response is None
+    assert visible_values(node) == [b"a"]
+
+
+def test_a_repeated_batch_waits_for_the_first_to_be_durable(node: OneNode) -> None:
+    """A duplicate's answer is a promise as good as the first one's."""
+    node.topic("letters")
+    node.durability.are_held = True
+    sent = request(batch(b"a", producer=(7, 0, 0)))
+    first = node.send(k00_produce.API, sent, 12)
+    again = node.send(k00_produce.API, sent, 12)
+    assert not first.is_finished
+    assert not again.is_finished
+    node.durability.release()
+    assert again.response.responses[0].partition_responses[0].base_offset == 0
+
+
+def test_a_full_disk_is_told_as_retriable_and_ends_by_itself(node: OneNode) -> None:
+    """While no write succeeds readers read on; when the disk is mended the next append works."""
+    node.topic("letters")
+    produce(node, batch(b"before"))
+    node.disk.files.inject(Fault(errno.ENOSPC, times=None))
+    for _ in range(3):
+        assert produce(node, batch(b"during")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert visible_values(node) == [b"before"]
+    node.disk.files.heal()
+    assert produce(node, batch(b"after")).base_offset == 1
+    assert visible_values(node) == [b"before", b"after"]
+
+
+def test_one_partitions_failing_write_disturbs_no_other(node: OneNode) -> None:
+    """Of two partitions in a request the one whose write fails is refused, the other one is not."""
+    node.topic("letters", 2)
+    wanted = request(batch(b"a"))
+    wanted.topic_data[0].partition_data.append(PartitionProduceData(index=1, records=batch(b"b")))
+    node.disk.files.inject(Fault(errno.EIO, "pwrite"))
+    answers = node.ask(k00_produce.API, wanted, 12).responses[0].partition_responses
+    assert [answer.error_code for answer in answers] == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
+
+
+def test_a_failing_sync_is_told_as_retriable_and_ends_by_itself(node: OneNode) -> None:
+    """What could not be made durable is not acknowledged; a retry of it is, once."""
+    node.topic("letters")
+    produce(node, batch(b"before"))
+    sent = batch(b"during", producer=(7, 0, 0))
+    node.disk.files.inject(Fault(errno.EIO, "datasync"))
+    assert produce(node, sent).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert produce(node, sent).error_code == ErrorCode.NONE
+    assert visible_values(node) == [b"before", b"during"]
+    node.restart(crash=True)
+    assert visible_values(node) == [b"before", b"during"]

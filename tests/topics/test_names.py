@@ -1,0 +1,32 @@
+"""Topic names: Kafka's rules."""
+
+from __future__ import annotations
+
+import pytest
+
+from headgate.topics.names import collision_key, is_internal, why_invalid
+
+
+@pytest.mark.parametrize("name", ["a", "A.b_c-9", "...", "a" * 249, "__consumer_offsets", "-"])
+def test_good_names(name: str) -> None:
+    """Letters, digits, dots, underscores and dashes, up to 249 of them."""
+    assert why_invalid(name) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "a" * 250, "a b", "a/b", "ä", "a\n", "a\0", "\n", "a:b", "٣"]
+)
+def test_bad_names(name: str) -> None:
+    """Anything else is refused, a line break at the end and digits of other scripts among it."""
+    assert why_invalid(name) is not None
+
+
+def test_dots_and_underscores_collide() -> None:
+    """Metrics cannot tell such names apart."""
+    assert collision_key("a.b") == collision_key("a_b") != collision_key("a-b")
+
+
+def test_the_coordinators_topics_are_internal() -> None:
+    """And no others."""
+    assert is_internal("__consumer_offsets")
+    assert not is_internal("__consumer_offsets2")

@@ -1,0 +1,163 @@
+"""Sequence checks of idempotent producers, against a table and against a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import Millis
+from headgate.topics.producers import Producers, RememberedBatch, sequence_after
+
+MAXIMUM = (1 << 31) - 1
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A batch as the checks see it."""
+
+    producer_epoch: int
+    base_sequence: int
+    record_count: int = 1
+    producer_id: int = 7
+    base_offset: int = 0
+    max_timestamp: int = 0
+
+    @property
+    def last_offset_delta(self) -> int:
+        return self.record_count - 1
+
+
+def send(producers: Producers, batch: Sent, offset: int) -> ErrorCode | int:
+    """Check a batch and remember it if it is accepted; a repeated one gives its first offset."""
+    verdict = producers.check(batch)
+    if isinstance(verdict, RememberedBatch):
+        return verdict.first_offset
+    if verdict == ErrorCode.NONE:
+        placed = Sent(
+            batch.producer_epoch,
+            batch.base_sequence,
+            batch.record_count,
+            batch.producer_id,
+            base_offset=offset,
+        )
+        producers.remember(placed)
+    return verdict
+
+
+OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+HISTORIES = [
+    ("a new producer starts at 0", [(0, 0, 1)], ErrorCode.NONE),
+    ("a new producer starts anywhere", [(3, 1000, 1)], ErrorCode.NONE),
+    ("the next sequence", [(0, 0, 3), (0, 3, 1)], ErrorCode.NONE),
+    ("a gap", [(0, 0, 3), (0, 4, 1)], OUT_OF_ORDER),
+    ("an overlap", [(0, 0, 3), (0, 2, 1)], OUT_OF_ORDER),
+    ("the last batch again", [(0, 0, 3), (0, 0, 3)], 0),
+    ("the last batch again, but shorter", [(0, 0, 3), (0, 0, 2)], OUT_OF_ORDER),
+    ("the fifth last batch again", [*[(0, n, 1) for n in range(5)], (0, 0, 1)], 0),
+    ("the sixth last batch again", [*[(0, n, 1) for n in range(6)], (0, 0, 1)], OUT_OF_ORDER),
+    ("2^31-1 is followed by 0", [(0, MAXIMUM, 1), (0, 0, 1)], ErrorCode.NONE),
+    ("a batch across the wrap", [(0, MAXIMUM - 1, 4), (0, 2, 1)], ErrorCode.NONE),
+    ("a batch across the wrap again", [(0, MAXIMUM - 1, 4), (0, MAXIMUM - 1, 4)], 0),
+    ("an older epoch", [(1, 0, 1), (0, 1, 1)], ErrorCode.INVALID_PRODUCER_EPOCH),
+    ("a newer epoch starts at 0", [(0, 0, 1), (1, 0, 1)], ErrorCode.NONE),
+    ("a newer epoch starts nowhere else", [(0, 0, 1), (1, 1, 1)], OUT_OF_ORDER),
+    ("a batch of the older epoch again", [(0, 0, 1), (1, 0, 1), (0, 0, 1)], ErrorCode.INVALID_PRODUCER_EPOCH),
+]
+
+
+@pytest.mark.parametrize(
+    ("history", "answer"), [row[1:] for row in HISTORIES], ids=[row[0] for row in HISTORIES]
+)
+def test_the_last_batch_of_a_history(history: list[tuple[int, int, int]], answer: ErrorCode | int) -> None:
+    """Each batch is (epoch, first sequence, records); all but the last are accepted."""
+    producers = Producers()
+    *before, last = history
+    for offset, (epoch, sequence, count) in enumerate(before):
+        assert send(producers, Sent(epoch, sequence, count), offset) == ErrorCode.NONE
+    verdict = send(producers, Sent(*last), 99)
+    assert verdict == answer
+    assert isinstance(verdict, ErrorCode) == isinstance(answer, ErrorCode)
+
+
+def test_producers_do_not_disturb_each_other() -> None:
+    """Each id has its own sequences."""
+    producers = Producers()
+    assert send(producers, Sent(0, 0, producer_id=1), 0) == ErrorCode.NONE
+    assert send(producers, Sent(0, 50, producer_id=2), 1) == ErrorCode.NONE
+    assert send(producers, Sent(0, 1, producer_id=1), 2) == ErrorCode.NONE
+
+
+def test_a_silent_producer_is_forgotten() -> None:
+    """After its expiry a producer may start anywhere again; a later one is kept."""
+    producers = Producers()
+    producers.remember(Sent(0, 0, producer_id=1, max_timestamp=100))
+    producers.remember(Sent(0, 0, producer_id=2, max_timestamp=200))
+    assert producers.expire(Millis(200)) == 1
+    assert producers.check(Sent(0, 5, producer_id=1)) == ErrorCode.NONE
+    assert producers.check(Sent(0, 5, producer_id=2)) == OUT_OF_ORDER
+
+
+@dataclass
+class Model:
+    """The rules in the plainest words: every accepted batch of the current epoch, by number."""
+
+    epoch: int = -1
+    batches: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def send(self, epoch: int, sequence: int, count: int, offset: int) -> ErrorCode | int:
+        if epoch < self.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if self.batches and epoch == self.epoch:
+            for known, size, first_offset in self.batches[-5:]:
+                if (known, size) == (sequence, count):
+                    return first_offset
+            last, size, _ = self.batches[-1]
+            if sequence != (last + size) % (1 << 31):
+                return OUT_OF_ORDER
+        elif self.batches and sequence != 0:
+            return OUT_OF_ORDER
+        if epoch > self.epoch:
+            self.batches.clear()
+        self.epoch = epoch
+        self.batches.append((sequence, count, offset))
+        return ErrorCode.NONE
+
+
+sequences = st.one_of(st.integers(0, 12), st.integers(MAXIMUM - 6, MAXIMUM))
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), sequences, st.integers(1, 3), st.booleans()), max_size=40))
+def test_any_history_is_judged_as_the_model_does(steps: list[tuple[int, int, int, bool]]) -> None:
+    """Also with the table written to a snapshot and read again at any point."""
+    producers, model = Producers(), Model()
+    for offset, (epoch, sequence, count, is_restart) in enumerate(steps):
+        if is_restart:
+            decoded = Producers.decode(producers.encode(offset))
+            assert decoded is not None
+            producers, at = decoded
+            assert at == offset
+        answer = send(producers, Sent(epoch, sequence, count), offset)
+        assert answer == model.send(epoch, sequence, count, offset)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 255))
+def test_a_damaged_snapshot_counts_for_nothing(at: int, flip: int) -> None:
+    """No changed byte and no missing tail goes unnoticed."""
+    producers = Producers()
+    for sequence in range(8):
+        producers.remember(Sent(0, sequence))
+    data = bytearray(producers.encode(8))
+    assert Producers.decode(bytes(data[: at % len(data)])) is None
+    data[at % len(data)] ^= flip
+    assert Producers.decode(bytes(data)) is None
+
+
+def test_sequences_wrap_to_zero() -> None:
+    """There is no negative sequence."""
+    assert sequence_after(MAXIMUM, 1) == 0
+    assert sequence_after(MAXIMUM - 1, 3) == 1
