@@ -1,4 +1,4 @@
-"""One shard of the group coordinator: routes commands to the machines, applies records, tells the next deadline.
+"""One shard of the group coordinator: routes commands, applies records, tells the next deadline.
 
     durable    offsets (the table), classic.recorded      changed by `apply` alone
     volatile   classic.live, deadlines, upkeep            changed by `handle`, reset by `loaded`

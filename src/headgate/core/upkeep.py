@@ -75,9 +75,9 @@ class Upkeep:
         if not self._to_sweep:
             self._to_sweep.extend(self._candidates(now))
         room = Slice()
-        while self._to_sweep and not room.is_full:
+        while self._to_sweep and not room.is_full():
             group_id = self._to_sweep.popleft()
-            if not self._sweep_group(group_id, now, room) and room.is_full:
+            if not self._sweep_group(group_id, now, room) and room.is_full():
                 self._to_sweep.appendleft(group_id)
         self._sweep_after(now, 0 if self._to_sweep else self._interval_ms)
         return Effects(room.records)
@@ -123,7 +123,7 @@ class Upkeep:
         """One slice of what is to be erased."""
         room = Slice()
         replies = []
-        while self._to_erase and not room.is_full:
+        while self._to_erase and not room.is_full():
             topic, committed_by, token = self._to_erase[0]
             if erase_topic(self._offsets, topic, committed_by, room):
                 self._to_erase.popleft()

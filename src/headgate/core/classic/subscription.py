@@ -1,8 +1,8 @@
 """What can be known of a consumer's metadata: the topics in version 0 of ConsumerProtocolSubscription.
 
 All later versions begin as version 0 does: int16 version, an array of topic names, nullable user data.
-Metadata is the clients' own affair, so what does not parse is not refused, except for one thing: an array that
-claims more entries than there are bytes. Kafka never answers such a join.
+Metadata is the clients' own affair, so what does not parse is not refused, except for one thing: an array
+that claims more entries than there are bytes. Kafka never answers such a join.
 """
 
 from __future__ import annotations

@@ -26,6 +26,6 @@ def _all(
     topics: dict[TopicName, list[tuple[int, StoredOffset | None]]] = {}
     for topic, partition, stored in table.offsets_of(command.group_id):
         topics.setdefault(topic, []).append((partition, stored))
-    return [
-        (topic, sorted(partitions, key=lambda one: one[0])) for topic, partitions in sorted(topics.items())
-    ]
+    for partitions in topics.values():
+        partitions.sort(key=lambda one: one[0])
+    return sorted(topics.items())

@@ -33,7 +33,6 @@ class Slice:
         self.records: list[Record] = []
         self._left = SLICE_BYTES
 
-    @property
     def is_full(self) -> bool:
         """Whether the batch has what it should hold."""
         return self._left <= 0
@@ -75,7 +74,7 @@ def delete_group(table: OffsetTable, group_id: GroupId) -> list[Record]:
 def erase_topic(table: OffsetTable, topic: TopicName, committed_by: Millis, room: Slice) -> bool:
     """Remove a topic's offsets that were committed by then; whether that was all of them."""
     for group_id, partition in table.offsets_of_topic(topic, committed_by):
-        if room.is_full:
+        if room.is_full():
             return False
         room.add(OffsetTombstone(group_id, topic, partition))
     return True
@@ -103,7 +102,7 @@ class Retention:
             ):
                 is_all = False
                 continue
-            if room.is_full:
+            if room.is_full():
                 return False
             room.add(OffsetTombstone(group_id, topic, partition))
         return is_all

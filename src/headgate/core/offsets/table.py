@@ -206,9 +206,8 @@ class OffsetTable:
         if not ids:
             return []
         keys = np.frombuffer(self._keys, np.uint64)
-        is_hit = np.isin(
-            keys >> np.uint64(_PARTITION_BITS) & np.uint64(_TOPIC_MASK), np.array(ids, np.uint64)
-        )
+        topics = keys >> np.uint64(_PARTITION_BITS) & np.uint64(_TOPIC_MASK)
+        is_hit = np.isin(topics, np.array(ids, np.uint64))
         is_hit &= np.frombuffer(self._nexts, np.int32) >= NONE
         is_hit &= np.frombuffer(self._timestamps, np.int64) <= committed_by
         hits = keys[is_hit]
