@@ -1,0 +1,135 @@
+"""What Spark makes of the broker's files: `python -m demo.analysis DIRECTORY CRASHED_AT_MS BACK_AT_MS`.
+
+A process of its own, so that its Java goes when it goes. It reads the coordinator's log and the flights from
+the data directory of the broker, which is running meanwhile, and leaves tables and a chart in DIRECTORY. Each
+line it writes to standard output is one JSON object: what it is doing, and at the end what it found.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, cast
+
+import pandas as pd
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+
+import headgate.spark
+from demo.chart import Crash, Facts, draw
+from demo.story import GROUP, TOPIC
+from headgate.spark.transforms import (
+    commits_per_interval,
+    commits_per_minute,
+    end_offsets_over_time,
+    lag_over_time,
+    latest_offsets,
+    rebalances,
+)
+
+LAG_INTERVAL = "250 milliseconds"
+COMMITS_INTERVAL = "1 second"
+
+
+def session() -> SparkSession:
+    """A small Spark on this machine: two cores, no web page, reachable from here only."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    return (
+        SparkSession.builder.master("local[2]")
+        .appName("headgate demo")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.session.timeZone", "UTC")
+        # Short jobs: the time would go into compiling for the long run.
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
+        .getOrCreate()
+    )
+
+
+def say(**entry: Any) -> None:
+    """One line for the demo."""
+    print(json.dumps(entry), flush=True)
+
+
+def analyse(spark: SparkSession, directory: Path, crash: Crash) -> dict[str, Any]:
+    """Read, transform, write tables and chart; what the demo shows and checks of it."""
+    data = directory / "data"
+    say(step="reading the coordinator's log")
+    commits = headgate.spark.offset_commits(spark, data).where(F.col("group_id") == GROUP).cache()
+    events = headgate.spark.group_events(spark, data).where(F.col("group_id") == GROUP).cache()
+    commit_count = commits.count()
+    latest = _table(commits.transform(latest_offsets()), ["partition"])
+
+    say(step="counting commits per partition and minute")
+    per_minute = _table(commits.transform(commits_per_minute()), ["at", "partition"])
+    per_second = _table(commits.transform(commits_per_interval(COMMITS_INTERVAL)), ["at", "partition"])
+
+    say(step="following the lag through the crash")
+    flights = headgate.spark.records(spark, data, TOPIC, columns="topic,partition,offset,timestamp").cache()
+    ends = flights.transform(end_offsets_over_time(LAG_INTERVAL))
+    lag = _table(commits.transform(lag_over_time(ends, LAG_INTERVAL)), ["at", "partition"])
+
+    say(step="listing the rebalances")
+    changes = _table(events.transform(rebalances()), ["log_offset"])
+    owners = _table(
+        events.where(F.col("event") == "assigned")
+        .select("log_offset", F.explode("members").alias("member"))
+        .select("log_offset", "member.client_id", F.explode("member.assigned.partition").alias("partition")),
+        ["log_offset"],
+    )
+
+    say(step="drawing")
+    facts = Facts(
+        lag=lag,
+        commits=per_second,
+        rebalances=changes,
+        owners=dict(zip(owners["partition"], owners["client_id"], strict=True)),
+        crash=crash,
+    )
+    draw(facts, directory / "lag.png")
+    tables = {"commits_per_minute": per_minute, "commits_per_second": per_second}
+    for name, table in {**tables, "lag_over_time": lag, "rebalances": changes}.items():
+        table.to_csv(directory / f"{name}.csv", index=False)
+    return {
+        "flights": flights.count(),
+        "commits": commit_count,
+        "latest": dict(
+            zip(latest["partition"].astype(str), latest["committed_offset"].tolist(), strict=True)
+        ),
+        "peak_lag": int(lag.groupby("at")["lag"].sum().max()),
+        "commits_per_minute": _rows(per_minute),
+        "rebalances": _rows(changes),
+    }
+
+
+def _table(frame: DataFrame, order: list[str]) -> pd.DataFrame:
+    table: pd.DataFrame = cast("Any", frame.orderBy(*order).toPandas())
+    return table
+
+
+def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(table.to_json(orient="records", date_format="iso"))
+    return rows
+
+
+def main(directory: str, crashed_at_ms: str, back_at_ms: str) -> None:
+    """Analyse, and say what was found."""
+    say(step="starting Spark")
+    spark = session()
+    try:
+        crash = Crash(
+            pd.Timestamp(int(crashed_at_ms), unit="ms"),
+            pd.Timestamp(int(back_at_ms), unit="ms"),
+        )
+        say(result=analyse(spark, Path(directory), crash))
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,62 @@
+"""Produce the flights with confluent-kafka, at a measured pace, every one of them acknowledged."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from demo.flights import Flight
+from demo.story import FLIGHTS_PRODUCED_PER_S, PARTITION_COUNT, TOPIC, DemoFailed
+
+_SLICE_S = 0.05
+
+
+def create_topic(address: str) -> None:
+    """Make the topic, empty."""
+    admin = AdminClient({"bootstrap.servers": address})
+    topic = NewTopic(TOPIC, num_partitions=PARTITION_COUNT, replication_factor=1)
+    for created in admin.create_topics([topic], request_timeout=10.0).values():
+        created.result(timeout=10.0)
+
+
+def produce(address: str, flights: list[Flight], on_progress: Callable[[int], None]) -> None:
+    """Produce all flights; `on_progress` is told how many were acknowledged so far."""
+    acknowledged, problems = 0, []
+
+    def delivered(problem: Any, _message: Any) -> None:
+        nonlocal acknowledged
+        if problem is None:
+            acknowledged += 1
+        else:
+            problems.append(str(problem))
+
+    producer = Producer(
+        {
+            "bootstrap.servers": address,
+            "client.id": "departures-desk",
+            "enable.idempotence": True,
+            "acks": "all",
+            "compression.type": "lz4",
+            "linger.ms": 20,
+        }
+    )
+    slice_size = int(FLIGHTS_PRODUCED_PER_S * _SLICE_S)
+    due = time.monotonic()
+    for first in range(0, len(flights), slice_size):
+        for key, value in flights[first : first + slice_size]:
+            producer.produce(TOPIC, key=key, value=value, on_delivery=delivered)
+        producer.poll(0)
+        on_progress(acknowledged)
+        if problems:
+            break
+        due += _SLICE_S
+        time.sleep(max(0.0, due - time.monotonic()))
+    producer.flush(30.0)
+    on_progress(acknowledged)
+    if problems or acknowledged != len(flights):
+        why = problems[0] if problems else "no answer"
+        raise DemoFailed(f"{len(flights) - acknowledged} flights were not acknowledged: {why}")
