@@ -1,4 +1,4 @@
-"""`python -m bench.kafka.fetch`: Apache Kafka's jars, from Maven Central, into `build/kafka/libs`.
+"""`python -m bench.kafka`: Apache Kafka's jars, from Maven Central, into `build/kafka/libs`.
 
 The versions stand in `pom.xml`. Fetching twice costs nothing: a copy of the pom they came
 from lies beside the jars.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 
 from bench.paths import KAFKA_LIBS, KAFKA_POM
 
@@ -35,8 +34,3 @@ def fetch() -> str:
         raise SystemExit(f"Maven could not fetch Apache Kafka (exit status {status}): its message is above")
     fetched_from.write_bytes(pom)
     return f"Apache Kafka: {sum(1 for _ in KAFKA_LIBS.glob('*.jar'))} jars in {KAFKA_LIBS}"
-
-
-if __name__ == "__main__":
-    print(fetch())
-    sys.exit(0)

@@ -43,7 +43,11 @@ READY_LINE = "headgate is listening on "
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 10.0
 TEST_TIMEOUT_S = 90
-SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "8"}
+OFFSETS_TOPIC_PARTITIONS = 8
+SETTINGS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": str(OFFSETS_TOPIC_PARTITIONS),
+}
 
 DRIVERS: dict[str, type[Driver]] = {
     driver.name: driver for driver in (Confluent, KafkaPython, AioKafka, KafkaJs, Kcat)
