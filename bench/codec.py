@@ -1,8 +1,8 @@
 """`python -m bench.codec`: our readers and writers beside kio's, and what importing either costs.
 
 Both work on the same bytes and the same values, in turns; the median of the rounds is printed, in processor
-time, so that what else the machine does counts for little. kio reads in native code and writes in Python; ours
-are generated Python both ways.
+time, so that what else the machine does counts for little. kio reads in native code and writes in Python; we
+run generated Python both ways.
 """
 
 from __future__ import annotations
