@@ -1,4 +1,4 @@
-"""`python -m bench.kafka.run`: one Apache Kafka node that says where it listens and runs until interrupted."""
+"""`python -m bench.kafka.run`: an Apache Kafka node that says where it listens and runs on."""
 
 from __future__ import annotations
 

@@ -42,7 +42,8 @@ class BalancedKcat:
 
     def values(self) -> list[str]:
         """The records it has read."""
-        return [json.loads(line)["payload"] for line in self._records.read_text().splitlines()]
+        whole_lines, _newline, _rest = self._records.read_text().rpartition("\n")
+        return [json.loads(line)["payload"] for line in whole_lines.splitlines()]
 
 
 @pytest.fixture
