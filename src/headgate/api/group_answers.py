@@ -1,0 +1,39 @@
+"""What the group APIs share: asking for several groups at once, and the error of a shard that cannot answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from headgate.api.contract import Node
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId
+
+
+def submit_each(
+    node: Node, commands: Sequence[tuple[GroupId, Any]], on_results: Callable[[list[Any]], None]
+) -> None:
+    """Hand each command to its group's shard; `on_results` gets all results, in the commands' order."""
+    if not commands:
+        on_results([])
+        return
+    results: list[Any] = [None] * len(commands)
+    missing = len(commands)
+
+    def take_result(index: int) -> Callable[[Any], None]:
+        def take(result: Any) -> None:
+            nonlocal missing
+            results[index] = result
+            missing -= 1
+            if not missing:
+                on_results(results)
+
+        return take
+
+    for index, (group_id, command) in enumerate(commands):
+        node.coordinator.submit(group_id, command, take_result(index))
+
+
+def error_of(result: Any) -> ErrorCode:
+    """The error of a result, or of the shard that could not give one."""
+    return result if isinstance(result, ErrorCode) else ErrorCode(result.error)

@@ -1,0 +1,90 @@
+"""OffsetCommit (8), versions 2-9: remember where a group is in each partition.
+
+2-4 may carry a retention of their own (KIP-211 took it away; -1 means none), 6 the leader epoch (KIP-320),
+7 the group instance id (KIP-345), 8 is flexible, 9 knows the errors of KIP-848. Version 10 with topic ids
+is not offered yet. Partitions that do not exist are answered UNKNOWN_TOPIC_OR_PARTITION and left out; when
+nothing is left, the group is not asked and does not come into being.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headgate.api.contract import Api, Call, Node
+from headgate.api.group_answers import error_of
+from headgate.core.offsets.commands import CommitOffsets, CommitResult, OffsetToCommit
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, InstanceId, MemberId, TopicName
+from headgate.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+_GROUP_NOT_FOUND_SINCE_VERSION = 9
+
+
+def handle(node: Node, call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse | None:
+    """Answer with an error for each partition, in the order asked."""
+    response = OffsetCommitResponse()
+    wanted: list[tuple[TopicName, list[OffsetToCommit]]] = []
+    open_answers: list[list[OffsetCommitResponsePartition]] = []
+    """For each partition that is wanted, its place in the response."""
+    for topic in request.topics:
+        known = node.topics.by_name(topic.name)
+        partition_count = known.partition_count if known is not None else 0
+        answers, to_commit, to_answer = [], [], []
+        for partition in topic.partitions:
+            index = partition.partition_index
+            answer = OffsetCommitResponsePartition(partition_index=index)
+            answers.append(answer)
+            if not 0 <= index < partition_count:
+                answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            to_answer.append(answer)
+            to_commit.append(
+                OffsetToCommit(
+                    index,
+                    partition.committed_offset,
+                    partition.committed_leader_epoch,
+                    partition.committed_metadata or "",
+                )
+            )
+        response.topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=answers))
+        if to_commit:
+            wanted.append((TopicName(topic.name), to_commit))
+            open_answers.append(to_answer)
+    if not wanted:
+        return response
+
+    def on_result(result: Any) -> None:
+        _fill(open_answers, result)
+        call.answer(response)
+
+    instance_id = request.group_instance_id
+    command = CommitOffsets(
+        GroupId(request.group_id),
+        wanted,
+        MemberId(request.member_id),
+        request.generation_id_or_member_epoch,
+        None if instance_id is None else InstanceId(instance_id),
+        request.retention_time_ms,
+        call.api_version >= _GROUP_NOT_FOUND_SINCE_VERSION,
+    )
+    node.coordinator.submit(command.group_id, command, on_result)
+    return None
+
+
+def _fill(open_answers: list[list[OffsetCommitResponsePartition]], result: Any) -> None:
+    error = error_of(result)
+    if error:
+        for answers in open_answers:
+            for answer in answers:
+                answer.error_code = error
+    elif isinstance(result, CommitResult) and result.too_large:
+        for topic_index, index in result.too_large:
+            open_answers[topic_index][index].error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+
+
+API = Api(8, "OffsetCommit", 2, 9, OffsetCommitRequest, OffsetCommitResponse, handle)

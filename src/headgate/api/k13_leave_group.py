@@ -1,0 +1,59 @@
+"""LeaveGroup (13), versions 0-5: remove members from a group.
+
+To 2 one member, whose error is the response's; from 3 several, also static ones by their instance id, each
+with an error of its own (KIP-345); 1 has the throttle time, 4 is flexible, 5 brings a reason (KIP-800).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headgate.api.contract import Api, Call, Node
+from headgate.core.classic.commands import LeaveGroup, LeaveResult, LeavingMember
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, InstanceId, MemberId
+from headgate.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+
+_SEVERAL_MEMBERS_SINCE_VERSION = 3
+
+
+def handle(node: Node, call: Call, request: LeaveGroupRequest) -> None:
+    """Answer for each member, or for the one."""
+    has_several = call.api_version >= _SEVERAL_MEMBERS_SINCE_VERSION
+
+    def on_result(result: Any) -> None:
+        if isinstance(result, ErrorCode):
+            call.answer(LeaveGroupResponse(error_code=result))
+        elif has_several:
+            call.answer(_several(result))
+        else:
+            first = result.members[0][1] if result.members else ErrorCode.NONE
+            call.answer(LeaveGroupResponse(error_code=result.error or first))
+
+    command = LeaveGroup(group_id=GroupId(request.group_id), members=_members(request, has_several))
+    node.coordinator.submit(command.group_id, command, on_result)
+
+
+def _members(request: LeaveGroupRequest, has_several: bool) -> tuple[LeavingMember, ...]:
+    if not has_several:
+        return (LeavingMember(MemberId(request.member_id), None),)
+    return tuple(
+        LeavingMember(
+            MemberId(member.member_id),
+            None if member.group_instance_id is None else InstanceId(member.group_instance_id),
+        )
+        for member in request.members
+    )
+
+
+def _several(result: LeaveResult) -> LeaveGroupResponse:
+    return LeaveGroupResponse(
+        error_code=result.error,
+        members=[
+            MemberResponse(member_id=member.member_id, group_instance_id=member.instance_id, error_code=error)
+            for member, error in result.members
+        ],
+    )
+
+
+API = Api(13, "LeaveGroup", 0, 5, LeaveGroupRequest, LeaveGroupResponse, handle)

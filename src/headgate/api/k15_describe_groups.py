@@ -1,0 +1,79 @@
+"""DescribeGroups (15), versions 0-6: what classic groups look like from outside.
+
+1 has the throttle time, 3 may ask for what the caller may do, 4 shows group instance ids, 5 is flexible, 6
+has error messages. A group that does not exist is Dead without an error up to 5, GROUP_ID_NOT_FOUND in 6
+(KIP-1043).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headgate.api.contract import Api, Call, Node
+from headgate.api.group_answers import submit_each
+from headgate.core.classic.commands import DescribedGroup, DescribeGroup
+from headgate.core.classic.state import ClassicState
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId
+from headgate.wire.messages import describe_groups as wire
+
+_NOT_FOUND_SINCE_VERSION = 6
+
+_READ, _DELETE, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS = 3, 6, 8, 10, 11
+ALL_GROUP_OPERATIONS = (
+    1 << _READ | 1 << _DELETE | 1 << _DESCRIBE | 1 << _DESCRIBE_CONFIGS | 1 << _ALTER_CONFIGS
+)
+"""Every operation there is on groups, as a bit field: nobody is refused here."""
+OPERATIONS_NOT_ASKED_FOR = -(2**31)
+
+
+def handle(node: Node, call: Call, request: wire.DescribeGroupsRequest) -> None:
+    """Answer for each group, in the order asked."""
+    operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else OPERATIONS_NOT_ASKED_FOR
+    group_ids = [GroupId(group_id) for group_id in request.groups]
+
+    def on_results(results: list[Any]) -> None:
+        groups = [
+            _group(group_id, result, call.api_version)
+            for group_id, result in zip(group_ids, results, strict=True)
+        ]
+        for group in groups:
+            group.authorized_operations = operations
+        call.answer(wire.DescribeGroupsResponse(groups=groups))
+
+    submit_each(node, [(group_id, DescribeGroup(group_id)) for group_id in group_ids], on_results)
+
+
+def _group(group_id: GroupId, result: DescribedGroup | ErrorCode, version: int) -> wire.DescribedGroup:
+    if isinstance(result, DescribedGroup):
+        return _described(result)
+    if result is not ErrorCode.GROUP_ID_NOT_FOUND:
+        return wire.DescribedGroup(group_id=group_id, error_code=result)
+    dead = wire.DescribedGroup(group_id=group_id, group_state=ClassicState.DEAD.value)
+    if version >= _NOT_FOUND_SINCE_VERSION:
+        dead.error_code = result
+        dead.error_message = f"Group {group_id} not found."
+    return dead
+
+
+def _described(group: DescribedGroup) -> wire.DescribedGroup:
+    return wire.DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state,
+        protocol_type=group.protocol_type,
+        protocol_data=group.protocol_name,
+        members=[
+            wire.DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata,
+                member_assignment=member.assignment,
+            )
+            for member in group.members
+        ],
+    )
+
+
+API = Api(15, "DescribeGroups", 0, 6, wire.DescribeGroupsRequest, wire.DescribeGroupsResponse, handle)

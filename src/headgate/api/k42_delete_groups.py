@@ -1,0 +1,37 @@
+"""DeleteGroups (42), versions 0-2: remove empty groups with all their offsets.
+
+1 has no change, 2 is flexible. A group named twice is deleted and answered once.
+"""
+
+from __future__ import annotations
+
+from headgate.api.contract import Api, Call, Node
+from headgate.api.group_answers import submit_each
+from headgate.core.commands import DeleteGroup
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId
+from headgate.wire.messages.delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
+
+
+def handle(node: Node, call: Call, request: DeleteGroupsRequest) -> None:
+    """Answer with an error for each group."""
+    group_ids = [GroupId(group_id) for group_id in dict.fromkeys(request.groups_names)]
+
+    def on_results(errors: list[ErrorCode]) -> None:
+        call.answer(
+            DeleteGroupsResponse(
+                results=[
+                    DeletableGroupResult(group_id=group_id, error_code=error)
+                    for group_id, error in zip(group_ids, errors, strict=True)
+                ]
+            )
+        )
+
+    submit_each(node, [(group_id, DeleteGroup(group_id)) for group_id in group_ids], on_results)
+
+
+API = Api(42, "DeleteGroups", 0, 2, DeleteGroupsRequest, DeleteGroupsResponse, handle)
