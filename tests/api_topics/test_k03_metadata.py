@@ -1,0 +1,113 @@
+"""Metadata: by name, by id, and topics that come into being when asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.api_topics.node import OneNode
+
+from headgate.api import k03_metadata
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import ZERO_TOPIC_ID
+from headgate.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+
+def ask(node: OneNode, *names: str, version: int = 13, **more: Any) -> Any:
+    topics = [MetadataRequestTopic(name=name) for name in names]
+    return node.ask(k03_metadata.API, MetadataRequest(topics=topics, **more), version)
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_every_version_tells_broker_and_partitions(node: OneNode, version: int) -> None:
+    """This node leads every partition and is its only replica."""
+    topic = node.topic("letters", 2)
+    answer = ask(node, "letters", version=version)
+    broker = answer.brokers[0]
+    assert (broker.node_id, broker.host, broker.port) == (1, "localhost", 9092)
+    found = answer.topics[0]
+    assert (found.error_code, found.name) == (ErrorCode.NONE, "letters")
+    assert found.topic_id == (topic.topic_id if version >= 10 else ZERO_TOPIC_ID)
+    partitions = [(one.partition_index, one.leader_id, one.replica_nodes) for one in found.partitions]
+    assert partitions == [(0, 1, [1]), (1, 1, [1])]
+
+
+@pytest.mark.parametrize(
+    ("version", "topics", "count"), [(0, [], 2), (1, [], 0), (1, None, 2), (13, None, 2)]
+)
+def test_what_all_topics_are_spelled_like(
+    node: OneNode, version: int, topics: list[Any] | None, count: int
+) -> None:
+    """In version 0 an empty list, later null; an empty list is then none."""
+    node.topic("letters")
+    node.topic("numbers")
+    assert len(node.ask(k03_metadata.API, MetadataRequest(topics=topics), version).topics) == count
+
+
+def test_by_id_alone(node: OneNode) -> None:
+    """From version 12; an id that is nobody's has its own error and no name."""
+    topic = node.topic("letters")
+    wanted = [MetadataRequestTopic(topic_id=one, name=None) for one in (topic.topic_id, b"\7" * 16)]
+    known, unknown = node.ask(k03_metadata.API, MetadataRequest(topics=wanted), 12).topics
+    assert (known.error_code, known.name) == (ErrorCode.NONE, "letters")
+    assert (unknown.error_code, unknown.name, unknown.topic_id) == (
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        None,
+        b"\7" * 16,
+    )
+    for version in (10, 11):
+        answer = node.ask(k03_metadata.API, MetadataRequest(topics=wanted), version).topics[1]
+        assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_neither_name_nor_id_is_refused(node: OneNode) -> None:
+    """A topic asked for by nothing."""
+    wanted = [MetadataRequestTopic(name=None)]
+    answer = node.ask(k03_metadata.API, MetadataRequest(topics=wanted), 12)
+    assert answer.topics[0].error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_missing_topic_is_created_where_that_is_allowed() -> None:
+    """With the broker's default number of partitions, and told in the same answer."""
+    node = OneNode(num_partitions="3")
+    answer = ask(node, "new", "new", allow_auto_topic_creation=True)
+    assert [len(one.partitions) for one in answer.topics] == [3, 3]
+    assert node.topics.by_name("new") is not None
+
+
+@pytest.mark.parametrize(
+    ("enabled", "allowed", "name", "error"),
+    [
+        ("true", False, "new", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("false", True, "new", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("true", True, "a b", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("true", True, "", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("true", True, "__transaction_state", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("true", True, "taken_name", ErrorCode.INVALID_TOPIC_EXCEPTION),
+    ],
+)
+def test_a_missing_topic_is_not_created(enabled: str, allowed: bool, name: str, error: ErrorCode) -> None:
+    """By a switch of the broker, of the request, or because it cannot be."""
+    node = OneNode(auto_create_topics_enable=enabled)
+    node.topic("taken.name")
+    answer = ask(node, name, allow_auto_topic_creation=allowed)
+    assert answer.topics[0].error_code == error
+    assert len(node.topics) == 1
+
+
+def test_authorized_operations_are_told_when_asked_for(node: OneNode) -> None:
+    """Without an authorizer that is all of them; otherwise the value that means "not asked"."""
+    node.topic("letters")
+    for version in (8, 10):
+        asked = ask(
+            node,
+            "letters",
+            version=version,
+            include_cluster_authorized_operations=True,
+            include_topic_authorized_operations=True,
+        )
+        assert (asked.topics[0].topic_authorized_operations, asked.cluster_authorized_operations) == (
+            3576,
+            8096,
+        )
+    assert ask(node, "letters").topics[0].topic_authorized_operations == -(1 << 31)
