@@ -256,9 +256,9 @@ def cut(node: OneNode, offset: int, *, topic: str = "letters", partition: int = 
     return answer.error_code, answer.low_watermark
 
 
-def filled(node: OneNode, name: str = "letters", **overrides: str) -> Topic:
+def filled(node: OneNode, name: str = "letters", cleanup_policy: str = "delete") -> Topic:
     """A topic with the records 0 to 4, of which 4 is not durable."""
-    topic = node.topic(name, **overrides)
+    topic = node.topic(name, cleanup_policy=cleanup_policy)
     partition = topic.partition(0)
     for offset in range(5):
         partition.append(batch(b"v"), NOW)

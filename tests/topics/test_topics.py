@@ -298,7 +298,7 @@ def test_the_sequences_of_producers_survive(disk: Disk) -> None:
     topic = create(topics, disk, "letters")
     for sequence in range(3):
         append(topic, b"a", producer=(7, 0, sequence))
-    for is_crash in (True, False, True, False):
+    for next_sequence, is_crash in enumerate((True, False, True, False), start=3):
         if is_crash:
             disk.files.crash()
         else:
@@ -307,11 +307,11 @@ def test_the_sequences_of_producers_survive(disk: Disk) -> None:
         found = topics.by_name("letters")
         assert found is not None
         partition = found.partition(0)
-        again = partition.append(batch(b"a", producer=(7, 0, 1)), NOW)
-        assert (again.error, again.base_offset) == (ErrorCode.NONE, 1)
-        gap = partition.append(batch(b"a", producer=(7, 0, 9)), NOW)
+        again = partition.append(batch(b"a", producer=(7, 0, next_sequence - 2)), NOW)
+        assert (again.error, again.base_offset) == (ErrorCode.NONE, next_sequence - 2)
+        gap = partition.append(batch(b"a", producer=(7, 0, 99)), NOW)
         assert gap.error == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    append(found, b"a", producer=(7, 0, 3))
+        assert append(found, b"a", producer=(7, 0, next_sequence)) == next_sequence
 
 
 def test_sequences_of_lost_records_are_forgotten(disk: Disk) -> None:
@@ -346,8 +346,8 @@ def test_old_and_surplus_records_are_deleted(disk: Disk) -> None:
     topics = disk.start()
     for _ in range(3):
         topics.housekeeping(Millis(NOW + 2000))
-    starts = {topic.name: topic.partition(0).log_start_offset for topic in topics.all()}
-    ends = {topic.name: topic.partition(0).log_end_offset for topic in topics.all()}
+    starts = {str(topic.name): topic.partition(0).log_start_offset for topic in topics.all()}
+    ends = {str(topic.name): topic.partition(0).log_end_offset for topic in topics.all()}
     assert ends == {"by.age": 10, "by.size": 10, "kept": 10}
     assert starts["by.age"] == 10
     assert 0 < starts["by.size"] < 10

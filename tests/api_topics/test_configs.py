@@ -1,0 +1,269 @@
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs and ListConfigResources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from tests.api_topics.node import OneNode
+from tests.topics.disk import NOW, batch
+
+from headgate.api import (
+    k32_describe_configs,
+    k33_alter_configs,
+    k44_incremental_alter_configs,
+    k74_list_config_resources,
+)
+from headgate.domain import settings
+from headgate.domain.errors import ErrorCode
+from headgate.domain.settings import BROKER_SETTINGS, TOPIC_SETTINGS, Kind, Setting
+from headgate.topics import configs
+from headgate.wire.messages import alter_configs, incremental_alter_configs
+from headgate.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from headgate.wire.messages.list_config_resources import ListConfigResourcesRequest
+
+TOPIC, BROKER, GROUP = 2, 4, 32
+SET, DELETE, APPEND, SUBTRACT = range(4)
+OVERRIDE, STATIC, DEFAULT = 1, 4, 5
+
+
+@pytest.fixture
+def group_settings(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Setting]:
+    """Groups with one setting, as new-protocol groups will have."""
+    table = {"timeout.ms": Setting("timeout.ms", Kind.INT, 45, "How long.", minimum=45, maximum=60)}
+    monkeypatch.setattr(settings, "GROUP_SETTINGS", table)
+    monkeypatch.setattr(configs, "GROUP_SETTINGS", table)
+    return table
+
+
+def describe(node: OneNode, kind: int, name: str, *keys: str, version: int = 4, **more: Any) -> Any:
+    resource = DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=list(keys) or None
+    )
+    return node.ask(
+        k32_describe_configs.API, DescribeConfigsRequest(resources=[resource], **more), version
+    ).results[0]
+
+
+def value_of(node: OneNode, kind: int, name: str, key: str) -> tuple[str, int]:
+    config = describe(node, kind, name, key).configs[0]
+    return config.value, config.config_source
+
+
+def change(
+    node: OneNode, kind: int, name: str, *changes: tuple[str, int, str | None], validate_only: bool = False
+) -> ErrorCode:
+    resource = incremental_alter_configs.AlterConfigsResource(
+        resource_type=kind,
+        resource_name=name,
+        configs=[
+            incremental_alter_configs.AlterableConfig(name=key, config_operation=operation, value=value)
+            for key, operation, value in changes
+        ],
+    )
+    request = incremental_alter_configs.IncrementalAlterConfigsRequest(
+        resources=[resource], validate_only=validate_only
+    )
+    answer = node.ask(k44_incremental_alter_configs.API, request).responses[0]
+    return ErrorCode(answer.error_code)
+
+
+@pytest.mark.parametrize("version", range(1, 5))
+def test_all_settings_of_a_topic_are_described(node: OneNode, version: int) -> None:
+    """Asking for no keys means all; each has its value, source and type."""
+    node.topic("letters", retention_ms="5000")
+    result = describe(node, TOPIC, "letters", version=version, include_documentation=True)
+    assert result.error_code == ErrorCode.NONE
+    found = {config.name: config for config in result.configs}
+    assert set(found) == set(TOPIC_SETTINGS)
+    assert (found["retention.ms"].value, found["retention.ms"].config_source) == ("5000", OVERRIDE)
+    assert not found["retention.ms"].read_only
+    if version >= 3:
+        assert found["retention.ms"].config_type == Kind.LONG.value
+        assert found["cleanup.policy"].config_type == Kind.LIST.value
+        assert found["retention.ms"].documentation
+
+
+def test_synonyms_tell_where_a_value_would_come_from() -> None:
+    """The topic's own, then the broker's given at start, then the default."""
+    node = OneNode(log_retention_ms="7000")
+    node.topic("letters", retention_ms="5000")
+    config = describe(node, TOPIC, "letters", "retention.ms", include_synonyms=True).configs[0]
+    assert [(one.name, one.value, one.source) for one in config.synonyms] == [
+        ("retention.ms", "5000", OVERRIDE),
+        ("log.retention.ms", "7000", STATIC),
+        ("log.retention.ms", str(7 * 24 * 3600 * 1000), DEFAULT),
+    ]
+    assert describe(node, TOPIC, "letters", "retention.ms").configs[0].synonyms == []
+
+
+def test_the_broker_is_described_and_read_only(node: OneNode) -> None:
+    """By its id; without a name there is nothing, for nothing is set at run time."""
+    result = describe(node, BROKER, "1")
+    assert {config.name for config in result.configs} == set(BROKER_SETTINGS)
+    assert all(config.read_only for config in result.configs)
+    assert describe(node, BROKER, "").configs == []
+
+
+DESCRIBE_REFUSALS = [
+    ("unknown topic", TOPIC, "x", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ("bad topic", TOPIC, "a b", ErrorCode.INVALID_TOPIC_EXCEPTION),
+    ("another broker", BROKER, "2", ErrorCode.INVALID_REQUEST),
+    ("no broker", BROKER, "one", ErrorCode.INVALID_REQUEST),
+    ("no group", GROUP, "", ErrorCode.INVALID_REQUEST),
+    ("unknown type", 77, "x", ErrorCode.INVALID_REQUEST),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "error"),
+    [row[1:] for row in DESCRIBE_REFUSALS],
+    ids=[row[0] for row in DESCRIBE_REFUSALS],
+)
+def test_what_cannot_be_described_or_altered(node: OneNode, kind: int, name: str, error: ErrorCode) -> None:
+    """The same resources are refused everywhere, with the same codes."""
+    assert describe(node, kind, name).error_code == error
+    assert change(node, kind, name, ("retention.ms", SET, "1")) == error
+
+
+def test_single_settings_are_changed_and_stay(node: OneNode) -> None:
+    """Set, changed, appended to, subtracted from and deleted; the others are left alone."""
+    node.topic("letters", max_message_bytes="1000")
+    assert change(node, TOPIC, "letters", ("retention.ms", SET, "5000")) == ErrorCode.NONE
+    assert change(node, TOPIC, "letters", ("cleanup.policy", APPEND, "compact")) == ErrorCode.NONE
+    assert value_of(node, TOPIC, "letters", "cleanup.policy") == ("delete,compact", OVERRIDE)
+    assert change(node, TOPIC, "letters", ("cleanup.policy", SUBTRACT, "delete")) == ErrorCode.NONE
+    node.restart(crash=True)
+    assert value_of(node, TOPIC, "letters", "cleanup.policy") == ("compact", OVERRIDE)
+    assert value_of(node, TOPIC, "letters", "retention.ms") == ("5000", OVERRIDE)
+    assert value_of(node, TOPIC, "letters", "max.message.bytes") == ("1000", OVERRIDE)
+    assert change(node, TOPIC, "letters", ("retention.ms", DELETE, None)) == ErrorCode.NONE
+    assert value_of(node, TOPIC, "letters", "retention.ms")[1] == DEFAULT
+
+
+def test_a_change_is_felt_at_once(node: OneNode) -> None:
+    """The next append is judged by the new settings."""
+    topic = node.topic("letters")
+    large = batch(b"x" * 500)
+    assert topic.partition(0).append(large, NOW).error == ErrorCode.NONE
+    change(node, TOPIC, "letters", ("max.message.bytes", SET, "100"))
+    assert topic.partition(0).append(large, NOW).error == ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_durability_can_be_changed(node: OneNode) -> None:
+    """Going durable syncs what was left to the page cache, so that readers lose sight of nothing."""
+    topic = node.topic("letters", headgate_durability="page-cache")
+    partition = topic.partition(0)
+    partition.append(batch(b"a"), NOW)
+    change(node, TOPIC, "letters", ("headgate.durability", SET, "sync"))
+    assert partition.high_watermark == 1
+    partition.append(batch(b"b"), NOW)
+    assert partition.high_watermark == 1
+    change(node, TOPIC, "letters", ("headgate.durability", SET, "page-cache"))
+    assert partition.high_watermark == 2
+
+
+CHANGE_REFUSALS = [
+    ("unknown name", [("nonsense", SET, "1")], ErrorCode.INVALID_CONFIG),
+    ("deleting an unknown name", [("nonsense", DELETE, None)], ErrorCode.INVALID_CONFIG),
+    ("not a number", [("retention.ms", SET, "x")], ErrorCode.INVALID_CONFIG),
+    ("out of range", [("retention.ms", SET, "-2")], ErrorCode.INVALID_CONFIG),
+    ("not a choice", [("cleanup.policy", SET, "burn")], ErrorCode.INVALID_CONFIG),
+    ("append to a number", [("retention.ms", APPEND, "1")], ErrorCode.INVALID_CONFIG),
+    ("append not a choice", [("cleanup.policy", APPEND, "burn")], ErrorCode.INVALID_CONFIG),
+    ("subtract the last", [("cleanup.policy", SUBTRACT, "delete")], ErrorCode.INVALID_CONFIG),
+    ("null", [("retention.ms", SET, None)], ErrorCode.INVALID_REQUEST),
+    ("unknown operation", [("retention.ms", 9, "1")], ErrorCode.INVALID_REQUEST),
+    ("twice", [("retention.ms", SET, "1"), ("retention.ms", SET, "2")], ErrorCode.INVALID_REQUEST),
+    ("good and bad", [("retention.ms", SET, "1"), ("segment.bytes", SET, "x")], ErrorCode.INVALID_CONFIG),
+]
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"), [row[1:] for row in CHANGE_REFUSALS], ids=[row[0] for row in CHANGE_REFUSALS]
+)
+def test_changes_that_cannot_be_made(
+    node: OneNode, changes: list[tuple[str, int, str | None]], error: ErrorCode
+) -> None:
+    """All of a resource's changes are made or none."""
+    topic = node.topic("letters")
+    assert change(node, TOPIC, "letters", *changes) == error
+    assert topic.overrides == {}
+
+
+def test_the_broker_is_not_altered_while_it_runs(node: OneNode) -> None:
+    """Its settings are given at start, and the refusal says so."""
+    assert change(node, BROKER, "1", ("num.partitions", SET, "3")) == ErrorCode.INVALID_REQUEST
+
+
+def test_validate_only_changes_nothing(node: OneNode) -> None:
+    """It judges all the same."""
+    topic = node.topic("letters")
+    good = change(node, TOPIC, "letters", ("retention.ms", SET, "1"), validate_only=True)
+    bad = change(node, TOPIC, "letters", ("retention.ms", SET, "x"), validate_only=True)
+    assert (good, bad) == (ErrorCode.NONE, ErrorCode.INVALID_CONFIG)
+    assert topic.overrides == {}
+
+
+def test_groups_have_settings_before_they_exist(node: OneNode, group_settings: Mapping[str, Setting]) -> None:
+    """A group without any describes its defaults; what is set survives and lists the group."""
+    assert value_of(node, GROUP, "readers", "timeout.ms") == ("45", DEFAULT)
+    assert change(node, GROUP, "readers", ("timeout.ms", SET, "50")) == ErrorCode.NONE
+    assert change(node, GROUP, "readers", ("timeout.ms", SET, "61")) == ErrorCode.INVALID_CONFIG
+    assert change(node, GROUP, "readers", ("nonsense", SET, "50")) == ErrorCode.INVALID_CONFIG
+    node.restart(crash=True)
+    assert value_of(node, GROUP, "readers", "timeout.ms") == ("50", 8)
+    assert listed(node, GROUP) == [("readers", GROUP)]
+    assert change(node, GROUP, "readers", ("timeout.ms", DELETE, None)) == ErrorCode.NONE
+    assert listed(node, GROUP) == []
+
+
+def listed(node: OneNode, *kinds: int, version: int = 1) -> list[tuple[str, int]]:
+    request = ListConfigResourcesRequest(resource_types=list(kinds))
+    answer = node.ask(k74_list_config_resources.API, request, version)
+    return [(one.resource_name, one.resource_type) for one in answer.config_resources]
+
+
+def test_resources_are_listed_by_type(node: OneNode) -> None:
+    """No types means all; version 0 knows only client metrics, and there are none."""
+    node.topic("letters")
+    assert listed(node) == [("letters", TOPIC), ("1", BROKER)]
+    assert listed(node, BROKER) == [("1", BROKER)]
+    assert listed(node, version=0) == []
+    request = ListConfigResourcesRequest(resource_types=[77])
+    assert node.ask(k74_list_config_resources.API, request).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def replace(node: OneNode, *resources: tuple[str, dict[str, str | None]], **more: Any) -> list[int]:
+    request = alter_configs.AlterConfigsRequest(
+        resources=[
+            alter_configs.AlterConfigsResource(
+                resource_type=TOPIC,
+                resource_name=name,
+                configs=[
+                    alter_configs.AlterableConfig(name=key, value=value) for key, value in texts.items()
+                ],
+            )
+            for name, texts in resources
+        ],
+        **more,
+    )
+    return [one.error_code for one in node.ask(k33_alter_configs.API, request).responses]
+
+
+def test_the_old_api_replaces_all_settings(node: OneNode) -> None:
+    """What is not named goes back to its default."""
+    topic = node.topic("letters", retention_ms="5000")
+    assert replace(node, ("letters", {"segment.bytes": "2048"})) == [ErrorCode.NONE]
+    assert topic.overrides == {"segment.bytes": "2048"}
+    assert replace(node, ("letters", {"segment.bytes": "x"})) == [ErrorCode.INVALID_CONFIG]
+    assert replace(node, ("letters", {}), validate_only=True) == [ErrorCode.NONE]
+    assert topic.overrides == {"segment.bytes": "2048"}
+
+
+def test_the_same_resource_twice_is_refused(node: OneNode) -> None:
+    """Which of the two would count is not guessed."""
+    node.topic("letters")
+    twice = replace(node, ("letters", {"retention.ms": "1"}), ("letters", {"retention.ms": "2"}))
+    assert twice == [ErrorCode.INVALID_REQUEST] * 2
