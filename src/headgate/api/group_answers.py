@@ -1,4 +1,4 @@
-"""What the group APIs share: asking for several groups at once, and the error of a shard that cannot answer."""
+"""What the group APIs share: asking for several groups at once, and errors of shards that cannot answer."""
 
 from __future__ import annotations
 
