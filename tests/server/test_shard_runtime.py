@@ -88,7 +88,7 @@ class Counter:
 class Setup:
     """A runtime over a fresh data directory."""
 
-    runtime: ShardRuntime
+    runtime: ShardRuntime[Counter]
     partition: Partition
     files: MemoryFileSystem
     sync_seconds: list[float]

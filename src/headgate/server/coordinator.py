@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from headgate.core.contract import Shard
+from headgate.core.shard import GroupShard
 from headgate.domain.ids import GroupId
 from headgate.domain.partitioning import partition_for
 from headgate.server.shard_runtime import ShardRuntime
@@ -14,7 +14,7 @@ from headgate.server.shard_runtime import ShardRuntime
 class GroupCoordinator:
     """Routes a command to the shard of its group, or to every shard."""
 
-    def __init__(self, runtimes: list[ShardRuntime]) -> None:
+    def __init__(self, runtimes: list[ShardRuntime[GroupShard]]) -> None:
         """`runtimes`, one a partition, in the partitions' order."""
         self._runtimes = runtimes
 
@@ -44,7 +44,7 @@ class GroupCoordinator:
         """The partition of `__consumer_offsets` that holds the group."""
         return partition_for(group_id, len(self._runtimes))
 
-    def shards(self) -> list[Shard[Any, Any]]:
+    def shards(self) -> list[GroupShard]:
         """The shards that are loaded, for the metrics."""
         return [runtime.shard for runtime in self._runtimes if runtime.is_active]
 

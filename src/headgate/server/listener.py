@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
@@ -25,7 +25,7 @@ class Listener:
         self._apis = apis_by_key()
         self._open_connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
-        self._cancel_sweep = lambda: None
+        self._cancel_sweep: Callable[[], None] = lambda: None
         self.metrics = Metrics({key: api.name for key, api in self._apis.items()})
         self.metrics.add_gauges(self._connection_gauges)
         self.metrics.add_gauges(node.gauges)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from prometheus_client.metrics_core import Metric
 
+from headgate.core.commands import DeleteTopicOffsets
 from headgate.core.shard import GroupShard
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, Millis, TopicId
 from headgate.domain.settings import Settings
@@ -56,6 +57,7 @@ class BrokerNode:
             ]
         )
         await self.coordinator.load()
+        self.topics.on_deleted.append(self._forget_offsets_of)
         self._look_after_topics()
 
     def _group_offsets_topic(self) -> Topic:
@@ -110,9 +112,13 @@ class BrokerNode:
         yield gauge(
             "headgate_offsets", "Committed offsets held.", [((), sum(shard.offset_count for shard in shards))]
         )
-        yield gauge(
-            "headgate_log_bytes", "Bytes of all logs that are open.", [((), self.topics.size_bytes())]
+        log_bytes = sum(
+            partition.size_bytes for topic in self.topics.all() for partition in topic.open_partitions()
         )
+        yield gauge("headgate_log_bytes", "Bytes of all logs that are open.", [((), log_bytes)])
+
+    def _forget_offsets_of(self, topic: Topic) -> None:
+        self.coordinator.submit_to_all(DeleteTopicOffsets(topic.name), lambda replies: None)
 
     def _look_after_topics(self) -> None:
         try:

@@ -17,7 +17,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from headgate.core.commands import Tick
 from headgate.core.contract import Effects, Shard, Token
@@ -52,12 +52,15 @@ _ERRORS = {
 }
 
 
-class ShardRuntime:
+ShardT = TypeVar("ShardT", bound=Shard[Any, Any])
+
+
+class ShardRuntime(Generic[ShardT]):
     """Runs one shard over one partition of `__consumer_offsets`."""
 
     def __init__(
         self,
-        new_shard: Callable[[], Shard[Any, Any]],
+        new_shard: Callable[[], ShardT],
         partition: Partition,
         group_commit: GroupCommit,
         clock: Clock,
@@ -151,7 +154,7 @@ class ShardRuntime:
             return self._partition.log.durable_offset
         return self._position
 
-    def _on_sync(self, shard: Shard[Any, Any], is_durable: bool) -> None:
+    def _on_sync(self, shard: ShardT, is_durable: bool) -> None:
         if shard is not self.shard or self._state is not State.ACTIVE:
             return  # an answer to the life before a reload
         if is_durable:
