@@ -11,7 +11,7 @@ from headgate.wire.codec import decode, encode
 
 FLEXIBLE_CASES = [case for case in CASES if case.is_flexible]
 
-few = settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

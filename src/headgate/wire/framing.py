@@ -22,6 +22,12 @@ LENGTH_SIZE = 4
 
 _LENGTH = struct.Struct(">i")
 _REQUEST_HEADER = struct.Struct(">hhih")
+_LENGTH_AND_CORRELATION_ID = struct.Struct(">ii")
+
+_NEVER = 1 << 15
+_FLEXIBLE_SINCE = {
+    key: _NEVER if info.flexible_since is None else info.flexible_since for key, info in APIS.items()
+}
 
 
 class RequestHeader(NamedTuple):
@@ -56,7 +62,8 @@ class FrameReader:
         """
         if not self._pending:
             frames, at = self._cut(data)
-            self._pending += data[at:]
+            if at < len(data):
+                self._pending += data[at:]
             return frames
         self._pending += data
         if len(self._pending) < self._needed:
@@ -90,8 +97,7 @@ class FrameReader:
 
 def is_flexible(api_key: int, api_version: int) -> bool:
     """Whether this version of an API has compact lengths and tagged fields; False for an unknown key."""
-    info = APIS.get(api_key)
-    return info is not None and info.flexible_since is not None and api_version >= info.flexible_since
+    return api_version >= _FLEXIBLE_SINCE.get(api_key, _NEVER)
 
 
 def read_request_header(frame: bytes) -> RequestHeader:
@@ -112,7 +118,10 @@ def read_request_header(frame: bytes) -> RequestHeader:
         elif length != -1:
             raise MalformedMessage(f"request header: client_id has the negative length {length}")
         if is_flexible(api_key, api_version):
-            at = skip_tagged_fields(frame, at + 1, frame[at])
+            tagged_fields = frame[at]
+            at += 1
+            if tagged_fields:
+                at = skip_tagged_fields(frame, at, tagged_fields)
     except (struct.error, IndexError):
         raise MalformedMessage(f"request header: truncated at {len(frame)} bytes") from None
     except UnicodeDecodeError:
@@ -139,8 +148,7 @@ def request_frame(message: Message, version: int, correlation_id: int, client_id
 
 def response_frame(correlation_id: int, api_key: int, api_version: int, body: Message) -> bytes:
     """A response as it is sent, length first. Raises `UnwritableMessage`."""
-    out = bytearray(LENGTH_SIZE)
-    out += _LENGTH.pack(correlation_id)
+    out = bytearray(_LENGTH_AND_CORRELATION_ID.pack(0, correlation_id))
     if api_key != API_VERSIONS_KEY and is_flexible(api_key, api_version):
         out.append(0)
     encode_into(out, body, api_version)

@@ -33,6 +33,13 @@ ZERO_UUID: Final = bytes(16)
 """Kafka's "no id"."""
 
 
+def _first_init(self: Struct, *positional: Any, **values: Any) -> None:
+    """Every class's `__init__` until the first message of the class is made: puts the compiled one there."""
+    message_type = type(self)
+    message_type.__init__ = _compile_init(message_type)  # type: ignore[method-assign]
+    message_type.__init__(self, *positional, **values)
+
+
 @dataclass_transform(kw_only_default=True)
 class StructType(type):
     """Turns annotated defaults into slots."""
@@ -43,9 +50,8 @@ class StructType(type):
             for field, annotation in namespace.get("__annotations__", {}).items()
             if not annotation.startswith("ClassVar")
         }
-        return super().__new__(
-            cls, name, bases, {**namespace, "__slots__": tuple(defaults), "FIELD_DEFAULTS": defaults}
-        )
+        namespace |= {"__slots__": tuple(defaults), "FIELD_DEFAULTS": defaults, "__init__": _first_init}
+        return super().__new__(cls, name, bases, namespace)
 
 
 class Struct(metaclass=StructType):
@@ -53,12 +59,6 @@ class Struct(metaclass=StructType):
 
     FIELD_DEFAULTS: ClassVar[dict[str, Any]]
     """Every field in the order of the wire, with its default."""
-
-    def __init__(self, **values: Any) -> None:
-        """Compile the class's own `__init__` (this one is never run again for the class) and call it."""
-        message_type = type(self)
-        message_type.__init__ = _compile_init(message_type)  # type: ignore[method-assign]
-        message_type.__init__(self, **values)
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):

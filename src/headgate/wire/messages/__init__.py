@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+GENERATED_FROM = "kio 0.6.5"
+
 
 class ApiInfo(NamedTuple):
     """One API as its messages describe it; what a node offers is its registrations' to say."""
