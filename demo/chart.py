@@ -73,13 +73,13 @@ def draw(facts: Facts, file: Path) -> None:
             0.073, 0.955, "One group, three client libraries, one kill -9", fontsize=17, weight="bold"
         )
         figure.text(
-            0.073,
+            0.085,
             0.918,
-            "Flights not yet committed by the group, from the coordinator's own log; read by Spark",
+            "Flights the group had not yet committed, out of the coordinator's own log by Spark",
             fontsize=11.5,
             color=FAINT,
         )
-        figure.subplots_adjust(left=0.073, right=0.975, top=0.885, bottom=0.075)
+        figure.subplots_adjust(left=0.085, right=0.98, top=0.885, bottom=0.075)
         figure.savefig(file, dpi=150, facecolor="white")
         plt.close(figure)
 

@@ -8,6 +8,7 @@ Spark's `AnalysisException` or at the first action as a `PythonException`, each 
 from __future__ import annotations
 
 import os
+from weakref import WeakSet
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -23,10 +24,16 @@ from headgate.spark.source import (
 Source = str | os.PathLike[str]
 
 
+_registered: WeakSet[SparkSession] = WeakSet()
+
+
 def register(spark: SparkSession) -> None:
-    """Make `spark.read.format("headgate")` and the typed formats known to a session."""
+    """Make `spark.read.format("headgate")` and the typed formats known to a session; once is enough."""
+    if spark in _registered:
+        return  # Spark would do it again, and warn of each
     for data_source in DATA_SOURCES:
         spark.dataSource.register(data_source)
+    _registered.add(spark)
 
 
 def records(spark: SparkSession, source: Source, topic: str, **options: str | int | bool) -> DataFrame:
@@ -45,7 +52,7 @@ def group_events(spark: SparkSession, source: Source, **options: str | int | boo
 
 
 def corruptions(spark: SparkSession, source: Source, topic: str, **options: str | int | bool) -> DataFrame:
-    """Every stretch of a topic's log that cannot be read, as `schemas.CORRUPTIONS`; empty for a healthy log."""
+    """What of a topic's log cannot be read, as `schemas.CORRUPTIONS`; empty for a healthy log."""
     return _load(spark, CorruptionsDataSource.name(), source, {"topic": topic, **options})
 
 

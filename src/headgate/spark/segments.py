@@ -52,7 +52,7 @@ class Segment:
         return self.size
 
     def scans(self) -> Iterator[Scan]:
-        """Read the file chunk by chunk; the last scan carries what is wrong with the end of it, if anything."""
+        """Read the file chunk by chunk; the last scan says what is wrong with the end of it, if anything."""
         try:
             with FileIO(self.path) as file:
                 yield from self._scans(file)

@@ -162,7 +162,7 @@ class _LogDataSource(DataSource):
 
 
 class HeadgateDataSource(_LogDataSource):
-    """`spark.read.format("headgate")`: the records of a topic, with the columns of Spark's Kafka connector."""
+    """`spark.read.format("headgate")`: a topic's records, with the columns of Spark's Kafka connector."""
 
     view = RECORDS_VIEW
 

@@ -74,7 +74,7 @@ def latest_offsets() -> Transform:
 
 
 def end_offsets_over_time(interval: str) -> Transform:
-    """`RECORDS` -> `END_OFFSETS`: where each partition ended at the end (`at`) of each interval it grew in."""
+    """`RECORDS` -> `END_OFFSETS`: where partitions ended at the end (`at`) of each interval they grew in."""
 
     def transform(records: DataFrame) -> DataFrame:
         return (

@@ -91,7 +91,7 @@ def unpack(scan: Scan, corruptions: list[Corruption]) -> Iterator[Records]:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Some batches of a scan with their records in one buffer, and where in it each of them begins and ends."""
+    """Some batches of a scan, their records in one buffer, and where in it each begins and ends."""
 
     batches: Batches
     payload: bytes | bytearray
@@ -158,7 +158,7 @@ def _records(part: _Part) -> tuple[Records, dict[int, str]]:
     value_at, value_size = read.sized()
     header_count = read.varint()
     headers_at = read.at
-    wrong = read.overrun | (offset_delta < 0) | (header_count < 0)
+    wrong = read.overrun | (header_count < 0) | ~_offsets_rise(batches, batch, offset_delta)
     _, headers_wrong = read_headers(payload, headers_at, body_end, header_count)
     wrong |= headers_wrong
     if wrong.any():
@@ -184,6 +184,13 @@ def _records(part: _Part) -> tuple[Records, dict[int, str]]:
         headers_at=headers_at,
         headers_end=body_end,
     ), {}
+
+
+def _offsets_rise(batches: Batches, batch: Ints, offset_delta: Ints) -> Bits:
+    """Whether each record's offset lies behind the one before in its batch, up to the batch's last."""
+    rises = (offset_delta >= 0) & (offset_delta <= (batches.last_offset - batches.base_offset)[batch])
+    rises[1:] &= (offset_delta[1:] > offset_delta[:-1]) | (batch[1:] != batch[:-1])
+    return rises
 
 
 def read_headers(payload: bytes | bytearray, at: Ints, end: Ints, count: Ints) -> tuple[Headers, Bits]:

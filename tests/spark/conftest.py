@@ -1,0 +1,41 @@
+"""One small Spark session for the tests that need one."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One Spark for all tests: two cores, no web page, and the same Python in its workers."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    from pyspark.sql import SparkSession
+
+    with warnings.catch_warnings():
+        # PySpark leaves the sockets and pipes of its gateway to the garbage collector.
+        warnings.simplefilter("ignore", ResourceWarning)
+        session = (
+            SparkSession.builder.master("local[2]")
+            .appName("headgate tests")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.sql.session.timeZone", "UTC")
+            # Nothing here runs long enough to be worth compiling twice.
+            .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -Xshare:auto")
+            .getOrCreate()
+        )
+    yield session
+    session.stop()

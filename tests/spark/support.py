@@ -1,0 +1,53 @@
+"""Logs as bytes and on disk, and what the readers make of them without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from headgate.log.batch import Record, encode_batch
+from headgate.spark.options import parse
+from headgate.spark.scan import PADDING, Chunk
+from headgate.spark.source import View, ViewReader
+
+Batch = bytes | bytearray
+
+
+def chunk_of(data: Batch, start_offset: int = 0, end_offset: int = 1 << 62) -> Chunk:
+    """Bytes of a log as the scanner gets them."""
+    return Chunk(
+        "flights", 3, bytearray(data) + bytes(PADDING), len(data), "a.log", 0, start_offset, end_offset
+    )
+
+
+def write_segment(
+    directory: Path, topic: str, partition: int, batches: Sequence[Batch], base_offset: int = 0
+) -> Path:
+    """A segment file of a partition, in the layout of a broker's data directory."""
+    folder = directory / f"{topic}-{partition}"
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{base_offset:020}.log"
+    file.write_bytes(b"".join(batches))
+    return file
+
+
+def numbered(count: int, base_offset: int = 0, **options: Any) -> bytearray:
+    """A batch of `count` records whose keys and values say their offset; `options` are encode_batch's."""
+    records = [
+        Record(b"k%d" % offset, b"v%d" % offset, 1_700_000_000_000 + offset)
+        for offset in range(base_offset, base_offset + count)
+    ]
+    return encode_batch(records, base_offset=base_offset, **options)
+
+
+def rows_of(view: View, directory: Path, topic: str, **options: str) -> list[dict[str, Any]]:
+    """What a view's reader makes of a data directory, without Spark: planned, read task by task, as dicts."""
+    reader = ViewReader(view, parse({"path": str(directory), "topic": topic, **options}))
+    rows = [row for task in reader.partitions() for batch in reader.read(task) for row in batch.to_pylist()]
+    return sorted(rows, key=lambda row: tuple(row[name] for name in list(row)[:3] if row[name] is not None))
+
+
+def collect(frame: Any) -> list[dict[str, Any]]:
+    """The rows of a small DataFrame as dicts, nested rows as dicts too."""
+    return [row.asDict(recursive=True) for row in frame.collect()]

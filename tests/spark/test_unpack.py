@@ -1,0 +1,149 @@
+"""Records taken out of batches all at once are the records `headgate.log` reads one by one."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import crc32c
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.spark.support import chunk_of, numbered
+
+from headgate.log.batch import CorruptBatch, Record, encode_batch, iterate_records
+from headgate.spark import arrow, unpack
+from headgate.spark.scan import Corruption, scan_chunk
+from headgate.spark.unpack import Records
+
+CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+
+_texts = st.text(max_size=5).map(str.encode)
+_records = st.builds(
+    Record,
+    key=st.none() | st.binary(max_size=200),
+    value=st.none() | st.binary(max_size=200),
+    timestamp=st.integers(0, 253_402_300_799_999),
+    headers=st.lists(st.tuples(_texts, st.none() | st.binary(max_size=20)), max_size=3).map(tuple),
+)
+
+
+def read(data: bytes | bytearray) -> tuple[list[Records], list[Corruption]]:
+    """Everything that a stretch of log holds."""
+    scan = scan_chunk(chunk_of(data))
+    pieces = list(unpack.unpack(scan, scan.corruptions))
+    return pieces, scan.corruptions
+
+
+def as_records(pieces: list[Records]) -> list[tuple[int, Record]]:
+    """Columns as the tuples that `iterate_records` gives."""
+    found: list[tuple[int, Record]] = []
+    for records in pieces:
+        keys = arrow.binaries(records.payload, records.key_at, records.key_size).to_pylist()
+        values = arrow.binaries(records.payload, records.value_at, records.value_size).to_pylist()
+        headers = [
+            tuple((header["key"].encode(), header["value"]) for header in cell or ())
+            for cell in arrow.headers(records).to_pylist()
+        ]
+        columns: Any = (records.offset.tolist(), keys, values, records.timestamp_ms.tolist(), headers)
+        found += [(offset, Record(*cells)) for offset, *cells in zip(*columns, strict=True)]
+    return found
+
+
+def expected(data: bytes | bytearray) -> list[tuple[int, Record]]:
+    """The same by the other way."""
+    return [
+        (offset, record._replace(headers=tuple(record.headers))) for offset, record in iterate_records(data)
+    ]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(st.lists(_records, min_size=1, max_size=8), st.sampled_from(list(CODECS.values())))),
+    st.sampled_from([1, 3, 1000]),
+)
+def test_columns_equal_the_records_read_one_by_one(
+    batches: list[tuple[list[Record], int]], walk_in_step_from: int
+) -> None:
+    """Whatever the records and codecs, and whichever of the two walks finds them, nothing differs."""
+    data, offset = bytearray(), 100
+    for records, codec in batches:
+        data += encode_batch(records, base_offset=offset, codec=codec)
+        offset += len(records)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(unpack, "WALK_IN_STEP_FROM", walk_in_step_from)
+        pieces, corruptions = read(data)
+    assert as_records(pieces) == expected(data)
+    assert corruptions == []
+
+
+def test_batches_of_very_different_lengths_are_walked_in_step_and_alone() -> None:
+    """With the threshold as it ships, a mix of many short batches and a few long ones comes out whole."""
+    data, offset = bytearray(), 0
+    for count in [1] * 60 + [3] * 50 + [700, 5, 2000]:
+        data += numbered(count, offset)
+        offset += count
+    pieces, _ = read(data)
+    assert [at for at, _ in as_records(pieces)] == list(range(offset))
+    assert as_records(pieces) == expected(data)
+
+
+def test_unpacked_batches_are_handed_on_in_pieces_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Much data in few compressed bytes does not have to be in memory all at once."""
+    monkeypatch.setattr(unpack, "UNPACKED_BYTES", 2000)
+    data = b"".join(numbered(50, at, codec=4) for at in range(0, 1000, 50))
+    pieces, _ = read(data)
+    assert len(pieces) > 5
+    assert max(len(piece.payload) for piece in pieces) < 5000
+    assert as_records(pieces) == expected(data)
+
+
+def test_log_append_time_replaces_the_records_own() -> None:
+    """A batch stamped by the broker gives its one time to all its records."""
+    batch = numbered(3)
+    batch[22] |= 0x08
+    resum(batch)
+    pieces, _ = read(batch)
+    assert {record.timestamp for _, record in as_records(pieces)} == {1_700_000_000_002}
+
+
+@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
+def test_a_batch_that_lies_under_a_right_crc_is_left_out_and_blamed(codec: int) -> None:
+    """A producer may sum nonsense correctly: that batch alone is refused, and nothing is raised."""
+    lying = numbered(4, 10, codec=codec)
+    if codec:
+        lying[61:] = b"\xff" * len(lying[61:])
+    else:
+        lying[61] = 0x7E  # the first record's length
+    resum(lying)
+    pieces, corruptions = read(numbered(5, 0) + lying + numbered(5, 14))
+    assert [at for at, _ in as_records(pieces)] == [0, 1, 2, 3, 4, 14, 15, 16, 17, 18]
+    assert [(found.base_offset, found.size) for found in corruptions] == [(10, len(lying))]
+
+
+def test_garbage_under_a_right_crc_never_raises() -> None:
+    """5,000 random changes inside batches: each is either read as `headgate.log` reads it, or blamed."""
+    dice = random.Random(5)
+    header = Record(b"key", b"value" * 30, 1_700_000_000_000, ((b"h", b"x"), (b"i", None)))
+    whole = encode_batch([header, Record(None, b"", 1_700_000_000_001), header])
+    refused = 0
+    for _ in range(5_000):
+        batch = bytearray(whole)
+        for _ in range(dice.randint(1, 3)):
+            batch[dice.randrange(61, len(batch))] = dice.randrange(256)
+        resum(batch)
+        pieces, corruptions = read(batch)
+        found = [record[:3] for _, record in as_records(pieces)]
+        try:
+            assert found == [record[:3] for _, record in iterate_records(batch)]
+            assert not corruptions
+        except CorruptBatch:
+            assert len(corruptions) == 1
+            assert not found
+            refused += 1
+    assert 500 < refused < 4_500
+
+
+def resum(batch: bytearray) -> None:
+    """Set a batch's CRC to what its bytes sum to."""
+    batch[17:21] = crc32c.crc32c(bytes(batch[21:])).to_bytes(4, "big")
