@@ -271,6 +271,7 @@ def test_a_full_disk_is_told_as_retriable_and_ends_by_itself(node: OneNode) -> N
         assert produce(node, batch(b"during")).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     assert visible_values(node) == [b"before"]
     node.disk.files.heal()
+    node.pass_time(1000)
     assert produce(node, batch(b"after")).base_offset == 1
     assert visible_values(node) == [b"before", b"after"]
 

@@ -14,7 +14,15 @@ from collections import Counter
 
 from headgate.api.contract import Api, Call, Node
 from headgate.domain.errors import ErrorCode
-from headgate.topics.partition import FoundOffset
+from headgate.topics.offset_search import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    FoundOffset,
+)
 from headgate.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -23,7 +31,15 @@ from headgate.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 
-_NAMED_SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9, -6: 11}
+_NAMED_SINCE = {
+    LATEST: 1,
+    EARLIEST: 1,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+"""The version that first knew each name."""
 
 
 def handle(node: Node, call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:

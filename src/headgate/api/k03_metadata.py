@@ -8,6 +8,8 @@ then has it already. From version 10 topics have ids, and from 12 they may be as
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from headgate.api.contract import Api, Call, Node
 from headgate.api.topic_answers import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS, find_or_create
 from headgate.domain.errors import ErrorCode
@@ -71,23 +73,29 @@ def _answer(
 
 
 def _describe(node: Node, topic: Topic, operations: int) -> MetadataResponseTopic:
-    replicas = [node.node_id]
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[
-            MetadataResponsePartition(
-                partition_index=index,
-                leader_id=node.node_id,
-                leader_epoch=topic.leader_epoch,
-                replica_nodes=replicas,
-                isr_nodes=replicas,
-            )
-            for index in range(topic.partition_count)
-        ],
+        partitions=_partitions(node.node_id, topic.leader_epoch, topic.partition_count),
         topic_authorized_operations=operations,
     )
+
+
+@lru_cache(maxsize=64)
+def _partitions(node_id: int, leader_epoch: int, count: int) -> list[MetadataResponsePartition]:
+    """All partitions of any topic that has `count` of them: they differ in their index alone."""
+    replicas = [node_id]
+    return [
+        MetadataResponsePartition(
+            partition_index=index,
+            leader_id=node_id,
+            leader_epoch=leader_epoch,
+            replica_nodes=replicas,
+            isr_nodes=replicas,
+        )
+        for index in range(count)
+    ]
 
 
 API = Api(

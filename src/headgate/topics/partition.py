@@ -13,6 +13,7 @@ Rules:
 
 from __future__ import annotations
 
+import errno
 import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,8 +21,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
 from headgate.log.batch import BatchHeader, CorruptBatch, place_batch, read_header, set_log_append_time
+from headgate.log.log import LogFailed
 from headgate.topics.admission import AppendResult, Buffer, admit
 from headgate.topics.leader_epochs import UNDEFINED, LeaderEpochs
+from headgate.topics.offset_search import FoundOffset, Visible, find_offset
 from headgate.topics.partition_files import (
     discard_producers_beyond,
     load_leader_epochs,
@@ -39,13 +42,8 @@ logger = logging.getLogger(__name__)
 
 _SNAPSHOT_EVERY_BYTES = 16 * 1024 * 1024
 """How much log may have to be read again for the producers' state."""
-
-LATEST = -1
-EARLIEST = -2
-MAX_TIMESTAMP = -3
-EARLIEST_LOCAL = -4
-LATEST_TIERED = -5
-EARLIEST_PENDING_UPLOAD = -6
+_MEND_EVERY_MS = 1000
+"""How often a failed log is tried again while producers ask: each try reads it again."""
 
 
 class ReadResult(NamedTuple):
@@ -55,15 +53,6 @@ class ReadResult(NamedTuple):
     high_watermark: int = -1
     log_start_offset: int = -1
     records: bytes = b""
-
-
-class FoundOffset(NamedTuple):
-    """The answer to a search by timestamp: -1 where nothing was found."""
-
-    error: ErrorCode
-    timestamp: int = -1
-    offset: int = -1
-    leader_epoch: int = -1
 
 
 class Partition:
@@ -78,6 +67,7 @@ class Partition:
         "_epochs_are_saved",
         "_is_gone",
         "_log",
+        "_mend_at",
         "_producers",
         "_snapshot_at_bytes",
         "index",
@@ -91,6 +81,7 @@ class Partition:
         self.key = (topic.topic_id, index)
         self._log: Log | None = None
         self._is_gone = False
+        self._mend_at = Millis(0)
         self._epochs = LeaderEpochs()
         self._epochs_are_saved = True
         self._producers: Producers | None = None
@@ -155,7 +146,9 @@ class Partition:
         if isinstance(header, AppendResult):
             return header
         try:
-            log = self._writable_log()
+            log = self._log or self._open()
+            if log.failure is not None:
+                self._mend(log, now)
             if header.producer_id >= 0:
                 verdict = self._loaded_producers(log).check(header)
                 if isinstance(verdict, tuple):
@@ -176,8 +169,11 @@ class Partition:
         return AppendResult(ErrorCode.NONE, base_offset, append_time, log.log_start_offset)
 
     def append_internal(self, batch: bytearray) -> int:
-        """Append a coordinator's own batch as it is and return its base offset. Raises OSError."""
-        return self._write(self._writable_log(), batch)
+        """Append a coordinator's own batch as it is and return its base offset.
+
+        Raises OSError. A log that failed stays so: its owner calls `log.recover` and loads it again.
+        """
+        return self._write(self._log or self._open(), batch)
 
     def advance(self) -> None:
         """Tell waiting readers what they can see anew; called when the log has become durable further."""
@@ -226,29 +222,11 @@ class Partition:
         """The first visible record at or after `timestamp`, or what one of the special timestamps names."""
         try:
             log = self._existing_log
-            if log is None:
-                return self._find_special(timestamp, 0, 0) or FoundOffset(ErrorCode.NONE)
-            watermark = self._high_watermark(log)
-            special = self._find_special(timestamp, log.log_start_offset, watermark)
-            if special is not None:
-                return special
-            found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+            watermark = self._high_watermark(log) if log else 0
+            return find_offset(log, Visible(watermark, self.leader_epoch, self._epochs), timestamp)
         except (OSError, CorruptBatch) as problem:
             logger.error("cannot search %s: %s", self, problem)
             return FoundOffset(ErrorCode.KAFKA_STORAGE_ERROR)
-        if found is None or found[1] >= watermark:
-            return FoundOffset(ErrorCode.NONE)
-        return FoundOffset(ErrorCode.NONE, found[0], found[1], self._epochs.epoch_of(found[1]))
-
-    def _find_special(self, timestamp: int, start: int, watermark: int) -> FoundOffset | None:
-        if timestamp == LATEST:
-            return FoundOffset(ErrorCode.NONE, -1, watermark, self.leader_epoch)
-        if timestamp in (EARLIEST, EARLIEST_LOCAL):
-            epoch = self._epochs.epoch_of(start) if start < watermark else self.leader_epoch
-            return FoundOffset(ErrorCode.NONE, -1, start, epoch)
-        if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
-            return FoundOffset(ErrorCode.NONE)
-        return None
 
     def check_leader_epoch(self, epoch: int) -> ErrorCode:
         """Judge the leader epoch a client believes in; -1 is "any"."""
@@ -284,12 +262,18 @@ class Partition:
     def apply_retention(self, now: Millis) -> int:
         """Delete the segments that retention by time or size no longer keeps; returns how many."""
         policy = self.topic.policy
-        log = self._existing_log
-        if log is None or not policy.is_deleted_from:
+        if not policy.may_expire:
             return 0
-        return log.apply_retention(
-            now, policy.retention_ms, policy.retention_bytes, up_to=self._high_watermark(log)
-        )
+        try:
+            log = self._existing_log
+            if log is None or log.failure is not None:
+                return 0
+            return log.apply_retention(
+                now, policy.retention_ms, policy.retention_bytes, up_to=self._high_watermark(log)
+            )
+        except (OSError, CorruptBatch) as problem:
+            logger.error("cannot delete old records of %s: %s", self, problem)
+            return 0
 
     def expire_producers(self, before: Millis) -> None:
         """Forget idempotent producers silent since before `before`."""
@@ -376,12 +360,14 @@ class Partition:
         )
         discard_producers_beyond(self.topic.shared.fs, self.topic.directory_of(self.index), end_offset)
 
-    def _writable_log(self) -> Log:
-        log = self._log or self._open()
-        if log.failure is not None:
-            log.recover()
-            logger.warning("%s takes appends again", self)
-        return log
+    def _mend(self, log: Log, now: Millis) -> None:
+        """Take a failed log into use again. Raises OSError while it cannot be, or was tried just now."""
+        if now < self._mend_at:
+            raise LogFailed(errno.EIO, f"{self} failed and is tried again soon")
+        self._mend_at = Millis(now + _MEND_EVERY_MS)
+        log.recover()
+        self._mend_at = Millis(0)
+        logger.warning("%s takes appends again", self)
 
     def _write(self, log: Log, batch: bytearray) -> int:
         self.topic.shared.used(log)

@@ -31,6 +31,11 @@ class TopicPolicy:
     segment_ms: int
     index_interval_bytes: int
 
+    @property
+    def may_expire(self) -> bool:
+        """Whether retention will ever delete anything."""
+        return self.is_deleted_from and (self.retention_ms >= 0 or self.retention_bytes >= 0)
+
 
 def policy_of(settings: Settings, overrides: Mapping[str, str]) -> TopicPolicy:
     """The policy of a topic with these settings of its own; they have been checked before."""

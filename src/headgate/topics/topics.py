@@ -19,7 +19,6 @@ import logging
 import random
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -46,7 +45,7 @@ MAXIMUM_PARTITIONS = 1_000_000
 """More partitions than this in one topic are refused: their metadata alone would fill a frame."""
 
 _PARTITION_DIRECTORY = re.compile(r"(.+)-(\d+)\Z")
-_LOOKED_AFTER_AT_ONCE = 64
+_LOOKED_AFTER_AT_ONCE = 256
 """How many partitions nobody has open housekeeping opens and closes in one go."""
 
 
@@ -279,8 +278,7 @@ class Topics:
         for topic in self.all():
             for partition in topic.open_partitions():
                 partition.expire_producers(expired_before)
-                with suppress(OSError):
-                    partition.apply_retention(now)
+                partition.apply_retention(now)
         self._look_after_neglected(now)
         for name in list(self._blocked):
             self._remove_leftovers(name)
@@ -371,7 +369,12 @@ class Topics:
             found = next(self._neglected, None)
             if found is None:
                 self._neglected = iter(
-                    [(topic, index) for topic in self.all() for index in topic.written_partitions()]
+                    [
+                        (topic, index)
+                        for topic in self.all()
+                        if topic.policy.may_expire
+                        for index in topic.written_partitions()
+                    ]
                 )
                 return
             topic, index = found
@@ -379,9 +382,8 @@ class Topics:
             if self._by_id.get(topic.topic_id) is not topic or partition is None or partition.is_open:
                 continue
             was_closed_well = partition.key not in self._shared.unrecovered
-            with suppress(OSError):
-                if not partition.apply_retention(now) and was_closed_well:
-                    partition.put_back()
+            if not partition.apply_retention(now) and was_closed_well:
+                partition.put_back()
 
 
 def _storage_refusal(problem: OSError) -> Refusal:

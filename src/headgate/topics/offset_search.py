@@ -1,0 +1,58 @@
+"""Where in a log something is, as ListOffsets asks for it: by time, or by one of the times that are names.
+
+Only what readers may see is found: a record at or past the high watermark is not there yet.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from headgate.domain.errors import ErrorCode
+from headgate.topics.leader_epochs import LeaderEpochs
+
+if TYPE_CHECKING:
+    from headgate.log.log import Log
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+
+class FoundOffset(NamedTuple):
+    """The answer to a search: -1 where nothing was found."""
+
+    error: ErrorCode
+    timestamp: int = -1
+    offset: int = -1
+    leader_epoch: int = -1
+
+
+class Visible(NamedTuple):
+    """What a reader may see of a partition, and in which epochs it was written."""
+
+    high_watermark: int
+    leader_epoch: int
+    epochs: LeaderEpochs
+
+
+def find_offset(log: Log | None, visible: Visible, timestamp: int) -> FoundOffset:
+    """The first visible record at or after `timestamp`, or what a special timestamp names.
+
+    `log` is None for a partition that was never written. Raises OSError, CorruptBatch.
+    """
+    start = log.log_start_offset if log else 0
+    if timestamp == LATEST:
+        return FoundOffset(ErrorCode.NONE, -1, visible.high_watermark, visible.leader_epoch)
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        is_empty = start >= visible.high_watermark
+        epoch = visible.leader_epoch if is_empty else visible.epochs.epoch_of(start)
+        return FoundOffset(ErrorCode.NONE, -1, start, epoch)
+    if log is None or timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return FoundOffset(ErrorCode.NONE)
+    found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    if found is None or found[1] >= visible.high_watermark:
+        return FoundOffset(ErrorCode.NONE)
+    return FoundOffset(ErrorCode.NONE, found[0], found[1], visible.epochs.epoch_of(found[1]))
