@@ -107,6 +107,11 @@ _DURABILITY = (
     "'page-cache' when the operating system has it, as Kafka does."
 )
 
+_CLEANUP_POLICY = (
+    "What becomes of old records: 'delete' removes them by age or size; 'compact' wants a key in every record "
+    "and keeps them all, for compaction itself is still to come."
+)
+
 BROKER_SETTINGS: Mapping[str, Setting] = _table(
     Setting("node.id", Kind.INT, 1, "This node's id in Metadata answers.", minimum=0),
     Setting("headgate.durability", Kind.STRING, SYNC, _DURABILITY, choices=(SYNC, PAGE_CACHE)),
@@ -136,7 +141,7 @@ BROKER_SETTINGS: Mapping[str, Setting] = _table(
         "log.cleanup.policy",
         Kind.LIST,
         ("delete",),
-        "What becomes of old records.",
+        _CLEANUP_POLICY,
         choices=("delete", "compact"),
     ),
     Setting("log.retention.ms", Kind.LONG, 7 * DAY_MS, "How long records are kept; -1 for ever.", minimum=-1),
@@ -282,7 +287,7 @@ TOPIC_SETTINGS: Mapping[str, Setting] = _table(
         "cleanup.policy",
         Kind.LIST,
         ("delete",),
-        "What becomes of old records.",
+        _CLEANUP_POLICY,
         choices=("delete", "compact"),
         broker_name="log.cleanup.policy",
     ),
