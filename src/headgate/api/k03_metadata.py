@@ -82,7 +82,7 @@ def _describe(node: Node, topic: Topic, operations: int) -> MetadataResponseTopi
     )
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=16)
 def _partitions(node_id: int, leader_epoch: int, count: int) -> list[MetadataResponsePartition]:
     """All partitions of any topic that has `count` of them: they differ in their index alone."""
     replicas = [node_id]

@@ -108,8 +108,8 @@ _DURABILITY = (
 )
 
 _CLEANUP_POLICY = (
-    "What becomes of old records: 'delete' removes them by age or size; 'compact' wants a key in every record "
-    "and keeps them all, for compaction itself is still to come."
+    "What becomes of old records: 'delete' removes them by age or size; 'compact' wants a key in every "
+    "record and keeps them all, for compaction itself is still to come."
 )
 
 BROKER_SETTINGS: Mapping[str, Setting] = _table(
