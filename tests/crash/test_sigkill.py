@@ -11,6 +11,7 @@ started again on the same port. Afterwards:
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
@@ -29,13 +30,17 @@ COMMITTERS = 4
 LONGEST_LIFE_SECONDS = 1.2
 SEED = 20130101
 
+SILENT = logging.getLogger("tests.crash.rdkafka")
+SILENT.addHandler(logging.NullHandler())
+SILENT.propagate = False
+
 
 def quiet(broker: Broker, **settings: Any) -> dict[str, Any]:
     return {
         "bootstrap.servers": broker.bootstrap_servers,
         "reconnect.backoff.ms": 20,
         "reconnect.backoff.max.ms": 100,
-        "logger": lambda *line: None,
+        "logger": SILENT,
         **{name.replace("_", "."): value for name, value in settings.items()},
     }
 

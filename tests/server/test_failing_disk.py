@@ -5,6 +5,7 @@ The failing disk is real: the kernel's limit on the size of the server's files i
 
 from __future__ import annotations
 
+import logging
 import resource
 import time
 from pathlib import Path
@@ -14,6 +15,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from headgate.broker import Broker, run
 
+
+SILENT = logging.getLogger("tests.server.rdkafka")
+SILENT.addHandler(logging.NullHandler())
+SILENT.propagate = False
 
 LIMIT = 64 * 1024
 """Both logs are beyond this when the disk fills up; the file of the server's log lines is not."""
@@ -32,7 +37,7 @@ def produce(broker: Broker, value: bytes, timeout_s: float) -> list[object]:
             "bootstrap.servers": broker.bootstrap_servers,
             "delivery.timeout.ms": int(timeout_s * 1000),
             "retry.backoff.max.ms": 200,
-            "logger": lambda *line: None,
+            "logger": SILENT,
         }
     )
     producer.produce("letters", value, on_delivery=lambda error, _: said.append(error))
@@ -60,7 +65,7 @@ def test_a_full_disk_is_survived(tmp_path: Path) -> None:
                 "bootstrap.servers": broker.bootstrap_servers,
                 "group.id": "readers",
                 "enable.auto.commit": False,
-                "logger": lambda *line: None,
+                "logger": SILENT,
             }
         )
         assert produce(broker, bytes(2 * LIMIT), 10) == [None]
