@@ -330,6 +330,9 @@ class Log:
     def _save_checkpoint(self, checkpoint: Checkpoint) -> None:
         if checkpoint != self._checkpoint:
             save_checkpoint(self._files, self.directory, checkpoint)
+            if not self._parent_synced:
+                self._files.sync_directory(self.directory.parent)
+                self._parent_synced = True
             self._checkpoint = checkpoint
 
     def recover(self) -> Recovery | None:
@@ -380,7 +383,7 @@ class Log:
         return find_timestamp(self._segments, timestamp_ms, self.log_start_offset)
 
     def max_timestamp(self) -> tuple[int, int] | None:
-        """The largest timestamp and the first offset in its batch that has it; None without records."""
+        """The largest timestamp and the first offset in its batch that has it; None without timestamps."""
         return find_largest_timestamp(self._segments, self.log_start_offset)
 
     # Shortening.
@@ -413,7 +416,7 @@ class Log:
         retention = Retention(now_ms, retention_ms, retention_bytes, up_to)
         start = retention.start_offset(self._segments, self.log_start_offset)
         active = self._segments.active
-        if active is not None and active.size and start == self.log_end_offset:
+        if active is not None and active.size and self.log_start_offset < start == self.log_end_offset:
             if self._failure is not None:
                 self._refuse()
             self._roll()

@@ -30,30 +30,34 @@ def find_timestamp(
 
 def find_largest_timestamp(segments: Iterable[Segment], start_offset: int) -> tuple[int, int] | None:
     """The largest timestamp from `start_offset` on, and the first offset in its batch that has it."""
-    best: tuple[int, Segment] | None = None
-    for segment in segments:
-        if (
-            segment.size
-            and segment.next_offset > start_offset
-            and (best is None or segment.max_timestamp > best[0])
-        ):
-            best = segment.max_timestamp, segment
-    if best is None:
-        return None
-    timestamp, segment = best
-    if segment.max_timestamp_offset >= start_offset:
-        position = segment.position_of(segment.max_timestamp_offset)
-    else:
-        # The segment's largest is gone from sight: look at what is left of it.
-        position = segment.position_of(start_offset)
-        timestamp = -1
+    visible = [s for s in segments if s.next_offset > start_offset and s.max_timestamp >= 0]
+    best: tuple[int, int] | None = None
+    for segment in sorted(visible, key=lambda s: (-s.max_timestamp, s.base_offset)):
+        if best is not None and best[0] >= segment.max_timestamp:
+            break
+        found = _largest_in(segment, start_offset)
+        if found is not None and (best is None or found[0] > best[0]):
+            best = found
+    return best
+
+
+def _largest_in(segment: Segment, start_offset: int) -> tuple[int, int] | None:
+    first = max(segment.max_timestamp_offset, start_offset)
+    found = _largest_from(segment, first, start_offset)
+    if found is not None and found[0] == segment.max_timestamp:
+        return found
+    # The segment's largest is gone from sight: look at all that is left of it.
+    return _largest_from(segment, start_offset, start_offset)
+
+
+def _largest_from(segment: Segment, first: int, start_offset: int) -> tuple[int, int] | None:
     found: tuple[int, int] | None = None
-    for _, header, batch in walk_batches(segment.file(), position, segment.size):
+    for _, header, batch in walk_batches(segment.file(), segment.position_of(first), segment.size):
         if found is not None and header.max_timestamp <= found[0]:
             continue
         for offset, record in iterate_records(batch):
-            if offset >= start_offset and (found is None or record.timestamp > found[0]):
+            if offset >= start_offset and record.timestamp > (found[0] if found else -1):
                 found = record.timestamp, offset
-        if found is not None and found[0] == timestamp:
+        if found is not None and found[0] == segment.max_timestamp:
             break
     return found
