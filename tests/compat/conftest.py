@@ -172,7 +172,9 @@ _COUNT = itertools.count()
 class Join(Protocol):
     """Starts a member of a group."""
 
-    def __call__(self, library: str, topic: str, group: str, instance_id: str | None = None) -> Member: ...
+    def __call__(
+        self, library: str, topic: str, group: str, *, instance_id: str | None = None, assignor: str = "range"
+    ) -> Member: ...
 
 
 @pytest.fixture
@@ -180,9 +182,16 @@ def join(bootstrap: str) -> Iterator[Join]:
     """Starts members; whatever is left of them at the end of the test is killed."""
     members: list[Member] = []
 
-    def join(library: str, topic: str, group: str, instance_id: str | None = None) -> Member:
+    def join(
+        library: str, topic: str, group: str, *, instance_id: str | None = None, assignor: str = "range"
+    ) -> Member:
         membership = Membership(
-            library=library, bootstrap=bootstrap, topic=topic, group=group, instance_id=instance_id
+            library=library,
+            bootstrap=bootstrap,
+            topic=topic,
+            group=group,
+            instance_id=instance_id,
+            assignor=assignor,
         )
         members.append(Member(membership))
         return members[-1]

@@ -8,6 +8,7 @@ import time
 import pytest
 from tests.compat.conftest import DRIVERS, Join
 from tests.compat.support.driver import Can, Committed, Driver, Refused, Sent, wait_until
+from tests.compat.support.kafka_python import KafkaPython
 from tests.compat.support.members import SESSION_TIMEOUT_MS, Member, wait_until_shared
 
 PARTITIONS = 4
@@ -135,6 +136,18 @@ def test_a_group_is_listed_and_described(driver: Driver, admin: Driver, join: Jo
     assert name in driver.groups()
 
 
+@pytest.mark.drivers(Can.FILTER_GROUPS)
+def test_groups_are_listed_by_state(driver: Driver, admin: Driver, join: Join, name: str) -> None:
+    """A filter is the broker's work: a living group is not among the empty ones, and the other way round."""
+    empty, living = f"{name}-empty", f"{name}-living"
+    admin.create_topic(name)
+    admin.commit(empty, name, {0: Committed(1)})
+    join("confluent-kafka", name, living).wait_until_it_owns([0])
+    ours = {empty, living}
+    assert driver.groups_in_state("Empty") & ours == {empty}
+    assert driver.groups_in_state("Stable") & ours == {living}
+
+
 @pytest.mark.drivers(Can.DELETE_GROUPS)
 def test_only_an_empty_group_can_be_deleted(driver: Driver, admin: Driver, join: Join, name: str) -> None:
     """A group with members is refused; an empty one goes, with its offsets; a second time there is none."""
@@ -180,3 +193,44 @@ def test_a_new_member_goes_on_where_the_last_one_stopped(
     two = join(successor, name, name)
     wait_until(lambda: two.values() and _seen("second", two) == second, f"{two} has read everything")
     assert sorted(two.values()) == second
+
+
+def test_cooperative_members_hand_over_only_what_moves(admin: Driver, join: Join, name: str) -> None:
+    """With cooperative-sticky, the first member keeps reading what it keeps, and each record is read once."""
+    admin.create_topic(name, PARTITIONS)
+    one = join("confluent-kafka", name, name, assignor="cooperative-sticky")
+    one.wait_until_it_owns(ALL)
+    two = join("confluent-kafka", name, name, assignor="cooperative-sticky")
+    wait_until_shared([one, two], PARTITIONS)
+    assert len(one.partitions) == len(two.partitions) == PARTITIONS // 2
+    values = _produce(admin, name, "sticky")
+    wait_until(lambda: _seen("sticky", one, two) == values, "each record is read once")
+    kept = two.partitions
+    one.leave()
+    two.wait_until_it_owns(ALL)
+    assert two.revocations == 0, f"{two} never lost {kept}"
+
+
+@pytest.mark.parametrize("library", MEMBERS)
+def test_a_commit_below_the_start_of_the_log_is_reset(
+    library: str, admin: Driver, join: Join, name: str
+) -> None:
+    """A member whose offset was deleted under it starts at the oldest record there is."""
+    admin.create_topic(name)
+    admin.produce(name, [Sent(value=str(number)) for number in range(10)])
+    admin.commit(name, name, {0: Committed(2)})
+    admin.delete_records(name, 0, 6)
+    member = join(library, name, name)
+    wait_until(lambda: member.values() == ["6", "7", "8", "9"], f"{member} has read what is left")
+
+
+def test_an_administrator_removes_a_static_member(admin: KafkaPython, join: Join, name: str) -> None:
+    """Removed by its instance id, an absent static member gives its partitions up before its session ends."""
+    admin.create_topic(name, PARTITIONS)
+    away = join("confluent-kafka", name, name, instance_id="the-one-that-is-away")
+    here = join("aiokafka", name, name, instance_id="the-one-that-is-here")
+    wait_until_shared([away, here], PARTITIONS)
+    died_at = away.kill()
+    admin.remove_static_member(name, "the-one-that-is-away")
+    here.wait_until_it_owns(ALL)
+    assert time.monotonic() - died_at < SESSION_TIMEOUT_MS / 1000 - 1

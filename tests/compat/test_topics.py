@@ -38,6 +38,20 @@ def test_what_does_not_exist_cannot_be_deleted(driver: Driver, name: str) -> Non
     assert refused.value.code == UNKNOWN_TOPIC_OR_PARTITION
 
 
+@pytest.mark.drivers()
+def test_the_metadata_names_the_broker_as_it_is_reached(driver: Driver, bootstrap: str) -> None:
+    """There is one broker, and its advertised address is the one that was connected to."""
+    assert driver.brokers() == {bootstrap}
+
+
+@pytest.mark.drivers()
+def test_the_first_record_makes_its_topic(driver: Driver, admin: Driver, name: str) -> None:
+    """With auto.create.topics.enable, which is Kafka's default, a producer need not ask first."""
+    driver.produce(name, [Sent(value="the first", key="k")])
+    assert admin.partition_count(name) == 1
+    assert [record.value for record in admin.consume(name, 1)] == ["the first"]
+
+
 @pytest.mark.drivers(Can.ADD_PARTITIONS)
 def test_partitions_are_added_and_can_be_written(driver: Driver, name: str) -> None:
     """A topic grows, never shrinks, and its new partitions take records."""

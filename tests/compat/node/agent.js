@@ -28,6 +28,7 @@ const calls = {
     // The one refusal that kafkajs does not throw is told by the answer.
     if (!created) throw Object.assign(new Error('the topic exists'), { code: TOPIC_ALREADY_EXISTS })
   },
+  brokers: async () => (await admin.describeCluster()).brokers.map(b => `${b.host}:${b.port}`),
   listTopics: () => admin.listTopics(),
   partitionCount: async ({ topic }) => (await admin.fetchTopicMetadata({ topics: [topic] })).topics[0].partitions.length,
   deleteTopic: ({ topic }) => admin.deleteTopics({ topics: [topic] }),
@@ -75,7 +76,7 @@ const calls = {
   },
   deleteGroup: ({ group }) => admin.deleteGroups([group]),
   produce: async ({ topic, codec, idempotent, records }) => {
-    const producer = kafka.producer({ idempotent, allowAutoTopicCreation: false, maxInFlightRequests: 1 })
+    const producer = kafka.producer({ idempotent, maxInFlightRequests: 1 })
     await producer.connect()
     try {
       await producer.send({

@@ -43,8 +43,16 @@ class AioKafka(Driver):
 
     name = "aiokafka"
     version = aiokafka.__version__
-    # Its admin client has no call to delete groups or their offsets.
-    can = frozenset(Can) - {Can.DELETE_OFFSETS, Can.DELETE_GROUPS}
+    # Its admin client has no call to delete groups or their offsets, and lists all groups or none.
+    can = frozenset(Can) - {Can.DELETE_OFFSETS, Can.DELETE_GROUPS, Can.FILTER_GROUPS}
+
+    def brokers(self) -> set[str]:
+        async def brokers() -> set[str]:
+            async with self._admin() as admin:
+                listed = (await admin.describe_cluster())["brokers"]
+                return {f"{broker['host']}:{broker['port']}" for broker in listed}
+
+        return _run(brokers())
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
         async def create() -> None:

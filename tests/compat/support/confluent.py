@@ -12,6 +12,7 @@ import confluent_kafka
 from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
+    ConsumerGroupState,
     ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
@@ -65,6 +66,10 @@ class Confluent(Driver):
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap)
         self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+
+    def brokers(self) -> set[str]:
+        listed = self._admin.list_topics(timeout=ANSWER_TIMEOUT_S).brokers.values()
+        return {f"{broker.host}:{broker.port}" for broker in listed}
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
         topic = NewTopic(name, partitions, 1, config=dict(configs or {}))
@@ -165,10 +170,10 @@ class Confluent(Driver):
         }
 
     def groups(self) -> set[str]:
-        with _refusals():
-            listed = self._admin.list_consumer_groups().result(ANSWER_TIMEOUT_S)
-        assert not listed.errors
-        return {group.group_id for group in listed.valid}
+        return self._list_groups()
+
+    def groups_in_state(self, state: str) -> set[str]:
+        return self._list_groups(states={ConsumerGroupState[state.upper()]})
 
     def describe_group(self, group: str) -> Group:
         (described,) = self._all(self._admin.describe_consumer_groups([group]))
@@ -178,6 +183,12 @@ class Confluent(Driver):
 
     def delete_group(self, group: str) -> None:
         self._all(self._admin.delete_consumer_groups([group]))
+
+    def _list_groups(self, **more: Any) -> set[str]:
+        with _refusals():
+            listed = self._admin.list_consumer_groups(**more).result(ANSWER_TIMEOUT_S)
+        assert not listed.errors
+        return {group.group_id for group in listed.valid}
 
     def _all(self, futures: Mapping[Any, Any]) -> list[Any]:
         with _refusals():

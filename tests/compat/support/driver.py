@@ -31,6 +31,7 @@ class Can(Enum):
     DELETE_OFFSETS = "delete a group's offsets"
     GROUPS = "list, describe groups"
     DELETE_GROUPS = "delete groups"
+    FILTER_GROUPS = "list groups by state"
     IDEMPOTENCE = "produce idempotently"
     ASSIGN = "read a partition from an offset without a group"
     MEMBER = "be a member of a group"
@@ -101,6 +102,10 @@ class Driver:
     def close(self) -> None:
         """Ends whatever the driver holds open."""
 
+    def brokers(self) -> set[str]:
+        """host:port of every broker, as the metadata says."""
+        raise NotImplementedError
+
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
         """Creates a topic and returns when it can be used."""
         raise NotImplementedError
@@ -169,6 +174,10 @@ class Driver:
 
     def groups(self) -> set[str]:
         """The names of all groups."""
+        raise NotImplementedError
+
+    def groups_in_state(self, state: str) -> set[str]:
+        """The names of the groups in that state, chosen by the broker."""
         raise NotImplementedError
 
     def describe_group(self, group: str) -> Group:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
-from kafka.admin import ConfigResource, KafkaAdminClient
+from kafka.admin import ConfigResource, KafkaAdminClient, MemberToRemove
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata, TopicPartition
 from tests.compat.support.driver import (
@@ -46,6 +46,11 @@ class KafkaPython(Driver):
 
     def close(self) -> None:
         self._admin.close()
+
+    def brokers(self) -> set[str]:
+        with _refusals():
+            listed = self._admin.describe_cluster()["brokers"]
+        return {f"{broker['host']}:{broker['port']}" for broker in listed}
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
         asked = {
@@ -156,6 +161,10 @@ class KafkaPython(Driver):
         with _refusals():
             return {group["group_id"] for group in self._admin.list_groups()}
 
+    def groups_in_state(self, state: str) -> set[str]:
+        with _refusals():
+            return {group["group_id"] for group in self._admin.list_groups(states_filter=[state])}
+
     def describe_group(self, group: str) -> Group:
         with _refusals():
             described = self._admin.describe_groups([group])[group]
@@ -167,6 +176,11 @@ class KafkaPython(Driver):
             said = self._admin.delete_groups([group])[group]
         if said != "OK":
             raise Refused(getattr(kafka.errors, said).errno, said)
+
+    def remove_static_member(self, group: str, instance_id: str) -> None:
+        """Makes a static member leave, wherever it is."""
+        with _refusals():
+            _check(self._admin.remove_group_members(group, [MemberToRemove(group_instance_id=instance_id)]))
 
     def _consumer(self, **more: Any) -> Any:
         return kafka.KafkaConsumer(bootstrap_servers=self.bootstrap, fetch_max_wait_ms=200, **more)

@@ -33,13 +33,16 @@ def installed_version() -> str:
     return str(json.loads(PACKAGE.read_text())["version"]) if PACKAGE.exists() else "not installed"
 
 
+# It knows neither static membership nor a consumer without a group, and has no call to delete offsets, to
+# commit metadata from outside a group, or to list some groups only.
+_BEYOND_IT = {Can.DELETE_OFFSETS, Can.STATIC, Can.ASSIGN, Can.COMMIT_METADATA, Can.FILTER_GROUPS}
+
+
 class KafkaJs(Driver):
     """kafkajs."""
 
     name = "kafkajs"
-    # It knows neither static membership nor a consumer without a group, and has no call to delete offsets or
-    # to commit metadata from outside a group.
-    can = frozenset(Can) - {Can.DELETE_OFFSETS, Can.STATIC, Can.ASSIGN, Can.COMMIT_METADATA}
+    can = frozenset(Can) - _BEYOND_IT
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap)
@@ -63,6 +66,9 @@ class KafkaJs(Driver):
             self._agent.kill()
             self._agent.wait()
         self._agent.stdout.close()
+
+    def brokers(self) -> set[str]:
+        return set(self._call("brokers"))
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
         self._call("createTopic", topic=name, partitions=partitions, configs=dict(configs or {}))

@@ -24,6 +24,9 @@ class Kcat(Driver):
         said = subprocess.run(["kcat", "-V"], capture_output=True, text=True, timeout=10, check=False).stdout
         self.version = said.partition("Version ")[2].partition(" ")[0]
 
+    def brokers(self) -> set[str]:
+        return {broker["name"] for broker in json.loads(self._run("-L", "-J"))["brokers"]}
+
     def topics(self) -> set[str]:
         listed = json.loads(self._run("-L", "-J"))
         return {topic["topic"] for topic in listed["topics"]}

@@ -1,7 +1,8 @@
 """One member of a group, run as a process: `python member_program.py '{"library": "aiokafka", ...}'`.
 
 Subscribes, reads, and commits after each batch. Says, one JSON object a line: assigned, revoked, records,
-committed, commit-refused, failed, closed. Closes properly on the line `close`, dies when its input ends.
+committed, commit-refused, failed, closed; with a cooperative assignor added and removed instead of the first
+two. Closes properly on the line `close`, dies when its input ends.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def confluent() -> None:
         "group.id": asked["group"],
         "session.timeout.ms": asked["session_timeout_ms"],
         "heartbeat.interval.ms": asked["heartbeat_ms"],
-        "partition.assignment.strategy": "range",
+        "partition.assignment.strategy": asked["assignor"],
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
         "fetch.wait.max.ms": 200,
@@ -51,10 +52,15 @@ def confluent() -> None:
     if asked["instance_id"]:
         config["group.instance.id"] = asked["instance_id"]
     consumer = Consumer(config)
+    cooperative = asked["assignor"] == "cooperative-sticky"
     consumer.subscribe(
         [asked["topic"]],
-        on_assign=lambda _c, given: say("assigned", partitions=[p.partition for p in given]),
-        on_revoke=lambda _c, _taken: say("revoked"),
+        on_assign=lambda _c, given: say(
+            "added" if cooperative else "assigned", partitions=[p.partition for p in given]
+        ),
+        on_revoke=lambda _c, taken: say(
+            "removed" if cooperative else "revoked", partitions=[p.partition for p in taken]
+        ),
     )
     while not closing.is_set():
         # Any: the library's types say that even a record without an error may lack offset and value.

@@ -37,6 +37,8 @@ class Membership:
     topic: str
     group: str
     instance_id: str | None = None
+    assignor: str = "range"
+    """"range", which all libraries have, or for confluent-kafka also "cooperative-sticky"."""
     session_timeout_ms: int = SESSION_TIMEOUT_MS
     heartbeat_ms: int = HEARTBEAT_MS
 
@@ -49,7 +51,7 @@ class Member:
     partitions: list[int] = field(default_factory=list)
     """What it owns now; empty between a revocation and the next assignment."""
     rebalances: int = 0
-    """How often it was given an assignment."""
+    """How often it was given an assignment, or an addition to it."""
     revocations: int = 0
     records: list[tuple[int, int, str]] = field(default_factory=list)
     committed: dict[int, int] = field(default_factory=dict)
@@ -131,6 +133,12 @@ class Member:
             case "assigned":
                 self.partitions = sorted(said["partitions"])
                 self.rebalances += 1
+            case "added":
+                self.partitions = sorted({*self.partitions, *said["partitions"]})
+                self.rebalances += 1
+            case "removed":
+                self.partitions = sorted(set(self.partitions) - set(said["partitions"]))
+                self.revocations += 1
             case "revoked":
                 self.partitions = []
                 self.revocations += 1
