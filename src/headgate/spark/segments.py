@@ -85,7 +85,7 @@ class Segment:
             if size < asked:
                 break  # the file has become shorter: compaction put another in its place
             position += scan.end
-            wanted = max(CHUNK_BYTES, scan.missing)
+            wanted = max(CHUNK_BYTES, scan.missing, HEADER_BYTES)
         if self.must_reach_end and next_offset < self.end_offset:
             raise MissingData(
                 f"{self.topic}-{self.partition} ends at offset {next_offset}, before endingOffsets' "

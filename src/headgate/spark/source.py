@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC
-from headgate.spark import arrow, broker, group_events, offset_commits, segments
+from headgate.spark import arrow, broker, commit_columns, event_columns, segments
 from headgate.spark.arrow import Column, Rows
 from headgate.spark.options import Options, choose_columns, parse
 from headgate.spark.plan import Task
@@ -52,8 +52,8 @@ def _record_rows(records: Records, chunk: Chunk) -> Rows:
 
 
 RECORDS_VIEW = View(RECORDS, _record_rows)
-OFFSET_COMMITS_VIEW = View(OFFSET_COMMITS, offset_commits.rows)
-GROUP_EVENTS_VIEW = View(GROUP_EVENTS, group_events.rows)
+OFFSET_COMMITS_VIEW = View(OFFSET_COMMITS, commit_columns.rows)
+GROUP_EVENTS_VIEW = View(GROUP_EVENTS, event_columns.rows)
 
 
 def plan(options: Options) -> list[Task]:

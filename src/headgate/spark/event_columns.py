@@ -16,7 +16,7 @@ import pyarrow as pa
 from headgate.records import GroupMember, GroupMetadata, GroupTombstone, MalformedRecord, decode
 from headgate.spark import arrow
 from headgate.spark.arrow import Column, Rows
-from headgate.spark.offset_commits import is_offset_commit
+from headgate.spark.commit_columns import is_offset_commit
 from headgate.spark.scan import Chunk, only
 from headgate.spark.schemas import GROUP_EVENTS, arrow_type
 from headgate.spark.unpack import Records

@@ -1,0 +1,131 @@
+"""Everything in the coordinator's log that is no offset commit is an event, and nothing is dropped."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+from tests.spark.support import rows_of, write_segment
+
+from headgate.domain.ids import GroupId, InstanceId, MemberId, Millis, TopicName
+from headgate.log.batch import Record, encode_batch
+from headgate.records import GroupMember, GroupMetadata, GroupTombstone, OffsetCommit, encode
+from headgate.records import Record as LogRecord
+from headgate.spark.event_columns import assigned_partitions
+from headgate.spark.source import GROUP_EVENTS_VIEW, OFFSET_COMMITS_VIEW
+
+TOPIC = "__consumer_offsets"
+NOW = Millis(1_700_000_000_000)
+ASSIGNMENT = (
+    struct.pack(">hi", 0, 2)
+    + struct.pack(">h", 1) + b"a" + struct.pack(">iii", 2, 0, 3)
+    + struct.pack(">h", 1) + b"b" + struct.pack(">ii", 1, 7)
+    + struct.pack(">i", -1)
+)  # fmt: skip
+MEMBER = GroupMember(
+    MemberId("m-1"), InstanceId("i-1"), "client", "/10.0.0.1", 60_000, 45_000, b"sub", ASSIGNMENT
+)
+GROUP = GroupMetadata(GroupId("g"), "consumer", 4, "range", MemberId("m-1"), NOW, (MEMBER,))
+COMMIT = OffsetCommit(GroupId("g"), TopicName("t"), 0, 5, -1, "", NOW)
+
+
+def events(directory: Path, records: list[Record], **options: Any) -> list[dict[str, Any]]:
+    """The events of a log of these records."""
+    write_segment(directory, TOPIC, 0, [encode_batch(records, **options)])
+    return rows_of(GROUP_EVENTS_VIEW, directory, TOPIC)
+
+
+def record(what: LogRecord) -> Record:
+    """A record as the coordinator writes it."""
+    return Record(*encode(what), NOW)
+
+
+def test_a_generation_shows_its_members_and_what_each_reads(tmp_path: Path) -> None:
+    """The record's fields become columns, the assignment is taken apart."""
+    (event,) = events(tmp_path, [record(GROUP)])
+    assert event["event"] == "assigned"
+    assert (event["record_type"], event["record_name"], event["group_id"]) == (2, "GroupMetadata", "g")
+    assert (event["generation"], event["protocol"], event["leader"]) == (4, "range", "m-1")
+    assert event["state_timestamp"].timestamp() * 1000 == NOW
+    (member,) = event["members"]
+    assert member["group_instance_id"] == "i-1"
+    assert member["session_timeout_ms"] == 45_000
+    assert member["subscription"] == b"sub"
+    assert [(one["topic"], one["partition"]) for one in member["assigned"]] == [("a", 0), ("a", 3), ("b", 7)]
+    assert event["key"] is event["value"] is None
+
+
+def test_emptied_and_removed_groups_are_told_apart(tmp_path: Path) -> None:
+    """A group without members is still there; a tombstone says that it is gone."""
+    empty = GroupMetadata(GroupId("g"), "consumer", 5, None, None, NOW)
+    emptied, removed = events(tmp_path, [record(empty), record(GroupTombstone(GroupId("g")))])
+    assert (emptied["event"], emptied["members"], emptied["is_tombstone"]) == ("emptied", [], False)
+    assert (removed["event"], removed["members"], removed["is_tombstone"]) == ("removed", None, True)
+
+
+def test_records_of_other_types_keep_their_bytes(tmp_path: Path) -> None:
+    """Named where Kafka's schemas name them, with the group id that every such key begins with."""
+    consumer_group = struct.pack(">hh", 3, 2) + b"g2"
+    unheard_of = struct.pack(">h", 4711) + b"whatever"
+    rows = events(tmp_path, [Record(consumer_group, b"v3", NOW), Record(unheard_of, None, NOW)])
+    assert [row["record_name"] for row in rows] == ["ConsumerGroupMetadata", None]
+    assert [row["group_id"] for row in rows] == ["g2", None]
+    assert [row["event"] for row in rows] == ["other", "other"]
+    assert [(row["key"], row["value"]) for row in rows] == [(consumer_group, b"v3"), (unheard_of, None)]
+    assert [row["is_tombstone"] for row in rows] == [False, True]
+
+
+def test_malformed_records_keep_their_bytes(tmp_path: Path) -> None:
+    """A group record cut short, an offset commit cut short, no key at all: three rows."""
+    key, value = encode(GROUP)
+    commit_key, commit_value = encode(COMMIT)
+    assert value is not None
+    assert commit_value is not None
+    rows = events(
+        tmp_path,
+        [Record(key, value[:-1], NOW), Record(commit_key, commit_value[:-1], NOW), Record(None, b"x", NOW)],
+    )
+    assert [row["event"] for row in rows] == ["malformed"] * 3
+    assert [row["record_type"] for row in rows] == [2, 1, None]
+    assert [row["value"] for row in rows] == [value[:-1], commit_value[:-1], b"x"]
+
+
+def test_transaction_markers_are_events(tmp_path: Path) -> None:
+    """A control batch says which producer's pending commits hold from here on."""
+    commit, abort = Record(b"\x00\x00\x00\x01", b"v", NOW), Record(b"\x00\x00\x00\x00", b"v", NOW)
+    write_segment(
+        tmp_path,
+        TOPIC,
+        0,
+        [
+            encode_batch([commit], producer_id=9, is_transactional=True, is_control=True),
+            encode_batch([abort], base_offset=1, producer_id=10, is_transactional=True, is_control=True),
+        ],
+    )
+    rows = rows_of(GROUP_EVENTS_VIEW, tmp_path, TOPIC)
+    assert [row["event"] for row in rows] == ["transaction_committed", "transaction_aborted"]
+    assert [row["producer_id"] for row in rows] == [9, 10]
+    assert rows_of(OFFSET_COMMITS_VIEW, tmp_path, TOPIC) == []
+
+
+def test_every_record_is_in_exactly_one_of_the_two_tables(tmp_path: Path) -> None:
+    """Offset commits and events together are the whole log."""
+    records = [
+        record(COMMIT),
+        record(GROUP),
+        Record(b"\x00\x63", b"", NOW),
+        record(COMMIT),
+        Record(b"", b"", NOW),
+    ]
+    found = {row["log_offset"] for row in events(tmp_path, records)}
+    commits = {row["log_offset"] for row in rows_of(OFFSET_COMMITS_VIEW, tmp_path, TOPIC)}
+    assert (found, commits) == ({1, 2, 4}, {0, 3})
+
+
+def test_an_assignment_of_another_format_is_not_guessed_at() -> None:
+    """Null says that it was not understood; an empty one is no partitions."""
+    assert assigned_partitions(b"") == []
+    for size in range(6, len(ASSIGNMENT) - 4):
+        assert assigned_partitions(ASSIGNMENT[:size]) is None
+    assert assigned_partitions(b"\x00\x01\xff\xff\xff") is None
