@@ -100,6 +100,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._is_write_paused = False
         self._is_read_paused = False
+        self._is_stopped = False
         self.last_heard = self._loop.time()
 
     # --- asyncio.Protocol ---
@@ -190,6 +191,11 @@ class Connection(asyncio.Protocol):
             logger.debug("connection closed", extra={"peer": self._peer, "reason": "idle"})
             self._transport.close()
 
+    def stop_reading(self) -> None:
+        """Take no more requests."""
+        self._is_stopped = True
+        self._balance()
+
     def close(self) -> None:
         """Send what is ready and close."""
         if self._transport is not None:
@@ -220,9 +226,10 @@ class Connection(asyncio.Protocol):
         if self._transport is None:
             return
         is_too_far_ahead = self._is_write_paused or len(self._waiting) > MOST_REQUESTS_WAITING
-        if is_too_far_ahead and not self._is_read_paused:
+        is_to_pause = is_too_far_ahead or self._is_stopped
+        if is_to_pause and not self._is_read_paused:
             self._is_read_paused = True
             self._transport.pause_reading()
-        elif not is_too_far_ahead and self._is_read_paused:
+        elif not is_to_pause and self._is_read_paused:
             self._is_read_paused = False
             self._transport.resume_reading()

@@ -50,12 +50,16 @@ class GroupCommit:
             self._loop.call_soon(self._begin)
 
     def close(self) -> None:
-        """End the thread; what still waits is told that it cannot be made durable."""
+        """End the thread, then sync what still waits, here and now, so that its replies can leave."""
         self._requests.put(None)
-        self._thread.join(timeout=10)
-        waiting, self._waiting = self._waiting, {}
-        for callbacks in waiting.values():
-            _call_all(callbacks, False)
+        self._thread.join()
+        for waiting in (self._served, self._waiting):
+            for log, callbacks in waiting.items():
+                request = log.begin_sync()
+                with suppress(OSError):
+                    request.run()
+                _call_all(callbacks, _complete(log, request))
+        self._served, self._waiting = {}, {}
 
     def _begin(self) -> None:
         self._served, self._waiting = self._waiting, {}
@@ -76,13 +80,13 @@ class GroupCommit:
     def _end(self, requests: list[tuple[Log, SyncRequest]], seconds: float) -> None:
         self._observe_sync(seconds)
         outcomes = [(log, _complete(log, request)) for log, request in requests]
-        served = self._served
+        served, self._served = self._served, {}
         if self._waiting:
             self._begin()  # before the answers go out: the disk works while the loop does
         else:
             self._is_busy = False
         for log, is_durable in outcomes:
-            _call_all(served[log], is_durable)
+            _call_all(served.get(log, ()), is_durable)
 
 
 def _complete(log: Log, request: SyncRequest) -> bool:

@@ -46,11 +46,16 @@ class Listener:
         self._schedule_sweep()
         return bound
 
-    async def close(self) -> None:
-        """Stop accepting, send what is ready, close every connection."""
+    def stop_accepting(self) -> None:
+        """Take no more connections, and no more requests from those there are."""
         self._cancel_sweep()
         if self._server is not None:
             self._server.close()
+        for connection in self._open_connections:
+            connection.stop_reading()
+
+    async def close(self) -> None:
+        """Send what is ready and close every connection."""
         for connection in list(self._open_connections):
             connection.close()
         await asyncio.sleep(0)

@@ -69,8 +69,9 @@ async def _serve(options: ServeOptions, filesystem: OsFileSystem) -> None:
             await stop.wait()
             logger.info("stopping")
     finally:
-        await listener.close()
+        listener.stop_accepting()
         node.close()
+        await listener.close()
     logger.info("stopped")
 
 
