@@ -15,7 +15,6 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from headgate.broker import Broker, run
 
-
 SILENT = logging.getLogger("tests.server.rdkafka")
 SILENT.addHandler(logging.NullHandler())
 SILENT.propagate = False
