@@ -286,6 +286,23 @@ def test_one_partitions_failing_write_disturbs_no_other(node: OneNode) -> None:
     assert [answer.error_code for answer in answers] == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
 
 
+def test_a_topic_deleted_before_its_sync_disturbs_nobody(node: OneNode) -> None:
+    """The producer is answered, the other topic's records become durable, and nothing of the old one is
+    left.
+    """
+    gone = node.topic("letters")
+    node.topic("other")
+    node.durability.are_held = True
+    calls = [
+        node.send(k00_produce.API, request(batch(b"a"), topic=name), 12) for name in ("letters", "other")
+    ]
+    assert node.topics.delete(gone, NOW) is None
+    node.durability.release()
+    assert all(call.is_finished for call in calls)
+    assert visible_values(node, "other") == [b"a"]
+    assert "letters-0" not in node.disk.files.listdir(node.topics.data_dir)
+
+
 def test_a_failing_sync_is_told_as_retriable_and_ends_by_itself(node: OneNode) -> None:
     """What could not be made durable is not acknowledged; a retry of it is, once."""
     node.topic("letters")

@@ -328,7 +328,8 @@ class Partition:
             discard_producers_beyond(shared.fs, directory, log.log_end_offset)
             self._epochs = load_leader_epochs(shared.fs, directory, log)
         except OSError:
-            log.close()
+            log.close_files()
+            shared.closed(log)
             raise
         # Epoch 0 needs no file: it is what a log without one is taken for.
         begins = self._epochs.begin(self.leader_epoch, log.log_end_offset)
