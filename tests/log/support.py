@@ -39,7 +39,8 @@ def batch_at(offset: int, count: int = 1, *, timestamp: int | None = None, size:
     """A batch of `count` records from `offset` on; timestamps rise by one unless given."""
     first = 1000 + offset if timestamp is None else timestamp
     records = [
-        Record(b"k%d" % (offset + at), bytes([(offset + at) % 256]) * size, first + at) for at in range(count)
+        Record(b"k%04d" % (offset + at), bytes([(offset + at) % 256]) * size, first + at)
+        for at in range(count)
     ]
     return bytes(encode_batch(records, base_offset=offset))
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
@@ -275,7 +276,9 @@ class Segment:
             next_offset = self.next_offset
             self.rebuild()
             self.next_offset = max(next_offset, self.next_offset)
-            self.save_indexes()
+            # Whoever reads wants the index, not its file: without room for it, it is built again next time.
+            with suppress(OSError):
+                self.save_indexes()
 
     def read_indexes(self) -> bool:
         """Load the index files; False, and nothing done, when one is missing or cannot be right."""

@@ -1,0 +1,260 @@
+"""Power cuts at every byte of a write and at every change of everything that changes more than a write does.
+
+Each scenario runs again and again with the power cut one change later, until it gets through. Whatever
+survives, the reopened log is a run of whole batches that begins and ends where it may, opens the same way a
+second time, and takes appends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from tests.log.support import DATA, DIRECTORY, KeepAll, Place, append, batch_at, contents, memory, sync
+
+from headgate.log.batch import read_header
+from headgate.log.deletion import DELETED_SUFFIX
+from headgate.log.filesystem import MemoryFileSystem, PowerCut
+from headgate.log.log import Log, LogSettings, remove_deleted
+
+CRASHES: list[Callable[[int], Random | None]] = [lambda at: None, lambda at: KeepAll(), Random]
+THREE_TO_A_SEGMENT = LogSettings(segment_bytes=3 * len(batch_at(0)) + 10, index_interval_bytes=100)
+
+
+def reopen(place: Place) -> Log:
+    """The log after a crash; a second opening finds nothing more to do."""
+    log = place.open()
+    first = contents(log)
+    reports = len(place.reported)
+    log = place.open()
+    assert contents(log) == first
+    assert len(place.reported) == reports, "a second recovery found something to drop"
+    return log
+
+
+def goes_on(log: Log, expected: list[bytes]) -> None:
+    """The log takes an append after what it holds, and a sync makes it durable."""
+    added = append(log)
+    sync(log)
+    assert contents(log) == [*expected, added]
+    assert log.durable_offset == log.log_end_offset
+
+
+class Scenario:
+    """A log of `count` batches of one record, all synced, in a fresh file system."""
+
+    def __init__(self, count: int) -> None:
+        self.files: MemoryFileSystem = memory()
+        self.place = Place(self.files, settings=THREE_TO_A_SEGMENT)
+        self.log = self.place.open()
+        self.batches = [append(self.log) for _ in range(count)]
+        if count:
+            sync(self.log)
+
+    def run_until_power_cut(self, action: Callable[[Log], None], changes: int) -> bool:
+        """Run `action` with the power cut after so many changes; whether it got through before."""
+        self.files.cut_power_after(changes)
+        try:
+            action(self.log)
+        except PowerCut:
+            return False
+        return True
+
+
+class Torn(KeepAll):
+    """What was written of a torn write survives; with `zeros`, so does the size the file should have had."""
+
+    def __init__(self, zeros: bool) -> None:
+        super().__init__()
+        self.zeros = zeros
+
+    def random(self) -> float:
+        return 0.0 if self.zeros else 1.0
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+def test_a_write_torn_at_any_byte_leaves_whole_batches(zeros: bool) -> None:
+    """Of two batches in one write, those that were written whole survive the process, and no part of one."""
+    two = [batch_at(2), batch_at(3)]
+    for torn_bytes in range(len(two[0]) + len(two[1]) + 1):
+        scenario = Scenario(2)
+        scenario.log.settings = LogSettings()
+        scenario.files.cut_power_after(0, torn_bytes=torn_bytes)
+        with pytest.raises(PowerCut):
+            scenario.log.append(b"".join(two), [read_header(batch) for batch in two])
+        scenario.files.crash(Torn(zeros))
+        log = reopen(scenario.place)
+        whole = torn_bytes // len(two[0])
+        assert contents(log) == scenario.batches + two[:whole]
+        dropped = torn_bytes - whole * len(two[0])
+        assert [r.dropped_bytes for r in scenario.place.reported] == ([dropped] if dropped else [])
+        goes_on(log, scenario.batches + two[:whole])
+
+
+def test_a_tail_of_zeros_is_dropped_and_told() -> None:
+    """A file that grew without its contents ends at the last batch, and the report counts the zeros."""
+    scenario = Scenario(2)
+    file = scenario.files.open(DIRECTORY / f"{0:020d}.log")
+    file.truncate(file.size() + 5000)
+    log = reopen(scenario.place)
+    assert contents(log) == scenario.batches
+    assert [(r.dropped_bytes, r.end_offset) for r in scenario.place.reported] == [(5000, 2)]
+    assert "zeros" in scenario.place.reported[0].reason
+
+
+@pytest.mark.parametrize("crash", CRASHES)
+@pytest.mark.parametrize("count", [0, 1, 3, 6])
+def test_appends_that_roll_survive_a_power_cut_anywhere(
+    crash: Callable[[int], Random | None], count: int
+) -> None:
+    """Whatever change is the last, every synced batch is there, and of the others a prefix."""
+    for changes in range(200):
+        scenario = Scenario(count)
+        done: list[bytes] = []
+
+        def work(log: Log, done: list[bytes] = done) -> None:
+            for at in range(5):
+                done.append(append(log))
+                if at % 2:
+                    sync(log)
+
+        got_through = scenario.run_until_power_cut(work, changes)
+        durable = scenario.log.durable_offset
+        scenario.files.crash(crash(changes))
+        log = reopen(scenario.place)
+        survived = contents(log)
+        attempted = scenario.batches + [batch_at(count + at) for at in range(5)]
+        assert survived == attempted[: len(survived)]
+        assert len(survived) >= durable
+        goes_on(log, survived)
+        if got_through:
+            return
+    raise AssertionError("the scenario never got through")
+
+
+@pytest.mark.parametrize("crash", CRASHES)
+@pytest.mark.parametrize("offset", [1, 3, 4, 9, 10])
+def test_deleting_the_head_survives_a_power_cut_anywhere(
+    crash: Callable[[int], Random | None], offset: int
+) -> None:
+    """The log starts where it did or where it was told to, never between; nothing past the start is lost."""
+    for changes in range(200):
+        scenario = Scenario(10)
+        got_through = scenario.run_until_power_cut(lambda log: log.delete_before(offset), changes)
+        scenario.files.crash(crash(changes))
+        log = reopen(scenario.place)
+        assert log.log_start_offset in ((offset,) if got_through else (0, offset))
+        assert contents(log) == scenario.batches[log.log_start_offset :]
+        goes_on(log, contents(log))
+        if got_through:
+            return
+    raise AssertionError("the scenario never got through")
+
+
+@pytest.mark.parametrize("crash", CRASHES)
+@pytest.mark.parametrize(("retention_ms", "start"), [(1006, 3), (0, 10)])
+def test_retention_survives_a_power_cut_anywhere(
+    crash: Callable[[int], Random | None], retention_ms: int, start: int
+) -> None:
+    """Retention either happened or did not, also where it closes the active segment."""
+    for changes in range(200):
+        scenario = Scenario(10)
+        now = 10_000 if start == 10 else 1002 + retention_ms + 1
+
+        def retain(log: Log, now: int = now) -> None:
+            log.apply_retention(now, retention_ms, -1)
+
+        got_through = scenario.run_until_power_cut(retain, changes)
+        scenario.files.crash(crash(changes))
+        log = reopen(scenario.place)
+        assert log.log_start_offset in ((start,) if got_through else (0, start))
+        assert log.log_end_offset == 10
+        assert contents(log) == scenario.batches[log.log_start_offset :]
+        goes_on(log, contents(log))
+        if got_through:
+            return
+    raise AssertionError("the scenario never got through")
+
+
+@pytest.mark.parametrize("crash", CRASHES)
+@pytest.mark.parametrize("offset", [0, 2, 3, 8])
+def test_truncation_survives_a_power_cut_anywhere(crash: Callable[[int], Random | None], offset: int) -> None:
+    """A cut off tail is gone, or still there from its beginning: never a part of it without the start."""
+    for changes in range(200):
+        scenario = Scenario(10)
+        got_through = scenario.run_until_power_cut(lambda log: log.truncate(offset), changes)
+        scenario.files.crash(crash(changes))
+        log = reopen(scenario.place)
+        survived = contents(log)
+        assert survived == scenario.batches[: len(survived)]
+        assert len(survived) == offset if got_through else len(survived) >= offset
+        goes_on(log, survived)
+        if got_through:
+            return
+    raise AssertionError("the scenario never got through")
+
+
+@pytest.mark.parametrize("crash", CRASHES)
+def test_deleting_a_log_survives_a_power_cut_anywhere(crash: Callable[[int], Random | None]) -> None:
+    """A log being deleted is whole or out of sight; what is left of it can be removed."""
+    for changes in range(200):
+        scenario = Scenario(7)
+        got_through = scenario.run_until_power_cut(Log.delete, changes)
+        scenario.files.crash(crash(changes))
+        log = reopen(scenario.place)
+        assert contents(log) in ([], scenario.batches)
+        assert not (got_through and contents(log))
+        remove_deleted(scenario.files, DATA)
+        assert not [name for name in scenario.files.listdir(DATA) if name.endswith(DELETED_SUFFIX)]
+        goes_on(log, contents(log))
+        if got_through:
+            return
+    raise AssertionError("the scenario never got through")
+
+
+@pytest.mark.parametrize("crash", CRASHES)
+def test_closing_survives_a_power_cut_anywhere(crash: Callable[[int], Random | None]) -> None:
+    """A close that was interrupted costs nothing; one that got through is a clean stop."""
+    for changes in range(200):
+        scenario = Scenario(5)
+        late = [append(scenario.log), append(scenario.log)]
+        got_through = scenario.run_until_power_cut(Log.close, changes)
+        scenario.files.crash(crash(changes))
+        survived = contents(scenario.place.open(clean=got_through))
+        assert survived[:5] == scenario.batches
+        assert survived == (scenario.batches + late)[: len(survived)]
+        assert not got_through or len(survived) == 7
+        goes_on(reopen(scenario.place), survived)
+        if got_through:
+            return
+    raise AssertionError("the scenario never got through")
+
+
+@pytest.mark.parametrize("crash", CRASHES)
+@pytest.mark.parametrize("bad", [1, 4, 7])
+def test_recovery_itself_survives_a_power_cut_anywhere(
+    crash: Callable[[int], Random | None], bad: int
+) -> None:
+    """A log with a bad batch in its middle ends there, however often its recovery is interrupted."""
+    for changes in range(200):
+        scenario = Scenario(10)
+        size = len(batch_at(0))
+        file = scenario.files.open(DIRECTORY / f"{bad // 3 * 3:020d}.log")
+        file.pwrite(b"\xff", bad % 3 * size + 65)
+        file.datasync()
+        if scenario.files.exists(DIRECTORY / "headgate.checkpoint"):
+            scenario.files.remove(DIRECTORY / "headgate.checkpoint")
+            scenario.files.sync_directory(DIRECTORY)
+
+        def recover(_: Log, place: Place = scenario.place) -> None:
+            place.open()
+
+        got_through = scenario.run_until_power_cut(recover, changes)
+        scenario.files.crash(crash(changes))
+        log = reopen(scenario.place)
+        assert contents(log) == scenario.batches[:bad]
+        goes_on(log, scenario.batches[:bad])
+        if got_through:
+            return
+    raise AssertionError("the scenario never got through")
