@@ -167,7 +167,10 @@ class ShardRuntime(Generic[ShardT]):
         held = self._held
         while held and held[0][0] <= position:
             _, on_reply, result = held.popleft()
-            on_reply(result)
+            try:
+                on_reply(result)
+            except Exception:  # one reply that cannot be sent must not hold up the others
+                logger.exception("a reply could not be sent")
 
     # --- time ---
 
