@@ -29,7 +29,7 @@ from headgate.spark.transforms import (
     rebalances,
 )
 
-LAG_INTERVAL = "250 milliseconds"
+LAG_INTERVAL = "250 milliseconds"  # chart.LAG_STEP, as Spark spells it
 COMMITS_INTERVAL = "1 second"
 
 

@@ -16,6 +16,9 @@ from matplotlib.ticker import FuncFormatter
 
 from demo.story import LIBRARIES
 
+LAG_STEP = "250ms"
+"""The interval of the lag table: where it has no row, nothing changed."""
+
 INK = "#22303c"
 FAINT = "#8a97a3"
 RED = "#c8372d"
@@ -70,7 +73,7 @@ def draw(facts: Facts, file: Path) -> None:
             axes.tick_params(colors=FAINT, labelcolor=INK)
         _label_crash(above, seconds(facts.crash.at), seconds(facts.crash.back_at))
         figure.text(
-            0.073, 0.955, "One group, three client libraries, one kill -9", fontsize=17, weight="bold"
+            0.085, 0.955, "One group, three client libraries, one kill -9", fontsize=17, weight="bold"
         )
         figure.text(
             0.085,
@@ -99,7 +102,8 @@ def _draw_lag(axes: Any, facts: Facts, seconds: Any) -> None:
     lag = facts.lag.copy()
     # Before its first commit the group has read nothing that counts: all there is is lag.
     lag["lag"] = lag["lag"].fillna(lag["end_offset"]).fillna(0)
-    table = lag.pivot_table(index="at", columns="partition", values="lag", aggfunc="last").ffill().fillna(0)
+    table = lag.pivot_table(index="at", columns="partition", values="lag", aggfunc="last")
+    table = table.reindex(pd.date_range(table.index[0], table.index[-1], freq=LAG_STEP)).ffill().fillna(0)
     order = sorted(table.columns, key=lambda partition: _rank(facts.owners.get(partition, "")))
     colors = _colors(order, facts.owners)
     axes.stackplot(

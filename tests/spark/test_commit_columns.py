@@ -125,7 +125,7 @@ def comparable(row: dict[str, Any]) -> dict[str, Any]:
     return plain | {name: row[name] and round(row[name].timestamp() * 1000) for name in times}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.lists(_pairs(), min_size=1, max_size=12))
 def test_rows_equal_the_records_read_one_by_one(pairs: list[tuple[bytes | None, bytes | None]]) -> None:
     """Every value version, tombstones and damaged records: the same rows, and the same records left out."""

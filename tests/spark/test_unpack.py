@@ -57,7 +57,7 @@ def expected(data: bytes | bytearray) -> list[tuple[int, Record]]:
     ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(st.lists(_records, min_size=1, max_size=8), st.sampled_from(list(CODECS.values())))),
     st.sampled_from([1, 3, 1000]),
@@ -122,12 +122,12 @@ def test_a_batch_that_lies_under_a_right_crc_is_left_out_and_blamed(codec: int) 
 
 
 def test_garbage_under_a_right_crc_never_raises() -> None:
-    """5,000 random changes inside batches: each is either read as `headgate.log` reads it, or blamed."""
+    """1,500 random changes inside batches: each is either read as `headgate.log` reads it, or blamed."""
     dice = random.Random(5)
     header = Record(b"key", b"value" * 30, 1_700_000_000_000, ((b"h", b"x"), (b"i", None)))
     whole = encode_batch([header, Record(None, b"", 1_700_000_000_001), header])
     refused = 0
-    for _ in range(5_000):
+    for _ in range(1_500):
         batch = bytearray(whole)
         for _ in range(dice.randint(1, 3)):
             batch[dice.randrange(61, len(batch))] = dice.randrange(256)
@@ -141,7 +141,7 @@ def test_garbage_under_a_right_crc_never_raises() -> None:
             assert len(corruptions) == 1
             assert not found
             refused += 1
-    assert 500 < refused < 4_500
+    assert 150 < refused < 1_350
 
 
 def resum(batch: bytearray) -> None:

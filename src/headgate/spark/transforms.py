@@ -126,7 +126,8 @@ def rebalances() -> Transform:
     """`GROUP_EVENTS` -> `REBALANCES`: every change of who is in a classic group, and what it changed.
 
     `joined` and `left` are member ids, against the group's previous record. Records that change neither the
-    generation nor the members (a static member that came back under a new id changes them) give no row.
+    generation nor the members give no row, such as the first of a group that nobody is in yet; a static
+    member that comes back under a new id is a change.
     """
 
     def transform(group_events: DataFrame) -> DataFrame:
@@ -134,7 +135,7 @@ def rebalances() -> Transform:
         nobody = F.array().cast(ArrayType(StringType()))
         members = F.coalesce(F.transform("members", lambda member: member["member_id"]), nobody)
         changed = (
-            ~F.col("generation").eqNullSafe(F.col("previous.generation"))
+            (F.col("generation") != F.coalesce("previous.generation", F.lit(0)))
             | (F.size("joined") > 0)
             | (F.size("left") > 0)
         )

@@ -1,0 +1,100 @@
+"""A topic read from a live broker is the topic read from its files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.spark.support import rows_of
+
+import headgate
+from headgate.spark import broker as broker_source
+from headgate.spark.options import parse
+from headgate.spark.segments import MissingData
+from headgate.spark.source import OFFSET_COMMITS_VIEW, RECORDS_VIEW, View, ViewReader
+
+TOPIC = "flights"
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+COUNT = 400
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[headgate.Broker]:
+    """A broker with a topic of three partitions, written by librdkafka in every codec, and one commit."""
+    with headgate.run() as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        admin.create_topics([NewTopic(TOPIC, 3, 1)])[TOPIC].result(10)
+        for codec in CODECS:
+            producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "compression.type": codec})
+            for number in range(COUNT):
+                text = f"{codec} {number}"
+                producer.produce(TOPIC, text * 5, key=text, partition=number % 3, headers={"codec": codec})
+            assert producer.flush(20) == 0
+        consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "g"})
+        consumer.commit(offsets=[TopicPartition(TOPIC, 1, 17)], asynchronous=False)
+        consumer.close()
+        yield broker
+
+
+def read(broker: headgate.Broker, view: View = RECORDS_VIEW, **options: str) -> list[dict[str, Any]]:
+    """What a view makes of the cluster, in order."""
+    given = {"bootstrap.servers": broker.bootstrap_servers, "topic": TOPIC, **options}
+    reader = ViewReader(view, parse(given))
+    rows = [row for task in reader.partitions() for batch in reader.read(task) for row in batch.to_pylist()]
+    return sorted(rows, key=lambda row: tuple(list(row.values())[:3]))
+
+
+def test_fetched_records_are_those_in_the_segment_files(running: headgate.Broker) -> None:
+    """Every codec of a real producer, every column, by either way."""
+    rows = read(running)
+    assert rows == rows_of(RECORDS_VIEW, running.data_dir, TOPIC)
+    assert len(rows) == COUNT * len(CODECS)
+    assert {row["value"].decode() for row in rows} == {
+        f"{codec} {number}" * 5 for codec in CODECS for number in range(COUNT)
+    }
+    assert {row["headers"][0]["value"].decode() for row in rows} == set(CODECS)
+
+
+def test_small_answers_and_many_tasks_change_nothing(
+    running: headgate.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run of offsets may begin inside a batch, and an answer may hold a single one."""
+    whole = read(running)
+    monkeypatch.setattr(broker_source, "FETCH_BYTES", 1)
+    assert read(running, minPartitions="7") == whole
+
+
+def test_offsets_asked_for_are_exact(running: headgate.Broker) -> None:
+    """Start inclusive, end exclusive."""
+    rows = read(
+        running,
+        startingOffsets='{"flights": {"0": 5, "1": 100}}',
+        endingOffsets='{"flights": {"0": 9, "1": 101, "2": 0}}',
+    )
+    assert [(row["partition"], row["offset"]) for row in rows] == [(0, 5), (0, 6), (0, 7), (0, 8), (1, 100)]
+
+
+def test_offsets_that_are_not_there_fail_unless_told_otherwise(running: headgate.Broker) -> None:
+    """As with files."""
+    beyond = '{"flights": {"0": 100000}}'
+    with pytest.raises(MissingData, match="failOnDataLoss"):
+        read(running, endingOffsets=beyond)
+    assert read(running, endingOffsets=beyond, failOnDataLoss="false") == read(running)
+
+
+def test_a_topic_that_is_not_there_is_named_with_those_that_are(running: headgate.Broker) -> None:
+    """And is not created by the asking."""
+    for _ in range(2):
+        with pytest.raises(MissingData, match=r"no topic 'flihgts'.*flights"):
+            read(running, topic="flihgts")
+
+
+def test_the_coordinators_log_is_a_topic_like_any_other(running: headgate.Broker) -> None:
+    """The one commit, through the cluster and from the files."""
+    (row,) = read(running, OFFSET_COMMITS_VIEW, topic="__consumer_offsets")
+    assert (row["group_id"], row["topic"], row["partition"], row["committed_offset"]) == ("g", TOPIC, 1, 17)
+    assert [row] == rows_of(OFFSET_COMMITS_VIEW, Path(running.data_dir), "__consumer_offsets")

@@ -1,0 +1,122 @@
+"""The data source inside Spark: what `spark.read` gives, and what it says when it cannot."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import AnalysisException, PythonException
+from pyspark.sql.pandas.types import to_arrow_schema
+from tests.spark.support import collect, numbered, write_segment
+from tests.spark.test_event_columns import COMMIT, GROUP
+
+import headgate.spark
+from headgate.log.batch import Record, encode_batch
+from headgate.records import encode
+from headgate.spark import schemas
+from headgate.spark.schemas import arrow_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOW = 1_700_000_000_000
+SCHEMAS = {
+    name: value for name, value in vars(schemas).items() if name.isupper() and hasattr(value, "fields")
+}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A data directory: a topic with headers and a compressed batch, and the coordinator's own."""
+    header = Record(b"a", None, NOW, ((b"trace", b"1"), (b"none", None)))
+    write_segment(tmp_path, "t", 0, [numbered(3), encode_batch([header], base_offset=3, codec=4)])
+    write_segment(tmp_path, "t", 1, [numbered(2)])
+    log = [Record(*encode(COMMIT), NOW), Record(*encode(GROUP), NOW)]
+    write_segment(tmp_path, "__consumer_offsets", 5, [encode_batch(log)])
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_our_arrow_schemas_are_the_ones_spark_asks_for(name: str) -> None:
+    """Spark refuses a batch whose schema differs in anything."""
+    assert arrow_schema(SCHEMAS[name]).equals(to_arrow_schema(SCHEMAS[name], timezone="UTC"))
+
+
+def test_a_topic_is_read_with_the_columns_of_the_kafka_connector(spark: SparkSession, data: Path) -> None:
+    """By `format("headgate")` and options alone, nested headers included."""
+    headgate.spark.register(spark)
+    frame = spark.read.format("headgate").option("topic", "t").load(str(data))
+    assert frame.schema == schemas.RECORDS
+    rows = collect(frame.orderBy("partition", "offset"))
+    assert [(row["partition"], row["offset"]) for row in rows] == [
+        (0, 0),
+        (0, 1),
+        (0, 2),
+        (0, 3),
+        (1, 0),
+        (1, 1),
+    ]
+    assert rows[3] == {
+        "topic": "t",
+        "partition": 0,
+        "offset": 3,
+        "timestamp": datetime.datetime.fromtimestamp(NOW / 1000),
+        "timestamp_type": 0,
+        "key": bytearray(b"a"),
+        "value": None,
+        "headers": [
+            {"key": "trace", "value": bytearray(b"1")},
+            {"key": "none", "value": None},
+        ],
+    }
+
+
+def test_columns_chosen_are_the_columns_given(spark: SparkSession, data: Path) -> None:
+    """In the order they were named, and nothing else is decoded."""
+    frame = headgate.spark.records(spark, data, "t", columns="value,partition", minPartitions=1)
+    assert frame.columns == ["value", "partition"]
+    assert frame.rdd.getNumPartitions() == 1
+    assert frame.where("partition = 1").count() == 2
+
+
+def test_the_typed_readers_give_their_documented_schemas(spark: SparkSession, data: Path) -> None:
+    """Commits in one table, everything else in the other."""
+    commits = headgate.spark.offset_commits(spark, data)
+    events = headgate.spark.group_events(spark, data)
+    assert (commits.schema, events.schema) == (schemas.OFFSET_COMMITS, schemas.GROUP_EVENTS)
+    (commit,) = collect(commits)
+    assert (commit["log_partition"], commit["log_offset"], commit["committed_offset"]) == (5, 0, 5)
+    (event,) = collect(events)
+    assert [one["topic"] for one in event["members"][0]["assigned"]] == ["a", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"toppic": "t"}, "did you mean 'topic'"),
+        ({"topic": "t", "columns": "ofset"}, "did you mean 'offset'"),
+        ({"topic": "nothing"}, "nothing of topic 'nothing'"),
+    ],
+)
+def test_what_is_wrong_is_said_by_spark_in_our_words(
+    spark: SparkSession, data: Path, options: dict[str, Any], message: str
+) -> None:
+    """At the latest at the first action; the message is not lost between the processes."""
+    headgate.spark.register(spark)
+    with pytest.raises(AnalysisException, match=message):
+        spark.read.format("headgate").options(**options).load(str(data)).count()
+
+
+def test_a_corrupt_batch_fails_the_job_and_can_be_listed(spark: SparkSession, data: Path) -> None:
+    """The job's error names file and position; the table of corruptions has the same."""
+    file = data / "t-1" / f"{0:020}.log"
+    spoiled = bytearray(file.read_bytes())
+    spoiled[-1] ^= 1
+    file.write_bytes(spoiled)
+    with pytest.raises(PythonException, match=rf"{file}: position 0 \(offset 0\): CRC"):
+        headgate.spark.records(spark, data, "t").count()
+    (row,) = collect(headgate.spark.corruptions(spark, data, "t"))
+    assert (row["place"], row["position"], row["is_tail"]) == (str(file), 0, False)
+    assert headgate.spark.records(spark, data, "t", failOnCorrupt=False).count() == 4
