@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from random import Random
 
 from headgate.log.batch import Record, encode_batch, read_header
 from headgate.log.filesystem import FileSystem, MemoryFileSystem
@@ -15,16 +14,6 @@ DATA = Path("/data")
 DIRECTORY = DATA / "flights-0"
 SMALL = LogSettings(segment_bytes=1000, index_interval_bytes=200)
 """About ten one-record batches to a segment, every third or so indexed."""
-
-
-class KeepAll(Random):
-    """A crash of the process, not the machine: every write survives as far as it went."""
-
-    def randint(self, a: int, b: int) -> int:
-        return b
-
-    def random(self) -> float:
-        return 1.0
 
 
 def memory() -> MemoryFileSystem:

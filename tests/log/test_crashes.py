@@ -11,14 +11,32 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from tests.log.support import DATA, DIRECTORY, KeepAll, Place, append, batch_at, contents, memory, sync
+from tests.log.support import DATA, DIRECTORY, Place, append, batch_at, contents, memory, sync
 
 from headgate.log.batch import read_header
 from headgate.log.deletion import DELETED_SUFFIX
 from headgate.log.filesystem import MemoryFileSystem, PowerCut
 from headgate.log.log import Log, LogSettings, remove_deleted
 
-CRASHES: list[Callable[[int], Random | None]] = [lambda at: None, lambda at: KeepAll(), Random]
+Crash = Callable[[MemoryFileSystem, int], None]
+
+
+def kill(files: MemoryFileSystem, changes: int) -> None:
+    """The process ends; the machine goes on."""
+    files.kill()
+
+
+def lose_all(files: MemoryFileSystem, changes: int) -> None:
+    """The machine ends, and nothing unsynced survives."""
+    files.crash()
+
+
+def lose_some(files: MemoryFileSystem, changes: int) -> None:
+    """The machine ends, and some of what was unsynced survives."""
+    files.crash(Random(changes))
+
+
+CRASHES: list[Crash] = [kill, lose_all, lose_some]
 THREE_TO_A_SEGMENT = LogSettings(segment_bytes=3 * len(batch_at(0)) + 10, index_interval_bytes=100)
 
 
@@ -62,32 +80,42 @@ class Scenario:
         return True
 
 
-class Torn(KeepAll):
-    """What was written of a torn write survives; with `zeros`, so does the size the file should have had."""
+class Survive(Random):
+    """Of what was unsynced so many bytes survive; with `zeros`, the file's new size does as well."""
 
-    def __init__(self, zeros: bool) -> None:
+    def __init__(self, survivors: int, zeros: bool) -> None:
         super().__init__()
+        self.survivors = survivors
         self.zeros = zeros
+
+    def randint(self, a: int, b: int) -> int:
+        return min(self.survivors, b)
 
     def random(self) -> float:
         return 0.0 if self.zeros else 1.0
 
 
-@pytest.mark.parametrize("zeros", [False, True])
-def test_a_write_torn_at_any_byte_leaves_whole_batches(zeros: bool) -> None:
-    """Of two batches in one write, those that were written whole survive the process, and no part of one."""
+@pytest.mark.parametrize("way", ["torn by the process", "torn by the machine", "torn to zeros"])
+def test_a_write_torn_at_any_byte_leaves_whole_batches(way: str) -> None:
+    """Of two batches in one write, those that were written whole survive, and no part of one."""
     two = [batch_at(2), batch_at(3)]
-    for torn_bytes in range(len(two[0]) + len(two[1]) + 1):
+    size = len(two[0])
+    for torn_bytes in range(2 * size + 1):
         scenario = Scenario(2)
         scenario.log.settings = LogSettings()
-        scenario.files.cut_power_after(0, torn_bytes=torn_bytes)
-        with pytest.raises(PowerCut):
+        if way == "torn by the process":
+            scenario.files.cut_power_after(0, torn_bytes=torn_bytes)
+            with pytest.raises(PowerCut):
+                scenario.log.append(b"".join(two), [read_header(batch) for batch in two])
+            scenario.files.kill()
+        else:
             scenario.log.append(b"".join(two), [read_header(batch) for batch in two])
-        scenario.files.crash(Torn(zeros))
+            scenario.files.crash(Survive(torn_bytes, way == "torn to zeros"))
         log = reopen(scenario.place)
-        whole = torn_bytes // len(two[0])
+        # The last byte is the header count of a record without headers: a zero all the same.
+        whole = (torn_bytes + 1 if way == "torn to zeros" else torn_bytes) // size
         assert contents(log) == scenario.batches + two[:whole]
-        dropped = torn_bytes - whole * len(two[0])
+        dropped = (2 * size if way == "torn to zeros" else torn_bytes) - whole * size
         assert [r.dropped_bytes for r in scenario.place.reported] == ([dropped] if dropped else [])
         goes_on(log, scenario.batches + two[:whole])
 
@@ -105,9 +133,7 @@ def test_a_tail_of_zeros_is_dropped_and_told() -> None:
 
 @pytest.mark.parametrize("crash", CRASHES)
 @pytest.mark.parametrize("count", [0, 1, 3, 6])
-def test_appends_that_roll_survive_a_power_cut_anywhere(
-    crash: Callable[[int], Random | None], count: int
-) -> None:
+def test_appends_that_roll_survive_a_power_cut_anywhere(crash: Crash, count: int) -> None:
     """Whatever change is the last, every synced batch is there, and of the others a prefix."""
     for changes in range(200):
         scenario = Scenario(count)
@@ -121,7 +147,7 @@ def test_appends_that_roll_survive_a_power_cut_anywhere(
 
         got_through = scenario.run_until_power_cut(work, changes)
         durable = scenario.log.durable_offset
-        scenario.files.crash(crash(changes))
+        crash(scenario.files, changes)
         log = reopen(scenario.place)
         survived = contents(log)
         attempted = scenario.batches + [batch_at(count + at) for at in range(5)]
@@ -135,14 +161,12 @@ def test_appends_that_roll_survive_a_power_cut_anywhere(
 
 @pytest.mark.parametrize("crash", CRASHES)
 @pytest.mark.parametrize("offset", [1, 3, 4, 9, 10])
-def test_deleting_the_head_survives_a_power_cut_anywhere(
-    crash: Callable[[int], Random | None], offset: int
-) -> None:
+def test_deleting_the_head_survives_a_power_cut_anywhere(crash: Crash, offset: int) -> None:
     """The log starts where it did or where it was told to, never between; nothing past the start is lost."""
     for changes in range(200):
         scenario = Scenario(10)
         got_through = scenario.run_until_power_cut(lambda log: log.delete_before(offset), changes)
-        scenario.files.crash(crash(changes))
+        crash(scenario.files, changes)
         log = reopen(scenario.place)
         assert log.log_start_offset in ((offset,) if got_through else (0, offset))
         assert contents(log) == scenario.batches[log.log_start_offset :]
@@ -154,9 +178,7 @@ def test_deleting_the_head_survives_a_power_cut_anywhere(
 
 @pytest.mark.parametrize("crash", CRASHES)
 @pytest.mark.parametrize(("retention_ms", "start"), [(1006, 3), (0, 10)])
-def test_retention_survives_a_power_cut_anywhere(
-    crash: Callable[[int], Random | None], retention_ms: int, start: int
-) -> None:
+def test_retention_survives_a_power_cut_anywhere(crash: Crash, retention_ms: int, start: int) -> None:
     """Retention either happened or did not, also where it closes the active segment."""
     for changes in range(200):
         scenario = Scenario(10)
@@ -166,7 +188,7 @@ def test_retention_survives_a_power_cut_anywhere(
             log.apply_retention(now, retention_ms, -1)
 
         got_through = scenario.run_until_power_cut(retain, changes)
-        scenario.files.crash(crash(changes))
+        crash(scenario.files, changes)
         log = reopen(scenario.place)
         assert log.log_start_offset in ((start,) if got_through else (0, start))
         assert log.log_end_offset == 10
@@ -179,12 +201,12 @@ def test_retention_survives_a_power_cut_anywhere(
 
 @pytest.mark.parametrize("crash", CRASHES)
 @pytest.mark.parametrize("offset", [0, 2, 3, 8])
-def test_truncation_survives_a_power_cut_anywhere(crash: Callable[[int], Random | None], offset: int) -> None:
+def test_truncation_survives_a_power_cut_anywhere(crash: Crash, offset: int) -> None:
     """A cut off tail is gone, or still there from its beginning: never a part of it without the start."""
     for changes in range(200):
         scenario = Scenario(10)
         got_through = scenario.run_until_power_cut(lambda log: log.truncate(offset), changes)
-        scenario.files.crash(crash(changes))
+        crash(scenario.files, changes)
         log = reopen(scenario.place)
         survived = contents(log)
         assert survived == scenario.batches[: len(survived)]
@@ -196,12 +218,12 @@ def test_truncation_survives_a_power_cut_anywhere(crash: Callable[[int], Random 
 
 
 @pytest.mark.parametrize("crash", CRASHES)
-def test_deleting_a_log_survives_a_power_cut_anywhere(crash: Callable[[int], Random | None]) -> None:
+def test_deleting_a_log_survives_a_power_cut_anywhere(crash: Crash) -> None:
     """A log being deleted is whole or out of sight; what is left of it can be removed."""
     for changes in range(200):
         scenario = Scenario(7)
         got_through = scenario.run_until_power_cut(Log.delete, changes)
-        scenario.files.crash(crash(changes))
+        crash(scenario.files, changes)
         log = reopen(scenario.place)
         assert contents(log) in ([], scenario.batches)
         assert not (got_through and contents(log))
@@ -214,13 +236,13 @@ def test_deleting_a_log_survives_a_power_cut_anywhere(crash: Callable[[int], Ran
 
 
 @pytest.mark.parametrize("crash", CRASHES)
-def test_closing_survives_a_power_cut_anywhere(crash: Callable[[int], Random | None]) -> None:
+def test_closing_survives_a_power_cut_anywhere(crash: Crash) -> None:
     """A close that was interrupted costs nothing; one that got through is a clean stop."""
     for changes in range(200):
         scenario = Scenario(5)
         late = [append(scenario.log), append(scenario.log)]
         got_through = scenario.run_until_power_cut(Log.close, changes)
-        scenario.files.crash(crash(changes))
+        crash(scenario.files, changes)
         survived = contents(scenario.place.open(clean=got_through))
         assert survived[:5] == scenario.batches
         assert survived == (scenario.batches + late)[: len(survived)]
@@ -233,9 +255,7 @@ def test_closing_survives_a_power_cut_anywhere(crash: Callable[[int], Random | N
 
 @pytest.mark.parametrize("crash", CRASHES)
 @pytest.mark.parametrize("bad", [1, 4, 7])
-def test_recovery_itself_survives_a_power_cut_anywhere(
-    crash: Callable[[int], Random | None], bad: int
-) -> None:
+def test_recovery_itself_survives_a_power_cut_anywhere(crash: Crash, bad: int) -> None:
     """A log with a bad batch in its middle ends there, however often its recovery is interrupted."""
     for changes in range(200):
         scenario = Scenario(10)
@@ -251,7 +271,7 @@ def test_recovery_itself_survives_a_power_cut_anywhere(
             place.open()
 
         got_through = scenario.run_until_power_cut(recover, changes)
-        scenario.files.crash(crash(changes))
+        crash(scenario.files, changes)
         log = reopen(scenario.place)
         assert contents(log) == scenario.batches[:bad]
         goes_on(log, scenario.batches[:bad])

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.log.support import DATA, DIRECTORY, KeepAll, Place, append, batch_at, contents, memory, sync
+from tests.log.support import DATA, DIRECTORY, Place, append, batch_at, contents, memory, sync
 
 from headgate.log.batch import CorruptBatch, Record, encode_batch, place_batch, read_header
 from headgate.log.filesystem import Fault, MemoryFileSystem, OsFileSystem
@@ -717,7 +717,7 @@ def test_a_read_of_a_file_that_was_cut_behind_our_back_says_so(files: MemoryFile
 def test_a_process_crash_keeps_what_was_written(files: MemoryFileSystem, place: Place) -> None:
     """Batches in the page cache survive the process, and are durable only because opening synced them."""
     log, batches = filled(place)
-    files.crash(KeepAll())
+    files.kill()
     log = place.open()
     assert contents(log) == batches and log.durable_offset == 40
     files.crash()

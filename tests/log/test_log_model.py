@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.log.support import DIRECTORY, KeepAll, Place, batch_at, contents, memory, sync
+from tests.log.support import DIRECTORY, Place, batch_at, contents, memory, sync
 
 from headgate.log.batch import iterate_records, read_header
 from headgate.log.filesystem import Fault, MemoryFileSystem
@@ -145,11 +145,13 @@ class LogModel(RuleBasedStateMachine):
             self.log.recover()
             self.accept_prefix()
 
-    @rule(seed=st.integers(0, 2**32), kind=st.sampled_from(["lose all", "lose some", "keep all"]))
+    @rule(seed=st.integers(0, 2**32), kind=st.sampled_from(["lose all", "lose some", "kill"]))
     def crash(self, seed: int, kind: str) -> None:
-        """After a restart of the machine what was synced is there, and of the rest a prefix."""
-        random = {"lose all": None, "lose some": Random(seed), "keep all": KeepAll()}[kind]
-        self.files.crash(random)
+        """After a restart what was synced is there, and of the rest a prefix."""
+        if kind == "kill":
+            self.files.kill()
+        else:
+            self.files.crash(Random(seed) if kind == "lose some" else None)
         self.request = None
         self.log = self.place.open()
         self.accept_prefix()

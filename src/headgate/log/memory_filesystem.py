@@ -7,6 +7,7 @@ for tests and simulation, and runs the same code above it as a disk does.
 
     Fault(...)              one operation, or every one from there on, fails: an errno, a torn write
     cut_power_after(n)      the n-th change from now, and all that follow, raise PowerCut
+    kill()                  the process ends, the machine goes on: nothing is lost, handles and locks are
     crash(random)           the machine restarts: what was not durable is gone, or partly there if `random`
                             says so (a prefix of the writes, zeros for a tail, a prefix of the renames)
 """
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class PowerCut(Exception):
-    """The machine is off: raised by every operation until `crash` turns it on again."""
+    """The machine is off: raised by every operation until `crash` (or `kill`) begins anew."""
 
 
 @dataclass(slots=True)
@@ -142,7 +143,7 @@ def _apply(entries: dict[str, _FileNode | _DirectoryNode], change: _Change) -> N
 
 
 class MemoryFile:
-    """An open file of a MemoryFileSystem. A crash closes it."""
+    """An open file of a MemoryFileSystem. It ends with the process."""
 
     __slots__ = ("_files", "_generation", "_node", "_path")
 
@@ -234,12 +235,16 @@ class MemoryFileSystem:
         self._power_cut_at = self.operations + operations
         self._torn_bytes = torn_bytes
 
-    def crash(self, random: Random | None = None) -> None:
-        """Restart the machine. Without `random` everything not durable is lost, otherwise some of it."""
+    def kill(self) -> None:
+        """The process ends and the machine goes on: what was written stays, synced or not."""
         self._power_cut_at = None
         self._faults.clear()
         self._locked = set()
         self.generation += 1
+
+    def crash(self, random: Random | None = None) -> None:
+        """Restart the machine. Without `random` everything not durable is lost, otherwise some of it."""
+        self.kill()
         self._root.crash(random)
 
     def drop_caches(self) -> None:

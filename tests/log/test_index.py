@@ -1,0 +1,102 @@
+"""The sparse indexes: lookups, Kafka's bytes, and what is no index at all; and the checkpoint beside them."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.log.checkpoint import Checkpoint
+from headgate.log.index import OffsetIndex, TimeIndex
+
+rising = st.lists(st.integers(0, 2**31 - 1), unique=True, max_size=30).map(sorted)
+
+
+def offset_index(offsets: list[int]) -> OffsetIndex:
+    """An index whose batches stand ten bytes apart."""
+    index = OffsetIndex()
+    for at, offset in enumerate(offsets):
+        index.append(offset, 10 * (at + 1))
+    return index
+
+
+@given(rising, st.integers(0, 2**31 - 1))
+def test_lookups_agree_with_a_walk(offsets: list[int], sought: int) -> None:
+    """Bisection finds what going through all entries finds."""
+    index = offset_index(offsets)
+    expected = next((at for at, offset in enumerate(offsets) if offset >= sought), len(offsets))
+    assert index.first_at_or_above(sought) == expected
+    position = sought % 400
+    below = [10 * (at + 1) for at in range(len(offsets)) if 10 * (at + 1) <= position]
+    assert index.last_position_at_or_below(position) == (below[-1] if below else 0)
+
+
+@given(rising)
+def test_an_index_file_is_read_back(offsets: list[int]) -> None:
+    """Both indexes survive their files, which are Kafka's big-endian entries."""
+    index = offset_index(offsets)
+    data = index.to_bytes()
+    assert data == b"".join(struct.pack(">ii", o, 10 * (at + 1)) for at, o in enumerate(offsets))
+    read = OffsetIndex.from_bytes(data, 10 * len(offsets) + 1)
+    assert read is not None and (read.offsets, read.positions) == (index.offsets, index.positions)
+    times = TimeIndex()
+    for at, offset in enumerate(offsets):
+        times.append(1000 + at, offset)
+    data = times.to_bytes()
+    assert data == b"".join(struct.pack(">qi", 1000 + at, offset) for at, offset in enumerate(offsets))
+    read_times = TimeIndex.from_bytes(data)
+    assert read_times is not None
+    assert (read_times.timestamps, read_times.offsets) == (times.timestamps, times.offsets)
+
+
+def test_time_entries_are_made_only_where_the_time_rises() -> None:
+    """Equal, smaller and absent timestamps add nothing."""
+    times = TimeIndex()
+    for timestamp, offset in ((-1, 0), (5, 1), (5, 2), (3, 3), (7, 4)):
+        times.append(timestamp, offset)
+    assert list(times.timestamps) == [5, 7] and list(times.offsets) == [1, 4]
+    assert [times.start_before(timestamp) for timestamp in (0, 5, 6, 7, 8)] == [0, 0, 1, 1, 4]
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [[(5, 10), (5, 20)], [(5, 10), (4, 20)], [(5, 20), (6, 20)], [(-1, 10)], [(0, 0)], [(1, 10), (2, 1000)]],
+)
+def test_entries_that_cannot_be_are_no_offset_index(entries: list[tuple[int, int]]) -> None:
+    """Entries must rise, the first batch has none, and none stands past the log's end."""
+    data = b"".join(struct.pack(">ii", *entry) for entry in entries)
+    assert OffsetIndex.from_bytes(data, 1000) is None
+
+
+@pytest.mark.parametrize("entries", [[(5, 1), (5, 2)], [(5, 2), (6, 1)], [(-1, 1)], [(1, -1)]])
+def test_entries_that_cannot_be_are_no_time_index(entries: list[tuple[int, int]]) -> None:
+    """Timestamps and offsets must both rise from zero on."""
+    assert TimeIndex.from_bytes(b"".join(struct.pack(">qi", *entry) for entry in entries)) is None
+
+
+@given(st.binary(max_size=60))
+def test_nonsense_is_an_index_or_none(nonsense: bytes) -> None:
+    """No bytes raise; those that are taken are rising entries."""
+    index = OffsetIndex.from_bytes(nonsense, 2**31)
+    assert index is None or index.to_bytes() == nonsense
+    times = TimeIndex.from_bytes(nonsense)
+    assert times is None or times.to_bytes() == nonsense
+
+
+@given(st.integers(0, 2**62), st.integers(0, 2**62))
+def test_a_checkpoint_is_read_back(start: int, point: int) -> None:
+    """Both offsets survive the file, which a person can read."""
+    checkpoint = Checkpoint(start, point)
+    assert f"log_start_offset {start}\n" in checkpoint.to_bytes().decode()
+    assert Checkpoint.from_bytes(checkpoint.to_bytes()) == checkpoint
+
+
+@given(st.binary(max_size=3), st.integers(0, 200), st.integers(0, 3))
+def test_a_changed_checkpoint_is_none(replacement: bytes, at: int, cut: int) -> None:
+    """Any change to the file is found out by its checksum."""
+    data = Checkpoint(123456, 789).to_bytes()
+    changed = data[:at] + replacement + data[at + cut :]
+    if changed != data:
+        assert Checkpoint.from_bytes(changed) is None
