@@ -29,7 +29,7 @@ from bench.measures import (
 )
 from bench.paths import BUILD
 from bench.peers import LOAD_TOPIC, PEERS, Durability, Peer, PeerUnavailable, create_topic
-from bench.report import Report, Row, as_json, as_table
+from bench.report import Report, Row, as_json, as_processor_table, as_table
 
 KAFKA_WARM_UP_S = 10.0
 FULL = Effort(seconds=4, warm_up_seconds=0.5, records=1_000_000)
@@ -72,7 +72,9 @@ def bench(
         print(text)
     else:
         # A pipe tells no width; what it is read in has room.
-        Console(width=None if sys.stdout.isatty() else 150).print(as_table(report))
+        printer = Console(width=None if sys.stdout.isatty() else 150)
+        printer.print(as_table(report))
+        printer.print(as_processor_table(report))
     if report.failures:
         for failure in report.failures:
             console.print(f"[red]failed[/]: {failure}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from dataclasses import dataclass, replace
 from itertools import count
 
@@ -36,6 +37,8 @@ class Figure:
     """What one run found: the figure itself, in the measure's unit, and latencies where they are known."""
 
     value: float
+    processor_us: float | None = None
+    """What one request, offset or record cost the broker in processor time, threads added up."""
     p50_ms: float | None = None
     p99_ms: float | None = None
 
@@ -68,12 +71,15 @@ class OffsetMeasure:
                 # There must be something to fetch: every group has committed before.
                 committed = replace(self.load, api=OFFSET_COMMIT, window=1)
                 self._check(run_load(bootstrap, committed, seconds=0.3, warm_up_seconds=0), counts=False)
+            before_s, began = peer.processor_s(durability), time.monotonic()
             result = run_load(bootstrap, load, seconds=effort.seconds, warm_up_seconds=effort.warm_up_seconds)
         except LoadFailed as error:
             raise MeasureFailed(str(error)) from error
+        # The share of a processor, over warm-up and measurement alike.
+        share = (peer.processor_s(durability) - before_s) / (time.monotonic() - began)
         self._check(result, counts=True)
         value = result.requests_per_s if load.partitions == 1 else result.offsets_per_s
-        return Figure(value, result.p50_ms, result.p99_ms)
+        return Figure(value, share / value * 1e6, result.p50_ms, result.p99_ms)
 
     def _check(self, result: LoadResult, *, counts: bool) -> None:
         if result.errors:
@@ -102,16 +108,19 @@ class DataMeasure:
         topic = f"bench-{self.name}-{next(_TOPICS)}"
         flushes = peer.flushes is not None and durability is Durability.DURABLE
         create_topic(bootstrap, topic, PARTITIONS, {"flush.messages": 1} if flushes else None)
-        figure = _data("produce", bootstrap, topic, effort.records)
         if self.what == "consume":
-            figure = _data("consume", bootstrap, topic, effort.records)
-        return figure
+            _data("produce", bootstrap, topic, effort.records)
+        before_s = peer.processor_s(durability)
+        records_per_s = _data(self.what, bootstrap, topic, effort.records)
+        used_s = peer.processor_s(durability) - before_s
+        return Figure(records_per_s, used_s / effort.records * 1e6)
 
 
 _TOPICS = count()
 
 
-def _data(what: str, bootstrap: str, topic: str, records: int) -> Figure:
+def _data(what: str, bootstrap: str, topic: str, records: int) -> float:
+    """Records a second."""
     command = [sys.executable, "-m", "bench.data", what, bootstrap, topic, str(records)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=DATA_TIMEOUT_S, check=False)
@@ -119,7 +128,7 @@ def _data(what: str, bootstrap: str, topic: str, records: int) -> Figure:
         raise MeasureFailed(f"{what} did not end within {DATA_TIMEOUT_S:.0f} s") from None
     if done.returncode:
         raise MeasureFailed(done.stderr.strip()[-500:] or f"{what} ended with status {done.returncode}")
-    return Figure(json.loads(done.stdout)["records_per_s"])
+    return float(json.loads(done.stdout)["records_per_s"])
 
 
 def _commit(name: str, title: str, **load: int) -> OffsetMeasure:

@@ -6,6 +6,7 @@ which durability to answer at. Kafka's is changed per topic; Headgate's is the s
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -23,7 +24,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from bench.kafka.broker import OFFSETS_TOPIC_PARTITIONS, kafka_broker, kafka_missing, set_topic_config
+from bench.kafka.broker import OFFSETS_TOPIC_PARTITIONS, kafka_missing, kafka_node, set_topic_config
 
 LOAD_TOPIC = "load"
 READY_LINE = "headgate is listening on "
@@ -48,6 +49,7 @@ class Peer:
 
     name: str
     bootstraps: dict[Durability, str]
+    process_ids: dict[Durability, int]
     widest: int = 100_000
     """The most partitions that a topic of this peer has."""
     offset_fetch_version: int = 8
@@ -55,6 +57,16 @@ class Peer:
     note: str = ""
     flushes: Durability | None = field(default=None, repr=False)
     """For a peer whose durability is a topic's setting: the one that is in force."""
+
+    def processor_s(self, durability: Durability) -> float:
+        """The processor time that the broker has used so far, of all its threads."""
+        try:
+            stat = Path(f"/proc/{self.process_ids[durability]}/stat").read_text()
+        except OSError:  # not Linux, or the broker is gone
+            return math.nan
+        # After the name, which may hold anything, in brackets: fields 14 and 15 are user and system time.
+        fields = stat.rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def bootstrap(self, durability: Durability) -> str:
         """Where to ask for that durability, after making sure that it is in force."""
@@ -70,8 +82,12 @@ def headgate() -> Iterator[Peer]:
     """Two real servers, one at each durability; the one that is not measured only waits."""
     with ExitStack() as stack:
         pairs = ((Durability.DURABLE, "sync"), (Durability.PAGE_CACHE, "page-cache"))
-        where = {durability: stack.enter_context(_serve(name)) for durability, name in pairs}
-        yield Peer("headgate", where)
+        run = {durability: stack.enter_context(_serve(name)) for durability, name in pairs}
+        yield Peer(
+            "headgate",
+            {durability: address for durability, (address, _) in run.items()},
+            {durability: process_id for durability, (_, process_id) in run.items()},
+        )
 
 
 @contextmanager
@@ -79,19 +95,25 @@ def kafka() -> Iterator[Peer]:
     """Apache Kafka; durable means flush.messages=1 on the topic that is written to."""
     if problem := kafka_missing():
         raise PeerUnavailable(problem)
-    with kafka_broker() as bootstrap:
-        both = dict.fromkeys(Durability, bootstrap)
-        yield Peer("kafka", both, flushes=Durability.PAGE_CACHE, note="Apache Kafka 4.3.1, JVM 1 GiB, G1")
+    with kafka_node() as node:
+        yield Peer(
+            "kafka",
+            dict.fromkeys(Durability, node.bootstrap),
+            dict.fromkeys(Durability, node.process_id),
+            flushes=Durability.PAGE_CACHE,
+            note="Apache Kafka 4.3.1, JVM 1 GiB, G1",
+        )
 
 
 @contextmanager
 def mock() -> Iterator[Peer]:
     """librdkafka's mock cluster, in memory only, with topics of four partitions."""
     child = [sys.executable, "-c", _MOCK, LOAD_TOPIC]
-    with _child(child, "listening ") as address:
+    with _child(child, "listening ") as (address, process_id):
         yield Peer(
             "mock",
             {Durability.PAGE_CACHE: address},
+            {Durability.PAGE_CACHE: process_id},
             widest=4,
             offset_fetch_version=6,
             serves_data=False,
@@ -130,19 +152,19 @@ def create_topic(bootstrap: str, name: str, partitions: int, config: dict[str, A
 
 
 @contextmanager
-def _serve(durability: str) -> Iterator[str]:
+def _serve(durability: str) -> Iterator[tuple[str, int]]:
     with tempfile.TemporaryDirectory(prefix="headgate-bench-") as directory:
         command = [sys.executable, "-m", "headgate", "serve"]
         command += ["--data-dir", str(Path(directory) / "data"), "--listen", "127.0.0.1:0"]
         command += ["--set", f"headgate.durability={durability}"]
         command += ["--set", f"offsets.topic.num.partitions={OFFSETS_TOPIC_PARTITIONS}"]
-        with _child(command, READY_LINE) as address:
-            yield address
+        with _child(command, READY_LINE) as running:
+            yield running
 
 
 @contextmanager
-def _child(command: list[str], ready: str) -> Iterator[str]:
-    """Runs a broker until the block is left; gives the address it prints after `ready`."""
+def _child(command: list[str], ready: str) -> Iterator[tuple[str, int]]:
+    """Runs a broker until the block is left; gives the address it prints after `ready`, and its id."""
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
             command,
@@ -169,7 +191,7 @@ def _child(command: list[str], ready: str) -> Iterator[str]:
                 raise PeerUnavailable(f"{' '.join(command[1:4])} did not start: {said or 'it said nothing'}")
             drain = threading.Thread(target=process.stdout.read, daemon=True)
             drain.start()
-            yield address
+            yield address, process.pid
         finally:
             watchdog.cancel()
             _end(process)

@@ -33,6 +33,12 @@ class Row:
         known = [figure.p99_ms for figure in self.figures.get(peer, []) if figure.p99_ms is not None]
         return median(known) if known else None
 
+    def processor_us(self, peer: str) -> float | None:
+        """The median of what one request, offset or record cost the broker in processor time."""
+        figures = self.figures.get(peer, [])
+        known = [figure.processor_us for figure in figures if figure.processor_us is not None]
+        return median(known) if known else None
+
     def ratio(self, peer: str, other: str) -> float | None:
         """How many times faster `peer` is than `other`."""
         ours, theirs = self.value(peer), self.value(other)
@@ -54,23 +60,12 @@ class Report:
 
 def as_table(report: Report) -> Table:
     """A table to read: one row a measure and durability, one column a peer, latency in brackets."""
-    names = [peer.name for peer in report.peers]
-    table = Table(
-        title=f"medians of {report.rounds} interleaved rounds of {report.effort.seconds:g} s (p99 in ms)",
-        caption=_caption(report),
-        caption_justify="left",
-    )
-    table.add_column("measure")
-    table.add_column("durability")
-    table.add_column("unit")
-    for name in names:
-        table.add_column(name, justify="right")
+    title = f"medians of {report.rounds} interleaved rounds of {report.effort.seconds:g} s (p99 in ms)"
+    table = _table(report, title, ["measure", "durability", "unit"])
     table.add_column("headgate / kafka", justify="right")
-    before = None
+    table.caption = _caption(report)
+    names = [peer.name for peer in report.peers]
     for row in report.rows:
-        if before not in (None, row.durability):
-            table.add_section()
-        before = row.durability
         ratio = row.ratio("headgate", "kafka")
         table.add_row(
             row.measure.title,
@@ -78,8 +73,38 @@ def as_table(report: Report) -> Table:
             row.measure.unit,
             *(_cell(row, name) for name in names),
             "-" if ratio is None else f"[{'green' if ratio >= 1 else 'yellow'}]{ratio:.2f}[/]",
+            end_section=_ends_section(report, row),
         )
     return table
+
+
+def as_processor_table(report: Report) -> Table:
+    """What each answer cost the broker: the figure that a busy machine disturbs least."""
+    title = "the broker's processor time for one request, offset or record, in microseconds"
+    table = _table(report, title, ["measure", "durability"])
+    for row in report.rows:
+        costs = [row.processor_us(peer.name) for peer in report.peers]
+        table.add_row(
+            row.measure.title,
+            row.durability.value,
+            *("-" if cost is None else f"{cost:.2f}" for cost in costs),
+            end_section=_ends_section(report, row),
+        )
+    return table
+
+
+def _table(report: Report, title: str, columns: list[str]) -> Table:
+    table = Table(title=title, caption_justify="left")
+    for column in columns:
+        table.add_column(column)
+    for peer in report.peers:
+        table.add_column(peer.name, justify="right")
+    return table
+
+
+def _ends_section(report: Report, row: Row) -> bool:
+    after = report.rows[report.rows.index(row) + 1 :]
+    return bool(after) and after[0].durability is not row.durability
 
 
 def as_json(report: Report) -> dict[str, Any]:
@@ -110,6 +135,7 @@ def _row_as_json(row: Row) -> dict[str, Any]:
         "unit": row.measure.unit,
         "medians": {name: round(row.value(name) or 0.0, 1) for name in row.figures},
         "p99_ms": {name: row.p99_ms(name) for name in row.figures},
+        "processor_us": {name: row.processor_us(name) for name in row.figures},
         "headgate_to_kafka": None if ratio is None else round(ratio, 3),
         "rounds": {name: [asdict(figure) for figure in figures] for name, figures in row.figures.items()},
     }

@@ -3,6 +3,8 @@
     with kafka_broker() as bootstrap:
         ...  # "127.0.0.1:43567"
 
+`kafka_node` gives the process id too.
+
 The node has a data directory and two ports of its own, answers group requests when the block is entered,
 and is gone, processes and files, when it is left. `java_command` runs one of Kafka's own command-line tools.
 """
@@ -20,6 +22,7 @@ import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -72,14 +75,29 @@ def java_command(main_class: str, *arguments: str, jvm: tuple[str, ...] = TOOL_J
     return ["java", *jvm, "-cp", f"{KAFKA_LIBS}/*", main_class, *arguments]
 
 
+@dataclass(frozen=True, slots=True)
+class KafkaNode:
+    """A running node."""
+
+    bootstrap: str
+    process_id: int
+
+
 @contextmanager
-def kafka_broker(
+def kafka_broker(*, flush_every_message: bool = False) -> Iterator[str]:
+    """A running node's `host:port`; see `kafka_node`."""
+    with kafka_node(flush_every_message=flush_every_message) as node:
+        yield node.bootstrap
+
+
+@contextmanager
+def kafka_node(
     *,
     flush_every_message: bool = False,
     settings: Mapping[str, str] | None = None,
     keep_log: Path | None = None,
-) -> Iterator[str]:
-    """A running node's `host:port`.
+) -> Iterator[KafkaNode]:
+    """A running node.
 
     `flush_every_message` makes it sync each append to the group offsets before it answers, which is
     what Headgate does by default. `settings` are added to server.properties. The node's own log is copied
@@ -99,7 +117,7 @@ def kafka_broker(
         _wait_until_groups_are_answered(bootstrap, process, directory / "kafka.log")
         if flush_every_message:
             set_topic_config(bootstrap, "__consumer_offsets", "flush.messages", "1")
-        yield bootstrap
+        yield KafkaNode(bootstrap, process.pid)
     finally:
         if process is not None:
             _stop(process)

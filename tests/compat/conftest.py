@@ -25,7 +25,7 @@ from tests.compat.check_tools import missing
 from tests.compat.support.aiokafka_driver import AioKafka
 from tests.compat.support.confluent import Confluent
 from tests.compat.support.driver import Driver
-from tests.compat.support.kafkajs import NODE, PACKAGE, KafkaJs
+from tests.compat.support.kafkajs import NODE, KafkaJs
 from tests.compat.support.kcat import Kcat
 from tests.compat.support.members import Member, Membership
 
@@ -86,7 +86,8 @@ def tools() -> None:
         pytest.exit(
             "the compatibility tests need more than is installed here:\n" + "\n".join(lines), returncode=1
         )
-    if not PACKAGE.exists():
+    installed, wanted = NODE / "node_modules" / ".package-lock.json", NODE / "package.json"
+    if not installed.exists() or installed.stat().st_mtime < wanted.stat().st_mtime:
         install = ["npm", "install", "--no-audit", "--no-fund", "--loglevel=error"]
         done = subprocess.run(install, cwd=NODE, capture_output=True, text=True, timeout=300, check=False)
         if done.returncode:
