@@ -57,6 +57,10 @@ class Shard(Protocol[CommandT, RecordT]):
         """Take one record, at this log offset, into durable state: live and at load, the same way."""
         ...
 
+    def standing(self, record: RecordT) -> RecordT | None:
+        """The record that leaves what `record` is about as it stands; None if that cannot be said by one."""
+        ...
+
     def loaded(self, now: Millis) -> None:
         """The log has been applied to its end: set volatile state to its defaults, arm the deadlines."""
         ...

@@ -113,6 +113,25 @@ class GroupShard:
             case UnknownRecord():
                 pass
 
+    def standing(self, record: Record) -> Record | None:
+        """The offset that stands where `record` would put another, or the tombstone that says there is none."""
+        match record:
+            case OffsetCommit(group_id, topic, partition) | OffsetTombstone(group_id, topic, partition):
+                stored = self.offsets.get(group_id, topic, partition)
+                if stored is None:
+                    return OffsetTombstone(group_id, topic, partition)
+                return OffsetCommit(
+                    group_id,
+                    topic,
+                    partition,
+                    stored.offset,
+                    stored.leader_epoch,
+                    stored.metadata,
+                    stored.commit_timestamp,
+                    stored.expire_timestamp,
+                )
+        return None  # records of groups fit one batch, and are never part of a torn run
+
     def loaded(self, now: Millis) -> None:
         """The log is read to its end: members' sessions begin anew, the first sweep is an interval away."""
         self.classic.loaded(self._turn(now))

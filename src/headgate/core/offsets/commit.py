@@ -12,7 +12,7 @@ from headgate.core.offsets.commands import NO_RETENTION, CommitOffsets, CommitRe
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
 from headgate.records import OffsetCommit
-from headgate.records.model import NO_EXPIRY
+from headgate.records.model import NO_EXPIRY, NO_LEADER_EPOCH
 from headgate.records.offset_commit import LONGEST_TEXT_BYTES
 
 ACCEPTED = CommitResult(ErrorCode.NONE)
@@ -40,7 +40,8 @@ def commit(command: CommitOffsets, now: Millis, metadata_limit: int, token: Toke
     """Record every offset of the command whose metadata is not too long."""
     group_id = command.group_id
     retention_ms = command.retention_ms
-    expire_timestamp = NO_EXPIRY if retention_ms == NO_RETENTION else Millis(now + retention_ms)
+    has_expiry = retention_ms != NO_RETENTION
+    expire_timestamp = Millis(now + retention_ms) if has_expiry else NO_EXPIRY
     records = []
     too_large = []
     for topic_index, (topic, partitions) in enumerate(command.topics):
@@ -48,6 +49,8 @@ def commit(command: CommitOffsets, now: Millis, metadata_limit: int, token: Toke
             if metadata and is_metadata_too_large(metadata, metadata_limit):
                 too_large.append((topic_index, index))
                 continue
+            if has_expiry:
+                leader_epoch = NO_LEADER_EPOCH  # the record with an expiry has no place for it
             records.append(
                 OffsetCommit(
                     group_id, topic, partition, offset, leader_epoch, metadata, now, expire_timestamp

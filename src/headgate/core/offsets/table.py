@@ -45,7 +45,7 @@ _SMALLEST_INDEX = 64
 _HIGHEST_LOAD = 0.7
 _GROWTH = 1.25
 _ROWS_LEFT_BEHIND = 1024
-_CACHED_BASES = 4096
+_CACHED_BASES = 1024
 _HIGH_PARTITION_MARK = b"\xff"
 """Never part of UTF-8: stands between a topic's name and the high part of a partition out of range."""
 

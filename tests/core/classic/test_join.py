@@ -1,0 +1,263 @@
+"""JoinGroup: who is let in and who is not, in the order Kafka checks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.core.harness import NONE, Harness, heartbeat, join, sync
+
+from headgate.core.classic.commands import DescribeGroup, JoinResult
+from headgate.core.classic.state import ClassicState
+from headgate.core.commands import ListGroups
+from headgate.core.offsets.commands import FetchOffsets
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, TopicName
+
+
+def harness(**settings: str) -> Harness:
+    return Harness(**settings)
+
+
+REFUSALS: list[tuple[str, dict[str, Any], ErrorCode, str]] = [
+    # what is wrong, the join, the error, the member id that is echoed
+    ("no group id", {"group_id": "", "member_id": "x"}, ErrorCode.INVALID_GROUP_ID, "x"),
+    ("short session", {"session_timeout_ms": 5_999}, ErrorCode.INVALID_SESSION_TIMEOUT, ""),
+    ("long session", {"session_timeout_ms": 1_800_001}, ErrorCode.INVALID_SESSION_TIMEOUT, ""),
+    ("unknown group", {"group_id": "nobody", "member_id": "x"}, ErrorCode.UNKNOWN_MEMBER_ID, "x"),
+    ("unknown member", {"member_id": "x"}, ErrorCode.UNKNOWN_MEMBER_ID, "x"),
+    ("other type", {"protocol_type": "connect"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""),
+    ("no type", {"protocol_type": ""}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""),
+    ("other protocol", {"protocols": (("sticky", b""),)}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""),
+    ("no protocol", {"protocols": ()}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, ""),
+    (
+        "other protocol before unknown member",
+        {"member_id": "x", "protocols": (("sticky", b""),)},
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+        "x",
+    ),
+    ("unknown instance", {"member_id": "a", "instance_id": "i"}, ErrorCode.UNKNOWN_MEMBER_ID, "a"),
+    (
+        "metadata that claims two billion topics",
+        {"protocols": (("range", b"\x00\x01\x7f\xff\xff\xff"),)},
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+        "",
+    ),
+    (
+        "metadata that claims fewer topics than none",
+        {"protocols": (("range", b"\x00\x01\xff\xff\xff\xff"),)},
+        ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+        "",
+    ),
+]
+
+
+@pytest.mark.parametrize(("what", "changes", "error", "echoed"), REFUSALS, ids=[row[0] for row in REFUSALS])
+def test_a_join_is_refused(what: str, changes: dict[str, Any], error: ErrorCode, echoed: str) -> None:
+    """Each wrong join of a stable group gets its error and changes nothing."""
+    h = harness()
+    generation = h.stable_group("a", "b")
+    result = h.ask(join(**changes))
+    assert (result.error, result.member_id) == (error, echoed)
+    assert (result.generation, result.leader, result.protocol_name) == (-1, "", None)
+    assert h.ask(heartbeat("b", generation)) == NONE
+
+
+@pytest.mark.parametrize("changes", [row[1] for row in REFUSALS if row[0] != "other protocol"])
+def test_a_refused_join_makes_no_group(changes: dict[str, Any]) -> None:
+    """A group that nobody was let into does not come into being."""
+    h = harness()
+    if changes.get("protocol_type") == "connect":
+        changes = {**changes, "protocols": ()}
+    h.ask(join(**changes))
+    assert h.ask(ListGroups()).groups == ()
+    assert h.batches == []
+
+
+def test_a_session_timeout_at_the_limits_is_accepted() -> None:
+    """6 seconds and 30 minutes, both included."""
+    h = harness()
+    assert h.ask(join(session_timeout_ms=6_000)).error == ErrorCode.MEMBER_ID_REQUIRED
+    assert h.ask(join(new_member_id="b", session_timeout_ms=1_800_000)).error == ErrorCode.MEMBER_ID_REQUIRED
+
+
+def test_a_new_member_is_told_its_id_first() -> None:
+    """MEMBER_ID_REQUIRED names the id to come back with, and makes a visible empty group (observed.md)."""
+    h = harness()
+    result = h.ask(join(new_member_id="given"))
+    assert (result.error, result.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "given")
+    [listed] = h.ask(ListGroups()).groups
+    assert (listed.group_id, listed.protocol_type, listed.state) == ("g", "", "Empty")
+    token = h.send(join(member_id="given"))
+    assert h.is_parked(token)
+    h.advance(3_000)
+    assert h.answers[token].member_id == "given"
+
+
+def test_an_old_client_joins_without_being_told_its_id() -> None:
+    """Before v4 the id comes with the generation."""
+    h = harness()
+    token = h.send(join(new_member_id="made", must_know_member_id=False))
+    h.advance(3_000)
+    result = h.answers[token]
+    assert (result.error, result.member_id, result.leader, result.generation) == (NONE, "made", "made", 1)
+
+
+def test_a_static_member_joins_without_being_told_its_id() -> None:
+    """Its instance id is what tells it from others."""
+    h = harness()
+    token = h.send(join(new_member_id="i-1", instance_id="i"))
+    h.advance(3_000)
+    assert h.answers[token].member_id == "i-1"
+
+
+def test_a_member_id_that_never_comes_back_is_forgotten() -> None:
+    """After its session timeout the id given out is unknown."""
+    h = harness()
+    h.ask(join(new_member_id="given", session_timeout_ms=10_000))
+    h.advance(10_000)
+    assert h.ask(join(member_id="given")).error == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_pending_member_that_claims_an_instance_is_unknown() -> None:
+    """Kafka fails with an internal error here."""
+    h = harness()
+    h.ask(join(new_member_id="given"))
+    result = h.ask(join(member_id="given", instance_id="i"))
+    assert result.error == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_full_group_takes_nobody_else_in() -> None:
+    """GROUP_MAX_SIZE_REACHED without a member id; members may still rejoin."""
+    h = harness(group_max_size="2")
+    h.stable_group("a", "b")
+    for must_know in (True, False):
+        result = h.ask(join(new_member_id="c", must_know_member_id=must_know))
+        assert (result.error, result.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
+    again = h.send(join(member_id="a"))
+    assert h.is_parked(again)
+
+
+def test_while_a_full_group_rebalances_the_first_to_join_get_the_places() -> None:
+    """Places are counted by who waits; a member that comes too late loses its own."""
+    h = harness(group_max_size="2")
+    h.stable_group("a", "b")
+    first = h.send(join(member_id="a"))
+    newcomer = h.send(join(new_member_id="c", must_know_member_id=False))
+    late = h.ask(join(member_id="b"))
+    assert late.error == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert h.answers[first].generation == h.answers[newcomer].generation == 2
+    assert {member.member_id for member in h.answers[first].members} == {"a", "c"}
+
+
+def test_a_pending_member_there_is_no_room_for_is_forgotten() -> None:
+    """It was given an id, but others came first."""
+    h = harness(group_max_size="1")
+    h.ask(join(new_member_id="slow"))
+    h.send(join(new_member_id="quick", must_know_member_id=False))
+    assert h.ask(join(member_id="slow")).error == ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert h.ask(join(member_id="slow")).error == ErrorCode.GROUP_MAX_SIZE_REACHED
+    h.advance(3_000)
+    assert h.state("g") is ClassicState.COMPLETING_REBALANCE
+
+
+def test_an_empty_group_may_be_taken_over_by_another_type() -> None:
+    """Generations go on where they were (observed.md)."""
+    h = harness()
+    generation = h.stable_group("a")
+    h.advance(60_000)
+    assert h.state("g") is ClassicState.EMPTY
+    token = h.send(
+        join(
+            new_member_id="w",
+            protocol_type="connect",
+            protocols=(("eager", b""),),
+            must_know_member_id=False,
+        )
+    )
+    h.advance(3_000)
+    result = h.answers[token]
+    assert (result.protocol_type, result.protocol_name) == ("connect", "eager")
+    assert result.generation == generation + 2  # one more when it became empty
+
+
+def test_a_group_that_only_committed_may_be_joined_and_keeps_its_offsets() -> None:
+    """The simple group becomes a real one."""
+    h = harness()
+    h.commit("g", offset=7)
+    assert h.ask(join(member_id="x")).error == ErrorCode.UNKNOWN_MEMBER_ID
+    h.stable_group("a")
+    assert h.offset("g") == 7
+
+
+def test_metadata_that_does_not_parse_is_the_clients_affair() -> None:
+    """Only a claimed array that cannot be there is refused."""
+    h = harness()
+    for number, metadata in enumerate([b"", b"\x00", b"junk", b"\x00\x00\x00\x00\x00\x02\x00\x05ab"]):
+        h.stable_group("a", group_id=f"g{number}", protocols=(("range", metadata),))
+
+
+def test_a_member_that_joins_twice_is_answered_twice() -> None:
+    """The join it no longer waits for is not left without an answer, as Kafka leaves it."""
+    h = harness()
+    h.stable_group("a", "b")
+    older = h.send(join(member_id="a"))
+    newer = h.send(join(member_id="a"))
+    assert h.answers[older] == JoinResult(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id="a")  # type: ignore[arg-type]
+    assert h.is_parked(newer)
+    h.send(join(member_id="b"))
+    assert h.answers[newer].generation == 2
+
+
+REJOINS = [
+    # state, who, same metadata, whether it is answered at once
+    ("stable", "b", True, True),
+    ("stable", "b", False, False),
+    ("stable", "a", True, False),
+    ("completing", "a", True, True),
+    ("completing", "b", True, True),
+    ("completing", "b", False, False),
+    ("preparing", "b", True, False),
+]
+
+
+@pytest.mark.parametrize(("state", "member_id", "is_same", "is_answered"), REJOINS)
+def test_a_known_member_joins_again(state: str, member_id: str, is_same: bool, is_answered: bool) -> None:
+    """A lost answer is repeated; changed metadata, or a leader in Stable, means a rebalance."""
+    h = harness()
+    generation = h.stable_group("a", "b", "c")
+    if state != "stable":
+        h.send(join(member_id="a"))
+    if state == "completing":
+        for other in ("b", "c"):
+            h.send(join(member_id=other))
+        generation += 1
+    protocols = (("range", b"" if is_same else b"\x00\x01"),)
+    token = h.send(join(member_id=member_id, protocols=protocols))
+    assert h.is_parked(token) != is_answered
+    if is_answered:
+        result = h.answers[token]
+        assert (result.error, result.generation, result.leader) == (NONE, generation, "a")
+        expected = {"a", "b", "c"} if member_id == "a" else set()
+        assert {member.member_id for member in result.members} == expected
+        assert not result.skip_assignment
+    else:
+        assert h.state("g") is ClassicState.PREPARING_REBALANCE
+
+
+def test_a_join_of_an_unknown_group_answers_no_offsets_either() -> None:
+    """A fetch for an unknown group is no error: every partition has none."""
+    h = harness()
+    fetched = h.ask(FetchOffsets(GroupId("nobody"), [(TopicName("t"), [0, 1])]))
+    assert fetched.topics == [("t", [(0, None), (1, None)])]
+    assert h.ask(DescribeGroup(GroupId("nobody"))) == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_member_that_left_before_its_first_generation_leaves_a_group_behind() -> None:
+    """The group is there, empty, and can be joined."""
+    h = harness()
+    h.ask(join(new_member_id="given"))
+    h.advance(10_000)
+    assert h.state("g") is ClassicState.EMPTY
+    h.stable_group("a")
+    h.send(sync("a", 1))

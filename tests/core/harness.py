@@ -1,0 +1,211 @@
+"""A shard under test: every command is decided, applied and replayed, and the two lives must agree.
+
+What the harness checks at each step, whatever the test is about:
+
+* `handle` leaves durable state alone; `apply` makes it;
+* the records survive their bytes;
+* a fresh shard that reads all records so far has the same durable state;
+* a group that is Stable or Empty is what its record says;
+* no request is answered twice, and none that was never made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from headgate.core.classic.commands import Heartbeat, JoinGroup, LeaveGroup, LeavingMember, SyncGroup
+from headgate.core.classic.state import ClassicState
+from headgate.core.commands import Tick
+from headgate.core.contract import Token
+from headgate.core.offsets.commands import CommitOffsets, FetchOffsets, OffsetToCommit
+from headgate.core.offsets.table import StoredOffset
+from headgate.core.shard import GroupShard
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, InstanceId, MemberId, Millis, TopicName
+from headgate.domain.settings import Settings
+from headgate.records import GroupMetadata, Record, decode, encode
+
+START = Millis(1_700_000_000_000)
+
+Durable = tuple[
+    dict[tuple[str, str, int], StoredOffset],
+    frozenset[str],
+    dict[str, GroupMetadata],
+]
+
+
+def durable_state(shard: GroupShard) -> Durable:
+    """Everything `apply` makes: offsets, the groups known by them, and the groups' records."""
+    known = frozenset(shard.offsets.group_ids())
+    return (
+        {
+            (group_id, topic, partition): stored
+            for group_id in known
+            for topic, partition, stored in shard.offsets.offsets_of(group_id)
+        },
+        known,
+        dict(shard.classic.recorded),
+    )
+
+
+class Harness:
+    """One shard with a clock, a log in memory, and the answers it gave."""
+
+    def __init__(self, **settings: str) -> None:
+        """Settings by Kafka's names, with `_` for `.`."""
+        self.settings = Settings({name.replace("_", "."): value for name, value in settings.items()})
+        self.now = START
+        self.log: list[tuple[bytes, bytes | None]] = []
+        self.answers: dict[Token, Any] = {}
+        self.asked: set[Token] = set()
+        self.batches: list[Sequence[Record]] = []
+        self._last_token = 0
+        self.shard = GroupShard(self.settings)
+        self.shard.loaded(self.now)
+
+    # --- commands and time ---
+
+    def send(self, command: Any) -> Token:
+        """Hand a command in; the token to find its answer by."""
+        self._last_token += 1
+        self.asked.add(self._last_token)
+        self._handle(command, self._last_token)
+        return self._last_token
+
+    def ask(self, command: Any) -> Any:
+        """Hand a command in that is answered at once."""
+        token = self.send(command)
+        assert token in self.answers, f"{command} was not answered"
+        return self.answers[token]
+
+    def is_parked(self, token: Token) -> bool:
+        """Whether a request still waits for its answer."""
+        return token not in self.answers
+
+    def advance(self, duration_ms: int) -> None:
+        """Let time pass; what is due on the way happens when it is due."""
+        end = self.now + duration_ms
+        while (deadline := self.shard.next_deadline()) is not None and deadline <= end:
+            self.now = Millis(max(self.now, deadline))
+            self._handle(Tick(), 0)
+        self.now = Millis(end)
+
+    def reload(self) -> None:
+        """Crash: the shard starts anew from its log, and nobody gets an answer any more."""
+        self.shard = self._replayed()
+        self.shard.loaded(self.now)
+        self.asked = set(self.answers)
+
+    def _handle(self, command: Any, token: Token) -> None:
+        before = durable_state(self.shard)
+        effects = self.shard.handle(command, self.now, token)
+        assert durable_state(self.shard) == before, "handle changed durable state"
+        for record in effects.records:
+            key, value = encode(record)
+            assert decode(key, value) == record
+            self.shard.apply(record, len(self.log))
+            self.log.append((key, value))
+        for reply in effects.replies:
+            assert reply.token in self.asked, "an answer to nobody"
+            assert reply.token not in self.answers, "answered twice"
+            self.answers[reply.token] = reply.result
+        if effects.records:
+            self.batches.append(effects.records)
+            assert durable_state(self._replayed()) == durable_state(self.shard)
+        self._check_groups()
+
+    def _replayed(self) -> GroupShard:
+        shard = GroupShard(self.settings)
+        for position, (key, value) in enumerate(self.log):
+            shard.apply(decode(key, value), position)
+        return shard
+
+    def _check_groups(self) -> None:
+        for group_id, group in self.shard.classic.live.items():
+            if group.state is ClassicState.STABLE:
+                assert group.metadata() == self.shard.classic.recorded[group_id]
+
+    # --- shorthand ---
+
+    def commit(
+        self, group_id: str, topic: str = "t", partition: int = 0, offset: int = 1, **more: Any
+    ) -> Any:
+        """Commit one offset; the result."""
+        to_commit = OffsetToCommit(partition, offset, -1, more.pop("metadata", ""))
+        return self.ask(CommitOffsets(GroupId(group_id), [(TopicName(topic), [to_commit])], **more))
+
+    def offset(self, group_id: str, topic: str = "t", partition: int = 0) -> int | None:
+        """The committed offset, as a fetch finds it."""
+        fetched = self.ask(FetchOffsets(GroupId(group_id), [(TopicName(topic), [partition])]))
+        stored = fetched.topics[0][1][0][1]
+        return None if stored is None else int(stored.offset)
+
+    def state(self, group_id: str) -> ClassicState:
+        """The state of a group that lives or has a record."""
+        group = self.shard.classic.look(GroupId(group_id))
+        assert group is not None
+        return group.state
+
+    def stable_group(self, *member_ids: str, group_id: str = "g", **more: Any) -> int:
+        """A stable group of dynamic members with these ids, the first being the leader; its generation."""
+        tokens = [
+            self.send(join(new_member_id=one, group_id=group_id, must_know_member_id=False, **more))
+            for one in member_ids
+        ]
+        while self.is_parked(tokens[0]):
+            self.advance(500)
+        generation = int(self.answers[tokens[0]].generation)
+        assignments = tuple((MemberId(one), one.encode()) for one in member_ids)
+        for one in reversed(member_ids):
+            self.send(sync(one, generation, group_id=group_id, assignments=assignments))
+        assert self.state(group_id) is ClassicState.STABLE
+        return generation
+
+
+def join(**changes: Any) -> JoinGroup:
+    """A join of a new dynamic consumer, but for the changes."""
+    values: dict[str, Any] = {
+        "group_id": "g",
+        "new_member_id": "new",
+        "client_id": "client",
+        "client_host": "/127.0.0.1",
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 60_000,
+        "protocol_type": "consumer",
+        "protocols": (("range", b""),),
+    }
+    return JoinGroup(**(values | changes))
+
+
+def sync(member_id: str, generation: int, *, group_id: str = "g", **changes: Any) -> SyncGroup:
+    """A sync of a member."""
+    return SyncGroup(
+        group_id=GroupId(group_id), member_id=MemberId(member_id), generation=generation, **changes
+    )
+
+
+def heartbeat(
+    member_id: str, generation: int, *, group_id: str = "g", instance_id: str | None = None
+) -> Heartbeat:
+    """A heartbeat of a member."""
+    return Heartbeat(
+        group_id=GroupId(group_id),
+        member_id=MemberId(member_id),
+        generation=generation,
+        instance_id=None if instance_id is None else InstanceId(instance_id),
+    )
+
+
+def leave(*members: tuple[str, str | None], group_id: str = "g") -> LeaveGroup:
+    """Members leave, each named by member id and instance id."""
+    return LeaveGroup(
+        group_id=GroupId(group_id),
+        members=tuple(
+            LeavingMember(MemberId(member_id), None if instance_id is None else InstanceId(instance_id))
+            for member_id, instance_id in members
+        ),
+    )
+
+
+NONE = ErrorCode.NONE

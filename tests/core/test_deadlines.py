@@ -1,0 +1,100 @@
+"""Deadlines: what is due comes out once, in order, however often it was moved."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.core.deadlines import Deadlines
+from headgate.domain.ids import Millis
+
+
+def ms(value: int) -> Millis:
+    return Millis(value)
+
+
+def test_the_earliest_comes_first_and_nothing_before_its_time() -> None:
+    """A key is popped when it is due, not a millisecond earlier."""
+    deadlines: Deadlines[str] = Deadlines()
+    deadlines.set("late", ms(20))
+    deadlines.set("early", ms(10))
+    assert deadlines.next() == 10
+    assert deadlines.pop(ms(9)) is None
+    assert deadlines.pop(ms(10)) == "early"
+    assert deadlines.pop(ms(10)) is None
+    assert deadlines.next() == 20
+
+
+def test_a_moved_deadline_is_due_only_when_it_was_moved_to() -> None:
+    """Later or earlier: the last time set counts."""
+    deadlines: Deadlines[str] = Deadlines()
+    deadlines.set("a", ms(10))
+    deadlines.set("a", ms(30))
+    assert deadlines.next() == 30
+    deadlines.set("a", ms(20))
+    assert deadlines.pop(ms(19)) is None
+    assert deadlines.pop(ms(20)) == "a"
+    assert deadlines.pop(ms(1000)) is None
+
+
+def test_a_cancelled_deadline_never_comes() -> None:
+    """Also when it was moved before."""
+    deadlines: Deadlines[str] = Deadlines()
+    deadlines.set("a", ms(10))
+    deadlines.set("a", ms(5))
+    deadlines.cancel("a")
+    assert deadlines.next() is None
+    assert deadlines.pop(ms(100)) is None
+
+
+def test_ten_thousand_heartbeats_leave_one_entry() -> None:
+    """Prolonging a session does not grow the heap."""
+    deadlines: Deadlines[str] = Deadlines()
+    for beat in range(10_000):
+        deadlines.set("member", ms(beat))
+    assert len(deadlines._heap) == 1
+
+
+def test_sessions_that_come_and_go_leave_nothing_behind() -> None:
+    """Cancelled entries are cleaned away before they outnumber the rest by far."""
+    deadlines: Deadlines[int] = Deadlines()
+    for member in range(10_000):
+        deadlines.set(member, ms(1_000_000 + member))
+        deadlines.cancel(member)
+    assert len(deadlines._heap) < 200
+    assert len(deadlines._queued) < 200
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("set"), st.integers(0, 4), st.integers(0, 30)),
+        st.tuples(st.just("cancel"), st.integers(0, 4), st.just(0)),
+        st.tuples(st.just("pop"), st.just(0), st.integers(0, 30)),
+    ),
+    max_size=60,
+)
+
+
+@given(steps)
+def test_deadlines_behave_like_a_dict_searched_for_its_smallest(
+    script: list[tuple[str, int, int]],
+) -> None:
+    """Against a model that is obviously right."""
+    deadlines: Deadlines[int] = Deadlines()
+    model: dict[int, int] = {}
+    for action, key, value in script:
+        if action == "set":
+            deadlines.set(key, ms(value))
+            model[key] = value
+        elif action == "cancel":
+            deadlines.cancel(key)
+            model.pop(key, None)
+        else:
+            popped = deadlines.pop(ms(value))
+            if popped is None:
+                assert all(due > value for due in model.values())
+            else:
+                assert model[popped] == min(model.values()) <= value
+                del model[popped]
+        assert len(deadlines) == len(model)
+        assert deadlines.next() == min(model.values(), default=None)

@@ -1,0 +1,71 @@
+"""Groups as a whole: the list with its filters."""
+
+from __future__ import annotations
+
+import pytest
+from tests.core.harness import Harness, join, leave
+
+from headgate.core.classic.commands import DescribeGroup
+from headgate.core.commands import ListGroups
+from headgate.domain.ids import GroupId
+
+
+def some_groups() -> Harness:
+    """One stable, one preparing, one emptied, one that only committed."""
+    h = Harness()
+    h.stable_group("e", group_id="emptied", protocol_type="connect")
+    h.ask(leave(("e", None), group_id="emptied"))
+    h.stable_group("s", group_id="stable")
+    h.send(join(group_id="preparing", must_know_member_id=False))
+    h.commit("simple")
+    h.commit("stable", member_id="s", generation=1)
+    return h
+
+
+FILTERS: list[tuple[list[str], list[str], list[str]]] = [
+    ([], [], ["emptied", "preparing", "simple", "stable"]),
+    (["Stable"], [], ["stable"]),
+    (["sTABLE", " empty "], [], ["emptied", "simple", "stable"]),
+    (["PreparingRebalance"], ["Classic"], ["preparing"]),
+    (["preparingrebalance"], ["CLASSIC"], ["preparing"]),
+    ([], ["classic"], ["emptied", "preparing", "simple", "stable"]),
+    ([], ["consumer"], []),
+    ([], ["consumer", "classic"], ["emptied", "preparing", "simple", "stable"]),
+    (["no such state"], [], []),
+    ([], ["no such type"], []),
+]
+
+
+@pytest.mark.parametrize(("states", "types", "expected"), FILTERS)
+def test_groups_are_filtered_by_state_and_type(
+    states: list[str], types: list[str], expected: list[str]
+) -> None:
+    """Case does not matter; what nobody has gives an empty list (observed.md)."""
+    groups = some_groups().ask(ListGroups(frozenset(states), frozenset(types))).groups
+    assert sorted(group.group_id for group in groups) == expected
+
+
+def test_a_list_shows_protocol_type_state_and_type() -> None:
+    """A group that only ever committed has no protocol type (observed.md)."""
+    groups = some_groups().ask(ListGroups()).groups
+    assert {group.group_id: (group.protocol_type, group.state, group.group_type) for group in groups} == {
+        "emptied": ("connect", "Empty", "Classic"),
+        "preparing": ("consumer", "PreparingRebalance", "Classic"),
+        "simple": ("", "Empty", "Classic"),
+        "stable": ("consumer", "Stable", "Classic"),
+    }
+
+
+def test_a_list_after_a_crash_is_the_list_before() -> None:
+    """But for what was never settled (invariant 25)."""
+    h = some_groups()
+    before = {group for group in h.ask(ListGroups()).groups if group.group_id != "preparing"}
+    h.reload()
+    after = {group for group in h.ask(ListGroups()).groups if group.group_id != "preparing"}
+    assert before == after
+
+
+def test_a_group_that_only_committed_is_described_as_empty() -> None:
+    """Without protocol or members."""
+    described = some_groups().ask(DescribeGroup(GroupId("simple")))
+    assert (described.state, described.protocol_type, described.members) == ("Empty", "", ())
