@@ -16,6 +16,7 @@ from headgate.domain.settings import Settings
 from headgate.log.batch import iterate_records
 from headgate.log.filesystem import Fault, OsFileSystem, PowerCut
 from headgate.topics.catalogue import Catalogue, CatalogueCorrupt
+from headgate.topics.partition_files import LEADER_EPOCHS_FILE, PRODUCERS_FILE
 from headgate.topics.refusal import Refusal
 from headgate.topics.topic import Topic
 from headgate.topics.topics import NewTopic, Topics
@@ -331,6 +332,47 @@ def test_sequences_of_lost_records_are_forgotten(disk: Disk) -> None:
     again = found.partition(0).append(lost, NOW)
     assert (again.error, again.base_offset) == (ErrorCode.NONE, 1)
     assert values(found) == [b"kept", b"lost"]
+
+
+def test_a_snapshot_of_lost_records_is_never_believed(disk: Disk) -> None:
+    """It outlives the crash that took its records; others at their offsets do not make it true again."""
+    topics = disk.start()
+    topic = create(topics, disk, "letters", headgate_durability="page-cache")
+    append(topic, b"kept", producer=(7, 0, 0))
+    partition = topic.partition(0)
+    partition._snapshot_at_bytes = 0
+    lost = batch(b"lost", producer=(7, 0, 1))
+    assert partition.append(lost, NOW).error == ErrorCode.NONE
+    directory = topic.directory_of(0)
+    disk.files.open(directory / PRODUCERS_FILE).datasync()
+    disk.files.sync_directory(directory)
+    disk.files.crash()
+    assert PRODUCERS_FILE in disk.files.listdir(directory)
+    topics = disk.start()
+    found = topics.by_name("letters")
+    assert found is not None
+    assert append(found, b"somebody else's") == 1
+    again = found.partition(0).append(lost, NOW)
+    assert (again.error, again.base_offset) == (ErrorCode.NONE, 2)
+
+
+def test_batches_bear_the_epoch_they_were_written_in(disk: Disk) -> None:
+    """So the epochs can be found in the log again when their file is damaged."""
+    topics = disk.start()
+    append(create(topics, disk, "letters"), b"before")
+    disk.files.crash()
+    topics = disk.start()
+    topic = topics.by_name("letters")
+    assert topic is not None
+    append(topic, b"after")
+    assert [header.leader_epoch for header, _ in topic.partition(0).log.batches()] == [0, 1]
+    damaged = disk.files.open(topic.directory_of(0) / LEADER_EPOCHS_FILE)
+    damaged.pwrite(b"nonsense", 0)
+    topics.close()
+    topics = disk.start()
+    found = topics.by_name("letters")
+    assert found is not None
+    assert [found.partition(0).end_offset_of_epoch(epoch) for epoch in (0, 1)] == [(0, 1), (1, 2)]
 
 
 def test_old_and_surplus_records_are_deleted(disk: Disk) -> None:
