@@ -183,9 +183,7 @@ def check_the_group(stage: Stage) -> list[report.Check]:
     """End the members, then hold what they saw and were told against what must be."""
     with stage.console.status("the members leave"):
         members, stage.members = stage.members, {}
-        for member in members.values():
-            member.terminate()
-        codes = {library: children.stop(member) for library, member in members.items()}
+        codes = dict(zip(members, children.stop(*members.values()), strict=True))
     if any(codes.values()):
         raise DemoFailed(f"members ended with exit codes {codes}")
     time.sleep(0.2)
@@ -234,7 +232,7 @@ def analyse(stage: Stage) -> dict[str, Any]:
                 status.update(f"Spark: {entry.get('step', 'done')}")
                 found = entry.get("result", found)
     watchdog.cancel()
-    code = children.stop(child)
+    (code,) = children.stop(child)
     if not found:
         raise DemoFailed(f"Spark ended with exit code {code}; see {DIRECTORY / 'spark.log'}")
     return found
@@ -269,7 +267,9 @@ def _committed(address: str) -> dict[int, int]:
     """The group's offsets as a client that has nothing to do with the group is told them."""
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-    consumer = Consumer({"bootstrap.servers": address, "group.id": GROUP, "client.id": "auditor"})
+    consumer = Consumer(
+        {"bootstrap.servers": address, "group.id": GROUP, "client.id": "auditor", "log_level": 2}
+    )
     try:
         wanted = [TopicPartition(TOPIC, partition) for partition in range(PARTITION_COUNT)]
         return {one.partition: max(one.offset, 0) for one in consumer.committed(wanted, timeout=20.0)}

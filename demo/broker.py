@@ -42,7 +42,7 @@ class DemoBroker:
     def stop(self) -> None:
         """Close cleanly; raises DemoFailed when the server does not."""
         assert self._process is not None
-        code = children.stop(self._process)
+        (code,) = children.stop(self._process)
         if code not in (0, -signal.SIGTERM):
             raise DemoFailed(f"the broker ended with exit code {code}; see {self.log}")
 

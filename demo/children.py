@@ -14,6 +14,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 _SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
@@ -41,13 +42,16 @@ def start(command: list[str], log: Path, environment: dict[str, str] | None = No
     return child
 
 
-def stop(child: subprocess.Popen[str], grace_s: float = 10.0) -> int:
-    """Ask a child to end, kill its group if it does not; its exit code."""
-    if child.poll() is None:
-        child.terminate()
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        child.wait(grace_s)
-    return kill(child)
+def stop(*those: subprocess.Popen[str], grace_s: float = 10.0) -> list[int]:
+    """Ask children to end, all at once and each once; kill the groups of those that do not. Exit codes."""
+    for child in those:
+        if child.poll() is None:
+            child.terminate()
+    deadline = time.monotonic() + grace_s
+    for child in those:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(max(0.0, deadline - time.monotonic()))
+    return [kill(child) for child in those]
 
 
 def kill(child: subprocess.Popen[str]) -> int:

@@ -38,6 +38,7 @@ def produce(address: str, flights: list[Flight], on_progress: Callable[[int], No
         {
             "bootstrap.servers": address,
             "client.id": "departures-desk",
+            "log_level": 2,  # what matters of its troubles comes with the deliveries
             "enable.idempotence": True,
             "acks": "all",
             "compression.type": "lz4",

@@ -37,8 +37,9 @@ Bits = NDArray[np.bool_]
 PADDING = 16
 """Zero bytes every buffer carries behind its content, so that reading ahead of a check stays inside it."""
 
-_read_frame = struct.Struct(">qiib").unpack_from
-_read_last_offset_delta = struct.Struct(">i").unpack_from
+_LEAST_LENGTH = HEADER_BYTES - LENGTH_FIELD_END
+_read_frame = struct.Struct(">qi4xb6xi").unpack_from
+"""Base offset, length, magic, last offset delta."""
 
 
 class CorruptLog(ValueError):
@@ -158,31 +159,30 @@ def gather(data: bytearray | bytes, kind: str, positions: Ints) -> NDArray[Any]:
 
 def scan_chunk(chunk: Chunk) -> Scan:
     """Find and check the batches of a chunk that overlap its wanted offsets."""
+    data, size, first, beyond = chunk.data, chunk.size, chunk.start_offset, chunk.end_offset
     found: list[int] = []
-    at, size, missing, broken = 0, chunk.size, 0, ""
-    next_offset = chunk.start_offset
-    data, first, beyond = chunk.data, chunk.start_offset, chunk.end_offset
-    while at + HEADER_BYTES <= size:
-        base_offset, length, _, magic = _read_frame(data, at)
-        batch_size = length + LENGTH_FIELD_END
-        if batch_size < HEADER_BYTES:
-            broken = f"a batch cannot have length {length}"
+    at, next_offset = 0, first
+    last_header_at = size - HEADER_BYTES
+    # This loop is all that is done batch by batch in Python; a log of small commits is all batches.
+    while at <= last_header_at:
+        base_offset, length, magic, last_offset_delta = _read_frame(data, at)
+        end = at + LENGTH_FIELD_END + length
+        if length < _LEAST_LENGTH or magic != MAGIC or base_offset >= beyond or end > size:
             break
-        if magic != MAGIC:
-            broken = f"record format v{magic} is not supported, only v2 (Kafka 0.11 and later)"
-            break
-        if base_offset >= beyond:
-            # Offsets only rise: nothing further on is wanted.
-            return _scan(chunk, found, size, beyond)
-        if at + batch_size > size:
-            missing = batch_size
-            break
-        last_offset = base_offset + _read_last_offset_delta(data, at + 23)[0]
-        if last_offset >= first:
+        next_offset = base_offset + last_offset_delta + 1
+        if next_offset > first:
             found.append(at)
-        next_offset = last_offset + 1
-        at += batch_size
-    return _scan(chunk, found, at, next_offset, missing, broken)
+        at = end
+    else:
+        return _scan(chunk, found, at, next_offset)
+    if length < _LEAST_LENGTH:
+        return _scan(chunk, found, at, next_offset, broken=f"a batch cannot have length {length}")
+    if magic != MAGIC:
+        reason = f"record format v{magic} is not supported, only v{MAGIC} (Kafka 0.11 and later)"
+        return _scan(chunk, found, at, next_offset, broken=reason)
+    if base_offset >= beyond:  # offsets only rise: nothing further on is wanted
+        return _scan(chunk, found, size, beyond)
+    return _scan(chunk, found, at, next_offset, missing=end - at)
 
 
 def _scan(
