@@ -77,6 +77,9 @@ class Counter:
         assert record.offset == position + 1
         self.count = record.offset
 
+    def standing(self, record: Record) -> Record | None:
+        return None
+
     def loaded(self, now: Millis) -> None:
         self.is_loaded = True
 

@@ -3,7 +3,7 @@
 Its rules:
 
 1. Records are applied the moment they are decided, and written at the end of the turn of the loop, all of
-   that turn in one batch: one encoding, one write and one sync serve every command of the turn.
+   that turn together: one write and one sync, mostly of one batch, serve every command of the turn.
 2. A reply leaves when the log is durable up to the position it was computed at. That holds for reads too, so
    nobody ever sees what could still be lost, and nothing ever has to be undone.
 3. If a write or a sync fails, the shard's memory is dropped, everyone who waits gets a retriable error, and
@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import Any, Generic, TypeVar
 
@@ -23,11 +23,13 @@ from headgate.core.commands import Tick
 from headgate.core.contract import Effects, Shard, Token
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
-from headgate.log.batch import Record, encode_batch, iterate_records
+from headgate.log.batch import Record, iterate_records
 from headgate.log.log import Log
-from headgate.records import decode, encode
+from headgate.records import decode
+from headgate.records.runs import RunReader, run_place
 from headgate.server.clock import Clock
 from headgate.server.group_commit import GroupCommit
+from headgate.server.turn_batches import batches_of
 from headgate.topics.partition import Partition
 
 logger = logging.getLogger(__name__)
@@ -82,9 +84,12 @@ class ShardRuntime(Generic[ShardT]):
         self._position = 0
         """The log offset after the last record decided."""
         self._waiting: dict[Token, OnReply] = {}
-        self._unwritten: list[Any] = []
+        self._unwritten: list[Sequence[Any]] = []
+        """The records decided in this turn, by command."""
         self._held: deque[tuple[int, OnReply, Any]] = deque()
         self._is_flush_due = False
+        self._torn: list[Any] = []
+        """Records at the log's end that belong to a commit which a crash cut short."""
 
     @property
     def is_active(self) -> bool:
@@ -107,7 +112,8 @@ class ShardRuntime(Generic[ShardT]):
         for record in effects.records:
             apply(record, self._position)
             self._position += 1
-        self._unwritten.extend(effects.records)
+        if effects.records:
+            self._unwritten.append(effects.records)
         waiting = self._waiting
         for reply in effects.replies:
             self._held.append((self._position, waiting.pop(reply.token), reply.result))
@@ -127,14 +133,16 @@ class ShardRuntime(Generic[ShardT]):
         self._arm_timer()
 
     def _write(self) -> bool:
-        now = self._clock.now()
-        batch = encode_batch([Record(*encode(record), now) for record in self._unwritten])
-        self._unwritten = []
+        commands, self._unwritten = self._unwritten, []
+        first_offset = self._position - sum(map(len, commands))
         try:
-            self._partition.append_internal(batch)
+            base_offset = self._partition.append_internal(
+                batches_of(commands, first_offset, self._clock.now())
+            )
         except OSError as failure:
             self._fail("write failed", failure)
             return False
+        assert base_offset == first_offset, "somebody else writes to the shard's log"
         if self._is_durable_before_answer:
             shard = self.shard
             self._group_commit.when_durable(
@@ -206,18 +214,36 @@ class ShardRuntime(Generic[ShardT]):
         self._state = State.ACTIVE
         self.shard.loaded(self._clock.now())
         self._arm_timer()
+        if self._torn:
+            self._commit_standing_values()
+
+    def _commit_standing_values(self) -> None:
+        """Write again, behind a commit that a crash cut short, what stands for its keys (R3.13)."""
+        logger.warning(
+            "a commit was cut short by a crash and is undone",
+            extra={"log": self._partition.log.directory, "records": len(self._torn)},
+        )
+        standing = [self.shard.standing(record) for record in self._torn]
+        self._torn = []
+        self._take(Effects([record for record in standing if record is not None]))
 
     async def _apply_log(self, log: Log) -> None:
         slice_end = self._loop.time() + LOAD_SLICE_SECONDS
-        shard = self.shard
+        apply = self.shard.apply
+        runs: RunReader[tuple[int, Record]] = RunReader()
         for header, batch in log.batches(log.log_start_offset):
             if not header.is_control:
                 for offset, record in iterate_records(batch):
-                    shard.apply(decode(record.key, record.value), offset)
+                    if record.headers or runs.is_open:
+                        for at, complete in runs.take((offset, record), run_place(record.headers)):
+                            apply(decode(complete.key, complete.value), at)
+                    else:
+                        apply(decode(record.key, record.value), offset)
             if self._loop.time() > slice_end:
                 await asyncio.sleep(0)
                 slice_end = self._loop.time() + LOAD_SLICE_SECONDS
         self._position = log.log_end_offset
+        self._torn = [decode(record.key, record.value) for _, record in runs.end()]
 
     def _fail(self, event: str, failure: OSError | None) -> None:
         logger.error(

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import errno
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -160,7 +161,7 @@ class Partition:
             if self.topic.policy.uses_log_append_time:
                 append_time = now
                 set_log_append_time(batch, 0, now)
-            base_offset = self._write(log, batch)
+            base_offset = self._write(log, (batch,))
         except (OSError, CorruptBatch) as problem:
             logger.error("cannot append to %s: %s", self, problem)
             return AppendResult(
@@ -168,12 +169,12 @@ class Partition:
             )
         return AppendResult(ErrorCode.NONE, base_offset, append_time, log.log_start_offset)
 
-    def append_internal(self, batch: bytearray) -> int:
-        """Append a coordinator's own batch as it is and return its base offset.
+    def append_internal(self, batches: Sequence[bytearray]) -> int:
+        """Append a coordinator's own batches in one write and return the first one's base offset.
 
         Raises OSError. A log that failed stays so: its owner calls `log.recover` and loads it again.
         """
-        return self._write(self._log or self._open(), batch)
+        return self._write(self._log or self._open(), batches)
 
     def advance(self) -> None:
         """Tell waiting readers what they can see anew; called when the log has become durable further."""
@@ -370,18 +371,25 @@ class Partition:
         self._mend_at = Millis(0)
         logger.warning("%s takes appends again", self)
 
-    def _write(self, log: Log, batch: bytearray) -> int:
+    def _write(self, log: Log, batches: Sequence[bytearray]) -> int:
         self.topic.shared.used(log)
         if not self._epochs_are_saved:
             save_leader_epochs(self.topic.shared.fs, self.topic.directory_of(self.index), self._epochs)
             self._epochs_are_saved = True
-        base_offset = log.log_end_offset
-        place_batch(batch, 0, base_offset, self.topic.leader_epoch)
-        header = read_header(batch)
-        log.append(batch, (header,))
-        self._appended_bytes += len(batch)
-        if header.producer_id >= 0 and self._producers is not None:
-            self._producers.remember(header)
+        base_offset = next_offset = log.log_end_offset
+        headers = []
+        for batch in batches:
+            place_batch(batch, 0, next_offset, self.topic.leader_epoch)
+            header = read_header(batch)
+            headers.append(header)
+            next_offset = header.next_offset
+        data = batches[0] if len(batches) == 1 else b"".join(batches)
+        log.append(data, headers)
+        self._appended_bytes += len(data)
+        if self._producers is not None:
+            for header in headers:
+                if header.producer_id >= 0:
+                    self._producers.remember(header)
         if not self.topic.policy.is_durable:
             self.advance()
         if self._appended_bytes >= self._snapshot_at_bytes:
