@@ -437,6 +437,22 @@ def test_a_failed_sync_is_never_made_good_by_the_next_one(files: MemoryFileSyste
     assert contents(place.open()) == batches
 
 
+def test_a_failed_sync_is_remembered_by_the_next_process(files: MemoryFileSystem, place: Place) -> None:
+    """A process that opens the log after one whose sync failed writes what was unsynced again."""
+    log = place.open()
+    batches = [append(log)]
+    sync(log)
+    batches.append(append(log))
+    files.inject(Fault(errno.EIO, "datasync"))
+    with pytest.raises(OSError, match="Input/output"):
+        sync(log)
+    files.kill()
+    assert place.open(clean=True).durable_offset == 2
+    files.crash()
+    assert contents(place.open()) == batches
+    assert not [name for name in files.listdir(DIRECTORY) if "failed" in name]
+
+
 def test_what_the_page_cache_lost_is_dropped_at_recovery(files: MemoryFileSystem, place: Place) -> None:
     """Batches that a failed sync threw away are found missing and reported."""
     log = place.open()

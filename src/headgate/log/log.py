@@ -20,7 +20,14 @@ from typing import TYPE_CHECKING
 
 from headgate.log.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from headgate.log.deletion import delete_directory, remove_deleted
-from headgate.log.recovery import Loading, Recovery, load_segments, sync_segments
+from headgate.log.recovery import (
+    SYNC_FAILED_NAME,
+    Loading,
+    Recovery,
+    load_segments,
+    mark_sync_failed,
+    sync_segments,
+)
 from headgate.log.retention import Retention
 from headgate.log.segment import LARGEST_RELATIVE_OFFSET, Segment
 from headgate.log.segments import Segments
@@ -133,12 +140,16 @@ class Log:
             self._segments = Segments()
             return None
         self._checkpoint = load_checkpoint(self._files, self.directory)
+        marker = self.directory / SYNC_FAILED_NAME
+        has_failed_sync = self._files.exists(marker)
+        if has_failed_sync and synced_before is None:
+            synced_before = {}
         loading = Loading(
             files=self._files,
             directory=self.directory,
             index_interval_bytes=self.settings.index_interval_bytes,
             checkpoint=self._checkpoint,
-            clean=clean,
+            clean=clean and not has_failed_sync,
             recovery_point=max(recovery_point, self._checkpoint.recovery_point),
         )
         segments, recovery = load_segments(loading)
@@ -147,6 +158,8 @@ class Log:
         if scanned or recovery is not None:
             self._files.sync_directory(self.directory)
             self._files.sync_directory(self.directory.parent)
+        if has_failed_sync:
+            self._files.remove(marker)
         start = self._checkpoint.log_start_offset
         if segments and segments[-1].next_offset < start:
             # Records were deleted past what survived: the log is empty and goes on at its start.
@@ -251,7 +264,7 @@ class Log:
             try:
                 closing.file().datasync()
             except OSError as error:
-                self._failure = error
+                self._fail_sync(error)
                 raise
             closing.synced_bytes = closing.size
         interval = self.settings.index_interval_bytes
@@ -295,7 +308,7 @@ class Log:
         if request.generation != self._generation:
             return
         if request.error is not None:
-            self._failure = request.error
+            self._fail_sync(request.error)
             raise request.error
         if self._failure is not None:
             return
@@ -311,10 +324,14 @@ class Log:
 
     def fail(self, error: OSError) -> None:
         """Take no more appends until `recover`: for one who learns of a failed sync by other ways."""
-        self._failure = error
+        self._fail_sync(error)
         for request in [request for request in self._syncs if request.has_run]:
             request.release()
             self._syncs.remove(request)
+
+    def _fail_sync(self, error: OSError) -> None:
+        self._failure = error
+        mark_sync_failed(self._files, self.directory)
 
     def _move_recovery_point(self) -> None:
         """Spare the next start the closed segments that are durable with their indexes."""
@@ -432,7 +449,7 @@ class Log:
         try:
             self._truncate(offset)
         except OSError as error:
-            self._failure = error
+            self._fail_sync(error)
             raise
 
     def _truncate(self, offset: int) -> None:

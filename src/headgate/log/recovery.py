@@ -7,11 +7,14 @@ Rules:
 3. At the first bad batch the log ends: its file is cut there, later segments are removed. What was dropped is
    reported, never silently.
 4. What a scan found good may still be only in the page cache: it is synced before it counts as durable.
+   After a sync that failed it may sit there in pages the system takes for clean, which no sync writes:
+   then it is written again first. A marker file tells a later process that this is so.
 Recovering twice is recovering once.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from headgate.log.checkpoint import Checkpoint
     from headgate.log.filesystem import FileSystem
 
+SYNC_FAILED_NAME: Final = "headgate.sync-failed"
 _NAME_DIGITS: Final = 20
 _REWRITE_BYTES: Final = 1 << 20
 
@@ -79,7 +83,7 @@ def load_segments(loading: Loading) -> tuple[list[Segment], Recovery | None]:
 def sync_segments(segments: list[Segment], synced_before: Mapping[int, int] | None = None) -> None:
     """Make durable what a scan found good.
 
-    `synced_before` gives, after a failed sync, how many bytes of each segment were durable before it. The
+    `synced_before` gives, where a sync failed, how many bytes of each segment were durable before it. The
     rest may sit in clean pages that no sync would write, so it is written again first.
     """
     for segment in segments:
@@ -87,6 +91,13 @@ def sync_segments(segments: list[Segment], synced_before: Mapping[int, int] | No
             _rewrite(segment, synced_before.get(segment.base_offset, 0))
         segment.file().datasync()
         segment.synced_bytes = segment.size
+
+
+def mark_sync_failed(files: FileSystem, directory: Path) -> None:
+    """Leave word for whoever opens the log next, as well as a failing disk lets us. Never raises OSError."""
+    # The marker need not be durable: a machine that restarts has no stale pages either.
+    with suppress(OSError):
+        files.open(directory / SYNC_FAILED_NAME, create=True).close()
 
 
 def _rewrite(segment: Segment, position: int) -> None:
