@@ -31,7 +31,7 @@ START = Millis(1_700_000_000_000)
 Durable = tuple[
     dict[tuple[str, str, int], StoredOffset],
     frozenset[str],
-    dict[str, GroupMetadata],
+    dict[GroupId, GroupMetadata],
 ]
 
 

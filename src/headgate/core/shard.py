@@ -114,7 +114,7 @@ class GroupShard:
                 pass
 
     def standing(self, record: Record) -> Record | None:
-        """The offset that stands where `record` would put another, or the tombstone that says there is none."""
+        """The offset that stands where `record` would put another, or a tombstone if there is none."""
         match record:
             case OffsetCommit(group_id, topic, partition) | OffsetTombstone(group_id, topic, partition):
                 stored = self.offsets.get(group_id, topic, partition)

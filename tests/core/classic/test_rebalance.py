@@ -8,7 +8,7 @@ from headgate.core.classic.commands import DescribeGroup
 from headgate.core.classic.state import TRANSITIONS, ClassicState
 from headgate.core.classic.subscription import claims_too_much, subscribed_topics
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId
+from headgate.domain.ids import GroupId, TopicName
 
 EMPTY, PREPARING, COMPLETING, STABLE, DEAD = ClassicState
 
@@ -288,7 +288,7 @@ def subscription(*topics: str) -> bytes:
 def test_a_subscription_is_read_from_its_version_0_part() -> None:
     """Whatever follows the topics is not looked at."""
     metadata = subscription("t1", "tö")
-    assert subscribed_topics(metadata) == {"t1", "tö"}
+    assert subscribed_topics(metadata) == frozenset({TopicName("t1"), TopicName("tö")})
     assert not claims_too_much(metadata)
     assert subscribed_topics(b"\x00\x00\x00\x00\x00\x00") == frozenset()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -189,7 +191,7 @@ def test_an_emptied_groups_offsets_expire_one_retention_after_it_became_empty() 
     h.ask(leave(("a", None)))
     h.advance(10 * MINUTE - SWEEP)
     assert (h.offset("g"), h.offset("g", "late")) == (1, None)
-    h.advance(SWEEP)
+    h.advance(2 * SWEEP)  # it may have become empty between two sweeps
     assert h.offset("g") is None
     assert groups(h) == []
 
@@ -223,7 +225,7 @@ def test_a_topic_that_is_no_longer_read_expires_alone() -> None:
 @pytest.mark.parametrize(
     "more", [{"protocols": (("range", b"?"),)}, {"protocol_type": "connect"}], ids=["unreadable", "connect"]
 )
-def test_nothing_expires_from_a_live_group_that_cannot_be_read(more: dict[str, object]) -> None:
+def test_nothing_expires_from_a_live_group_that_cannot_be_read(more: dict[str, Any]) -> None:
     """It may read anything."""
     h = expiring()
     generation = h.stable_group("a", **more)

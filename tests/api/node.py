@@ -1,0 +1,166 @@
+"""A node without sockets: the handlers over real shards, with topics that are a table.
+
+`ask` takes every request and every response through their bytes in the version at hand, so that an answer
+that a version cannot carry fails the test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from headgate.api.contract import Api, Node
+from headgate.core.commands import Tick
+from headgate.core.contract import Effects
+from headgate.core.shard import GroupShard
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, Millis
+from headgate.domain.partitioning import partition_for
+from headgate.domain.settings import Settings
+from headgate.wire.codec import decode, encode
+
+SHARDS = 3
+START = Millis(1_700_000_000_000)
+
+
+class OneCall:
+    """One request and what became of it."""
+
+    def __init__(self, api: Api, version: int, client_id: str | None = "tester") -> None:
+        self._api = api
+        self.api_version = version
+        self.client_id = client_id
+        self.client_host = "/127.0.0.1"
+        self.response: Any = None
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the response is there."""
+        return self.response is not None
+
+    def answer(self, response: Any) -> None:
+        """Keep the response as a client would read it."""
+        assert not self.is_answered, "answered twice"
+        self.response = decode(self._api.response_type, self.api_version, encode(response, self.api_version))
+
+    def no_answer(self) -> None:
+        """None of these APIs may do this."""
+        raise AssertionError("not answered at all")
+
+
+@dataclass(frozen=True)
+class KnownTopic:
+    """What these handlers want to know of a topic."""
+
+    partition_count: int
+
+
+class TopicTable:
+    """The topics there are."""
+
+    def __init__(self, counts: Mapping[str, int]) -> None:
+        self._topics = {name: KnownTopic(count) for name, count in counts.items()}
+
+    def by_name(self, name: str) -> KnownTopic | None:
+        """The topic of that name."""
+        return self._topics.get(name)
+
+
+class Shards:
+    """The coordinator: commands are decided, applied and answered on the spot."""
+
+    def __init__(self, settings: Settings, now: Callable[[], Millis]) -> None:
+        self._now = now
+        self._waiting: dict[int, Callable[[Any], None]] = {}
+        self.shards = [GroupShard(settings) for _ in range(SHARDS)]
+        self.errors: dict[int, ErrorCode] = {}
+        """Shards that cannot answer, with what they say instead."""
+        for shard in self.shards:
+            shard.loaded(now())
+
+    def partition_of(self, group_id: GroupId) -> int:
+        """The shard of the group."""
+        return partition_for(group_id, SHARDS)
+
+    def submit(self, group_id: GroupId, command: Any, on_reply: Callable[[Any], None]) -> None:
+        """To the group's shard."""
+        self._submit(self.partition_of(group_id), command, on_reply)
+
+    def submit_to_all(self, command: Any, on_replies: Callable[[list[Any]], None]) -> None:
+        """To all shards, all of which answer at once."""
+        replies: list[Any] = []
+        for index in range(SHARDS):
+            self._submit(index, command, replies.append)
+        on_replies(replies)
+
+    def _submit(self, index: int, command: Any, on_reply: Callable[[Any], None]) -> None:
+        if index in self.errors:
+            on_reply(self.errors[index])
+            return
+        token = len(self._waiting) + 1
+        self._waiting[token] = on_reply
+        self._take(index, self.shards[index].handle(command, self._now(), token))
+
+    def tick(self, index: int) -> None:
+        """What is due."""
+        self._take(index, self.shards[index].handle(Tick(), self._now()))
+
+    def _take(self, index: int, effects: Effects[Any]) -> None:
+        for record in effects.records:
+            self.shards[index].apply(record, 0)
+        for reply in effects.replies:
+            self._waiting[reply.token](reply.result)
+
+
+class OneNode:
+    """A node as handlers see it."""
+
+    node_id = 7
+    cluster_id = "cluster"
+    advertised_host = "broker.example"
+    advertised_port = 9092
+
+    def __init__(self, topics: Mapping[str, int] | None = None, **settings: str) -> None:
+        self.time = START
+        self.settings = Settings({name.replace("_", "."): value for name, value in settings.items()})
+        self.topics = TopicTable({"t": 3, "u": 1} if topics is None else topics)
+        self.coordinator = Shards(self.settings, self.now)
+        self._members = 0
+
+    def now(self) -> Millis:
+        """The clock of the test."""
+        return self.time
+
+    def new_member_id(self, client_id: str | None) -> str:
+        """A fresh id, not random."""
+        self._members += 1
+        return f"{client_id or ''}-{self._members}"
+
+    def send(self, api: Api, request: Any, version: int) -> OneCall:
+        """Hand a request in, which may be answered later."""
+        call = OneCall(api, version)
+        read = decode(api.request_type, version, encode(request, version))
+        response = api.handle(cast(Node, self), call, read)
+        if response is not None:
+            call.answer(response)
+        return call
+
+    def ask(self, api: Api, request: Any, version: int) -> Any:
+        """The response to a request that is answered at once."""
+        call = self.send(api, request, version)
+        assert call.is_answered, f"{request} was not answered"
+        return call.response
+
+    def advance(self, duration_ms: int) -> None:
+        """Let time pass; what is due happens when it is due."""
+        end = self.time + duration_ms
+        while True:
+            deadlines = [shard.next_deadline() for shard in self.coordinator.shards]
+            index = min(range(SHARDS), key=lambda one: deadlines[one] or end + 1)
+            due = deadlines[index]
+            if due is None or due > end:
+                break
+            self.time = Millis(max(self.time, due))
+            self.coordinator.tick(index)
+        self.time = Millis(end)

@@ -1,0 +1,276 @@
+"""OffsetCommit, OffsetFetch and OffsetDelete as messages, in every version."""
+
+from __future__ import annotations
+
+import pytest
+from tests.api.node import OneNode
+
+from headgate.api import k08_offset_commit, k09_offset_fetch, k16_list_groups, k47_offset_delete
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId
+from headgate.wire.messages import offset_commit, offset_delete, offset_fetch
+from headgate.wire.messages.list_groups import ListGroupsRequest
+
+COMMIT, FETCH, DELETE = k08_offset_commit.API, k09_offset_fetch.API, k47_offset_delete.API
+NONE, UNKNOWN_TOPIC = ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+COMMIT_VERSIONS = range(2, 10)
+ONE_GROUP_VERSIONS = range(1, 8)
+MANY_GROUP_VERSIONS = range(8, 10)
+
+
+def commit(
+    partitions: list[tuple[str, int, int]], *, group_id: str = "g", metadata: str | None = "", **more: object
+) -> offset_commit.OffsetCommitRequest:
+    """A commit of topic, partition, offset; partitions of a topic that follow each other share its entry."""
+    topics: list[offset_commit.OffsetCommitRequestTopic] = []
+    for name, index, offset in partitions:
+        if not topics or topics[-1].name != name:
+            topics.append(offset_commit.OffsetCommitRequestTopic(name=name))
+        topics[-1].partitions.append(
+            offset_commit.OffsetCommitRequestPartition(
+                partition_index=index, committed_offset=offset, committed_metadata=metadata
+            )
+        )
+    return offset_commit.OffsetCommitRequest(group_id=group_id, topics=topics, **more)  # type: ignore[arg-type]
+
+
+def errors(response: offset_commit.OffsetCommitResponse) -> list[tuple[str, int, int]]:
+    return [
+        (topic.name, one.partition_index, one.error_code)
+        for topic in response.topics
+        for one in topic.partitions
+    ]
+
+
+def fetch_one(node: OneNode, version: int, group_id: str = "g") -> list[tuple[int, int, str | None]]:
+    """Partition 0 and 1 of topic t, as any version shows them: offset, leader epoch, metadata."""
+    if version < 8:
+        topics = [offset_fetch.OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])]
+        request = offset_fetch.OffsetFetchRequest(group_id=group_id, topics=topics)
+        response = node.ask(FETCH, request, version)
+        assert response.error_code == NONE
+        found = response.topics[0].partitions
+    else:
+        group = offset_fetch.OffsetFetchRequestGroup(
+            group_id=group_id,
+            topics=[offset_fetch.OffsetFetchRequestTopics(name="t", partition_indexes=[0, 1])],
+        )
+        response = node.ask(FETCH, offset_fetch.OffsetFetchRequest(groups=[group]), version)
+        assert response.groups[0].error_code == NONE
+        found = response.groups[0].topics[0].partitions
+    assert [one.partition_index for one in found] == [0, 1]
+    assert all(one.error_code == NONE for one in found)
+    return [(one.committed_offset, one.committed_leader_epoch, one.metadata) for one in found]
+
+
+@pytest.mark.parametrize("version", COMMIT_VERSIONS)
+def test_a_commit_is_stored_and_answered_in_order(version: int) -> None:
+    """In every version, with whatever it can carry."""
+    node = OneNode()
+    request = commit([("t", 1, 5), ("t", 0, -2), ("u", 0, 7)], metadata="note")
+    assert errors(node.ask(COMMIT, request, version)) == [("t", 1, NONE), ("t", 0, NONE), ("u", 0, NONE)]
+    assert fetch_one(node, 8) == [(-2, -1, "note"), (5, -1, "note")]
+
+
+@pytest.mark.parametrize("version", [*ONE_GROUP_VERSIONS, *MANY_GROUP_VERSIONS])
+def test_offsets_are_fetched_in_every_version(version: int) -> None:
+    """What was committed, and -1 where nothing was; the leader epoch from version 5."""
+    node = OneNode()
+    request = commit([("t", 0, 5)], metadata="note")
+    request.topics[0].partitions[0].committed_leader_epoch = 3
+    node.ask(COMMIT, request, 9)
+    assert fetch_one(node, version) == [(5, 3 if version >= 5 else -1, "note"), (-1, -1, "")]
+    assert fetch_one(node, version, "nobody") == [(-1, -1, ""), (-1, -1, "")]
+
+
+def test_null_metadata_is_none() -> None:
+    """It comes back as no metadata."""
+    node = OneNode()
+    node.ask(COMMIT, commit([("t", 0, 5)], metadata=None), 9)
+    assert fetch_one(node, 9)[0] == (5, -1, "")
+
+
+@pytest.mark.parametrize("version", COMMIT_VERSIONS)
+def test_partitions_that_do_not_exist_are_left_out(version: int) -> None:
+    """Each gets its error in its place; the rest is committed."""
+    node = OneNode()
+    request = commit([("t", 0, 1), ("t", 3, 1), ("t", -1, 1), ("no", 0, 1), ("t", 1, 2), ("t", 1, 4)])
+    assert errors(node.ask(COMMIT, request, version)) == [
+        ("t", 0, NONE),
+        ("t", 3, UNKNOWN_TOPIC),
+        ("t", -1, UNKNOWN_TOPIC),
+        ("no", 0, UNKNOWN_TOPIC),
+        ("t", 1, NONE),
+        ("t", 1, NONE),
+    ]
+    assert [offset for offset, _, _ in fetch_one(node, version)] == [1, 4]
+
+
+def test_when_nothing_is_left_to_commit_no_group_comes_into_being() -> None:
+    """Not even its errors are looked for (observed.md)."""
+    node = OneNode()
+    for request in (commit([]), commit([("no", 0, 1)]), commit([("no", 0, 1)], member_id="x")):
+        node.ask(COMMIT, request, 9)
+    assert node.ask(k16_list_groups.API, ListGroupsRequest(), 5).groups == []
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [(version, ErrorCode.ILLEGAL_GENERATION) for version in range(2, 9)]
+    + [(9, ErrorCode.GROUP_ID_NOT_FOUND)],
+)
+def test_a_generation_of_an_unknown_group_is_refused(version: int, expected: ErrorCode) -> None:
+    """On every partition that exists (observed.md)."""
+    request = commit([("t", 0, 1), ("no", 0, 1), ("t", 1, 1)], member_id="x", generation_id_or_member_epoch=1)
+    assert errors(OneNode().ask(COMMIT, request, version)) == [
+        ("t", 0, expected),
+        ("no", 0, UNKNOWN_TOPIC),
+        ("t", 1, expected),
+    ]
+
+
+def test_long_metadata_fails_its_partition_alone() -> None:
+    """Also behind partitions that do not exist, which the coordinator never sees."""
+    node = OneNode(offset_metadata_max_bytes="4")
+    request = commit([("no", 0, 1), ("t", 9, 1), ("t", 0, 1), ("t", 1, 2), ("u", 0, 1)])
+    request.topics[1].partitions[2].committed_metadata = "too long"
+    assert [error for _, _, error in errors(node.ask(COMMIT, request, 9))] == [
+        UNKNOWN_TOPIC,
+        UNKNOWN_TOPIC,
+        NONE,
+        ErrorCode.OFFSET_METADATA_TOO_LARGE,
+        NONE,
+    ]
+
+
+@pytest.mark.parametrize(("version", "is_kept"), [(2, False), (4, False), (5, True), (9, True)])
+def test_a_retention_counts_in_the_versions_that_have_one(version: int, is_kept: bool) -> None:
+    """2 to 4 carry one; later it is not on the wire (R0.1)."""
+    node = OneNode(offsets_retention_check_interval_ms="1000")
+    node.ask(COMMIT, commit([("t", 0, 5)], retention_time_ms=500), version)
+    node.advance(1_000)
+    assert fetch_one(node, 9)[0][0] == (5 if is_kept else -1)
+
+
+@pytest.mark.parametrize(
+    "error", [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE]
+)
+def test_a_shard_that_cannot_answer_is_said_so(error: ErrorCode) -> None:
+    """At each partition of a commit; at the place each version of a fetch has for it."""
+    node = OneNode()
+    node.coordinator.errors = dict.fromkeys(range(3), error)
+    assert errors(node.ask(COMMIT, commit([("t", 0, 1), ("no", 0, 1)]), 5)) == [
+        ("t", 0, error),
+        ("no", 0, UNKNOWN_TOPIC),
+    ]
+    topics = [offset_fetch.OffsetFetchRequestTopic(name="t", partition_indexes=[2])]
+    old = offset_fetch.OffsetFetchRequest(group_id="g", topics=topics)
+    [partition] = node.ask(FETCH, old, 1).topics[0].partitions
+    assert (partition.partition_index, partition.error_code, partition.committed_offset) == (2, error, -1)
+    for version in range(2, 8):
+        response = node.ask(FETCH, old, version)
+        assert (response.error_code, response.topics) == (error, [])
+    new = offset_fetch.OffsetFetchRequest(
+        groups=[offset_fetch.OffsetFetchRequestGroup(group_id="g", topics=None)]
+    )
+    [group] = node.ask(FETCH, new, 8).groups
+    assert (group.group_id, group.error_code, group.topics) == ("g", error, [])
+    request = offset_delete.OffsetDeleteRequest(group_id="g")
+    assert node.ask(DELETE, request, 0).error_code == error
+
+
+@pytest.mark.parametrize("version", range(2, 10))
+def test_null_topics_fetch_all(version: int) -> None:
+    """From version 2."""
+    node = OneNode()
+    node.ask(COMMIT, commit([("u", 0, 3), ("t", 2, 9), ("t", 1, 8)]), 9)
+    if version < 8:
+        request = offset_fetch.OffsetFetchRequest(group_id="g", topics=None)
+        topics = node.ask(FETCH, request, version).topics
+    else:
+        groups = [offset_fetch.OffsetFetchRequestGroup(group_id="g", topics=None)]
+        topics = node.ask(FETCH, offset_fetch.OffsetFetchRequest(groups=groups), version).groups[0].topics
+    assert [
+        (topic.name, [(one.partition_index, one.committed_offset) for one in topic.partitions])
+        for topic in topics
+    ] == [("t", [(1, 8), (2, 9)]), ("u", [(0, 3)])]
+
+
+@pytest.mark.parametrize("version", MANY_GROUP_VERSIONS)
+def test_several_groups_are_fetched_together(version: int) -> None:
+    """In the order asked, wherever their shards are, each with its own error."""
+    node = OneNode()
+    names = [f"group-{number}" for number in range(8)]
+    assert len({node.coordinator.partition_of(GroupId(name)) for name in names}) == 3
+    for number, name in enumerate(names):
+        node.ask(COMMIT, commit([("t", 0, number)], group_id=name), 9)
+    broken = node.coordinator.partition_of(GroupId(names[0]))
+    node.coordinator.errors = {broken: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    groups = [
+        offset_fetch.OffsetFetchRequestGroup(
+            group_id=name, topics=[offset_fetch.OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+        )
+        for name in reversed(names)
+    ]
+    request = offset_fetch.OffsetFetchRequest(groups=groups, require_stable=True)
+    response = node.ask(FETCH, request, version)
+    assert [group.group_id for group in response.groups] == names[::-1]
+    for number, group in zip(range(7, -1, -1), response.groups, strict=True):
+        if node.coordinator.partition_of(GroupId(group.group_id)) == broken:
+            assert (group.error_code, group.topics) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
+        else:
+            assert group.error_code == NONE
+            assert group.topics[0].partitions[0].committed_offset == number
+
+
+def test_a_fetch_of_no_group_is_answered() -> None:
+    """With no group."""
+    assert OneNode().ask(FETCH, offset_fetch.OffsetFetchRequest(), 8).groups == []
+
+
+def test_a_member_and_an_epoch_are_ignored_by_a_classic_group() -> None:
+    """In version 9 (observed.md)."""
+    node = OneNode()
+    node.ask(COMMIT, commit([("t", 0, 5)]), 9)
+    group = offset_fetch.OffsetFetchRequestGroup(group_id="g", member_id="x", member_epoch=9, topics=None)
+    response = node.ask(FETCH, offset_fetch.OffsetFetchRequest(groups=[group]), 9)
+    assert response.groups[0].topics[0].partitions[0].committed_offset == 5
+
+
+def delete(group_id: str, *partitions: tuple[str, list[int]]) -> offset_delete.OffsetDeleteRequest:
+    return offset_delete.OffsetDeleteRequest(
+        group_id=group_id,
+        topics=[
+            offset_delete.OffsetDeleteRequestTopic(
+                name=name,
+                partitions=[
+                    offset_delete.OffsetDeleteRequestPartition(partition_index=index) for index in indexes
+                ],
+            )
+            for name, indexes in partitions
+        ],
+    )
+
+
+def test_offsets_are_deleted() -> None:
+    """Those that exist; the others get their error in their place, and one never committed is no error."""
+    node = OneNode()
+    node.ask(COMMIT, commit([("t", 0, 5), ("t", 1, 6)]), 9)
+    response = node.ask(DELETE, delete("g", ("no", [0]), ("t", [2, 9, 0])), 0)
+    assert response.error_code == NONE
+    assert [
+        (topic.name, one.partition_index, one.error_code)
+        for topic in response.topics
+        for one in topic.partitions
+    ] == [("no", 0, UNKNOWN_TOPIC), ("t", 2, NONE), ("t", 9, UNKNOWN_TOPIC), ("t", 0, NONE)]
+    assert [offset for offset, _, _ in fetch_one(node, 9)] == [-1, 6]
+
+
+@pytest.mark.parametrize(
+    ("group_id", "expected"),
+    [("", ErrorCode.INVALID_GROUP_ID), ("nobody", ErrorCode.GROUP_ID_NOT_FOUND)],
+)
+def test_a_deletion_that_fails_as_a_whole_names_no_partition(group_id: str, expected: ErrorCode) -> None:
+    """The error stands at the top (observed.md)."""
+    response = OneNode().ask(DELETE, delete(group_id, ("t", [0])), 0)
+    assert (response.error_code, response.topics) == (expected, [])
