@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import random
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -396,15 +397,40 @@ def test_old_and_surplus_records_are_deleted(disk: Disk) -> None:
     assert starts["kept"] == 0
 
 
-def test_few_files_are_open_however_many_partitions(disk: Disk) -> None:
-    """Beyond the limit the log unused for longest gives its files back, and reads on when asked."""
+def test_no_setting_endangers_a_coordinators_topic(disk: Disk) -> None:
+    """Whatever is set on it, it stays durable, and retention deletes nothing of it."""
     topics = disk.start()
-    topic = create(topics, disk, "wide", 20)
+    texts = {
+        "headgate_durability": "page-cache",
+        "cleanup_policy": "delete",
+        "retention_ms": "1",
+        "retention_bytes": "1",
+    }
+    topic = create(topics, disk, "__consumer_offsets", **texts)
+    assert topic.partition(0).append(batch(b"a"), NOW).error == ErrorCode.NONE
+    assert topic.partition(0).high_watermark == 0
+    sync(topic)
+    topics.housekeeping(Millis(NOW + 1_000_000))
+    assert (topic.partition(0).log_start_offset, topic.partition(0).high_watermark) == (0, 1)
+
+
+def test_few_files_are_open_however_many_partitions(tmp_path: Path) -> None:
+    """Beyond the limit the log unused for longest gives its files back, and reads on when asked."""
+
+    def open_segments() -> int:
+        targets = [path.readlink() for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
+        return sum(target.suffix == ".log" and target.is_relative_to(tmp_path) for target in targets)
+
+    topics = Topics.open(OsFileSystem(), tmp_path, Settings(), NOW)
+    topic = topics.create(NewTopic("wide", TopicId(bytes(range(16))), 20), NOW)
+    assert isinstance(topic, Topic)
     topic.shared.open_files_limit = 4
     for index in range(20):
         append(topic, b"%d" % index, partition=index)
-    assert len(topic.shared._used) <= 4
+    assert open_segments() <= 4 + 1  # and the catalogue's
     assert [values(topic, index) for index in range(20)] == [[b"%d" % index] for index in range(20)]
+    assert open_segments() <= 4 + 1
+    topics.close()
 
 
 def test_a_newer_catalogue_is_not_guessed_at(disk: Disk) -> None:

@@ -46,8 +46,8 @@ def policy_of(settings: Settings, overrides: Mapping[str, str]) -> TopicPolicy:
     cleanup_policy = settings.of_topic(overrides, "cleanup.policy")
     return TopicPolicy(
         is_durable=settings.of_topic(overrides, "headgate.durability") == SYNC,
-        is_compacted="compact" in cleanup_policy,
-        is_deleted_from="delete" in cleanup_policy,
+        is_compacted=is_internal or "compact" in cleanup_policy,
+        is_deleted_from=not is_internal and "delete" in cleanup_policy,
         max_message_bytes=value("max.message.bytes"),
         uses_log_append_time=settings.of_topic(overrides, "message.timestamp.type") == "LogAppendTime",
         timestamp_before_max_ms=value("message.timestamp.before.max.ms"),

@@ -1,0 +1,67 @@
+"""Waiters: who is woken by what, and that nobody is kept who does not wait."""
+
+from __future__ import annotations
+
+from headgate.domain.ids import TopicId
+from headgate.topics.waiters import Waiters
+
+LETTERS, NUMBERS = TopicId(b"\1" * 16), TopicId(b"\2" * 16)
+
+
+def test_bytes_of_all_partitions_count_together() -> None:
+    """The waiter is called when it lacks nothing any more, and not before."""
+    waiters, called = Waiters(), []
+    waiters.add([(LETTERS, 0), (NUMBERS, 3)], 100, lambda: called.append("now"))
+    waiters.notify((LETTERS, 0), 60)
+    waiters.notify((LETTERS, 1), 1000)
+    waiters.notify((NUMBERS, 3), 39)
+    assert called == []
+    waiters.notify((NUMBERS, 3), 1)
+    assert called == ["now"]
+
+
+def test_a_waiter_is_called_once_and_forgotten() -> None:
+    """Also one that names a partition twice; nothing is left of it."""
+    waiters, called = Waiters(), []
+    waiters.add([(LETTERS, 0), (LETTERS, 0), (LETTERS, 1)], 1, lambda: called.append("now"))
+    waiters.notify((LETTERS, 0), 5)
+    waiters.notify((LETTERS, 1), 5)
+    waiters.wake_all((LETTERS, 0))
+    assert called == ["now"]
+    assert len(waiters) == 0
+
+
+def test_a_removed_waiter_is_not_called() -> None:
+    """Its time was up; removing it again is harmless, and others go on waiting."""
+    waiters, called = Waiters(), []
+    first = waiters.add([(LETTERS, 0)], 1, lambda: called.append("first"))
+    waiters.add([(LETTERS, 0)], 1, lambda: called.append("second"))
+    waiters.remove(first)
+    waiters.remove(first)
+    waiters.notify((LETTERS, 0), 1)
+    assert called == ["second"]
+
+
+def test_a_deleted_topic_wakes_all_of_its_waiters_and_no_others() -> None:
+    """Whatever they lack; one that waits for two of its partitions is called once."""
+    waiters, called = Waiters(), []
+    waiters.add([(LETTERS, 0), (LETTERS, 9)], 1 << 40, lambda: called.append("letters"))
+    waiters.add([(NUMBERS, 0)], 1, lambda: called.append("numbers"))
+    waiters.wake_topic(LETTERS)
+    assert called == ["letters"]
+    assert len(waiters) == 1
+
+
+def test_a_waiter_may_wait_again_from_its_own_call() -> None:
+    """It found too little when it looked; the same notice does not call it twice."""
+    waiters, called = Waiters(), []
+
+    def look() -> None:
+        called.append("look")
+        waiters.add([(LETTERS, 0)], 10, look)
+
+    waiters.add([(LETTERS, 0)], 10, look)
+    waiters.notify((LETTERS, 0), 1000)
+    assert called == ["look"]
+    waiters.notify((LETTERS, 0), 10)
+    assert called == ["look", "look"]
