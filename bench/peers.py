@@ -25,9 +25,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.kafka.broker import OFFSETS_TOPIC_PARTITIONS, kafka_missing, kafka_node, set_topic_config
+from headgate import BrokerFailed, run
 
 LOAD_TOPIC = "load"
-READY_LINE = "headgate is listening on "
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 10.0
 
@@ -153,13 +153,17 @@ def create_topic(bootstrap: str, name: str, partitions: int, config: dict[str, A
 
 @contextmanager
 def _serve(durability: str) -> Iterator[tuple[str, int]]:
-    with tempfile.TemporaryDirectory(prefix="headgate-bench-") as directory:
-        command = [sys.executable, "-m", "headgate", "serve"]
-        command += ["--data-dir", str(Path(directory) / "data"), "--listen", "127.0.0.1:0"]
-        command += ["--set", f"headgate.durability={durability}"]
-        command += ["--set", f"offsets.topic.num.partitions={OFFSETS_TOPIC_PARTITIONS}"]
-        with _child(command, READY_LINE) as running:
-            yield running
+    """headgate serve with that durability, and as many shards as Kafka has here."""
+    settings = {
+        "headgate.durability": durability,
+        "offsets.topic.num.partitions": str(OFFSETS_TOPIC_PARTITIONS),
+    }
+    try:
+        with run(settings, log_level="warning") as broker:
+            assert broker.pid is not None
+            yield broker.bootstrap_servers, broker.pid
+    except BrokerFailed as error:
+        raise PeerUnavailable(str(error)) from error
 
 
 @contextmanager

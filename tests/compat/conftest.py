@@ -6,14 +6,9 @@ to drive instead: run against Apache Kafka, these tests are themselves put to th
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
-import queue
-import signal
 import subprocess
-import sys
-import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -29,6 +24,8 @@ from tests.compat.support.kafkajs import NODE, KafkaJs
 from tests.compat.support.kcat import Kcat
 from tests.compat.support.members import Member, Membership
 
+import headgate
+
 # Warnings of the libraries themselves, each one named.
 # kafka-python 3.0.12 loads its schemas with functions that Python 3.11 and 3.12 call deprecated.
 KAFKA_PYTHON_SCHEMAS = "(read|open)_text is deprecated"
@@ -39,9 +36,6 @@ with warnings.catch_warnings():
 
 HERE = Path(__file__).parent
 BOOTSTRAP_VARIABLE = "HEADGATE_COMPAT_BOOTSTRAP"
-READY_LINE = "headgate is listening on "
-START_TIMEOUT_S = 20.0
-STOP_TIMEOUT_S = 10.0
 TEST_TIMEOUT_S = 90
 OFFSETS_TOPIC_PARTITIONS = 8
 SETTINGS = {
@@ -106,25 +100,11 @@ def bootstrap(server_directory: Path | None) -> Iterator[str]:
     if server_directory is None:
         yield os.environ[BOOTSTRAP_VARIABLE]
         return
-    command = [sys.executable, "-m", "headgate", "serve"]
-    command += ["--data-dir", str(server_directory), "--listen", "127.0.0.1:0"]
-    command += [word for name, value in SETTINGS.items() for word in ("--set", f"{name}={value}")]
-    log = server_directory.parent / "server.log"
-    with log.open("wb") as errors:
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True
-        )
-    try:
-        yield _address(process, log)
-        assert process.poll() is None, f"the server ended by itself: {log.read_text()[-3000:]}"
-    finally:
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
-                os.killpg(process.pid, number)
-                process.wait(STOP_TIMEOUT_S)
-        assert process.stdout is not None
-        process.stdout.close()
-        print(f"the server's log is {log}")
+    with headgate.run(SETTINGS, data_dir=server_directory) as broker:
+        yield broker.bootstrap_servers
+        log = broker.log_path.read_text()
+    complaints = [line for line in log.splitlines() if " ERROR " in line or "Traceback" in line]
+    assert not complaints, f"the server complained:\n{log[-5000:]}"
 
 
 @pytest.fixture(scope="session")
@@ -200,26 +180,3 @@ def join(bootstrap: str) -> Iterator[Join]:
     yield join
     for member in members:
         member.end()
-
-
-def _address(process: subprocess.Popen[str], log: Path) -> str:
-    """What the server says when it is ready."""
-    assert process.stdout is not None
-    lines: queue.Queue[str] = queue.Queue()
-
-    def listen() -> None:
-        with contextlib.suppress(ValueError):  # closed while it was read
-            for line in process.stdout or ():
-                lines.put(line)
-        lines.put("")
-
-    threading.Thread(target=listen, daemon=True).start()
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline:
-        with contextlib.suppress(queue.Empty):
-            line = lines.get(timeout=0.2)
-            if line.startswith(READY_LINE):
-                return line.removeprefix(READY_LINE).strip()
-            if not line:
-                break
-    raise AssertionError(f"headgate serve did not start: {log.read_text()[-3000:]}")

@@ -39,12 +39,14 @@ def test_two_libraries_share_a_group(first: str, second: str, admin: Driver, joi
     alone = _produce(admin, name, "alone")
     one = join(first, name, name)
     one.wait_until_it_owns(ALL)
-    wait_until(lambda: _seen("alone", one) == alone, f"{one} has read everything")
+    wait_until(lambda: _seen("alone", one) == alone, lambda: f"{one} has read everything")
 
     two = join(second, name, name)
     wait_until_shared([one, two], PARTITIONS)
     together = _produce(admin, name, "together")
-    wait_until(lambda: _seen("together", one, two) == together, f"{one} and {two} have read everything once")
+    wait_until(
+        lambda: _seen("together", one, two) == together, lambda: f"{one} and {two} have read everything once"
+    )
     for member in (one, two):
         read = {partition for partition, _o, value in member.records if value.startswith("together")}
         assert read == set(member.partitions)
@@ -60,7 +62,7 @@ def test_two_libraries_share_a_group(first: str, second: str, admin: Driver, joi
     # It said goodbye: nobody had to wait for its session to end.
     assert time.monotonic() - left_at < SESSION_TIMEOUT_MS / 1000
     afterwards = _produce(admin, name, "afterwards")
-    wait_until(lambda: _seen("afterwards", two) == afterwards, f"{two} has read everything")
+    wait_until(lambda: _seen("afterwards", two) == afterwards, lambda: f"{two} has read everything")
     everything = dict.fromkeys(ALL, Committed(30))
     wait_until(lambda: admin.committed(name, name, ALL) == everything, "everything is committed")
     assert not one.failures + two.failures
@@ -77,7 +79,7 @@ def test_a_member_that_dies_is_replaced_after_its_session(
     wait_until_shared([victim, survivor], PARTITIONS)
     before = _produce(admin, name, "before")
     wait_until(lambda: _seen("before", victim, survivor) == before, "everything is read")
-    wait_until(lambda: len(victim.committed) == len(victim.partitions), f"{victim} has committed")
+    wait_until(lambda: len(victim.committed) == len(victim.partitions), lambda: f"{victim} has committed")
 
     died_at = victim.kill()
     after = _produce(admin, name, "after")
@@ -85,7 +87,7 @@ def test_a_member_that_dies_is_replaced_after_its_session(
     took_s = time.monotonic() - died_at
     # A heartbeat was due every half second, so the session began anew at most that long before it died.
     assert took_s > SESSION_TIMEOUT_MS / 1000 - 1.5
-    wait_until(lambda: _seen("after", survivor) == after, f"{survivor} has read what came meanwhile")
+    wait_until(lambda: _seen("after", survivor) == after, lambda: f"{survivor} has read what came meanwhile")
     # What the dead had committed was not read again.
     assert _seen("before", victim, survivor) == before
 
@@ -117,7 +119,7 @@ def test_four_libraries_share_one_group(admin: Driver, join: Join, name: str) ->
     members = [join(library, name, name) for library in MEMBERS]
     wait_until_shared(members, PARTITIONS, timeout_s=30)
     values = _produce(admin, name, "all")
-    wait_until(lambda: _seen("all", *members) == values, f"everything is read once: {members}")
+    wait_until(lambda: _seen("all", *members) == values, lambda: f"everything is read once: {members}")
 
 
 @pytest.mark.drivers(Can.GROUPS)
@@ -154,7 +156,7 @@ def test_only_an_empty_group_can_be_deleted(driver: Driver, admin: Driver, join:
     admin.create_topic(name, 1)
     admin.produce(name, [Sent(value="one")])
     member = join("confluent-kafka", name, name)
-    wait_until(lambda: member.committed == {0: 1}, f"{member} has committed")
+    wait_until(lambda: member.committed == {0: 1}, lambda: f"{member} has committed")
     with pytest.raises(Refused) as refused:
         driver.delete_group(name)
     assert refused.value.code == NON_EMPTY_GROUP
@@ -186,12 +188,12 @@ def test_a_new_member_goes_on_where_the_last_one_stopped(
     admin.create_topic(name, PARTITIONS)
     first = _produce(admin, name, "first")
     one = join(library, name, name)
-    wait_until(lambda: _seen("first", one) == first, f"{one} has read everything")
-    wait_until(lambda: sorted(one.committed) == ALL, f"{one} has committed everywhere")
+    wait_until(lambda: _seen("first", one) == first, lambda: f"{one} has read everything")
+    wait_until(lambda: sorted(one.committed) == ALL, lambda: f"{one} has committed everywhere")
     one.leave()
     second = _produce(admin, name, "second")
     two = join(successor, name, name)
-    wait_until(lambda: two.values() and _seen("second", two) == second, f"{two} has read everything")
+    wait_until(lambda: two.values() and _seen("second", two) == second, lambda: f"{two} has read everything")
     assert sorted(two.values()) == second
 
 
@@ -221,7 +223,7 @@ def test_a_commit_below_the_start_of_the_log_is_reset(
     admin.commit(name, name, {0: Committed(2)})
     admin.delete_records(name, 0, 6)
     member = join(library, name, name)
-    wait_until(lambda: member.values() == ["6", "7", "8", "9"], f"{member} has read what is left")
+    wait_until(lambda: member.values() == ["6", "7", "8", "9"], lambda: f"{member} has read what is left")
 
 
 def test_an_administrator_removes_a_static_member(admin: KafkaPython, join: Join, name: str) -> None:

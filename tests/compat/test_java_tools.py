@@ -166,10 +166,10 @@ def test_a_java_consumer_shares_a_group_with_a_python_one(
     admin.create_topic(name, 4)
     java: subprocess.Popen[str] = request.getfixturevalue("java_member")
     python = join("confluent-kafka", name, name)
-    wait_until(lambda: len(python.partitions) == 2, f"{python} shares with Java", timeout_s=30)
+    wait_until(lambda: len(python.partitions) == 2, lambda: f"{python} shares with Java", timeout_s=30)
     assert admin.describe_group(name).state == "Stable"
     admin.produce(name, [Sent(value=f"{p}-{n}", partition=p) for p in range(4) for n in range(10)])
-    wait_until(lambda: len(python.records) == 20, f"{python} has read its half")
+    wait_until(lambda: len(python.records) == 20, lambda: f"{python} has read its half")
     theirs = {partition for partition in range(4) if partition not in python.partitions}
     stopped_at = time.monotonic()
     java.terminate()

@@ -80,7 +80,7 @@ def test_the_offset_of_a_subscribed_topic_is_kept(
     admin.create_topic(name, 1)
     admin.produce(name, [Sent(value="one")])
     member = join("confluent-kafka", name, name)
-    wait_until(lambda: member.committed == {0: 1}, f"{member} has committed")
+    wait_until(lambda: member.committed == {0: 1}, lambda: f"{member} has committed")
     with pytest.raises(Refused) as refused:
         driver.delete_offsets(name, name, [0])
     assert refused.value.code == GROUP_SUBSCRIBED_TO_TOPIC

@@ -189,13 +189,19 @@ class Driver:
         raise NotImplementedError
 
 
-def wait_until(found: Callable[[], T], what: str, timeout_s: float = ANSWER_TIMEOUT_S) -> T:
-    """What `found` gives as soon as it is true; fails, saying what was waited for, when it never is."""
+def wait_until(
+    found: Callable[[], T], what: str | Callable[[], str], timeout_s: float = ANSWER_TIMEOUT_S
+) -> T:
+    """What `found` gives as soon as it is true; fails, saying what was waited for, when it never is.
+
+    A `what` that tells how things stand is a function, so that it tells how they stand in the end.
+    """
     deadline = time.monotonic() + timeout_s
     while True:
         value = found()
         if value:
             return value
         if time.monotonic() > deadline:
-            raise AssertionError(f"not within {timeout_s:g} s: {what}")
+            awaited = what if isinstance(what, str) else what()
+            raise AssertionError(f"not within {timeout_s:g} s: {awaited}")
         time.sleep(0.05)

@@ -86,7 +86,7 @@ class Member:
 
     def wait_until_it_owns(self, partitions: list[int], timeout_s: float = 15) -> None:
         """Returns when its assignment is just that."""
-        wait_until(lambda: self.partitions == partitions, f"{self} owns {partitions}", timeout_s)
+        wait_until(lambda: self.partitions == partitions, lambda: f"{self} owns {partitions}", timeout_s)
 
     def leave(self) -> None:
         """Asks it to close its consumer properly and waits until it has."""
