@@ -325,7 +325,8 @@ def test_a_sync_runs_in_another_thread_while_files_close(tmp_path: Path) -> None
     log.delete()
     with suppress(FileNotFoundError):
         request.run()
-    log.complete_sync(request)
+    with pytest.raises(LogFailed):
+        log.complete_sync(request)
     assert not list(tmp_path.iterdir())
 
 
@@ -428,7 +429,8 @@ def test_a_failed_sync_is_never_made_good_by_the_next_one(files: MemoryFileSyste
         sync(log)
     with pytest.raises(LogFailed):
         append(log)
-    sync(log)
+    with pytest.raises(LogFailed):
+        sync(log)
     assert log.durable_offset == 1, "the pages that failed are clean: a second sync did not write them"
     assert contents(log) == batches
     log.recover()
@@ -478,19 +480,21 @@ def test_a_failed_sync_learnt_elsewhere_stops_the_log(place: Place) -> None:
     with pytest.raises(LogFailed, match="told"):
         append(log)
     log.recover()
-    log.complete_sync(request)
+    with pytest.raises(LogFailed):
+        log.complete_sync(request)
     append(log)
 
 
-def test_a_sync_from_before_a_recovery_tells_nothing(place: Place) -> None:
-    """An outcome that comes too late neither fails the log nor moves its durability."""
+def test_a_sync_of_what_the_log_was_before_tells_nothing(place: Place) -> None:
+    """An outcome that comes after a truncation is refused; it neither fails the log nor moves durability."""
     log = place.open()
     append(log, 3)
     request = log.begin_sync()
     log.truncate(0)
     append(log)
     request.error = OSError(errno.EIO, "late")
-    log.complete_sync(request)
+    with pytest.raises(LogFailed, match="not what it was"):
+        log.complete_sync(request)
     assert log.failure is None
     assert log.durable_offset == 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 from random import Random
 
 from hypothesis import HealthCheck, settings
@@ -109,14 +110,13 @@ class LogModel(RuleBasedStateMachine):
         if self.request is None:
             return
         request, self.request = self.request, None
-        try:
+        with suppress(FileNotFoundError):
             request.run()
-        except FileNotFoundError:
+        try:
+            self.log.complete_sync(request)
+        except LogFailed:
             return
-        is_current = request.generation == self.log.begin_sync().generation and self.log.failure is None
-        self.log.complete_sync(request)
-        if is_current:
-            self.durable = max(self.durable, request.end_offset)
+        self.durable = max(self.durable, request.end_offset)
 
     @precondition(lambda self: self.log.failure is None and self.durable < self.end)
     @rule(drop=st.booleans())

@@ -297,21 +297,22 @@ class Log:
         return request
 
     def complete_sync(self, request: SyncRequest) -> None:
-        """Take the outcome of a sync that ran. Raises its OSError, after which the log has failed.
+        """Take the outcome of a sync that ran; without an error all is durable that was there when it began.
 
-        A request from before a `recover`, `truncate` or `delete` tells nothing any more and changes nothing.
+        Raises the OSError of a sync that failed, and the log has failed with it; LogFailed, and nothing is
+        changed, where the log failed otherwise or was recovered, truncated or deleted while the sync ran.
         """
         parts = request.parts
         request.release()
         if request in self._syncs:
             self._syncs.remove(request)
         if request.generation != self._generation:
-            return
+            raise LogFailed(errno.EIO, "the log is not what it was when the sync began", str(self.directory))
         if request.error is not None:
             self._fail_sync(request.error)
             raise request.error
         if self._failure is not None:
-            return
+            self._refuse()
         for segment, _, size in parts:
             segment.synced_bytes = max(segment.synced_bytes, size)
         for segment in request.indexes:
