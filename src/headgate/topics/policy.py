@@ -1,7 +1,8 @@
 """What a topic's settings mean for its partitions, worked out once for every change of the settings.
 
 The topic's own value wins over the broker's, the broker's over the default. That holds for internal topics
-too: whoever trusts the page cache with everything may trust it with the coordinator's log.
+too: whoever trusts the page cache with everything may trust it with the coordinator's log. But nothing set on
+an internal topic lets retention delete from it: what a coordinator has not replaced it still needs.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class TopicPolicy:
         return self.is_deleted_from and (self.retention_ms >= 0 or self.retention_bytes >= 0)
 
 
-def policy_of(settings: Settings, overrides: Mapping[str, str]) -> TopicPolicy:
+def policy_of(settings: Settings, overrides: Mapping[str, str], *, is_internal: bool) -> TopicPolicy:
     """The policy of a topic with these settings of its own; they have been checked before."""
 
     def value(name: str) -> int:

@@ -101,7 +101,9 @@ class Topic:
         """What the topic's settings mean."""
         policy = self._policy
         if policy is None:
-            policy = self._policy = policy_of(self.shared.settings, self._entry.overrides)
+            policy = self._policy = policy_of(
+                self.shared.settings, self._entry.overrides, is_internal=self.is_internal
+            )
         return policy
 
     def settings_changed(self) -> None:
