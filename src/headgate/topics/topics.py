@@ -27,7 +27,7 @@ from headgate.domain.ids import ZERO_TOPIC_ID, Millis, TopicId, TopicName
 from headgate.domain.settings import TOPIC_SETTINGS, Settings
 from headgate.log.deletion import delete_directory, remove_deleted
 from headgate.log.filesystem import FileSystem, read_file, replace_file
-from headgate.log.log import Log, LogSettings
+from headgate.log.log import Log, LogSettings, Recovery
 from headgate.topics import catalogue as events
 from headgate.topics.catalogue import Catalogue, CatalogueEntry
 from headgate.topics.configs import check
@@ -91,7 +91,7 @@ class Topics:
         fs.make_directory(directory)
         fs.sync_directory(data_dir)
         marker = _read_json(fs, data_dir / CLEAN_SHUTDOWN_FILE)
-        log = Log.open(fs, directory, LogSettings(), clean=False)
+        log = Log.open(fs, directory, LogSettings(), clean=False, on_truncated=_tell_of_lost_changes)
         catalogue = Catalogue(log)
         if marker is not None:
             fs.remove(data_dir / CLEAN_SHUTDOWN_FILE)
@@ -384,6 +384,15 @@ class Topics:
             was_closed_well = partition.key not in self._shared.unrecovered
             if not partition.apply_retention(now) and was_closed_well:
                 partition.put_back()
+
+
+def _tell_of_lost_changes(recovery: Recovery) -> None:
+    """A change that was being written when the power failed is normal; anything more is damage."""
+    logger.error(
+        "the catalogue's last %d bytes could not be read and were dropped: %s",
+        recovery.dropped_bytes,
+        recovery.reason,
+    )
 
 
 def _storage_refusal(problem: OSError) -> Refusal:
