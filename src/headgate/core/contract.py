@@ -27,15 +27,18 @@ CommandT = TypeVar("CommandT", contravariant=True)
 RecordT = TypeVar("RecordT")
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Reply:
-    """The answer to one waiting request: `result` is the result type of that request's command."""
+    """The answer to one waiting request: `result` is the result type of that request's command.
+
+    Nobody changes a reply or effects; they are not frozen because every request makes both.
+    """
 
     token: Token
     result: object
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True)
 class Effects(Generic[RecordT]):
     """What a command leads to: `records` are appended all or not at all, then `replies` are sent."""
 

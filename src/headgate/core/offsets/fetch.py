@@ -12,11 +12,12 @@ def fetch(table: OffsetTable, command: FetchOffsets, *, is_known: bool) -> Fetch
     if command.topics is None:
         return FetchedOffsets(_all(table, command) if is_known else [])
     group_id = command.group_id
+    if not is_known:
+        return FetchedOffsets(
+            [(topic, [(one, None) for one in partitions]) for topic, partitions in command.topics]
+        )
     return FetchedOffsets(
-        [
-            (topic, [(one, table.get(group_id, topic, one) if is_known else None) for one in partitions])
-            for topic, partitions in command.topics
-        ]
+        [(topic, table.get_each(group_id, topic, partitions)) for topic, partitions in command.topics]
     )
 
 

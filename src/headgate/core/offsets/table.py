@@ -14,7 +14,7 @@ rows left behind are an eighth of the table it is built anew. A group is known f
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,16 +29,21 @@ from headgate.core.offsets.columns import (
     column,
     flip,
 )
+from headgate.core.offsets.keys import (
+    GROUP_SHIFT,
+    MOST_GROUPS,
+    MOST_TOPICS,
+    PARTITION_BITS,
+    PARTITION_MASK,
+    TOPIC_MASK,
+    groups_of,
+    new_numbers,
+    renumbered,
+    topics_of,
+)
 from headgate.core.offsets.names import Names
 from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.records.model import NO_EXPIRY, OffsetCommit
-
-_TOPIC_BITS, _PARTITION_BITS = 22, 18
-_GROUP_SHIFT = _TOPIC_BITS + _PARTITION_BITS
-_MOST_GROUPS = 1 << (64 - _GROUP_SHIFT)
-_MOST_TOPICS = 1 << _TOPIC_BITS
-_TOPIC_MASK = _MOST_TOPICS - 1
-_PARTITION_MASK = (1 << _PARTITION_BITS) - 1
 
 _MASK64 = (1 << 64) - 1
 _SMALLEST_INDEX = 64
@@ -112,7 +117,7 @@ class OffsetTable:
         """Take a committed offset in, over the partition's previous one if there is one."""
         partition = commit.partition
         base = self._bases.get((commit.group_id, commit.topic))
-        if base is None or not 0 <= partition <= _PARTITION_MASK:
+        if base is None or not 0 <= partition <= PARTITION_MASK:
             base, partition = self._intern_base(commit.group_id, commit.topic, partition)
         key = base | partition
         row = self._find(key)
@@ -125,7 +130,7 @@ class OffsetTable:
             if self._nexts[row] < NONE:
                 self._nexts[row] = flip(self._nexts[row])
                 self._left_behind -= 1
-        group = key >> _GROUP_SHIFT
+        group = key >> GROUP_SHIFT
         if self._heads[group] < NONE:
             self._heads[group] = flip(self._heads[group])
             self._group_count += 1
@@ -138,6 +143,21 @@ class OffsetTable:
         """The committed offset of a partition, or None."""
         row = self._row(group_id, topic, partition)
         return None if row < 0 else self._stored(row)
+
+    def get_each(
+        self, group_id: GroupId, topic: TopicName, partitions: Iterable[int]
+    ) -> list[tuple[int, StoredOffset | None]]:
+        """The committed offset, or None, of each of these partitions."""
+        base = self._base(group_id, topic)
+        found: list[tuple[int, StoredOffset | None]] = []
+        for partition in partitions:
+            if base is not None and 0 <= partition <= PARTITION_MASK:
+                row = self._find(base | partition)
+                is_there = row >= 0 and self._nexts[row] >= NONE
+                found.append((partition, self._stored(row) if is_there else None))
+            else:
+                found.append((partition, self.get(group_id, topic, partition)))
+        return found
 
     def remove(self, group_id: GroupId, topic: TopicName, partition: int) -> bool:
         """Let an offset go; whether there was one. The group stays known."""
@@ -206,8 +226,7 @@ class OffsetTable:
         if not ids:
             return []
         keys = np.frombuffer(self._keys, np.uint64)
-        topics = keys >> np.uint64(_PARTITION_BITS) & np.uint64(_TOPIC_MASK)
-        is_hit = np.isin(topics, np.array(ids, np.uint64))
+        is_hit = np.isin(topics_of(keys), np.array(ids, np.int64))
         is_hit &= np.frombuffer(self._nexts, np.int32) >= NONE
         is_hit &= np.frombuffer(self._timestamps, np.int64) <= committed_by
         hits = keys[is_hit]
@@ -223,13 +242,13 @@ class OffsetTable:
         nexts = np.frombuffer(self._nexts, np.int32)
         is_old = timestamps[nexts >= NONE] <= committed_by
         wanted = np.zeros(len(self._heads), np.bool_)
-        wanted[(keys[is_old] >> np.uint64(_GROUP_SHIFT)).astype(np.int64)] = True
+        wanted[groups_of(keys[is_old])] = True
         has_any = np.zeros(len(self._heads), np.bool_)
-        has_any[(keys >> np.uint64(_GROUP_SHIFT)).astype(np.int64)] = True
+        has_any[groups_of(keys)] = True
         wanted |= ~has_any
         for key, (_, expire_timestamp) in self._aside.items():
             if expire_timestamp != NO_EXPIRY:
-                wanted[key >> _GROUP_SHIFT] = True
+                wanted[key >> GROUP_SHIFT] = True
         wanted &= np.frombuffer(self._heads, np.int32) >= NONE
         return [GroupId(self._groups.text(group).decode()) for group in np.flatnonzero(wanted).tolist()]
 
@@ -240,12 +259,12 @@ class OffsetTable:
         group = self._groups.intern(group_id.encode())
         if group == len(self._heads):
             self._heads.append(flip(NONE))
-        name, low = topic.encode(), partition & _PARTITION_MASK
-        high = partition >> _PARTITION_BITS
+        name, low = topic.encode(), partition & PARTITION_MASK
+        high = partition >> PARTITION_BITS
         topic_id = self._topics.intern(self._high_name(name, high) if high else name)
-        if group >= _MOST_GROUPS or topic_id >= _MOST_TOPICS:
+        if group >= MOST_GROUPS or topic_id >= MOST_TOPICS:
             raise OffsetTableFull(f"{group} groups, {topic_id} topics")
-        base: int = group << _GROUP_SHIFT | topic_id << _PARTITION_BITS
+        base: int = group << GROUP_SHIFT | topic_id << PARTITION_BITS
         if high:
             self._high_partitions[topic_id] = (topic, high)
         else:
@@ -261,21 +280,31 @@ class OffsetTable:
     def _high_name(name: bytes, high: int) -> bytes:
         return name + _HIGH_PARTITION_MARK + str(high).encode()
 
+    def _base(self, group_id: GroupId, topic: TopicName) -> int | None:
+        """The key but for a partition that is in range, or None; no name is taken in."""
+        base = self._bases.get((group_id, topic))
+        if base is None:
+            group, topic_id = self._groups.find(group_id.encode()), self._topics.find(topic.encode())
+            if group is None or topic_id is None:
+                return None
+            base = group << GROUP_SHIFT | topic_id << PARTITION_BITS
+            self._remember(group_id, topic, base)
+        return base
+
     def _row(self, group_id: GroupId, topic: TopicName, partition: int) -> int:
         """The row of a live offset, or -1; no name is taken in."""
-        base = self._bases.get((group_id, topic))
-        if base is None or not 0 <= partition <= _PARTITION_MASK:
+        if 0 <= partition <= PARTITION_MASK:
+            base = self._base(group_id, topic)
+        else:
             group = self._groups.find(group_id.encode())
-            high = partition >> _PARTITION_BITS
-            name = topic.encode()
-            topic_id = self._topics.find(self._high_name(name, high) if high else name)
+            high_name = self._high_name(topic.encode(), partition >> PARTITION_BITS)
+            topic_id = self._topics.find(high_name)
             if group is None or topic_id is None:
                 return NONE
-            base = group << _GROUP_SHIFT | topic_id << _PARTITION_BITS
-            if not high:
-                self._remember(group_id, topic, base)
-            partition &= _PARTITION_MASK
-        row = self._find(base | partition)
+            base = group << GROUP_SHIFT | topic_id << PARTITION_BITS
+        if base is None:
+            return NONE
+        row = self._find(base | partition & PARTITION_MASK)
         return row if row >= 0 and self._nexts[row] >= NONE else NONE
 
     def _find(self, key: int) -> int:
@@ -301,7 +330,7 @@ class OffsetTable:
         self._offsets.append(commit.offset)
         self._timestamps.append(commit.commit_timestamp)
         self._epochs.append(commit.leader_epoch)
-        group = key >> _GROUP_SHIFT
+        group = key >> GROUP_SHIFT
         head = self._heads[group]
         if head >= NONE:
             self._nexts.append(head)
@@ -316,23 +345,17 @@ class OffsetTable:
         return row
 
     def _stored(self, row: int) -> StoredOffset:
-        metadata, expire_timestamp = "", NO_EXPIRY
-        if self._aside:
-            metadata, expire_timestamp = self._aside.get(self._keys[row], ("", NO_EXPIRY))
-        return StoredOffset(
-            self._offsets[row],
-            self._epochs[row],
-            metadata,
-            Millis(self._timestamps[row]),
-            expire_timestamp,
-        )
+        aside = self._aside and self._aside.get(self._keys[row])
+        metadata, expire_timestamp = aside or ("", NO_EXPIRY)
+        timestamp: Millis = self._timestamps[row]  # type: ignore[assignment]  # a call costs too much here
+        return StoredOffset(self._offsets[row], self._epochs[row], metadata, timestamp, expire_timestamp)
 
     def _group_id(self, key: int) -> GroupId:
-        return GroupId(self._groups.text(key >> _GROUP_SHIFT).decode())
+        return GroupId(self._groups.text(key >> GROUP_SHIFT).decode())
 
     def _topic_partition(self, key: int, names: dict[int, tuple[TopicName, int]]) -> tuple[TopicName, int]:
         """What a key's lower part means; `names` keeps what was looked up before."""
-        topic_id = key >> _PARTITION_BITS & _TOPIC_MASK
+        topic_id = key >> PARTITION_BITS & TOPIC_MASK
         known = names.get(topic_id)
         if known is None:
             known = self._high_partitions.get(topic_id)
@@ -340,7 +363,7 @@ class OffsetTable:
                 known = TopicName(self._topics.text(topic_id).decode()), 0
             names[topic_id] = known
         topic, high = known
-        return topic, high << _PARTITION_BITS | key & _PARTITION_MASK
+        return topic, high << PARTITION_BITS | key & PARTITION_MASK
 
     # --- building anew ---
 
@@ -358,42 +381,28 @@ class OffsetTable:
     def _rebuild(self) -> None:
         """Drop the rows left behind and the names that nothing uses any more."""
         is_live = np.frombuffer(self._nexts, np.int32) >= NONE
-        keys = self._live_keys()
+        keys = np.frombuffer(self._keys, np.uint64)[is_live]
         is_known = np.frombuffer(self._heads, np.int32) >= NONE
-        groups = (keys >> np.uint64(_GROUP_SHIFT)).astype(np.int64)
-        topics = ((keys >> np.uint64(_PARTITION_BITS)) & np.uint64(_TOPIC_MASK)).astype(np.int64)
-        kept_groups = np.flatnonzero(is_known | (np.bincount(groups, minlength=len(is_known)) > 0))
-        kept_topics = np.flatnonzero(np.bincount(topics, minlength=1))
-        new_groups = np.zeros(len(is_known), np.int64)
-        new_groups[kept_groups] = np.arange(len(kept_groups))
-        new_topics = np.zeros(len(self._topics) + 1, np.int64)
-        new_topics[kept_topics] = np.arange(len(kept_topics))
-        partitions = keys & np.uint64(_PARTITION_MASK)
-        new_keys = (
-            new_groups[groups].astype(np.uint64) << np.uint64(_GROUP_SHIFT)
-            | new_topics[topics].astype(np.uint64) << np.uint64(_PARTITION_BITS)
-            | partitions
+        keeps_group = is_known | (np.bincount(groups_of(keys), minlength=len(is_known)) > 0)
+        keeps_topic = np.bincount(topics_of(keys), minlength=len(self._topics)) > 0
+        new_groups, new_topics = new_numbers(keeps_group), new_numbers(keeps_topic)
+        aside = np.fromiter(self._aside, np.uint64, len(self._aside))
+        self._aside = dict(
+            zip(renumbered(aside, new_groups, new_topics).tolist(), self._aside.values(), strict=True)
         )
-        self._aside = {
-            int(new_groups[key >> _GROUP_SHIFT]) << _GROUP_SHIFT
-            | int(new_topics[key >> _PARTITION_BITS & _TOPIC_MASK]) << _PARTITION_BITS
-            | key & _PARTITION_MASK: aside
-            for key, aside in self._aside.items()
-        }
         self._high_partitions = {
             int(new_topics[topic_id]): high
             for topic_id, high in self._high_partitions.items()
-            if topic_id in set(kept_topics.tolist())
+            if keeps_topic[topic_id]
         }
-        heads, nexts = chains(new_groups[groups], is_known[kept_groups])
-        self._groups.retain(kept_groups.tolist())
-        self._topics.retain(kept_topics.tolist())
-        offsets = np.frombuffer(self._offsets, np.int64)[is_live]
-        timestamps = np.frombuffer(self._timestamps, np.int64)[is_live]
-        epochs = np.frombuffer(self._epochs, np.int32)[is_live]
-        self._keys, self._offsets = column("Q", new_keys), column("q", offsets)
-        self._timestamps, self._epochs = column("q", timestamps), column("i", epochs)
-        self._heads, self._nexts = column("i", heads), column("i", nexts)
+        self._groups.retain(np.flatnonzero(keeps_group).tolist())
+        self._topics.retain(np.flatnonzero(keeps_topic).tolist())
+        keys = renumbered(keys, new_groups, new_topics)
+        heads, nexts = chains(groups_of(keys), is_known[keeps_group])
+        self._offsets = column("q", np.frombuffer(self._offsets, np.int64)[is_live])
+        self._timestamps = column("q", np.frombuffer(self._timestamps, np.int64)[is_live])
+        self._epochs = column("i", np.frombuffer(self._epochs, np.int32)[is_live])
+        self._keys, self._heads, self._nexts = column("Q", keys), column("i", heads), column("i", nexts)
         self._bases.clear()
         self._left_behind = 0
         self._build_index(len(self._keys))
