@@ -18,16 +18,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from headgate.log.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from headgate.log.checkpoint import Checkpoint, save_checkpoint
 from headgate.log.deletion import delete_directory, remove_deleted
-from headgate.log.recovery import (
-    SYNC_FAILED_NAME,
-    Loading,
-    Recovery,
-    load_segments,
-    mark_sync_failed,
-    sync_segments,
-)
+from headgate.log.recovery import Loading, Recovery, load, mark_sync_failed
 from headgate.log.retention import Retention
 from headgate.log.segment import LARGEST_RELATIVE_OFFSET, Segment
 from headgate.log.segments import Segments
@@ -136,58 +129,20 @@ class Log:
     def _load(
         self, *, clean: bool, recovery_point: int, synced_before: Mapping[int, int] | None = None
     ) -> Recovery | None:
-        if not self._files.exists(self.directory):
-            self._segments = Segments()
-            return None
-        self._checkpoint = load_checkpoint(self._files, self.directory)
-        marker = self.directory / SYNC_FAILED_NAME
-        has_failed_sync = self._files.exists(marker)
-        if has_failed_sync and synced_before is None:
-            synced_before = {}
-        loading = Loading(
-            files=self._files,
-            directory=self.directory,
-            index_interval_bytes=self.settings.index_interval_bytes,
-            checkpoint=self._checkpoint,
-            clean=clean and not has_failed_sync,
-            recovery_point=max(recovery_point, self._checkpoint.recovery_point),
-        )
-        segments, recovery = load_segments(loading)
-        scanned = [segment for segment in segments if not segment.is_loaded_as_saved]
-        sync_segments(scanned, synced_before)
-        if scanned or recovery is not None:
-            self._files.sync_directory(self.directory)
-            self._files.sync_directory(self.directory.parent)
-        if has_failed_sync:
-            self._files.remove(marker)
-        start = self._checkpoint.log_start_offset
-        if segments and segments[-1].next_offset < start:
-            # Records were deleted past what survived: the log is empty and goes on at its start.
-            for segment in segments:
-                segment.remove()
-            segments = []
-        self._parent_synced = bool(segments)
+        interval = self.settings.index_interval_bytes
+        loaded = load(Loading(self._files, self.directory, interval, clean, recovery_point, synced_before))
+        segments = loaded.segments
+        start = loaded.checkpoint.log_start_offset
+        self._checkpoint = loaded.checkpoint
         self._segments = Segments(segments)
+        self._parent_synced = loaded.is_durable
         self.log_start_offset = max(start, segments[0].base_offset) if segments else start
         self.log_end_offset = self.durable_offset = segments[-1].next_offset if segments else start
-        self._settle_indexes([segment for segment in scanned if segment is not self._segments.active])
-        if recovery is not None and self._on_truncated is not None:
-            self._on_truncated(recovery)
-        return recovery
-
-    def _settle_indexes(self, rebuilt: Sequence[Segment]) -> None:
-        """Save what a scan rebuilt for closed segments, so that the next start need not scan them."""
-        # Indexes are derived: without room for them the log works as well, and starts slower next time.
-        with suppress(OSError):
-            for segment in rebuilt:
-                segment.save_indexes()
-                segment.sync_indexes()
-                segment.indexes_synced = True
-                segment.unload_indexes()
-                segment.close_file()
-            if rebuilt:
-                self._files.sync_directory(self.directory)
-                self._move_recovery_point()
+        if not clean:
+            self._move_recovery_point()
+        if loaded.recovery is not None and self._on_truncated is not None:
+            self._on_truncated(loaded.recovery)
+        return loaded.recovery
 
     @property
     def size_bytes(self) -> int:

@@ -15,11 +15,12 @@ Recovering twice is recovering once.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
+from headgate.log.checkpoint import Checkpoint, load_checkpoint
 from headgate.log.header import CRC_END, MAGIC, CorruptBatch
 from headgate.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment, walk_batches
 
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from headgate.log.checkpoint import Checkpoint
     from headgate.log.filesystem import FileSystem
 
 SYNC_FAILED_NAME: Final = "headgate.sync-failed"
@@ -48,22 +48,62 @@ class Recovery:
 
 @dataclass(slots=True, frozen=True)
 class Loading:
-    """What there is to load, and how much of it can be trusted."""
+    """What there is to load, and how much of it can be trusted.
+
+    `synced_before` gives, where a sync failed, how many bytes of each segment were durable before it.
+    """
 
     files: FileSystem
     directory: Path
     index_interval_bytes: int
-    checkpoint: Checkpoint
     clean: bool
     recovery_point: int
+    synced_before: Mapping[int, int] | None
 
 
-def load_segments(loading: Loading) -> tuple[list[Segment], Recovery | None]:
+@dataclass(slots=True, frozen=True)
+class Loaded:
+    """A log as it was found and made durable; `is_durable` says that its directory's name is, too."""
+
+    checkpoint: Checkpoint
+    segments: list[Segment]
+    recovery: Recovery | None
+    is_durable: bool
+
+
+def load(loading: Loading) -> Loaded:
+    """Everything a log needs to go on, all of it durable. Raises OSError."""
+    files, directory = loading.files, loading.directory
+    if not files.exists(directory):
+        return Loaded(Checkpoint(), [], None, is_durable=False)
+    checkpoint = load_checkpoint(files, directory)
+    marker = directory / SYNC_FAILED_NAME
+    has_failed_sync = files.exists(marker)
+    if has_failed_sync:
+        loading = replace(loading, clean=False, synced_before=loading.synced_before or {})
+    point = max(loading.recovery_point, checkpoint.recovery_point)
+    loading = replace(loading, recovery_point=point)
+    segments, recovery = _load_segments(loading, checkpoint.log_start_offset)
+    scanned = [segment for segment in segments if not segment.is_loaded_as_saved]
+    _sync_segments(scanned, loading.synced_before)
+    if scanned or recovery is not None:
+        files.sync_directory(directory)
+        files.sync_directory(directory.parent)
+    if has_failed_sync:
+        files.remove(marker)
+    if segments and segments[-1].next_offset < checkpoint.log_start_offset:
+        # Records were deleted past what survived: the log is empty and goes on at its start.
+        for segment in segments:
+            segment.remove()
+        segments = []
+    _settle_indexes(loading, [segment for segment in scanned if segment in segments[:-1]])
+    return Loaded(checkpoint, segments, recovery, is_durable=bool(segments))
+
+
+def _load_segments(loading: Loading, start_offset: int) -> tuple[list[Segment], Recovery | None]:
     """The segments of a directory in order, the last one ready for appending; and what had to be dropped."""
-    base_offsets = _tidy(loading)
-    if not base_offsets:
-        return [], None
     segments: list[Segment] = []
+    base_offsets = _tidy(loading, start_offset)
     for at, base_offset in enumerate(base_offsets):
         segment = Segment(loading.files, loading.directory, base_offset, loading.index_interval_bytes)
         following = base_offsets[at + 1] if at + 1 < len(base_offsets) else None
@@ -80,17 +120,27 @@ def load_segments(loading: Loading) -> tuple[list[Segment], Recovery | None]:
     return segments, None
 
 
-def sync_segments(segments: list[Segment], synced_before: Mapping[int, int] | None = None) -> None:
-    """Make durable what a scan found good.
-
-    `synced_before` gives, where a sync failed, how many bytes of each segment were durable before it. The
-    rest may sit in clean pages that no sync would write, so it is written again first.
-    """
+def _sync_segments(segments: list[Segment], synced_before: Mapping[int, int] | None) -> None:
     for segment in segments:
         if synced_before is not None:
             _rewrite(segment, synced_before.get(segment.base_offset, 0))
         segment.file().datasync()
         segment.synced_bytes = segment.size
+
+
+def _settle_indexes(loading: Loading, rebuilt: list[Segment]) -> None:
+    """Save what a scan rebuilt for closed segments, so that the next start need not scan them."""
+    # Indexes are derived: without room for them the log works as well, and starts slower next time.
+    with suppress(OSError):
+        for segment in rebuilt:
+            segment.save_indexes()
+            segment.sync_indexes()
+            segment.unload_indexes()
+            segment.close_file()
+        if rebuilt:
+            loading.files.sync_directory(loading.directory)
+        for segment in rebuilt:
+            segment.indexes_synced = True
 
 
 def mark_sync_failed(files: FileSystem, directory: Path) -> None:
@@ -107,16 +157,12 @@ def _rewrite(segment: Segment, position: int) -> None:
         position += file.pwrite(chunk, position)
 
 
-def _tidy(loading: Loading) -> list[int]:
+def _tidy(loading: Loading, start_offset: int) -> list[int]:
     """The base offsets of the segments that count, in order; what an interrupted change left is removed."""
-    try:
-        names = loading.files.listdir(loading.directory)
-    except FileNotFoundError:
-        return []
+    names = loading.files.listdir(loading.directory)
     bases = sorted(int(name[:_NAME_DIGITS]) for name in names if _is_segment_file(name, LOG_SUFFIX))
-    start = loading.checkpoint.log_start_offset
     # A segment ends where the next begins. Those that end at or below the log start were on their way out.
-    kept = [base for at, base in enumerate(bases) if at + 1 == len(bases) or bases[at + 1] > start]
+    kept = [base for at, base in enumerate(bases) if at + 1 == len(bases) or bases[at + 1] > start_offset]
     for name in names:
         leftover = name.endswith(".tmp")
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
