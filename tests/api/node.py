@@ -48,6 +48,10 @@ class OneCall:
         """None of these APIs may do this."""
         raise AssertionError("not answered at all")
 
+    def disconnect(self, reason: str) -> None:
+        """None of these APIs may do this."""
+        raise AssertionError(f"disconnected: {reason}")
+
 
 @dataclass(frozen=True)
 class KnownTopic:

@@ -61,6 +61,7 @@ class OneCall:
         self.client_host = "127.0.0.1"
         self.response: Any = None
         self.is_finished = False
+        self.disconnect_reason: str | None = None
 
     def answer(self, response: Any) -> None:
         """Keep the response as a client would read it."""
@@ -72,6 +73,12 @@ class OneCall:
         """Nothing is sent."""
         assert not self.is_finished, "answered twice"
         self.is_finished = True
+
+    def disconnect(self, reason: str) -> None:
+        """The connection is closed instead of an answer."""
+        assert not self.is_finished, "answered twice"
+        self.is_finished = True
+        self.disconnect_reason = reason
 
 
 class OneNode:

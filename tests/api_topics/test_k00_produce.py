@@ -249,6 +249,13 @@ def test_acks_zero_has_no_answer(node: OneNode) -> None:
     assert visible_values(node) == [b"a"]
 
 
+def test_acks_zero_with_an_error_closes_the_connection(node: OneNode) -> None:
+    """There is no answer to put the error in, so the client is cut off and asks for metadata anew."""
+    call = node.send(k00_produce.API, request(batch(b"a"), acks=0), 12)
+    assert call.response is None
+    assert call.disconnect_reason == "a record for letters-0 with acks=0: UNKNOWN_TOPIC_OR_PARTITION"
+
+
 def test_a_repeated_batch_waits_for_the_first_to_be_durable(node: OneNode) -> None:
     """A duplicate's answer is a promise as good as the first one's."""
     node.topic("letters")

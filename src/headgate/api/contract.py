@@ -33,6 +33,10 @@ class Call(Protocol):
         """Finish the request without a response (Produce with acks=0)."""
         ...
 
+    def disconnect(self, reason: str) -> None:
+        """Close the connection: the only way to tell a client that waits for no answer of a failure."""
+        ...
+
 
 class Coordinator(Protocol):
     """The group coordinator as handlers see it: every shard of `__consumer_offsets`."""

@@ -93,7 +93,7 @@ def handle(node: Node, call: Call, request: ProduceRequest) -> ProduceResponse |
         for partition, _ in to_be_synced:
             _sync_behind(node, partition)
         if request.acks == 0:
-            call.no_answer()
+            _finish_without_answer(call, response)
             return None
         return response
     if not to_be_synced:
@@ -103,6 +103,17 @@ def handle(node: Node, call: Call, request: ProduceRequest) -> ProduceResponse |
         answer.wait_for(node, partition, result)
     answer.release()
     return None
+
+
+def _finish_without_answer(call: Call, response: ProduceResponse) -> None:
+    """With acks=0 a refusal can be told only by closing the connection: the client asks for metadata anew."""
+    for topic in response.responses:
+        for partition in topic.partition_responses:
+            if partition.error_code != ErrorCode.NONE:
+                name = f"{topic.name or topic.topic_id.hex()}-{partition.index}"
+                call.disconnect(f"a record for {name} with acks=0: {ErrorCode(partition.error_code).name}")
+                return
+    call.no_answer()
 
 
 def _refuse_all(request: ProduceRequest) -> ErrorCode | None:

@@ -274,6 +274,21 @@ BROKER_SETTINGS: Mapping[str, Setting] = _table(
     Setting("group.max.size", Kind.INT, INT_MAX, "Most members of a classic group.", minimum=1),
 )
 
+_KAFKA_ONLY: tuple[tuple[str, Kind, Any], ...] = (
+    ("file.delete.delay.ms", Kind.LONG, MINUTE_MS),
+    ("flush.messages", Kind.LONG, LONG_MAX),
+    ("flush.ms", Kind.LONG, LONG_MAX),
+    ("follower.replication.throttled.replicas", Kind.LIST, ()),
+    ("leader.replication.throttled.replicas", Kind.LIST, ()),
+    ("max.compaction.lag.ms", Kind.LONG, LONG_MAX),
+    ("min.cleanable.dirty.ratio", Kind.DOUBLE, 0.5),
+    ("min.compaction.lag.ms", Kind.LONG, 0),
+    ("preallocate", Kind.BOOLEAN, False),
+    ("segment.index.bytes", Kind.INT, 10 * 1024 * 1024),
+    ("segment.jitter.ms", Kind.LONG, 0),
+    ("unclean.leader.election.enable", Kind.BOOLEAN, False),
+)
+
 TOPIC_SETTINGS: Mapping[str, Setting] = _table(
     Setting(
         "headgate.durability",
@@ -380,7 +395,12 @@ TOPIC_SETTINGS: Mapping[str, Setting] = _table(
         minimum=1,
         broker_name="log.roll.ms",
     ),
+    *(
+        Setting(name, kind, default, "Taken because Kafka's tools send it; it changes nothing here.")
+        for name, kind, default in _KAFKA_ONLY
+    ),
 )
+
 
 GROUP_SETTINGS: Mapping[str, Setting] = {}
 """Settings of one group. Classic groups have none."""

@@ -72,6 +72,10 @@ class PendingCall:
         """Finish a request that expects no response."""
         self._finish(b"")
 
+    def disconnect(self, reason: str) -> None:
+        """Close the connection, saying why in the log."""
+        self._connection.refuse(reason)
+
     def _finish(self, frame: bytes) -> None:
         if self.is_done:
             raise RuntimeError(f"a second answer to one {self._api.name} request")

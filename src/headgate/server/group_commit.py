@@ -63,7 +63,17 @@ class GroupCommit:
 
     def _begin(self) -> None:
         self._served, self._waiting = self._waiting, {}
-        self._requests.put([(log, log.begin_sync()) for log in self._served])
+        requests: list[tuple[Log, SyncRequest]] = []
+        refused: list[list[OnDone]] = []
+        for log in self._served:
+            try:
+                requests.append((log, log.begin_sync()))
+            except OSError as failure:  # its files cannot be opened again
+                logger.error("sync failed", extra={"log": log.directory, "error": str(failure)})
+                refused.append(self._served[log])
+        self._requests.put(requests)
+        for callbacks in refused:
+            _call_all(callbacks, False)
 
     def _run(self) -> None:
         while (requests := self._requests.get()) is not None:

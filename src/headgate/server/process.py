@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import resource
 import signal
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,7 @@ class ServeOptions:
 def run_server(options: ServeOptions) -> None:
     """Serve until SIGTERM or SIGINT. Raises OSError when the directory or an address cannot be had."""
     log_lines.configure(options.log_level, options.log_as_json)
+    _allow_many_files()
     options.data_dir.mkdir(parents=True, exist_ok=True)
     filesystem = OsFileSystem()
     filesystem.sync_directory(options.data_dir.absolute().parent)
@@ -51,6 +53,13 @@ def run_server(options: ServeOptions) -> None:
         uvloop.run(_serve(options, filesystem))
     finally:
         lock.release()
+
+
+def _allow_many_files() -> None:
+    """Every connection and every open log takes a descriptor: use all that this process may have."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def _serve(options: ServeOptions, filesystem: OsFileSystem) -> None:
