@@ -684,6 +684,8 @@ def test_a_deleted_log_takes_nothing_more(files: MemoryFileSystem, place: Place)
     assert files.listdir(DATA) == []
     with pytest.raises(LogFailed, match="deleted"):
         append(log)
+    with pytest.raises(LogFailed, match="deleted"):
+        log.recover()
     assert contents(log) == []
 
 

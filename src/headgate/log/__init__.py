@@ -14,8 +14,8 @@ Worth knowing when coding against it:
   up_to=None)` returns how many segments went; times are in ms, paths are `Path`.
 * `append(data, headers)` takes headers as placed. `check_batches` gives them as the producer sent them: place
   the bytes and read the headers again, or `header._replace(base_offset=..., leader_epoch=...)`.
-* A sync is `request = log.begin_sync()`, `request.run()` in any thread (it raises nothing), then
-  `log.complete_sync(request)` on the owner's, which raises the OSError of a sync that failed.
+* A sync is `request = log.begin_sync()`, `request.run()` in any thread (it raises OSError, and the request
+  keeps it), then always `log.complete_sync(request)` on the owner's: all is durable unless that raises.
 * `LogFailed` is an OSError; `InvalidBatch` is a `CorruptBatch` whose bytes are whole but break a rule.
 * Header keys are bytes. Log start offset and recovery point are kept in the partition's own directory.
 * A durable log keeps `sync_on_roll`; one with `flush` off turns it off in its `LogSettings`, and then wants a

@@ -69,6 +69,7 @@ class Log:
         "_failure",
         "_files",
         "_generation",
+        "_is_deleted",
         "_on_truncated",
         "_parent_synced",
         "_segments",
@@ -99,6 +100,7 @@ class Log:
         # A sync that began before the log was read anew tells nothing about it.
         self._generation = 0
         self._failure: OSError | None = None
+        self._is_deleted = False
         self.directory = directory
         self.settings = settings
         self.log_start_offset = 0
@@ -313,8 +315,10 @@ class Log:
 
         What was appended after the last completed sync is kept where it is whole, and written again; what is
         not is dropped and told to `on_truncated`. Raises OSError when the disk still refuses: the log stays
-        failed, and readable as far as the disk reads.
+        failed, and readable as far as the disk reads. A deleted log stays deleted: LogFailed.
         """
+        if self._is_deleted:
+            self._refuse()
         self._generation += 1
         synced_before = {segment.base_offset: segment.synced_bytes for segment in self._segments}
         for segment in self._segments:
@@ -458,6 +462,7 @@ class Log:
         Raises OSError: before the first step nothing has happened, after it `remove_deleted` can finish.
         """
         self._generation += 1
+        self._is_deleted = True
         self._failure = OSError(errno.ENOENT, "the log was deleted", str(self.directory))
         for segment in self._segments:
             segment.close_file()
