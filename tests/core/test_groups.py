@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from tests.core.harness import Harness, join, leave
+from tests.core.harness import Harness, durable_state, join, leave
 
 from headgate.core.classic.commands import DescribeGroup
 from headgate.core.commands import ListGroups
-from headgate.domain.ids import GroupId
+from headgate.domain.ids import GroupId, TopicName
+from headgate.records import (
+    GroupMetadata,
+    GroupTombstone,
+    OffsetCommit,
+    OffsetTombstone,
+    Record,
+    UnknownRecord,
+    decode,
+    encode,
+)
 
 
 def some_groups() -> Harness:
@@ -69,3 +79,22 @@ def test_a_group_that_only_committed_is_described_as_empty() -> None:
     """Without protocol or members."""
     described = some_groups().ask(DescribeGroup(GroupId("simple")))
     assert (described.state, described.protocol_type, described.members) == ("Empty", "", ())
+
+
+def test_what_stands_can_be_written_again() -> None:
+    """For every record a shard wrote: applying what stands in its place changes nothing (R3.13)."""
+    h = some_groups()
+    before = durable_state(h.shard)
+    written = [decode(key, value) for key, value in h.log]
+    assert {type(record) for record in written} == {OffsetCommit, GroupMetadata}
+    never: list[Record] = [
+        OffsetTombstone(GroupId("g"), TopicName("t"), 9),
+        GroupTombstone(GroupId("nobody")),
+    ]
+    for record in (*written, *never, GroupTombstone(GroupId("stable")), GroupTombstone(GroupId("simple"))):
+        standing = h.shard.standing(record)
+        if standing is not None:
+            assert encode(standing)[0] == encode(record)[0]
+            h.shard.apply(standing, 0)
+    assert durable_state(h.shard) == before
+    assert h.shard.standing(UnknownRecord(1000, b"\x03\xe8", b"")) is None

@@ -114,7 +114,10 @@ class GroupShard:
                 pass
 
     def standing(self, record: Record) -> Record | None:
-        """The offset that stands where `record` would put another, or a tombstone if there is none."""
+        """What stands where `record` would put something else; None if no record can say it.
+
+        That is so of types not known, and of a group without a record: a tombstone would make it forgotten.
+        """
         match record:
             case OffsetCommit(group_id, topic, partition) | OffsetTombstone(group_id, topic, partition):
                 stored = self.offsets.get(group_id, topic, partition)
@@ -130,7 +133,10 @@ class GroupShard:
                     stored.commit_timestamp,
                     stored.expire_timestamp,
                 )
-        return None  # records of groups fit one batch, and are never part of a torn run
+            case GroupMetadata(group_id) | GroupTombstone(group_id):
+                return self.classic.recorded.get(group_id)
+            case UnknownRecord():
+                return None
 
     def loaded(self, now: Millis) -> None:
         """The log is read to its end: members' sessions begin anew, the first sweep is an interval away."""

@@ -194,7 +194,8 @@ def test_metadata_that_does_not_parse_is_the_clients_affair() -> None:
     """Only a claimed array that cannot be there is refused."""
     h = harness()
     for number, metadata in enumerate([b"", b"\x00", b"junk", b"\x00\x00\x00\x00\x00\x02\x00\x05ab"]):
-        h.stable_group("a", group_id=f"g{number}", protocols=(("range", metadata),))
+        generation = h.stable_group("a", group_id=f"g{number}", protocols=(("range", metadata),))
+        assert h.ask(heartbeat("a", generation, group_id=f"g{number}")) == NONE
 
 
 def test_a_member_that_joins_twice_is_answered_twice() -> None:
