@@ -571,6 +571,22 @@ def test_a_full_disk_costs_the_indexes_not_the_log(files: MemoryFileSystem, plac
     assert contents(place.open()) == batches
 
 
+def test_an_index_that_could_not_be_renewed_is_not_believed(files: MemoryFileSystem, place: Place) -> None:
+    """The index of an earlier clean stop goes when the segment outgrew it and none can be written."""
+    log, _ = filled(place, 5)
+    log.close()
+    log = place.open(clean=True)
+    files.inject(Fault(errno.ENOSPC, "pwrite", times=None, path_ends="index.tmp"))
+    for _ in range(10):
+        append(log)
+    sync(log)
+    assert log.segment_count == 2
+    files.crash()
+    log = place.open()
+    for offset in range(15):
+        assert log.offset_for_timestamp(1000 + offset) == (1000 + offset, offset)
+
+
 def test_idle_logs_hold_no_descriptor(tmp_path: Path) -> None:
     """After `close_files` no file of the log is open, and everything goes on working."""
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208  the kernel's list, not a path of ours

@@ -188,7 +188,6 @@ class Segment:
 
     def truncate_to(self, position: int) -> None:
         """Cut the file at the batch that begins at `position`, and read what is left anew."""
-        self._remove_indexes()
         self.indexes_synced = False
         self.file().truncate(position)
         self.size = position
