@@ -30,9 +30,11 @@ _records = st.builds(
 
 def read(data: bytes | bytearray) -> tuple[list[Records], list[Corruption]]:
     """Everything that a stretch of log holds."""
-    scan = scan_chunk(chunk_of(data))
-    pieces = list(unpack.unpack(scan, scan.corruptions))
-    return pieces, scan.corruptions
+    pieces, corruptions = [], []
+    for records, found in unpack.unpack(scan_chunk(chunk_of(data))):
+        pieces.append(records)
+        corruptions += found
+    return pieces, corruptions
 
 
 def as_records(pieces: list[Records]) -> list[tuple[int, Record]]:

@@ -11,8 +11,15 @@ Kafka's. Needs the extra: `pip install 'headgate[spark]'`, and Java 17 or later.
 
 from __future__ import annotations
 
+import os
+import sys
+
 from headgate.spark.readers import corruptions, group_events, offset_commits, records, register
 from headgate.spark.source import HeadgateDataSource
+
+# Unless told, Spark takes whatever `python3` it finds for its workers; they must find this package. It looks
+# when it starts, so a session made after this import is right; `spark.pyspark.python` still goes first.
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 __all__ = [
     "HeadgateDataSource",

@@ -52,8 +52,7 @@ class OffsetRange:
                 )
                 scan = scan_chunk(self._chunk(fetched.records, offset))
                 if scan.broken:
-                    scan.corruptions.append(self._broken(scan))
-                    yield scan
+                    yield scan.with_corruptions([self._broken(scan)])
                     return
                 if scan.next_offset <= offset:
                     raise MissingData(

@@ -10,7 +10,7 @@ Nothing that fails its CRC is handed on: it becomes a `Corruption`, which says w
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 import crc32c
@@ -137,6 +137,10 @@ class Scan:
     next_offset: int
     missing: int = 0
     broken: str = ""
+
+    def with_corruptions(self, more: list[Corruption]) -> Scan:
+        """The same, with what somebody else knows of it."""
+        return replace(self, corruptions=self.corruptions + more)
 
 
 TableT = TypeVar("TableT")

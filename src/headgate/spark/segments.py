@@ -78,8 +78,7 @@ class Segment:
             next_offset = max(next_offset, scan.next_offset)
             at_end = size < asked or position + scan.end + max(scan.missing, HEADER_BYTES) > self.size
             if scan.end < size and (scan.broken or at_end):
-                scan.corruptions.extend(self._unreadable_end(scan, next_offset))
-                yield scan
+                yield scan.with_corruptions(self._unreadable_end(scan, next_offset))
                 break
             yield scan
             if size < asked:

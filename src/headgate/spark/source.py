@@ -132,13 +132,11 @@ def _corruption_row(chunk: Chunk, corruption: Corruption) -> dict[str, Any]:
 
 
 def _records(task: Task) -> Iterator[tuple[Chunk, Records, list[Corruption]]]:
-    """Everything a task reads; the corruptions are those found since the ones before."""
+    """Everything a task reads, and with each piece the corruptions found since the one before."""
     for piece in task.pieces:
         for scan in piece.scans():
-            corruptions = scan.corruptions
-            for records in unpack(scan, corruptions):
+            for records, corruptions in unpack(scan):
                 yield scan.chunk, records, corruptions
-                corruptions = []
 
 
 class _LogDataSource(DataSource):

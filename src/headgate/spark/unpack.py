@@ -32,8 +32,7 @@ _NONE: Ints = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Records as columns, in offset order. Places (`..._at`) count from the start of `payload`, which is
-    padded.
+    """Records as columns, in offset order. Places (`..._at`) count from the start of the padded `payload`.
 
     A size of -1 means null. `batch` is the row of the record's batch in `batches`.
     """
@@ -71,35 +70,47 @@ class Headers:
     value_size: Ints
 
 
-def unpack(scan: Scan, corruptions: list[Corruption]) -> Iterator[Records]:
+def unpack(scan: Scan) -> Iterator[tuple[Records, list[Corruption]]]:
     """The wanted records of a scan, in offset order and in pieces of bounded size.
 
-    Batches that turn out not to hold what they should are left out, and said in `corruptions`.
+    With each piece come the corruptions found since the piece before: those of the scan, and batches that
+    turned out not to hold what they should, whose records are left out.
     """
-    for part in _parts(scan, corruptions):
-        records, bad = _records(part)
+    corruptions = scan.corruptions
+    for part in _parts(scan):
+        corruptions = corruptions + part.corruptions
+        left = part
+        records, bad = _records(left)
         while bad:
-            corruptions += [corruption_of(scan.chunk, part.batches, index, why) for index, why in bad.items()]
-            good = np.ones(len(part.batches), dtype=np.bool_)
-            good[list(bad)] = False
-            part = _Part(only(part.batches, good), part.payload, part.begin[good], part.end[good])
-            records, bad = _records(part)
-        offset = records.offset
-        wanted = (offset >= scan.chunk.start_offset) & (offset < scan.chunk.end_offset)
-        yield only(records, wanted)
+            corruptions += [corruption_of(scan.chunk, left.batches, index, why) for index, why in bad.items()]
+            left = left.without(list(bad))
+            records, bad = _records(left)
+        wanted = (records.offset >= scan.chunk.start_offset) & (records.offset < scan.chunk.end_offset)
+        yield only(records, wanted), corruptions
+        corruptions = []
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Some batches of a scan, their records in one buffer, and where in it each begins and ends."""
+    """Some batches of a scan, their records in one buffer, and where in it each begins and ends.
+
+    `corruptions` are those met on the way to it.
+    """
 
     batches: Batches
     payload: bytes | bytearray
     begin: Ints
     end: Ints
+    corruptions: list[Corruption]
+
+    def without(self, rows: list[int]) -> _Part:
+        """The same with these batches left out."""
+        good = np.ones(len(self.batches), dtype=np.bool_)
+        good[rows] = False
+        return _Part(only(self.batches, good), self.payload, self.begin[good], self.end[good], [])
 
 
-def _parts(scan: Scan, corruptions: list[Corruption]) -> Iterator[_Part]:
+def _parts(scan: Scan) -> Iterator[_Part]:
     """The batches of a scan, with what is compressed undone; as they stand, where nothing is.
 
     What a batch unpacks to is bounded by `headgate.log`; how many are unpacked at a time is bounded here.
@@ -107,34 +118,34 @@ def _parts(scan: Scan, corruptions: list[Corruption]) -> Iterator[_Part]:
     data, batches = scan.chunk.data, scan.batches
     codec = batches.codec
     if not codec.any():
-        yield _Part(batches, data, batches.at + HEADER_BYTES, batches.at + batches.size)
+        yield _Part(batches, data, batches.at + HEADER_BYTES, batches.at + batches.size, [])
         return
-    pieces: list[bytes | memoryview] = []
-    rows: list[int] = []
+    pieces: dict[int, bytes | memoryview] = {}
+    corruptions: list[Corruption] = []
     view, held = memoryview(data), 0
     for index in range(len(batches)):
         at = int(batches.at[index])
         packed = view[at + HEADER_BYTES : at + int(batches.size[index])]
         try:
-            piece = decompress(int(codec[index]), packed) if codec[index] else packed
+            pieces[index] = decompress(int(codec[index]), packed) if codec[index] else packed
         except CorruptBatch as problem:
             corruptions.append(corruption_of(scan.chunk, batches, index, problem.reason))
             continue
-        pieces.append(piece)
-        rows.append(index)
-        held += len(piece)
+        held += len(pieces[index])
         if held >= UNPACKED_BYTES:
-            yield _joined(batches, rows, pieces)
-            pieces, rows, held = [], [], 0
-    yield _joined(batches, rows, pieces)
+            yield _joined(batches, pieces, corruptions)
+            pieces, corruptions, held = {}, [], 0
+    yield _joined(batches, pieces, corruptions)
 
 
-def _joined(batches: Batches, rows: list[int], pieces: list[bytes | memoryview]) -> _Part:
+def _joined(batches: Batches, pieces: dict[int, bytes | memoryview], corruptions: list[Corruption]) -> _Part:
+    """One part of the batches that `pieces`, by their rows, are the records of."""
     taken = np.zeros(len(batches), dtype=np.bool_)
-    taken[rows] = True
-    size = np.asarray([len(piece) for piece in pieces], dtype=np.int64)
+    taken[list(pieces)] = True
+    size = np.asarray([len(piece) for piece in pieces.values()], dtype=np.int64)
     end = np.cumsum(size)
-    return _Part(only(batches, taken), b"".join([*pieces, bytes(PADDING)]), end - size, end)
+    payload = b"".join([*pieces.values(), bytes(PADDING)])
+    return _Part(only(batches, taken), payload, end - size, end, corruptions)
 
 
 def _records(part: _Part) -> tuple[Records, dict[int, str]]:
@@ -149,9 +160,8 @@ def _records(part: _Part) -> tuple[Records, dict[int, str]]:
     if astray.any():
         return _nothing(payload, batches), _blame(astray, "its record lengths do not add up to its size")
 
-    read = _FieldReader(
-        np.frombuffer(payload, np.uint8), body_at + 1, body_end
-    )  # past the record's attributes, which nothing uses
+    # The first byte of a record is its attributes, which nothing uses.
+    read = _FieldReader(np.frombuffer(payload, np.uint8), body_at + 1, body_end)
     timestamp_delta = read.varint()
     offset_delta = read.varint()
     key_at, key_size = read.sized()
@@ -194,8 +204,7 @@ def _offsets_rise(batches: Batches, batch: Ints, offset_delta: Ints) -> Bits:
 
 
 def read_headers(payload: bytes | bytearray, at: Ints, end: Ints, count: Ints) -> tuple[Headers, Bits]:
-    """The headers of many records, each with `count` of them from `at` to `end`, and the records they do not
-    fit.
+    """The headers of many records, each with `count` of them from `at` to `end`, and whom they do not fit.
 
     Most records have none, so each pass reads one header of those records only that still have one.
     """
