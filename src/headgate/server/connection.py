@@ -9,27 +9,39 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import deque
-from typing import cast
+from time import perf_counter
+from typing import Any, NamedTuple, cast
 
 from headgate.api.contract import Api, Node
 from headgate.api.k18_api_versions import unsupported
 from headgate.server.metrics import Metrics
-from headgate.wire.codec import decode
+from headgate.wire.codec import reader_for
 from headgate.wire.errors import WireError
 from headgate.wire.framing import (
     API_VERSIONS_KEY,
     FrameReader,
+    RequestHeader,
     read_request_header,
     response_frame,
 )
 from headgate.wire.message import Message
+from headgate.wire.reading import Reader
 
 logger = logging.getLogger(__name__)
 
 MOST_REQUESTS_WAITING = 4096
 """How many requests a connection may have unanswered before its socket is left unread."""
+
+
+class Route(NamedTuple):
+    """Where a connection's requests of one kind go: the API, the version, and who asks."""
+
+    api: Api
+    api_version: int
+    client_id: str | None
+    body_at: int
+    read: Reader[Any]
 
 
 class PendingCall:
@@ -47,17 +59,14 @@ class PendingCall:
         "is_done",
     )
 
-    def __init__(
-        self, connection: Connection, api: Api, api_version: int, correlation_id: int, client_id: str | None
-    ) -> None:
+    frame: bytes | bytearray
+
+    def __init__(self, connection: Connection, route: Route, correlation_id: int) -> None:
         self._connection = connection
-        self._api = api
+        self._api, self.api_version, self.client_id, _, _ = route
         self._correlation_id = correlation_id
-        self._started = time.perf_counter()
-        self.api_version = api_version
-        self.client_id = client_id
+        self._started = perf_counter()
         self.client_host = connection.client_host
-        self.frame = b""
         self.is_done = False
 
     def answer(self, response: Message) -> None:
@@ -76,13 +85,18 @@ class PendingCall:
         """Close the connection, saying why in the log."""
         self._connection.refuse(reason)
 
-    def _finish(self, frame: bytes) -> None:
+    def _finish(self, frame: bytes | bytearray) -> None:
         if self.is_done:
             raise RuntimeError(f"a second answer to one {self._api.name} request")
         self.is_done = True
         self.frame = frame
-        self._connection.metrics.observe_request(self._api.key, time.perf_counter() - self._started)
-        self._connection.send_ready()
+        connection = self._connection
+        connection.metrics.observe_request(self._api.key, perf_counter() - self._started)
+        connection.send_ready()
+
+
+def _read_nothing(frame: bytes, at: int) -> None:
+    raise AssertionError("a request in a version that is not spoken is not read")
 
 
 class Connection(asyncio.Protocol):
@@ -99,7 +113,9 @@ class Connection(asyncio.Protocol):
         self._open_connections = open_connections
         self._frames = FrameReader(node.settings["socket.request.max.bytes"])
         self._waiting: deque[PendingCall] = deque()
-        self._outgoing: list[bytes] = []
+        self._outgoing: list[bytes | bytearray] = []
+        self._routes: dict[bytes, tuple[bytes, Route]] = {}
+        """By api key and version as they stand in the frame: what the last such request said of itself."""
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._is_write_paused = False
@@ -146,37 +162,59 @@ class Connection(asyncio.Protocol):
     # --- requests ---
 
     def _serve(self, frame: bytes) -> None:
-        header = read_request_header(frame)
-        api = self._apis.get(header.api_key)
-        if api is None:
-            self.refuse(f"API key {header.api_key} is not spoken here")
-            return
-        call = PendingCall(self, api, header.api_version, header.correlation_id, header.client_id)
-        if not api.min_version <= header.api_version <= api.max_version:
-            if api.key != API_VERSIONS_KEY:
-                self.refuse(
-                    f"{api.name} version {header.api_version} is not spoken here, "
-                    f"only {api.min_version} to {api.max_version}"
-                )
+        # A client says the same of itself in every header: only the correlation id has to be read again.
+        known = self._routes.get(frame[:4])
+        if known is not None and frame[8 : known[1].body_at] == known[0]:
+            route = known[1]
+            correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
+        else:
+            header = read_request_header(frame)
+            correlation_id = header.correlation_id
+            found = self._find_route(header)
+            if found is None:
                 return
-            self._waiting.append(call)
-            call.answer_unsupported()
-            return
-        request = decode(api.request_type, header.api_version, frame, header.body_at)
+            route = found
+            self._routes[frame[:4]] = (frame[8 : route.body_at], route)
+        request = route.read(frame, route.body_at)
+        call = PendingCall(self, route, correlation_id)
         self._waiting.append(call)
         try:
-            response = api.handle(self._node, call, request)
+            response = route.api.handle(self._node, call, request)
             if response is not None:
                 call.answer(response)
         except Exception:
+            name = route.api.name
             logger.exception(
-                "request failed",
-                extra={"peer": self._peer, "api": api.name, "version": header.api_version},
+                "request failed", extra={"peer": self._peer, "api": name, "version": route.api_version}
             )
-            self.refuse(f"an unexpected failure of ours in {api.name}")
+            self.refuse(f"an unexpected failure of ours in {name}")
             return
         if len(self._waiting) > MOST_REQUESTS_WAITING:
             self._balance()
+
+    def _find_route(self, header: RequestHeader) -> Route | None:
+        """Where a request goes; None for one that is answered here, or ends the connection."""
+        api = self._apis.get(header.api_key)
+        if api is None:
+            self.refuse(f"API key {header.api_key} is not spoken here")
+            return None
+        version = header.api_version
+        if api.min_version <= version <= api.max_version:
+            read = reader_for(api.request_type, version)
+            return Route(api, version, header.client_id, header.body_at, read)
+        if api.key == API_VERSIONS_KEY:
+            # A route without a reader: nothing of the request is read.
+            call = PendingCall(
+                self, Route(api, version, header.client_id, 0, _read_nothing), header.correlation_id
+            )
+            self._waiting.append(call)
+            call.answer_unsupported()
+        else:
+            self.refuse(
+                f"{api.name} version {version} is not spoken here, "
+                f"only {api.min_version} to {api.max_version}"
+            )
+        return None
 
     def refuse(self, reason: str) -> None:
         """Close the connection, saying why in the log; responses that were ready still leave."""
