@@ -75,12 +75,15 @@ def test_completing_to_stable_when_the_leader_syncs() -> None:
     h.advance(6_000)
     assert {h.answers[token].leader for token in tokens} == {"a"}
     follower = h.send(sync("b", 1))
+    h.advance(100)
     assert h.is_parked(follower)
     leader = h.send(sync("a", 1, assignments=(("a", b"1"), ("b", b"2"))))
     late = h.send(sync("c", 1))
     assert [h.answers[token].assignment for token in (leader, follower, late)] == [b"1", b"2", b""]
     assert h.answers[late].protocol_name == "range"
     assert h.state("g") is STABLE
+    recorded = h.shard.classic.recorded[GroupId("g")]
+    assert (recorded.generation, recorded.leader, recorded.state_timestamp) == (1, "a", h.now)
 
 
 def test_only_the_leader_is_told_the_members() -> None:
