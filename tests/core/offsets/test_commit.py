@@ -208,6 +208,15 @@ def test_an_offset_with_an_expiry_has_no_leader_epoch() -> None:
     assert stored[:2] == (5, -1)
 
 
+def test_a_later_commit_takes_the_place_of_all_of_the_earlier_one() -> None:
+    """Its metadata and its expiry too: nothing of the old commit shines through."""
+    h = Harness()
+    h.ask(commit(to_commit(0, 5, metadata="note"), retention_ms=1000))
+    h.ask(commit(to_commit(0, 6)))
+    [(_, [(_, stored)])] = h.ask(FetchOffsets(GroupId("g"), None)).topics
+    assert (stored.offset, stored.metadata, stored.expire_timestamp) == (6, "", -1)
+
+
 def test_offsets_survive_a_crash() -> None:
     """With all that belongs to them (R3.4)."""
     h = Harness()
