@@ -162,6 +162,8 @@ def run_through_the_crash(stage: Stage) -> None:
                 crash(stage, progress)
             if time.monotonic() > deadline:
                 raise DemoFailed(f"only {committed:,} of {total:,} flights were committed in time")
+        for name, task in reading.items():
+            progress.update(task, completed=stage.journal.read[name], total=stage.journal.read[name])
         progress.update(committing, completed=total)
 
 

@@ -70,8 +70,8 @@ def analyse(spark: SparkSession, directory: Path, crash: Crash) -> dict[str, Any
     per_second = _table(commits.transform(commits_per_interval(COMMITS_INTERVAL)), ["at", "partition"])
 
     say(step="following the lag through the crash")
-    flights = headgate.spark.records(spark, data, TOPIC, columns="topic,partition,offset,timestamp").cache()
-    ends = flights.transform(end_offsets_over_time(LAG_INTERVAL))
+    flights = headgate.spark.records(spark, data, TOPIC, columns="topic,partition,offset,timestamp")
+    ends = flights.transform(end_offsets_over_time(LAG_INTERVAL)).cache()
     lag = _table(commits.transform(lag_over_time(ends, LAG_INTERVAL)), ["at", "partition"])
 
     say(step="listing the rebalances")
@@ -96,7 +96,7 @@ def analyse(spark: SparkSession, directory: Path, crash: Crash) -> dict[str, Any
     for name, table in {**tables, "lag_over_time": lag, "rebalances": changes}.items():
         table.to_csv(directory / f"{name}.csv", index=False)
     return {
-        "flights": flights.count(),
+        "flights": headgate.spark.records(spark, data, TOPIC, columns="offset").count(),
         "commits": commit_count,
         "latest": dict(
             zip(latest["partition"].astype(str), latest["committed_offset"].tolist(), strict=True)

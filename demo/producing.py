@@ -17,7 +17,7 @@ _SLICE_S = 0.05
 
 def create_topic(address: str) -> None:
     """Make the topic, empty."""
-    admin = AdminClient({"bootstrap.servers": address})
+    admin = AdminClient({"bootstrap.servers": address, "log_level": 2})
     topic = NewTopic(TOPIC, num_partitions=PARTITION_COUNT, replication_factor=1)
     for created in admin.create_topics([topic], request_timeout=10.0).values():
         created.result(timeout=10.0)

@@ -85,14 +85,14 @@ def what_next(console: Console, directory: Path) -> None:
     for name, text in (
         ("lag.png", "the group's lag through the crash"),
         ("*.csv", "commits per minute and second, lag over time, rebalances"),
-        ("data/", "the broker's data directory: segments in Kafka's own format"),
+        ("data/", "the broker's data directory, in Kafka's own file format"),
         ("*.log", "what the broker, the members and Spark had to say"),
     ):
-        console.print(f"  {directory / name!s:<20} {text}")
+        console.print(f"  {f'{directory}/{name}':<20} {text}", highlight=False)
     console.print("\n[bold]Try next[/]")
     console.print(
         f"  .venv/bin/headgate serve --data-dir {directory}/data --listen 127.0.0.1:9092\n"
-        "      and point any Kafka client at it: the flights and the group are still there\n"
+        "      and point any Kafka client at it: flights and group are still there\n"
         "  .venv/bin/python\n"
         "      import headgate.spark; from pyspark.sql import SparkSession\n"
         "      spark = SparkSession.builder.getOrCreate()\n"
