@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from headgate.cli.log import log
 from headgate.cli.serve import serve
 from headgate.cli.settings import settings
 
@@ -17,6 +18,7 @@ app = typer.Typer(
 )
 app.command()(serve)
 app.command()(settings)
+app.add_typer(log)
 
 
 def main() -> None:

@@ -1,0 +1,329 @@
+"""Printing what a data directory holds: tables and lines for people, one JSON object for programs.
+
+Batches and records go out one by one as they are read, so a log of any size can be dumped. Their lines are
+those of kafka-dump-log.sh, field for field; what it does not know (meanings, runs) stands at the end.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicName
+from headgate.inspect.contents import (
+    Stop,
+    directory_as_json,
+    partition_as_json,
+    read_batches,
+    topics_as_json,
+)
+from headgate.inspect.directory import DataDirectory, PartitionPlace, read_data_directory
+from headgate.inspect.explain import batch_as_json, bytes_as_json, record_as_json
+from headgate.inspect.partition import extent_of, read_partition
+from headgate.inspect.reading import FoundBatch
+from headgate.log.batch import CorruptBatch, iterate_records
+from headgate.log.header import MAGIC
+
+Json = dict[str, Any]
+
+_DELETE_HORIZON: Final = 0x40
+
+
+class Refused(Exception):
+    """What was asked for is not there; the message says what is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpOptions:
+    """What `headgate log dump` was told."""
+
+    data_dir: Path
+    partition: str | None
+    topic: str | None
+    from_offset: int
+    limit: int | None
+    with_records: bool
+    with_keys: bool
+    with_values: bool
+    as_json: bool
+
+
+def dump_directory(options: DumpOptions) -> None:
+    """Print it. Raises NotADataDirectory, Refused, OSError."""
+    directory = read_data_directory(options.data_dir)
+    if options.partition is None and options.topic is None:
+        _print_topics(directory, options)
+        return
+    places = _places(directory, options)
+    if options.as_json:
+        _print_json(directory, places, options)
+    else:
+        for place in places:
+            _print_lines(place, options)
+
+
+def _places(directory: DataDirectory, options: DumpOptions) -> list[PartitionPlace]:
+    wanted = options.partition if options.partition is not None else options.topic
+    assert wanted is not None
+    names = {
+        place.directory.name if options.partition is not None else place.topic: place
+        for place in directory.partitions
+    }
+    if wanted not in names:
+        raise Refused(_not_there(directory, wanted, list(names), is_topic=options.topic is not None))
+    if options.partition is not None:
+        return [names[wanted]]
+    return [place for place in directory.partitions if place.topic == wanted]
+
+
+def _not_there(directory: DataDirectory, wanted: str, names: list[str], *, is_topic: bool) -> str:
+    topic, _, index = wanted.rpartition("-")
+    if is_topic:
+        topic, index = wanted, "0"
+    topics = directory.catalogue.topics if directory.catalogue is not None else {}
+    entry = topics.get(TopicName(topic))
+    if entry is not None and index.isdecimal() and int(index) < entry.partition_count:
+        return f"{wanted} is in the catalogue, and nothing was ever written to it"
+    near = difflib.get_close_matches(wanted, names, n=1)
+    hint = (
+        f"; did you mean {near[0]}?"
+        if near
+        else f"; `headgate log dump {directory.path}` lists what there is"
+    )
+    return f"there is no {'topic' if is_topic else 'partition'} called {wanted}{hint}"
+
+
+# The topics.
+
+
+def _print_topics(directory: DataDirectory, options: DumpOptions) -> None:
+    about = directory_as_json(directory)
+    topics = topics_as_json(directory)
+    if options.as_json:
+        print(json.dumps({**about, "topics": topics, "orphans": directory.orphans}, indent=2))
+        return
+    console = Console()
+    state = "a server runs on it" if about["is_running"] else "no server runs on it"
+    ended = "" if about["is_running"] or about["was_closed_well"] else ", the last one did not end cleanly"
+    console.print(escape(f"{directory.path}: cluster {about['cluster_id']}; {state}{ended}"), highlight=False)
+    if about["catalogue_problem"]:
+        console.print(escape(f"The catalogue does not read: {about['catalogue_problem']}"), style="red")
+    grid = Table(
+        "topic", "id", "partitions", "written", "bytes", "records", "settings of its own", title="Topics"
+    )
+    for topic in topics:
+        written = topic["written_partitions"]
+        records = sum(each["log_end_offset"] - each["log_start_offset"] for each in written)
+        settings = "\n".join(f"{name}={value}" for name, value in sorted(topic["configs"].items()))
+        cells = (topic["name"], topic["topic_id"], topic["partition_count"], len(written))
+        grid.add_row(*map(_cell, (*cells, f"{topic['bytes']:,}", f"{records:,}", settings)))
+    console.print(grid)
+    grid = Table("partition", "offsets", "bytes", "segments", "", title="Partitions that were written")
+    for topic in topics:
+        for each in topic["written_partitions"]:
+            name = f"{topic['name']}-{each['partition']}"
+            offsets = f"{each['log_start_offset']} up to {each['log_end_offset']}"
+            tail = "incomplete tail" if each["tail_problem"] else ""
+            grid.add_row(*map(_cell, (name, offsets, f"{each['bytes']:,}", each["segments"], tail)))
+    console.print(grid)
+    for orphan in directory.orphans:
+        console.print(escape(f"{orphan}: the catalogue knows no such partition"), style="yellow")
+
+
+def _cell(value: object) -> str:
+    return "?" if value is None else escape(str(value))
+
+
+# One log.
+
+
+class _Reading:
+    """Reads one log once, and knows afterwards where and why it stopped."""
+
+    def __init__(self, place: PartitionPlace, options: DumpOptions) -> None:
+        self._options = options
+        self._is_coordinator = place.topic == GROUP_OFFSETS_TOPIC
+        self.files = read_partition(place.directory)
+        self.stop: Stop | None = None
+        self.is_limit_reached = False
+
+    def batches(self) -> Iterator[tuple[str, Json]]:
+        """Each batch with its segment's file name; with records where they are wanted."""
+        left = self._options.limit if self._options.limit is not None else sys.maxsize
+        for found in read_batches(self.files, self._options.from_offset):
+            if isinstance(found, Stop):
+                self.stop = found
+                return
+            if left <= 0:
+                self.is_limit_reached = True
+                return
+            segment, batch = found
+            described = batch_as_json(batch)
+            if batch.header.attributes & _DELETE_HORIZON:
+                described["delete_horizon_ms"] = batch.header.base_timestamp
+            else:
+                described["delete_horizon_ms"] = None
+            if self._options.with_records:
+                records, problem = self._records(batch, described["crc_ok"])
+                self.is_limit_reached = len(records) > left
+                described["records"] = records[:left]
+                described["records_problem"] = problem
+                left -= len(records)
+            else:
+                left -= 1
+            yield segment.path().name, described
+
+    def _records(self, batch: FoundBatch, crc_ok: bool) -> tuple[list[Json], str | None]:
+        if batch.header.magic != MAGIC:
+            return [], f"message format {batch.header.magic} is not read"
+        records: list[Json] = []
+        problem = None if crc_ok else "the checksum does not hold: what follows may be anything"
+        try:
+            for offset, record in iterate_records(batch.data):
+                if offset < self._options.from_offset:
+                    continue
+                described = record_as_json(batch, offset, record, is_coordinator=self._is_coordinator)
+                if self._options.with_keys:
+                    described["key"] = bytes_as_json(record.key)
+                if self._options.with_values:
+                    described["value"] = bytes_as_json(record.value)
+                records.append(described)
+        except CorruptBatch as broken:
+            problem = f"{problem}; {broken.reason}" if problem else broken.reason
+        return records, problem
+
+
+def _print_json(directory: DataDirectory, places: Iterable[PartitionPlace], options: DumpOptions) -> None:
+    """One object, its batches a line each, written as they are read."""
+    write = sys.stdout.write
+    write(json.dumps(directory_as_json(directory))[:-1] + ', "partitions": [')
+    for number, place in enumerate(places):
+        reading = _Reading(place, options)
+        about = {
+            "partition": place.directory.name,
+            "topic": place.topic,
+            "index": place.index,
+            **partition_as_json(reading.files, extent_of(reading.files)),
+        }
+        write((",\n" if number else "\n") + json.dumps(about)[:-1] + ', "batches": [')
+        for at, (segment, batch) in enumerate(reading.batches()):
+            write((",\n" if at else "\n") + json.dumps({"segment": segment, **batch}))
+        end = {"stopped_at": _stop_as_json(reading.stop), "is_limit_reached": reading.is_limit_reached}
+        write("], " + json.dumps(end)[1:])
+    write("]}\n")
+
+
+def _stop_as_json(stop: Stop | None) -> Json | None:
+    if stop is None:
+        return None
+    return {
+        "file": stop.file,
+        "position": stop.position,
+        "bytes": stop.size_bytes,
+        "why": stop.reason,
+        "is_tail": stop.is_tail,
+    }
+
+
+def _print_lines(place: PartitionPlace, options: DumpOptions) -> None:
+    reading = _Reading(place, options)
+    about = partition_as_json(reading.files, extent_of(reading.files))
+    segments = "1 segment" if len(about["segments"]) == 1 else f"{len(about['segments'])} segments"
+    print(
+        f"{place.directory.name}: offsets {about['log_start_offset']} up to {about['log_end_offset']}, "
+        f"{about['bytes']:,} bytes in {segments}"
+    )
+    segment = None
+    for name, batch in reading.batches():
+        if name != segment:
+            print(f"Dumping {place.directory / name}")
+            print(f"Log starting offset: {int(name.partition('.')[0])}")
+            segment = name
+        print(_batch_line(batch))
+        for record in batch.get("records", ()):
+            print(_record_line(batch, record))
+        if batch.get("records_problem"):
+            print(f"| {batch['records_problem']}")
+    if reading.is_limit_reached:
+        print("... and more (--limit)")
+    if reading.stop is not None:
+        print(_stop_line(reading.stop))
+
+
+def _stop_line(stop: Stop) -> str:
+    where = f"{stop.file} at position {stop.position}, {stop.size_bytes} bytes before its end"
+    if stop.is_tail:
+        return (
+            f"Incomplete tail: {where}: {stop.reason}. A running server is writing it; of a stopped one, the "
+            "next start cuts it off."
+        )
+    return f"Stopped: {where}: {stop.reason}. `headgate log verify` tells more."
+
+
+def _batch_line(batch: Json) -> str:
+    horizon = batch["delete_horizon_ms"]
+    fields = {
+        "baseOffset": batch["base_offset"],
+        "lastOffset": batch["last_offset"],
+        "count": batch["count"],
+        "baseSequence": batch["base_sequence"],
+        "lastSequence": batch["last_sequence"],
+        "producerId": batch["producer_id"],
+        "producerEpoch": batch["producer_epoch"],
+        "partitionLeaderEpoch": batch["leader_epoch"],
+        "isTransactional": _truth(batch["is_transactional"]),
+        "isControl": _truth(batch["is_control"]),
+        "deleteHorizonMs": "OptionalLong.empty" if horizon is None else f"OptionalLong[{horizon}]",
+        "position": batch["position"],
+        batch["timestamp_type"]: batch["max_timestamp"],
+        "size": batch["size"],
+        "magic": batch["magic"],
+        "compresscodec": batch["codec"],
+        "crc": batch["crc"],
+        "isvalid": _truth(batch["crc_ok"]),
+    }
+    return " ".join(f"{name}: {value}" for name, value in fields.items())
+
+
+def _record_line(batch: Json, record: Json) -> str:
+    fields = {
+        "offset": record["offset"],
+        batch["timestamp_type"]: record["timestamp"],
+        "keySize": -1 if record["key_size"] is None else record["key_size"],
+        "valueSize": -1 if record["value_size"] is None else record["value_size"],
+        "sequence": record["sequence"],
+        "headerKeys": "[" + ",".join(map(_safe, record["header_keys"])) + "]",
+    }
+    if "key" in record:
+        fields["key"] = _text(record["key"])
+    if "value" in record:
+        fields["payload"] = _text(record["value"])
+    if (run := record["run"]) is not None:
+        fields["run"] = f"{run['before'] + 1} of {run['total']} from offset {run['first_offset']}"
+    if record["meaning"] is not None:
+        fields["meaning"] = _safe(record["meaning"]["words"])
+    return "| " + " ".join(f"{name}: {value}" for name, value in fields.items())
+
+
+def _truth(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _text(data: Json | None) -> str:
+    if data is None:
+        return "null"
+    return _safe(data["data"]) if data["encoding"] == "utf-8" else f"base64:{data['data']}"
+
+
+def _safe(text: str) -> str:
+    """Nothing in a log may move the terminal's cursor."""
+    return text if text.isprintable() else ascii(text)[1:-1]

@@ -1,0 +1,99 @@
+"""Printing what a check of a data directory found."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+from headgate.inspect.contents import directory_as_json
+from headgate.inspect.findings import Finding, Severity
+from headgate.inspect.verify import Report, size_to_check, verify
+
+_COLORS = {Severity.ERROR: typer.colors.RED, Severity.NOTE: typer.colors.BLUE}
+
+
+def verify_directory(data_dir: Path, *, as_json: bool) -> bool:
+    """Check and print; whether nothing is damaged. Raises NotADataDirectory, OSError."""
+    with _progress(data_dir) as on_progress:
+        report = verify(data_dir, on_progress)
+    if as_json:
+        _print_json(report)
+    else:
+        _print_lines(report)
+    return not report.findings.errors
+
+
+@contextmanager
+def _progress(data_dir: Path) -> Iterator[Callable[[int], None]]:
+    """A bar on the terminal, and nothing where standard error goes elsewhere."""
+    if not sys.stderr.isatty() or not data_dir.is_dir():
+        yield lambda size: None
+        return
+    columns = (TextColumn("checking"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("checking", total=size_to_check(data_dir))
+        yield lambda size: progress.advance(task, size)
+
+
+def _print_json(report: Report) -> None:
+    findings = report.findings
+    print(
+        json.dumps(
+            {
+                **directory_as_json(report.directory),
+                "errors": findings.errors,
+                "notes": findings.notes,
+                "looked_at": asdict(findings.looked),
+                "findings": [{**asdict(each), "severity": each.severity.value} for each in findings.listed],
+                "not_listed": [
+                    {"severity": severity.value, "file": file, "count": count}
+                    for (severity, file), count in findings.not_listed.items()
+                ],
+            },
+            indent=2,
+        )
+    )
+
+
+def _print_lines(report: Report) -> None:
+    findings = report.findings
+    # Errors last: that is where the eye is when the lines have scrolled by.
+    for severity in (Severity.NOTE, Severity.ERROR):
+        for finding in findings.listed:
+            if finding.severity is severity:
+                _print_finding(finding)
+        for (kind, file), count in findings.not_listed.items():
+            if kind is severity:
+                typer.echo(
+                    f"{typer.style(f'{kind.value:5}', fg=_COLORS[kind])}  {file}: {count} more like these"
+                )
+    looked = findings.looked
+    typer.echo(
+        f"{_count(findings.errors, 'error')}, {_count(findings.notes, 'note')} in "
+        f"{_count(looked.topics, 'topic')}, {_count(looked.partitions, 'written partition')}, "
+        f"{_count(looked.segments, 'segment')}, {_count(looked.batches, 'batch', 'es')}, "
+        f"{_count(looked.records, 'record')}, {looked.size_bytes:,} bytes"
+    )
+
+
+def _print_finding(finding: Finding) -> None:
+    where = finding.file if finding.position is None else f"{finding.file}, byte {finding.position}"
+    severity = typer.style(f"{finding.severity.value:5}", fg=_COLORS[finding.severity])
+    typer.echo(f"{severity}  {_safe(where)}: {_safe(finding.what)}")
+    typer.echo(f"       {_safe(finding.next_step)}")
+
+
+def _safe(text: str) -> str:
+    return text if text.isprintable() else ascii(text)[1:-1]
+
+
+def _count(number: int, what: str, plural: str = "s") -> str:
+    return f"{number:,} {what}{'' if number == 1 else plural}"

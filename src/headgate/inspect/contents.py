@@ -1,0 +1,122 @@
+"""What a log holds, batch by batch, from an offset on; and the topics at a glance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from headgate.inspect.directory import DataDirectory, PartitionPlace, text_of_id
+from headgate.inspect.partition import Extent, PartitionFiles, SegmentFiles, extent_of, read_partition
+from headgate.inspect.reading import Break, FoundBatch, LogFile, walk
+from headgate.topics.names import is_internal
+
+Json = dict[str, Any]
+
+
+@dataclass(slots=True, frozen=True)
+class Stop:
+    """Where reading ended before the log's files did, and why."""
+
+    file: str
+    position: int
+    size_bytes: int
+    """What is left of the file from there on."""
+    reason: str
+    is_tail: bool
+    """Whether this is the end of the last segment, where a write may be under way or was cut short."""
+
+
+def read_batches(
+    files: PartitionFiles, from_offset: int = 0
+) -> Iterator[tuple[SegmentFiles, FoundBatch] | Stop]:
+    """Every batch that reaches `from_offset` or lies past it; a Stop ends what cannot be framed.
+
+    Raises OSError.
+    """
+    segments = files.segments
+    for at, segment in enumerate(segments):
+        is_last = at + 1 == len(segments)
+        if not is_last and segments[at + 1].base_offset <= from_offset:
+            continue
+        with LogFile(segment.path()) as file:
+            for found in walk(file):
+                if isinstance(found, Break):
+                    left = file.size - found.position
+                    yield Stop(segment.path().name, found.position, left, found.reason, is_last)
+                    return
+                if found.header.last_offset >= from_offset:
+                    yield segment, found
+
+
+def partition_as_json(files: PartitionFiles, extent: Extent) -> Json:
+    """A partition at a glance: where its log starts and ends, and its segments."""
+    segments = files.segments
+    return {
+        "log_start_offset": extent.log_start_offset,
+        "log_end_offset": extent.log_end_offset,
+        "recovery_point": files.checkpoint.recovery_point,
+        "bytes": extent.size_bytes,
+        "segments": [
+            {
+                "file": segment.path().name,
+                "base_offset": segment.base_offset,
+                "next_offset": segments[at + 1].base_offset
+                if at + 1 < len(segments)
+                else extent.log_end_offset,
+                "bytes": segment.path().stat().st_size,
+            }
+            for at, segment in enumerate(segments)
+        ],
+    }
+
+
+def directory_as_json(directory: DataDirectory) -> Json:
+    """What a data directory says of itself."""
+    catalogue = directory.catalogue
+    return {
+        "data_dir": str(directory.path),
+        "cluster_id": directory.cluster_id,
+        "leader_epoch": catalogue.leader_epoch if catalogue is not None else None,
+        "is_running": directory.is_running,
+        "was_closed_well": directory.unrecovered is not None,
+        "catalogue_problem": directory.catalogue_problem,
+    }
+
+
+def topics_as_json(directory: DataDirectory) -> list[Json]:
+    """Every topic, with those of its partitions that were written. Raises OSError."""
+    written: dict[str, list[PartitionPlace]] = {}
+    for place in directory.partitions:
+        written.setdefault(place.topic, []).append(place)
+    if directory.catalogue is None:
+        return [_topic(name, None, places) for name, places in sorted(written.items())]
+    entries = directory.catalogue.topics
+    return [_topic(name, entries[name], written.get(name, [])) for name in sorted(entries)]
+
+
+def _topic(name: str, entry: Any, places: list[PartitionPlace]) -> Json:
+    partitions = []
+    for place in places:
+        files = read_partition(place.directory)
+        extent = extent_of(files)
+        partitions.append(
+            {
+                "partition": place.index,
+                "log_start_offset": extent.log_start_offset,
+                "log_end_offset": extent.log_end_offset,
+                "bytes": extent.size_bytes,
+                "segments": len(files.segments),
+                "tail_problem": extent.stopped_at.reason if extent.stopped_at is not None else None,
+            }
+        )
+    return {
+        "name": name,
+        "topic_id": text_of_id(entry.topic_id) if entry is not None else None,
+        "is_internal": is_internal(name),
+        "partition_count": entry.partition_count if entry is not None else None,
+        "created_at": entry.created_at if entry is not None else None,
+        "configs": dict(entry.overrides) if entry is not None else {},
+        "bytes": sum(partition["bytes"] for partition in partitions),
+        "written_partitions": partitions,
+    }

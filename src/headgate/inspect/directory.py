@@ -1,0 +1,175 @@
+"""A data directory as a whole: the catalogue, the partitions' directories, and how the last life ended.
+
+The catalogue is read from a copy in memory by the very code that reads it at start: what is told here is what
+the next start would find, recovery included, and the disk is not touched. A directory without a catalogue is
+read too, Apache Kafka's for one: its topics are then what the directories' names tell.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from headgate.domain.ids import TopicName
+from headgate.log.deletion import DELETED_SUFFIX
+from headgate.log.filesystem import MemoryFileSystem, write_fully
+from headgate.log.log import Log, LogSettings, Recovery
+from headgate.topics.catalogue import Catalogue, CatalogueCorrupt, CatalogueEntry
+from headgate.topics.topics import CATALOGUE_DIRECTORY, CLEAN_SHUTDOWN_FILE
+
+IDENTITY_FILE: Final = "meta.properties"
+LOCK_FILE: Final = ".lock"
+_PARTITION_NAME: Final = re.compile(r"(.+)-(\d+)\Z")
+_CLUSTER_ID_KEY: Final = "cluster.id="
+
+
+class NotADataDirectory(Exception):
+    """There is nothing here to explain; the message says why, and what was expected."""
+
+
+@dataclass(slots=True, frozen=True)
+class PartitionPlace:
+    """The directory of one partition, and what the catalogue says of its topic (None: nothing)."""
+
+    directory: Path
+    topic: str
+    index: int
+    entry: CatalogueEntry | None
+
+
+@dataclass(slots=True)
+class DataDirectory:
+    """What stands in a data directory, by names and small files."""
+
+    path: Path
+    catalogue: Catalogue | None = None
+    catalogue_problem: str | None = None
+    """Why the catalogue does not read; None with no catalogue means there is none at all."""
+    catalogue_recovery: Recovery | None = None
+    """What the next start would cut off the catalogue."""
+    partitions: list[PartitionPlace] = field(default_factory=list)
+    """Those of the catalogue's topics; without a catalogue all there are."""
+    orphans: list[str] = field(default_factory=list)
+    """Directories named like a partition's, of no partition in the catalogue."""
+    deleted: list[str] = field(default_factory=list)
+    """Directories on their way out."""
+    other_names: list[str] = field(default_factory=list)
+    marker: bytes | None = None
+    """The contents of the file that a clean stop leaves."""
+    is_running: bool = False
+    """Whether a process holds the directory."""
+
+    @property
+    def unrecovered(self) -> set[str] | None:
+        """The partitions a clean stop left unchecked, as topic id and index; None: no clean stop."""
+        if self.marker is None:
+            return None
+        try:
+            return set(json.loads(self.marker).get("unrecovered", ()))
+        except (ValueError, TypeError, AttributeError):
+            return None
+
+    def was_closed_well(self, place: PartitionPlace) -> bool:
+        """Whether the next start takes a partition's files as they stand, without checking them."""
+        unrecovered = self.unrecovered
+        if unrecovered is None:
+            return False
+        return place.entry is None or f"{place.entry.topic_id.hex()}-{place.index}" not in unrecovered
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster's id; None where the file is missing or does not read."""
+        try:
+            lines = (self.path / IDENTITY_FILE).read_text("ascii").splitlines()
+        except (FileNotFoundError, UnicodeDecodeError):
+            return None
+        for line in lines:
+            if line.startswith(_CLUSTER_ID_KEY):
+                return line.removeprefix(_CLUSTER_ID_KEY).strip()
+        return None
+
+
+def read_data_directory(path: Path) -> DataDirectory:
+    """Look at a data directory. Raises NotADataDirectory, and OSError for what cannot be read."""
+    if not path.exists():
+        raise NotADataDirectory(f"{path} does not exist")
+    if not path.is_dir():
+        raise NotADataDirectory(f"{path} is a file; a server's data directory is expected")
+    found = DataDirectory(path)
+    names = sorted(entry.name for entry in path.iterdir())
+    directories = [name for name in names if (path / name).is_dir()]
+    if not any(name == CATALOGUE_DIRECTORY or _PARTITION_NAME.match(name) for name in directories):
+        raise NotADataDirectory(
+            f"{path} is no server's data directory: it holds neither a {CATALOGUE_DIRECTORY} nor a partition"
+        )
+    if CATALOGUE_DIRECTORY in directories:
+        _read_catalogue(found)
+    if CLEAN_SHUTDOWN_FILE in names:
+        found.marker = (path / CLEAN_SHUTDOWN_FILE).read_bytes()
+    found.is_running = _is_locked(path / LOCK_FILE)
+    for name in names:
+        if name in (CATALOGUE_DIRECTORY, CLEAN_SHUTDOWN_FILE, IDENTITY_FILE, LOCK_FILE):
+            continue
+        if name not in directories:
+            found.other_names.append(name)
+        elif name.endswith(DELETED_SUFFIX):
+            found.deleted.append(name)
+        else:
+            _sort_in(found, name)
+    found.partitions.sort(key=lambda place: (place.topic, place.index))
+    return found
+
+
+def _sort_in(found: DataDirectory, name: str) -> None:
+    match = _PARTITION_NAME.match(name)
+    if match is None:
+        found.other_names.append(name)
+        return
+    topic, index = match[1], int(match[2])
+    entry = None
+    if found.catalogue is not None:
+        entry = found.catalogue.topics.get(TopicName(topic))
+        if entry is None or index >= entry.partition_count or name != f"{topic}-{index}":
+            found.orphans.append(name)
+            return
+    found.partitions.append(PartitionPlace(found.path / name, topic, index, entry))
+
+
+def _read_catalogue(found: DataDirectory) -> None:
+    source, copy, directory = found.path / CATALOGUE_DIRECTORY, MemoryFileSystem(), Path("/catalogue")
+    copy.make_directory(directory)
+    for entry in sorted(source.iterdir()):
+        if entry.is_file():
+            write_fully(copy.open(directory / entry.name, create=True), entry.read_bytes(), 0)
+
+    def dropped(recovery: Recovery) -> None:
+        found.catalogue_recovery = recovery
+
+    try:
+        log = Log.open(copy, directory, LogSettings(), clean=False, on_truncated=dropped)
+        found.catalogue = Catalogue(log)
+    except CatalogueCorrupt as problem:
+        found.catalogue_problem = str(problem)
+    except Exception as problem:  # a record that is JSON and makes no sense can fail anywhere in the replay
+        found.catalogue_problem = f"a record of the catalogue makes no sense: {problem!r}"
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether some process holds the lock, found out without taking it even for a moment."""
+    try:
+        status = path.stat()
+        held = Path("/proc/locks").read_text()
+    except OSError:
+        return False
+    # Told by the file's number alone: of some file systems the two name different devices.
+    number = f":{status.st_ino} "
+    return any("FLOCK" in line and number in line for line in held.splitlines())
+
+
+def text_of_id(topic_id: bytes) -> str:
+    """A topic or cluster id as Kafka's tools print it: 22 characters."""
+    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")

@@ -1,0 +1,223 @@
+"""Batches and records in words and as JSON values.
+
+The JSON values are part of the command line's promise: names are never taken away, and always there. Sizes
+are bytes, times are ms since the epoch, and null stands for what there is none of.
+"""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime
+from struct import Struct
+from typing import Any, Final
+
+from headgate.domain.ids import ZERO_TOPIC_ID
+from headgate.inspect.directory import text_of_id
+from headgate.inspect.reading import FoundBatch
+from headgate.log.batch import Record
+from headgate.records import (
+    GroupMember,
+    GroupMetadata,
+    GroupTombstone,
+    MalformedRecord,
+    OffsetCommit,
+    OffsetTombstone,
+    UnknownRecord,
+    decode,
+)
+from headgate.records.runs import run_place
+
+Json = dict[str, Any]
+
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+_MARKER_KEY: Final = Struct(">hh")
+_MARKERS: Final = {0: "ABORT", 1: "COMMIT"}
+
+
+def batch_as_json(found: FoundBatch) -> Json:
+    """A batch's header, where it stands, and whether its checksum holds."""
+    header = found.header
+    return {
+        "base_offset": header.base_offset,
+        "last_offset": header.last_offset,
+        "count": header.record_count,
+        "base_sequence": header.base_sequence,
+        "last_sequence": header.last_sequence,
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "leader_epoch": header.leader_epoch,
+        "is_transactional": header.is_transactional,
+        "is_control": header.is_control,
+        "position": found.position,
+        "timestamp_type": "LogAppendTime" if header.uses_log_append_time else "CreateTime",
+        "base_timestamp": header.base_timestamp,
+        "max_timestamp": header.max_timestamp,
+        "size": header.size,
+        "magic": header.magic,
+        "codec": CODECS[header.codec] if header.codec < len(CODECS) else f"unknown ({header.codec})",
+        "crc": header.crc,
+        "crc_ok": found.computed_crc() == header.crc,
+    }
+
+
+def record_as_json(found: FoundBatch, offset: int, record: Record, *, is_coordinator: bool) -> Json:
+    """A record without its key and value; `meaning` is what the coordinator reads in it."""
+    header = found.header
+    sequence = -1
+    if header.base_sequence >= 0:
+        sequence = (header.base_sequence + offset - header.base_offset) & 0x7FFF_FFFF
+    place = run_place(record.headers)
+    meaning = None
+    if header.is_control:
+        meaning = _marker(record)
+    elif is_coordinator:
+        meaning = meaning_of(record)
+    return {
+        "offset": offset,
+        "timestamp": record.timestamp,
+        "key_size": None if record.key is None else len(record.key),
+        "value_size": None if record.value is None else len(record.value),
+        "sequence": sequence,
+        "header_keys": [key.decode(errors="replace") for key, _ in record.headers],
+        "run": None
+        if place is None
+        else {"first_offset": place.first_offset, "before": place.before, "total": place.total},
+        "meaning": meaning,
+    }
+
+
+def bytes_as_json(data: bytes | None) -> Json | None:
+    """A key or value: as text where it is UTF-8 that can be printed, in base64 otherwise."""
+    if data is None:
+        return None
+    text = printable(data)
+    if text is not None:
+        return {"encoding": "utf-8", "data": text}
+    return {"encoding": "base64", "data": base64.b64encode(data).decode()}
+
+
+def printable(data: bytes) -> str | None:
+    """The text these bytes are; None where they are none that a terminal should see."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if all(sign.isprintable() or sign in "\n\t" for sign in text) else None
+
+
+def meaning_of(record: Record) -> Json:
+    """A record of `__consumer_offsets`, decoded; `words` says it in a sentence."""
+    try:
+        decoded = decode(record.key, record.value)
+    except MalformedRecord as problem:
+        return {"kind": "malformed", "words": f"does not decode: {problem}"}
+    match decoded:
+        case OffsetCommit():
+            return _offset_commit(decoded)
+        case OffsetTombstone(group_id, topic, partition):
+            return {
+                "kind": "offset-tombstone",
+                "words": f"tombstone: {_quoted(group_id)} has no offset of {_plain(topic)}-{partition} any more",
+                "group": group_id,
+                "topic": topic,
+                "partition": partition,
+            }
+        case GroupMetadata():
+            return _group_metadata(decoded)
+        case GroupTombstone(group_id):
+            return {
+                "kind": "group-tombstone",
+                "words": f"tombstone: group {_quoted(group_id)} is no more",
+                "group": group_id,
+            }
+        case UnknownRecord(key_type, _, value):
+            what = "a tombstone" if value is None else "a record"
+            return {
+                "kind": "unknown",
+                "words": f"{what} of key type {key_type}, which this version does not know",
+                "key_type": key_type,
+            }
+
+
+def _offset_commit(commit: OffsetCommit) -> Json:
+    words = f"{_quoted(commit.group_id)} is at {commit.offset} of {_plain(commit.topic)}-{commit.partition}"
+    if commit.leader_epoch >= 0:
+        words += f", leader epoch {commit.leader_epoch}"
+    if commit.metadata:
+        words += f", metadata {_quoted(commit.metadata)}"
+    words += f", committed {time_text(commit.commit_timestamp)}"
+    if commit.expire_timestamp >= 0:
+        words += f", expires {time_text(commit.expire_timestamp)}"
+    return {
+        "kind": "offset-commit",
+        "words": words,
+        "group": commit.group_id,
+        "topic": commit.topic,
+        "partition": commit.partition,
+        "offset": commit.offset,
+        "leader_epoch": commit.leader_epoch,
+        "metadata": commit.metadata,
+        "commit_timestamp": commit.commit_timestamp,
+        "expire_timestamp": commit.expire_timestamp if commit.expire_timestamp >= 0 else None,
+        "topic_id": text_of_id(commit.topic_id) if commit.topic_id != ZERO_TOPIC_ID else None,
+    }
+
+
+def _group_metadata(group: GroupMetadata) -> Json:
+    members = f"{len(group.members)} member{'' if len(group.members) == 1 else 's'}"
+    kind = f"{_plain(group.protocol_type)} group" if group.protocol_type else "group"
+    words = f"{kind} {_quoted(group.group_id)} is in generation {group.generation} with {members}"
+    if group.protocol_name is not None:
+        words += f", protocol {_plain(group.protocol_name)}"
+    if group.leader is not None:
+        words += f", leader {_plain(group.leader)}"
+    return {
+        "kind": "group-metadata",
+        "words": words,
+        "group": group.group_id,
+        "protocol_type": group.protocol_type,
+        "generation": group.generation,
+        "protocol_name": group.protocol_name,
+        "leader": group.leader,
+        "state_timestamp": group.state_timestamp if group.state_timestamp >= 0 else None,
+        "members": [_member(member) for member in group.members],
+    }
+
+
+def _member(member: GroupMember) -> Json:
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "rebalance_timeout_ms": member.rebalance_timeout_ms,
+        "session_timeout_ms": member.session_timeout_ms,
+        "subscription_size": len(member.subscription),
+        "assignment_size": len(member.assignment),
+    }
+
+
+def _marker(record: Record) -> Json:
+    if record.key is None or len(record.key) < _MARKER_KEY.size:
+        return {"kind": "control", "words": "a marker that does not read", "marker": None}
+    _, number = _MARKER_KEY.unpack_from(record.key)
+    marker = _MARKERS.get(number)
+    words = f"transaction marker: {marker}" if marker else f"a marker of type {number}"
+    return {"kind": "control", "words": words, "marker": marker}
+
+
+def time_text(timestamp_ms: int) -> str:
+    """A time in UTC to the millisecond; the number where no calendar has it."""
+    try:
+        moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return str(timestamp_ms)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{timestamp_ms % 1000:03d}Z"
+
+
+def _plain(text: str) -> str:
+    return text if text.isprintable() else ascii(text)
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"' if text.isprintable() else ascii(text)

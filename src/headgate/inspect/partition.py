@@ -1,0 +1,133 @@
+"""One partition's directory: its segments, what stands beside them, where the log starts and ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from headgate.inspect.reading import Break, LogFile, walk
+from headgate.log.checkpoint import CHECKPOINT_NAME, Checkpoint
+from headgate.log.header import HEADER_BYTES, read_header
+from headgate.log.index import OffsetIndex
+from headgate.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from headgate.topics.leader_epochs import LeaderEpochs
+from headgate.topics.partition_files import LEADER_EPOCHS_FILE
+
+NAME_DIGITS: Final = 20
+
+
+@dataclass(slots=True, frozen=True)
+class SegmentFiles:
+    """The files of one segment."""
+
+    directory: Path
+    base_offset: int
+
+    def path(self, suffix: str = LOG_SUFFIX) -> Path:
+        """One of them."""
+        return self.directory / f"{self.base_offset:0{NAME_DIGITS}d}{suffix}"
+
+
+def segment_file(name: str) -> tuple[int, str] | None:
+    """Base offset and suffix of a file of a segment; None for another name."""
+    stem, suffix = name[:NAME_DIGITS], name[NAME_DIGITS:]
+    if suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX) and stem.isascii() and stem.isdigit():
+        return int(stem), suffix
+    return None
+
+
+@dataclass(slots=True)
+class PartitionFiles:
+    """What a partition's directory holds, as far as names and small files tell."""
+
+    directory: Path
+    names: list[str]
+    segments: list[SegmentFiles]
+    """Those that count, in order: a segment wholly below the log start is on its way out."""
+    checkpoint: Checkpoint
+    has_sound_checkpoint: bool
+    """Whether there is none, or one that can be trusted."""
+    doomed: list[SegmentFiles] = field(default_factory=list)
+
+    @property
+    def log_start_offset(self) -> int:
+        """Where readers may begin."""
+        first = self.segments[0].base_offset if self.segments else 0
+        return max(self.checkpoint.log_start_offset, first)
+
+
+def read_partition(directory: Path) -> PartitionFiles:
+    """Look at a partition's directory. Raises OSError."""
+    names = sorted(entry.name for entry in directory.iterdir())
+    checkpoint, is_sound = Checkpoint(), True
+    if CHECKPOINT_NAME in names:
+        read = Checkpoint.from_bytes((directory / CHECKPOINT_NAME).read_bytes())
+        checkpoint, is_sound = read or checkpoint, read is not None
+    bases = sorted(
+        found[0] for name in names if (found := segment_file(name)) is not None and found[1] == LOG_SUFFIX
+    )
+    start = checkpoint.log_start_offset
+    kept = [base for at, base in enumerate(bases) if at + 1 == len(bases) or bases[at + 1] > start]
+    return PartitionFiles(
+        directory=directory,
+        names=names,
+        segments=[SegmentFiles(directory, base) for base in kept],
+        checkpoint=checkpoint,
+        has_sound_checkpoint=is_sound,
+        doomed=[SegmentFiles(directory, base) for base in bases if base not in kept],
+    )
+
+
+@dataclass(slots=True, frozen=True)
+class Extent:
+    """How far a log reaches, by the headers of its last segment. `stopped_at`: its tail is incomplete."""
+
+    log_start_offset: int
+    log_end_offset: int
+    size_bytes: int
+    stopped_at: Break | None
+
+
+def extent_of(files: PartitionFiles) -> Extent:
+    """Where the log starts and ends, and its size. Raises OSError."""
+    start = files.log_start_offset
+    if not files.segments:
+        return Extent(start, start, 0, None)
+    size = sum(segment.path().stat().st_size for segment in files.segments[:-1])
+    last = files.segments[-1]
+    end, stopped_at = last.base_offset, None
+    with LogFile(last.path()) as file:
+        size += file.size
+        for found in walk(file, _last_known_batch(last, file)):
+            if isinstance(found, Break):
+                stopped_at = found
+            else:
+                end = found.header.next_offset
+    return Extent(start, max(end, start), size, stopped_at)
+
+
+def _last_known_batch(segment: SegmentFiles, file: LogFile) -> int:
+    """The position of the last batch the offset index knows, if the log agrees with it; 0 otherwise."""
+    try:
+        index = OffsetIndex.from_bytes(segment.path(INDEX_SUFFIX).read_bytes(), file.size)
+    except FileNotFoundError:
+        return 0
+    if not index:
+        return 0
+    head = file.read(HEADER_BYTES, index.positions[-1])
+    if len(head) < HEADER_BYTES or read_header(head).last_offset != segment.base_offset + index.offsets[-1]:
+        return 0
+    return index.positions[-1]
+
+
+def read_leader_epochs(directory: Path) -> tuple[LeaderEpochs | None, bool]:
+    """The leader epochs of a partition, and whether there is a file of them; None: it does not read."""
+    try:
+        data = (directory / LEADER_EPOCHS_FILE).read_bytes()
+    except FileNotFoundError:
+        epochs = LeaderEpochs()
+        epochs.begin(0, 0)
+        return epochs, False
+    decoded = LeaderEpochs.decode(data)
+    return (decoded if decoded is not None and decoded.encode() == data else None), True

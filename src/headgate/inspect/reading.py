@@ -1,0 +1,157 @@
+"""Reading a segment's file from batch to batch, read-only, and finding the way past what is no batch.
+
+The size is taken once, when the file is opened: what a running server appends meanwhile is not seen. Batches
+are framed by their length alone; whether a checksum holds is asked of each batch, because it costs time.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from struct import Struct
+from types import TracebackType
+from typing import Final, Self
+
+from crc32c import crc32c
+
+from headgate.log.header import (
+    CRC_END,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_FIELD_END,
+    MAGIC,
+    BatchHeader,
+    new_header,
+)
+
+_CHUNK_BYTES: Final = 1 << 20
+_SEARCHED_BYTES: Final = 64 << 20
+"""How far to look for the next whole batch: far more than any tail a crash tears."""
+_BASE_OFFSET: Final = Struct(">q")
+
+
+class LogFile:
+    """A file open for reading. Raises OSError like the system does."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.size = os.fstat(self._descriptor).st_size
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._descriptor)
+
+    def read(self, size: int, position: int) -> bytes:
+        """`size` bytes from `position`; fewer only where the file has become shorter meanwhile."""
+        data = os.pread(self._descriptor, size, position)
+        while 0 < len(data) < size and (
+            more := os.pread(self._descriptor, size - len(data), position + len(data))
+        ):
+            data += more
+        return data
+
+
+@dataclass(slots=True, frozen=True)
+class FoundBatch:
+    """A batch as its length frames it. `data` is a view that holds until the next one is asked for."""
+
+    position: int
+    header: BatchHeader
+    data: memoryview
+
+    @property
+    def end(self) -> int:
+        """The position behind it."""
+        return self.position + self.header.size
+
+    def computed_crc(self) -> int:
+        """What the bytes sum to; `header.crc` if they are what was written."""
+        return crc32c(self.data[CRC_END:])
+
+
+@dataclass(slots=True, frozen=True)
+class Break:
+    """Where no batch stands, and why it is none; nothing behind it is framed."""
+
+    position: int
+    reason: str
+
+
+def walk(file: LogFile, position: int = 0) -> Iterator[FoundBatch | Break]:
+    """Each batch from `position` on; a Break comes last where the file does not end with a whole batch."""
+    end = file.size
+    wanted = _CHUNK_BYTES
+    while position < end:
+        asked = min(wanted, end - position)
+        chunk = memoryview(file.read(asked, position))
+        wanted, at, problem = _CHUNK_BYTES, 0, None
+        while len(chunk) - at >= HEADER_BYTES:
+            base_offset, length, *rest = HEADER.unpack_from(chunk, at)
+            size = length + LENGTH_FIELD_END
+            problem = _why_no_size(base_offset, size, end - position - at)
+            if problem is not None or size > len(chunk) - at:
+                wanted = max(size, _CHUNK_BYTES)
+                break
+            header = new_header(BatchHeader, (base_offset, size, *rest))
+            yield FoundBatch(position + at, header, chunk[at : at + size])
+            at += size
+        position += at
+        if problem is None and len(chunk) < asked:
+            problem = "the file became shorter while it was read"
+        if problem is None and 0 < end - position < HEADER_BYTES:
+            problem = f"a batch header takes {HEADER_BYTES} bytes, {end - position} are left"
+        if problem is not None:
+            yield Break(position, problem)
+            return
+
+
+def _why_no_size(base_offset: int, size: int, left: int) -> str | None:
+    if size < HEADER_BYTES:
+        is_zeros = base_offset == 0 and size == LENGTH_FIELD_END
+        return "zeros stand here" if is_zeros else f"a batch of {size} bytes is smaller than its own header"
+    if size > left:
+        return f"a batch claims {size} bytes, {left} are left"
+    return None
+
+
+def find_whole_batch(file: LogFile, position: int, least_offset: int) -> int | None:
+    """The position of the next whole, sound batch at or after `position`; None when there is none in reach.
+
+    Looks for what only a batch has: an offset not far above `least_offset`, the magic, a length that fits
+    and a checksum that holds.
+    """
+    end = min(file.size, position + _SEARCHED_BYTES)
+    starts = {_BASE_OFFSET.pack(offset)[:4] for offset in (least_offset, least_offset + (1 << 32))}
+    pattern = re.compile(b"(?=(?:%s).{12}\x02)" % b"|".join(map(re.escape, sorted(starts))), re.DOTALL)
+    overlap = HEADER_BYTES
+    while position < end:
+        data = file.read(min(_CHUNK_BYTES, end - position), position)
+        for match in pattern.finditer(data):
+            if _is_whole_batch(file, position + match.start(), least_offset):
+                return position + match.start()
+        if position + len(data) >= end or len(data) <= overlap:
+            return None
+        position += len(data) - overlap
+    return None
+
+
+def _is_whole_batch(file: LogFile, position: int, least_offset: int) -> bool:
+    head = file.read(HEADER_BYTES, position)
+    if len(head) < HEADER_BYTES:
+        return False
+    base_offset, length, *rest = HEADER.unpack(head)
+    size = length + LENGTH_FIELD_END
+    header = BatchHeader(base_offset, size, *rest)
+    if base_offset < least_offset or header.magic != MAGIC or header.last_offset_delta < 0:
+        return False
+    if size < HEADER_BYTES or size > file.size - position:
+        return False
+    return crc32c(file.read(size, position)[CRC_END:]) == header.crc

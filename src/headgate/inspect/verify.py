@@ -1,0 +1,189 @@
+"""Checks a whole data directory: the files of the node, the catalogue, every partition."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from headgate.inspect.directory import (
+    IDENTITY_FILE,
+    DataDirectory,
+    read_data_directory,
+)
+from headgate.inspect.findings import Findings
+from headgate.inspect.verify_log import LogCheck, LogToCheck
+from headgate.log.segment import LOG_SUFFIX
+from headgate.topics.topics import CATALOGUE_DIRECTORY, CLEAN_SHUTDOWN_FILE
+
+_UNRECOVERED = re.compile(r"([0-9a-f]{32})-\d+\Z")
+
+
+@dataclass(slots=True, frozen=True)
+class Report:
+    """What was found in a directory."""
+
+    directory: DataDirectory
+    findings: Findings
+
+
+def size_to_check(path: Path) -> int:
+    """The bytes of all segments, roughly how long a check takes. Raises OSError."""
+    total = 0
+    for directory in path.iterdir():
+        if directory.is_dir():
+            for file in directory.iterdir():
+                if file.name.endswith(LOG_SUFFIX):
+                    try:
+                        total += file.stat().st_size
+                    except FileNotFoundError:
+                        continue
+    return total
+
+
+def verify(path: Path, on_progress: Callable[[int], None] = lambda size: None) -> Report:
+    """Check everything in a data directory; `on_progress` is told of bytes as they are done.
+
+    Raises NotADataDirectory, and OSError where the directory itself cannot be read.
+    """
+    directory = read_data_directory(path)
+    findings = Findings()
+    if directory.is_running:
+        findings.note(
+            ".",
+            "a server runs on this directory",
+            "Nothing; what it is writing now may look unfinished.",
+        )
+    _check_node_files(directory, findings)
+    _check_catalogue(directory, findings, on_progress)
+    _check_directories(directory, findings)
+    epoch = directory.catalogue.leader_epoch if directory.catalogue is not None else None
+    for place in directory.partitions:
+        log = LogToCheck(
+            place.directory, place.directory.name, place, directory.was_closed_well(place), epoch
+        )
+        _check_log(log, findings, on_progress)
+        findings.looked.partitions += 1
+    if directory.catalogue is not None:
+        findings.looked.topics = len(directory.catalogue.topics)
+    else:
+        findings.looked.topics = len({place.topic for place in directory.partitions})
+    return Report(directory, findings)
+
+
+def _check_log(log: LogToCheck, findings: Findings, on_progress: Callable[[int], None]) -> None:
+    try:
+        LogCheck(log, findings, on_progress).run()
+    except FileNotFoundError:
+        findings.note(log.name, "the directory went away meanwhile", "Nothing: the topic was deleted.")
+    except OSError as problem:
+        findings.error(log.name, f"it cannot be read: {problem}", "Check the permissions, and the disk.")
+
+
+def _check_catalogue(
+    directory: DataDirectory, findings: Findings, on_progress: Callable[[int], None]
+) -> None:
+    path = directory.path / CATALOGUE_DIRECTORY
+    if not path.is_dir():
+        findings.error(
+            CATALOGUE_DIRECTORY,
+            "there is no catalogue: the topics' ids and settings are not known",
+            "Restore it from a copy. With an empty one the server takes no partition here for its own.",
+        )
+        return
+    if directory.catalogue_problem is not None:
+        findings.error(
+            CATALOGUE_DIRECTORY,
+            f"the catalogue does not read: {directory.catalogue_problem}",
+            "The server does not start with it. Restore it from a copy.",
+        )
+    was_closed_well = directory.unrecovered is not None
+    log = LogToCheck(path, CATALOGUE_DIRECTORY, None, was_closed_well, 0)
+    _check_log(log, findings, on_progress)
+    if directory.catalogue is not None and not any(path.glob(f"*{LOG_SUFFIX}")):
+        findings.error(
+            CATALOGUE_DIRECTORY,
+            "the catalogue is empty",
+            "Restore it from a copy, unless the server was never started here.",
+        )
+
+
+def _check_directories(directory: DataDirectory, findings: Findings) -> None:
+    former = directory.catalogue.former_names if directory.catalogue is not None else set()
+    for name in directory.orphans:
+        if name.rpartition("-")[0] in former:
+            findings.note(name, "left of a deleted topic", "Nothing: the next start removes it.")
+        else:
+            findings.error(
+                name,
+                "the catalogue knows no such partition",
+                "The server leaves it alone and makes no topic of its name. Move it away, or restore the "
+                "catalogue from a copy if the topic should be there.",
+            )
+    for name in directory.deleted:
+        findings.note(name, "left of a deleted topic", "Nothing: the next start removes it.")
+    for name in directory.other_names:
+        if name.endswith(".tmp"):
+            findings.note(name, "a file that was being written aside", "Nothing: it is written over.")
+        else:
+            findings.note(name, "nothing of a server's", "Look what it is: the server leaves it alone.")
+
+
+def _check_node_files(directory: DataDirectory, findings: Findings) -> None:
+    if directory.catalogue is None and directory.catalogue_problem is None:
+        return  # Kafka's files are Kafka's.
+    if not (directory.path / IDENTITY_FILE).exists():
+        findings.error(
+            IDENTITY_FILE,
+            "the cluster's id is missing",
+            "Restore the file from a copy: the next start makes up a new id, which clients notice.",
+        )
+    elif not _is_id(directory.cluster_id):
+        findings.error(
+            IDENTITY_FILE,
+            "it holds no cluster id",
+            "Restore the file from a copy: the id cannot be had again.",
+        )
+    if directory.marker is None:
+        if not directory.is_running:
+            findings.note(
+                CLEAN_SHUTDOWN_FILE,
+                "the server did not end cleanly",
+                "Nothing: the next start checks every log from its recovery point on.",
+            )
+        return
+    why = _why_no_marker(directory)
+    if why is not None:
+        findings.error(
+            CLEAN_SHUTDOWN_FILE, why, "Stop the server and remove the file: the next start checks every log."
+        )
+
+
+def _is_id(cluster_id: str | None) -> bool:
+    if cluster_id is None:
+        return False
+    try:
+        return len(base64.b64decode(cluster_id + "==", altchars=b"-_", validate=True)) == 16
+    except ValueError:
+        return False
+
+
+def _why_no_marker(directory: DataDirectory) -> str | None:
+    try:
+        marker = json.loads(directory.marker or b"")
+    except ValueError:
+        return "it does not read"
+    if not isinstance(marker, dict) or marker.keys() != {"v", "unrecovered"} or marker["v"] != 1:
+        return "it is not what a clean stop leaves"
+    names = marker["unrecovered"]
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        return "it is not what a clean stop leaves"
+    known = {topic_id.hex() for topic_id in directory.catalogue.by_id} if directory.catalogue else None
+    for name in names:
+        match = _UNRECOVERED.match(name)
+        if match is None or (known is not None and match[1] not in known):
+            return f"it names {name}, which is no partition"
+    return None

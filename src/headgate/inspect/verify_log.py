@@ -1,0 +1,260 @@
+"""One partition's directory: its segments in order, and the small files beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC
+from headgate.domain.settings import TOPIC_SETTINGS
+from headgate.inspect.directory import PartitionPlace
+from headgate.inspect.findings import Findings
+from headgate.inspect.partition import (
+    PartitionFiles,
+    read_leader_epochs,
+    read_partition,
+    segment_file,
+)
+from headgate.inspect.verify_records import CatalogueRecordCheck, CoordinatorRecordCheck, RecordCheck
+from headgate.inspect.verify_segment import LogState, SegmentCheck
+from headgate.log.checkpoint import CHECKPOINT_NAME
+from headgate.log.log import LogSettings
+from headgate.log.recovery import SYNC_FAILED_NAME
+from headgate.log.segment import LOG_SUFFIX
+from headgate.topics.leader_epochs import LeaderEpochs
+from headgate.topics.names import is_internal
+from headgate.topics.partition_files import LEADER_EPOCHS_FILE, PRODUCERS_FILE
+from headgate.topics.producers import Producers
+
+_KAFKAS_OWN = ("partition.metadata", ".txnindex", ".snapshot")
+"""Files of Apache Kafka's that say nothing here."""
+_RESTORE = "Restore the file from a copy if there is one."
+
+
+@dataclass(slots=True, frozen=True)
+class LogToCheck:
+    """A log's directory and what is known of it from elsewhere."""
+
+    directory: Path
+    name: str
+    """The directory, below the data directory."""
+    place: PartitionPlace | None
+    """None for the catalogue."""
+    was_closed_well: bool
+    newest_epoch: int | None
+    """The epoch the node writes in, by the catalogue; None: not known."""
+
+
+class LogCheck:
+    """Checks one log; `run` once."""
+
+    def __init__(self, log: LogToCheck, findings: Findings, on_progress: Callable[[int], None]) -> None:
+        self._log = log
+        self._findings = findings
+        self._on_progress = on_progress
+
+    def run(self) -> None:
+        """Check everything in the directory. Raises OSError."""
+        log, findings = self._log, self._findings
+        files = read_partition(log.directory)
+        was_closed_well = log.was_closed_well and SYNC_FAILED_NAME not in files.names
+        self._check_names(files)
+        records = self._record_check()
+        state = LogState(
+            findings=findings,
+            records=records,
+            was_closed_well=was_closed_well,
+            epochs=None,
+            index_interval_bytes=self._index_interval_bytes(),
+            on_progress=self._on_progress,
+            may_have_gaps=self._is_compacted(),
+        )
+        state.epochs = self._check_epochs_file()
+        self._check_segments(files, state)
+        records.finish(log.name)
+        if not state.may_have_gaps:
+            for file, position, what in state.gaps:
+                findings.error(
+                    file,
+                    f"{what}: records are missing",
+                    "Restore the missing segment from a copy. (Compaction leaves such gaps, but neither the "
+                    "topic's settings nor its batches tell of any.)",
+                    position=position,
+                )
+        if not state.is_damaged:
+            self._check_checkpoint(files, state)
+            self._check_producers(files, state)
+
+    def _record_check(self) -> RecordCheck:
+        if self._log.place is None:
+            return CatalogueRecordCheck(self._findings)
+        if self._log.place.topic == GROUP_OFFSETS_TOPIC:
+            return CoordinatorRecordCheck(self._findings)
+        return RecordCheck(self._findings)
+
+    def _override(self, name: str) -> str | None:
+        place = self._log.place
+        return place.entry.overrides.get(name) if place is not None and place.entry is not None else None
+
+    def _index_interval_bytes(self) -> int:
+        own = self._override("index.interval.bytes")
+        if own is not None:
+            return int(own)
+        if self._log.place is None:
+            return LogSettings().index_interval_bytes
+        return int(TOPIC_SETTINGS["index.interval.bytes"].default)
+
+    def _is_compacted(self) -> bool:
+        place = self._log.place
+        if place is None:
+            return False
+        return is_internal(place.topic) or "compact" in (self._override("cleanup.policy") or "")
+
+    # Names.
+
+    def _check_names(self, files: PartitionFiles) -> None:
+        bases = {segment.base_offset for segment in files.segments + files.doomed}
+        for name in files.names:
+            path = f"{self._log.name}/{name}"
+            segment = segment_file(name)
+            if segment is not None:
+                if segment[0] not in bases:
+                    self._tell_lone_index(files, path, segment[0])
+            elif name.endswith(".tmp"):
+                self._findings.note(
+                    path, "a file that was being written aside", "Nothing: the next start removes it."
+                )
+            elif name == SYNC_FAILED_NAME:
+                self._findings.note(
+                    path,
+                    "the disk refused a sync, and the server ended before it could mend the log",
+                    "Look after the disk. The next start reads the log whole and writes it again.",
+                )
+            elif name not in (CHECKPOINT_NAME, LEADER_EPOCHS_FILE, PRODUCERS_FILE) and not name.endswith(
+                _KAFKAS_OWN
+            ):
+                self._findings.note(
+                    path, "not a file of a log's", "Look what it is: the server leaves it alone."
+                )
+        for doomed in files.doomed:
+            self._findings.note(
+                f"{self._log.name}/{doomed.path().name}",
+                f"the segment lies before the log's start, {files.checkpoint.log_start_offset}",
+                "Nothing: its deletion was interrupted, and the next start removes it.",
+            )
+
+    def _tell_lone_index(self, files: PartitionFiles, path: str, base_offset: int) -> None:
+        if base_offset < files.log_start_offset:
+            self._findings.note(
+                path, "an index whose segment was deleted", "Nothing: it is removed at the start."
+            )
+        else:
+            self._findings.error(
+                path,
+                f"an index without its segment: {base_offset:020d}{LOG_SUFFIX} is missing",
+                "Restore the segment from a copy before the next start, which removes the index.",
+            )
+
+    # Segments.
+
+    def _check_segments(self, files: PartitionFiles, state: LogState) -> None:
+        segments = files.segments
+        trusted_below = files.checkpoint.recovery_point
+        for at, segment in enumerate(segments):
+            following = segments[at + 1].base_offset if at + 1 < len(segments) else None
+            name = f"{self._log.name}/{segment.path().name}"
+            if at and segment.base_offset > state.expected_offset and not state.is_damaged:
+                state.gaps.append((name, 0, f"it begins where {state.expected_offset} was due"))
+            state.expected_offset = segment.base_offset
+            is_trusted = following is not None and following <= trusted_below
+            try:
+                SegmentCheck(state, segment, name, following, is_trusted or state.was_closed_well).run()
+            except FileNotFoundError:
+                self._findings.note(
+                    name, "the file went away meanwhile", "Nothing: retention of a running server removed it."
+                )
+            except OSError as problem:
+                state.is_damaged = True
+                self._findings.error(
+                    name, f"it cannot be read: {problem.strerror}", "Check the permissions, and the disk."
+                )
+
+    # Small files.
+
+    def _check_epochs_file(self) -> LeaderEpochs | None:
+        if self._log.place is None:
+            # The catalogue is written in epoch 0 for ever.
+            epochs = LeaderEpochs()
+            epochs.begin(0, 0)
+            return epochs
+        read, is_there = read_leader_epochs(self._log.directory)
+        name = f"{self._log.name}/{LEADER_EPOCHS_FILE}"
+        if read is None:
+            self._findings.error(
+                name,
+                "it does not read",
+                "Nothing is lost: where the file does not read, the epochs are read from the log.",
+            )
+        elif is_there and self._log.newest_epoch is not None and read.latest > self._log.newest_epoch:
+            self._findings.error(
+                name,
+                f"it knows leader epoch {read.latest}, the catalogue only {self._log.newest_epoch}",
+                "The catalogue lost records, or the file was changed. " + _RESTORE,
+            )
+        return read
+
+    def _check_checkpoint(self, files: PartitionFiles, state: LogState) -> None:
+        name, checkpoint = f"{self._log.name}/{CHECKPOINT_NAME}", files.checkpoint
+        end = state.expected_offset if files.segments else 0
+        if not files.has_sound_checkpoint:
+            self._findings.error(
+                name,
+                "its checksum does not hold: it counts as absent",
+                "Deleted records may show again, and the next start takes longer. " + _RESTORE,
+            )
+        elif files.segments and files.segments[0].base_offset > checkpoint.log_start_offset:
+            self._findings.error(
+                f"{self._log.name}/{files.segments[0].path().name}",
+                f"the first segment begins at {files.segments[0].base_offset}, the log at "
+                f"{checkpoint.log_start_offset}: records, or {CHECKPOINT_NAME}, are missing",
+                "Restore what is missing from a copy.",
+            )
+        if files.segments and checkpoint.recovery_point > end:
+            self._findings.error(
+                name,
+                f"the log was durable up to {checkpoint.recovery_point}, and ends at {end}: records are "
+                "missing",
+                "Restore the missing segments from a copy.",
+            )
+        if files.segments and checkpoint.log_start_offset > end:
+            self._tell_short_log(
+                name, f"the log starts at {checkpoint.log_start_offset} and ends at {end}", state
+            )
+
+    def _check_producers(self, files: PartitionFiles, state: LogState) -> None:
+        if PRODUCERS_FILE not in files.names:
+            return
+        name = f"{self._log.name}/{PRODUCERS_FILE}"
+        try:
+            decoded = Producers.decode((self._log.directory / PRODUCERS_FILE).read_bytes())
+        except FileNotFoundError:
+            return
+        if decoded is None:
+            self._tell_snapshot(name, "its checksum does not hold", state)
+        elif decoded[1] > max(state.expected_offset, files.log_start_offset):
+            what = f"it stands for a log that ends at {decoded[1]}, the log ends at {state.expected_offset}"
+            self._tell_short_log(name, what, state)
+
+    def _tell_snapshot(self, name: str, what: str, state: LogState) -> None:
+        if state.was_closed_well:
+            self._findings.error(name, what, "Remove it: what it holds is read from the log instead.")
+        else:
+            # It is not synced, so a power cut may leave anything of it.
+            self._findings.note(name, what, "Nothing: it is thrown away, and the log is read instead.")
+
+    def _tell_short_log(self, name: str, what: str, state: LogState) -> None:
+        if state.was_closed_well:
+            self._findings.error(name, f"{what}: records are missing", "Restore the segment from a copy.")
+        else:
+            self._findings.note(name, what, "Nothing: the last records were lost before they were durable.")

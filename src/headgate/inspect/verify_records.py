@@ -1,0 +1,136 @@
+"""The records inside sound batches: that they unpack, and mean something where the server must read them."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+from headgate.inspect.findings import Findings
+from headgate.inspect.reading import FoundBatch
+from headgate.inspect.runs import RunWatch, TornRun
+from headgate.log.batch import CorruptBatch, Record, iterate_records
+from headgate.records import MalformedRecord, UnknownRecord, decode
+from headgate.records.runs import run_place
+from headgate.topics.catalogue import RECORD_VERSION
+
+_ASK_THE_WRITER = "The checksum holds: this was written so. Whoever reads it fails; find out what wrote it."
+
+
+class RecordCheck:
+    """Reads every record of a log, batch by batch. Of a client's topic only that they unpack is asked."""
+
+    def __init__(self, findings: Findings) -> None:
+        self.findings = findings
+
+    def check(self, file: str, batch: FoundBatch) -> None:
+        """Read the records of a batch whose checksum holds."""
+        count = 0
+        try:
+            for offset, record in iterate_records(batch.data):
+                count += 1
+                if not batch.header.is_control:
+                    self.check_record(file, batch.position, offset, record)
+        except CorruptBatch as problem:
+            self.findings.error(
+                file,
+                f"records of the batch at offset {batch.header.base_offset} do not read: {problem.reason}",
+                _ASK_THE_WRITER,
+                position=batch.position,
+            )
+        self.findings.looked.records += count
+
+    def check_record(self, file: str, position: int, offset: int, record: Record) -> None:
+        """Judge one record."""
+
+    def finish(self, directory: str) -> None:
+        """The log ends."""
+
+
+class CoordinatorRecordCheck(RecordCheck):
+    """The records of `__consumer_offsets`: they must decode, and runs over several batches be whole."""
+
+    def __init__(self, findings: Findings) -> None:
+        super().__init__(findings)
+        self._runs = RunWatch()
+        self._torn: list[tuple[str, int, TornRun]] = []
+        self._unknown: Counter[int] = Counter()
+        self._place = ("", 0)
+
+    def check_record(self, file: str, position: int, offset: int, record: Record) -> None:
+        """Judge one record."""
+        self._place = file, position
+        torn = self._runs.take(offset, run_place(record.headers))
+        if torn is not None:
+            self._torn.append((file, position, torn))
+        try:
+            decoded = decode(record.key, record.value)
+        except MalformedRecord as problem:
+            self.findings.error(
+                file,
+                f"the record at offset {offset} is none of the coordinator's: {problem}",
+                "The coordinator cannot load this log. Keep a copy; find out what wrote the record.",
+                position=position,
+            )
+            return
+        if isinstance(decoded, UnknownRecord):
+            self._unknown[decoded.key_type] += 1
+
+    def finish(self, directory: str) -> None:
+        """The log ends: what is torn at its end is told apart from what is torn in the middle."""
+        at_tail = self._runs.end()
+        mended = [(file, position, torn) for file, position, torn in self._torn if torn not in at_tail]
+        for file, position, torn in mended:
+            self.findings.note(
+                file,
+                f"a commit over several batches broke off before here: {_words(torn)}",
+                "Nothing: readers take it for never written, and complete records stand behind it.",
+                position=position,
+            )
+        for torn in at_tail:
+            self.findings.note(
+                self._place[0] or directory,
+                f"a commit over several batches breaks off at the end of the log: {_words(torn)}",
+                "Nothing: the next start writes what stood before it once more, behind it.",
+                position=self._place[1],
+            )
+        if self._unknown:
+            kinds = ", ".join(f"{count} of key type {kind}" for kind, count in sorted(self._unknown.items()))
+            self.findings.note(
+                directory,
+                f"records of types this version does not know: {kinds}",
+                "Nothing: they are kept as they are and change nothing here.",
+            )
+
+
+def _words(torn: TornRun) -> str:
+    return f"{torn.present} of {torn.total} records from offset {torn.first_offset} on"
+
+
+class CatalogueRecordCheck(RecordCheck):
+    """The records of the catalogue: JSON of a version that can be read."""
+
+    def check_record(self, file: str, position: int, offset: int, record: Record) -> None:
+        """Judge one record."""
+        why = _why_no_event(record.value)
+        if why is not None:
+            self.findings.error(
+                file,
+                f"the catalogue's record at offset {offset} {why}",
+                "The server does not start with it. Use a newer Headgate if it wrote it, or restore the "
+                "catalogue from a copy.",
+                position=position,
+            )
+
+
+def _why_no_event(value: bytes | None) -> str | None:
+    try:
+        event = json.loads(value or b"")
+    except ValueError:
+        return "is not JSON"
+    if not isinstance(event, dict) or not isinstance(event.get("v"), int):
+        return "has no version"
+    if not isinstance(event.get("type"), str):
+        return "has no type"
+    if event["v"] > RECORD_VERSION:
+        return f"has version {event['v']}; this Headgate reads up to {RECORD_VERSION}"
+    return None
