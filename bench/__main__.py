@@ -32,7 +32,7 @@ from bench.peers import LOAD_TOPIC, PEERS, Durability, Peer, PeerUnavailable, cr
 from bench.report import Report, Row, as_json, as_processor_table, as_table
 
 KAFKA_WARM_UP_S = 10.0
-FULL = Effort(seconds=4, warm_up_seconds=0.5, records=1_000_000)
+FULL = Effort(seconds=3, warm_up_seconds=0.5, records=1_000_000)
 QUICK = Effort(seconds=1, warm_up_seconds=0.2, records=200_000)
 
 T = TypeVar("T")
