@@ -24,7 +24,7 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from bench.kafka.broker import OFFSETS_TOPIC_PARTITIONS, kafka_missing, kafka_node, set_topic_config
+from bench.kafka.broker import kafka_missing, kafka_node, set_topic_config
 from headgate import BrokerFailed, run
 
 LOAD_TOPIC = "load"
@@ -153,13 +153,9 @@ def create_topic(bootstrap: str, name: str, partitions: int, config: dict[str, A
 
 @contextmanager
 def _serve(durability: str) -> Iterator[tuple[str, int]]:
-    """headgate serve with that durability, and as many shards as Kafka has here."""
-    settings = {
-        "headgate.durability": durability,
-        "offsets.topic.num.partitions": str(OFFSETS_TOPIC_PARTITIONS),
-    }
+    """headgate serve with that durability, and all else as it comes."""
     try:
-        with run(settings, log_level="warning") as broker:
+        with run({"headgate.durability": durability}, log_level="warning") as broker:
             assert broker.pid is not None
             yield broker.bootstrap_servers, broker.pid
     except BrokerFailed as error:

@@ -216,8 +216,8 @@ BROKER_SETTINGS: Mapping[str, Setting] = _table(
     Setting(
         "offsets.topic.num.partitions",
         Kind.INT,
-        50,
-        "Partitions of __consumer_offsets; fixed once it exists.",
+        1,
+        "Partitions of __consumer_offsets, fixed once it exists. Each is a log to sync: one is quickest.",
         minimum=1,
         maximum=1000,
     ),
