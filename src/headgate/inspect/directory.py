@@ -24,7 +24,7 @@ from headgate.topics.topics import CATALOGUE_DIRECTORY, CLEAN_SHUTDOWN_FILE
 IDENTITY_FILE: Final = "meta.properties"
 LOCK_FILE: Final = ".lock"
 _PARTITION_NAME: Final = re.compile(r"(.+)-(\d+)\Z")
-_CLUSTER_ID_KEY: Final = "cluster.id="
+_CLUSTER_ID_KEY: Final = "cluster.id"
 
 
 class NotADataDirectory(Exception):
@@ -84,13 +84,11 @@ class DataDirectory:
     def cluster_id(self) -> str | None:
         """The cluster's id; None where the file is missing or does not read."""
         try:
-            lines = (self.path / IDENTITY_FILE).read_text("ascii").splitlines()
+            text = (self.path / IDENTITY_FILE).read_text("ascii")
         except (FileNotFoundError, UnicodeDecodeError):
             return None
-        for line in lines:
-            if line.startswith(_CLUSTER_ID_KEY):
-                return line.removeprefix(_CLUSTER_ID_KEY).strip()
-        return None
+        properties = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+        return properties.get(_CLUSTER_ID_KEY) if properties.get("version") == "1" else None
 
 
 def read_data_directory(path: Path) -> DataDirectory:

@@ -117,7 +117,7 @@ def meaning_of(record: Record) -> Json:
         case OffsetTombstone(group_id, topic, partition):
             return {
                 "kind": "offset-tombstone",
-                "words": f"tombstone: {_quoted(group_id)} has no offset of {_plain(topic)}-{partition} any more",
+                "words": f"tombstone: {_quoted(group_id)} has no offset of {_plain(topic)}-{partition} now",
                 "group": group_id,
                 "topic": topic,
                 "partition": partition,
