@@ -1,0 +1,27 @@
+"""The manual names everything there is to name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql.types import StructType
+
+from headgate.spark import schemas, transforms
+from headgate.spark.options import NAMES
+
+MANUAL = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+
+
+def test_every_option_column_event_and_transform_is_in_the_manual() -> None:
+    """Who adds one has to say what it is."""
+    tables = [value for value in vars(schemas).values() if isinstance(value, StructType)]
+    columns = {name for table in tables for name in table.fieldNames()}
+    made = {
+        name
+        for name, value in vars(transforms).items()
+        if callable(value) and getattr(value, "__module__", "") == transforms.__name__ and name[0] != "_"
+    }
+    assert len(columns) > 40
+    assert {"lag_over_time", "rebalances"} <= made
+    missing = {name for name in {*NAMES, *columns, *schemas.EVENTS, *made} if name not in MANUAL}
+    assert missing == set()
