@@ -24,7 +24,8 @@ from headgate.core.shard import GroupShard
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, InstanceId, MemberId, Millis, TopicName
 from headgate.domain.settings import Settings
-from headgate.records import GroupMetadata, Record, decode, encode
+from headgate.records import Change, GroupMetadata, decode, encode
+from headgate.records.columns import records_of
 
 START = Millis(1_700_000_000_000)
 
@@ -59,7 +60,7 @@ class Harness:
         self.log: list[tuple[bytes, bytes | None]] = []
         self.answers: dict[Token, Any] = {}
         self.asked: set[Token] = set()
-        self.batches: list[Sequence[Record]] = []
+        self.batches: list[Sequence[Change]] = []
         self._last_token = 0
         self.shard = GroupShard(self.settings)
         self.shard.loaded(self.now)
@@ -101,11 +102,12 @@ class Harness:
         before = durable_state(self.shard)
         effects = self.shard.handle(command, self.now, token)
         assert durable_state(self.shard) == before, "handle changed durable state"
-        for record in effects.records:
-            key, value = encode(record)
-            assert decode(key, value) == record
-            self.shard.apply(record, len(self.log))
-            self.log.append((key, value))
+        for change in effects.records:
+            self.shard.apply(change, len(self.log))
+            for record in records_of(change):
+                key, value = encode(record)
+                assert decode(key, value) == record
+                self.log.append((key, value))
         for reply in effects.replies:
             assert reply.token in self.asked, "an answer to nobody"
             assert reply.token not in self.answers, "answered twice"

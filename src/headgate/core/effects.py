@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from headgate.core.contract import Effects, Reply, Token
-from headgate.records import Record
+from headgate.records import Change
 
-GroupEffects = Effects[Record]
+GroupEffects = Effects[Change]
 
 NOTHING: GroupEffects = Effects()
 

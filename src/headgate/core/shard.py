@@ -54,9 +54,11 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, MemberId, Millis, TopicName
 from headgate.domain.settings import Settings
 from headgate.records import (
+    Change,
     GroupMetadata,
     GroupTombstone,
     OffsetCommit,
+    OffsetCommits,
     OffsetTombstone,
     Record,
     UnknownRecord,
@@ -95,7 +97,7 @@ class GroupShard:
         """Decide what a command leads to; see `headgate.core.contract.Shard`."""
         return self._handlers[type(command)](command, now, token)
 
-    def apply(self, record: Record, position: int) -> None:
+    def apply(self, record: Change, position: int) -> None:
         """Take a record into durable state. Records of types not known change nothing."""
         if type(record) is OffsetCommit:  # by far the most frequent
             self.offsets.put(record)
@@ -103,6 +105,8 @@ class GroupShard:
         match record:
             case OffsetCommit():
                 self.offsets.put(record)
+            case OffsetCommits():
+                self.offsets.put_columns(record)
             case OffsetTombstone(group_id, topic, partition):
                 self.offsets.remove(group_id, topic, partition)
             case GroupMetadata():
@@ -113,10 +117,11 @@ class GroupShard:
             case UnknownRecord():
                 pass
 
-    def standing(self, record: Record) -> Record | None:
+    def standing(self, record: Change) -> Record | None:
         """What stands where `record` would put something else; None if no record can say it.
 
         That is so of types not known, and of a group without a record: a tombstone would make it forgotten.
+        Columns are never asked about: what is read from a log is single records.
         """
         match record:
             case OffsetCommit(group_id, topic, partition) | OffsetTombstone(group_id, topic, partition):
@@ -135,7 +140,7 @@ class GroupShard:
                 )
             case GroupMetadata(group_id) | GroupTombstone(group_id):
                 return self.classic.recorded.get(group_id)
-            case UnknownRecord():
+            case UnknownRecord() | OffsetCommits():
                 return None
 
     def loaded(self, now: Millis) -> None:

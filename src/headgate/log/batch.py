@@ -67,7 +67,8 @@ class Record(NamedTuple):
     headers: Sequence[RecordHeader] = ()
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """A signed number as a zigzag varint."""
     value = (value << 1) ^ (value >> 63)
     if value < 0x80:
         return bytes((value,))
@@ -79,8 +80,8 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-_SMALL: Final = tuple(_varint(value) for value in range(1024))
-_NULL: Final = _varint(-1)
+_SMALL: Final = tuple(varint(value) for value in range(1024))
+_NULL: Final = varint(-1)
 _HEAD: Final = Struct(">qiibI").pack
 _REST: Final = Struct(">hiqqqhii").pack
 
@@ -108,29 +109,37 @@ def encode_batch(
     for delta, (key, value, timestamp, headers) in enumerate(records):
         if timestamp > max_timestamp:
             max_timestamp = timestamp
-        _encode_record(parts, key, value, timestamp - base_timestamp, delta, headers)
+        encode_record(parts, key, value, timestamp - base_timestamp, delta, headers)
     if codec:
         parts = [compress(codec, b"".join(parts))]
     attributes = codec | (TRANSACTIONAL if is_transactional else 0) | (CONTROL if is_control else 0)
-    count = len(records)
     rest = _REST(
         attributes,
-        count - 1,
+        len(records) - 1,
         base_timestamp,
         max_timestamp,
         producer_id,
         producer_epoch,
         base_sequence,
-        count,
+        len(records),
     )
-    summed = rest + b"".join(parts)
+    return _with_head(rest + b"".join(parts), base_offset, leader_epoch)
+
+
+def assemble_batch(records: bytes, count: int, base_timestamp: int, max_timestamp: int) -> bytearray:
+    """A batch of nobody's producer around `count` records that are encoded already."""
+    rest = _REST(0, count - 1, base_timestamp, max_timestamp, -1, -1, -1, count)
+    return _with_head(rest + records, 0, 0)
+
+
+def _with_head(summed: bytes, base_offset: int, leader_epoch: int) -> bytearray:
     length = len(summed) + (CRC_END - LENGTH_FIELD_END)
     batch = bytearray(_HEAD(base_offset, length, leader_epoch, MAGIC, crc32c(summed)))
     batch += summed
     return batch
 
 
-def _encode_record(
+def encode_record(
     parts: list[bytes],
     key: bytes | None,
     value: bytes | None,
@@ -138,20 +147,21 @@ def _encode_record(
     offset_delta: int,
     headers: Sequence[RecordHeader],
 ) -> None:
+    """Append the pieces of one record to `parts`."""
     # Lengths nearly always fit the table; a miss, a negative number among them, goes the long way.
     small = _SMALL
     if key is None:
         key_length, key = _NULL, b""
     else:
         size = len(key)
-        key_length = small[size] if size < 1024 else _varint(size)
+        key_length = small[size] if size < 1024 else varint(size)
     if value is None:
         value_length, value = _NULL, b""
     else:
         size = len(value)
-        value_length = small[size] if size < 1024 else _varint(size)
-    timestamp = small[timestamp_delta] if 0 <= timestamp_delta < 1024 else _varint(timestamp_delta)
-    offset = small[offset_delta] if offset_delta < 1024 else _varint(offset_delta)
+        value_length = small[size] if size < 1024 else varint(size)
+    timestamp = small[timestamp_delta] if 0 <= timestamp_delta < 1024 else varint(timestamp_delta)
+    offset = small[offset_delta] if offset_delta < 1024 else varint(offset_delta)
     tail = _encode_headers(headers) if headers else b"\x00"
     size = (
         1
@@ -163,15 +173,15 @@ def _encode_record(
         + len(value)
         + len(tail)
     )
-    length = small[size] if size < 1024 else _varint(size)
+    length = small[size] if size < 1024 else varint(size)
     parts += (length, b"\x00", timestamp, offset, key_length, key, value_length, value, tail)
 
 
 def _encode_headers(headers: Sequence[RecordHeader]) -> bytes:
-    parts = [_varint(len(headers))]
+    parts = [varint(len(headers))]
     for key, value in headers:
-        parts += (_varint(len(key)), key)
-        parts += (_NULL,) if value is None else (_varint(len(value)), value)
+        parts += (varint(len(key)), key)
+        parts += (_NULL,) if value is None else (varint(len(value)), value)
     return b"".join(parts)
 
 

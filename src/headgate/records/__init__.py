@@ -4,6 +4,7 @@
 """
 
 from headgate.records.codec import decode, encode
+from headgate.records.columns import Change, OffsetCommits
 from headgate.records.errors import MalformedRecord
 from headgate.records.model import (
     GroupMember,
@@ -16,11 +17,13 @@ from headgate.records.model import (
 )
 
 __all__ = [
+    "Change",
     "GroupMember",
     "GroupMetadata",
     "GroupTombstone",
     "MalformedRecord",
     "OffsetCommit",
+    "OffsetCommits",
     "OffsetTombstone",
     "Record",
     "UnknownRecord",

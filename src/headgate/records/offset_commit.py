@@ -48,13 +48,14 @@ def text_bytes(text: str) -> bytes:
 
 
 @lru_cache(maxsize=_PREFIXES_KEPT)
-def _key_prefix(group_id: str, topic: str) -> bytes:
+def key_prefix(group_id: str, topic: str) -> bytes:
+    """The key but for the partition, which is its last four bytes."""
     return struct.pack(">h", KEY_TYPE) + text_bytes(group_id) + text_bytes(topic)
 
 
 def encode_commit(commit: OffsetCommit) -> tuple[bytes, bytes]:
     """The key and the value of a committed offset."""
-    key = _key_prefix(commit.group_id, commit.topic) + _pack_partition(commit.partition)
+    key = key_prefix(commit.group_id, commit.topic) + _pack_partition(commit.partition)
     if commit.expire_timestamp != NO_EXPIRY:
         return key, _encode_with_expiry(commit)
     if not commit.metadata:
@@ -75,7 +76,7 @@ def _encode_with_expiry(commit: OffsetCommit) -> bytes:
 
 def encode_tombstone(tombstone: OffsetTombstone) -> tuple[bytes, None]:
     """The key of an offset that is gone; the value is none."""
-    return _key_prefix(tombstone.group_id, tombstone.topic) + _pack_partition(tombstone.partition), None
+    return key_prefix(tombstone.group_id, tombstone.topic) + _pack_partition(tombstone.partition), None
 
 
 @lru_cache(maxsize=_PREFIXES_KEPT)

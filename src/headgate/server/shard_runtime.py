@@ -26,6 +26,7 @@ from headgate.domain.ids import Millis
 from headgate.log.batch import Record, iterate_records
 from headgate.log.log import Log
 from headgate.records import decode
+from headgate.records.columns import record_count
 from headgate.records.runs import RunReader, run_place
 from headgate.server.clock import Clock
 from headgate.server.group_commit import GroupCommit
@@ -83,6 +84,8 @@ class ShardRuntime(Generic[ShardT]):
         self._last_token: Token = 0
         self._position = 0
         """The log offset after the last record decided."""
+        self._written_position = 0
+        """The log offset after the last record written."""
         self._waiting: dict[Token, OnReply] = {}
         self._unwritten: list[Sequence[Any]] = []
         """The records decided in this turn, by command."""
@@ -111,7 +114,7 @@ class ShardRuntime(Generic[ShardT]):
         apply = self.shard.apply
         for record in effects.records:
             apply(record, self._position)
-            self._position += 1
+            self._position += record_count(record)
         if effects.records:
             self._unwritten.append(effects.records)
         waiting = self._waiting
@@ -134,7 +137,8 @@ class ShardRuntime(Generic[ShardT]):
 
     def _write(self) -> bool:
         commands, self._unwritten = self._unwritten, []
-        first_offset = self._position - sum(map(len, commands))
+        first_offset = self._written_position
+        self._written_position = self._position
         try:
             base_offset = self._partition.append_internal(
                 batches_of(commands, first_offset, self._clock.now())
@@ -242,7 +246,7 @@ class ShardRuntime(Generic[ShardT]):
             if self._loop.time() > slice_end:
                 await asyncio.sleep(0)
                 slice_end = self._loop.time() + LOAD_SLICE_SECONDS
-        self._position = log.log_end_offset
+        self._position = self._written_position = log.log_end_offset
         self._torn = [decode(record.key, record.value) for _, record in runs.end()]
 
     def _fail(self, event: str, failure: OSError | None) -> None:

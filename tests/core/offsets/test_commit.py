@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.core.harness import NONE, Harness, join, leave, sync
 
 from headgate.core.classic.state import ClassicState
 from headgate.core.commands import ListGroups
-from headgate.core.offsets.commands import CommitOffsets, CommitResult, FetchOffsets, OffsetToCommit
+from headgate.core.offsets.commands import (
+    CommitOffsets,
+    CommitResult,
+    FetchOffsets,
+    OffsetColumns,
+    OffsetToCommit,
+)
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicName
 from headgate.records import OffsetCommit
@@ -187,6 +194,24 @@ def test_a_commit_is_one_batch() -> None:
     h.ask(commit(*(to_commit(one, one) for one in range(500))))
     assert len(h.batches) == 1
     assert len(h.batches[0]) == 500
+
+
+@pytest.mark.parametrize("metadata", ["", "short", "much too long"])
+@pytest.mark.parametrize("retention_ms", [-1, 1000])
+def test_columns_are_committed_like_their_partitions(metadata: str, retention_ms: int) -> None:
+    """A wide commit in columns leads to the same answer and the same offsets as one by one."""
+    one_by_one, in_columns = (Harness(offset_metadata_max_bytes="5") for _ in range(2))
+    numbers = np.arange(20)
+    columns = OffsetColumns(numbers, numbers * 3, numbers - 1, metadata)
+
+    def wide(partitions: list[OffsetToCommit] | OffsetColumns) -> CommitOffsets:
+        topics = [(TopicName("t"), partitions), (TopicName("u"), [to_commit(1, 7)])]
+        return CommitOffsets(GroupId("g"), topics, retention_ms=retention_ms)
+
+    assert in_columns.ask(wide(columns)) == one_by_one.ask(wide(columns.each()))
+    fetch = FetchOffsets(GroupId("g"), None)
+    assert in_columns.ask(fetch) == one_by_one.ask(fetch)
+    assert in_columns.log == one_by_one.log
 
 
 @pytest.mark.parametrize(("retention_ms", "expiry"), [(-1, -1), (0, 0), (60_000, 60_000)])

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from headgate.core.offsets.table import StoredOffset
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, InstanceId, MemberId, TopicName
+from headgate.records.columns import Int64s
 
 NO_RETENTION = -1
 _NOBODY = MemberId("")
@@ -23,6 +24,22 @@ class OffsetToCommit(NamedTuple):
     metadata: str
 
 
+class OffsetColumns(NamedTuple):
+    """Many partitions of a commit, all with the same metadata: int64 arrays of one length."""
+
+    partitions: Int64s
+    offsets: Int64s
+    leader_epochs: Int64s
+    metadata: str
+
+    def each(self) -> list[OffsetToCommit]:
+        """The same, one by one."""
+        columns = zip(
+            self.partitions.tolist(), self.offsets.tolist(), self.leader_epochs.tolist(), strict=True
+        )
+        return [OffsetToCommit(*numbers, self.metadata) for numbers in columns]
+
+
 @dataclass(slots=True)
 class CommitOffsets:
     """Commit offsets, all or none but those whose metadata is too long. Reply: `CommitResult`.
@@ -31,7 +48,7 @@ class CommitOffsets:
     """
 
     group_id: GroupId
-    topics: Sequence[tuple[TopicName, Sequence[OffsetToCommit]]]
+    topics: Sequence[tuple[TopicName, Sequence[OffsetToCommit] | OffsetColumns]]
     member_id: MemberId = _NOBODY
     generation: int = -1
     instance_id: InstanceId | None = None

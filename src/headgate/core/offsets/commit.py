@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from headgate.core.contract import Effects, Reply, Token
 from headgate.core.effects import GroupEffects
-from headgate.core.offsets.commands import NO_RETENTION, CommitOffsets, CommitResult
+from headgate.core.offsets.commands import NO_RETENTION, CommitOffsets, CommitResult, OffsetColumns
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
-from headgate.records import OffsetCommit
+from headgate.records import Change, OffsetCommit, OffsetCommits
 from headgate.records.model import NO_EXPIRY, NO_LEADER_EPOCH
 from headgate.records.offset_commit import LONGEST_TEXT_BYTES
 
@@ -42,9 +42,14 @@ def commit(command: CommitOffsets, now: Millis, metadata_limit: int, token: Toke
     retention_ms = command.retention_ms
     has_expiry = retention_ms != NO_RETENTION
     expire_timestamp = Millis(now + retention_ms) if has_expiry else NO_EXPIRY
-    records = []
+    records: list[Change] = []
     too_large = []
     for topic_index, (topic, partitions) in enumerate(command.topics):
+        if isinstance(partitions, OffsetColumns):
+            if not has_expiry and not is_metadata_too_large(partitions.metadata, metadata_limit):
+                records.append(OffsetCommits(group_id, topic, *partitions, now))
+                continue
+            partitions = partitions.each()
         for index, (partition, offset, leader_epoch, metadata) in enumerate(partitions):
             if metadata and is_metadata_too_large(metadata, metadata_limit):
                 too_large.append((topic_index, index))

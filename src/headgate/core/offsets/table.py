@@ -42,7 +42,9 @@ from headgate.core.offsets.keys import (
     topics_of,
 )
 from headgate.core.offsets.names import Names
+from headgate.core.offsets.wide_rows import NARROWEST_WIDE, WideRows
 from headgate.domain.ids import GroupId, Millis, TopicName
+from headgate.records.columns import OffsetCommits
 from headgate.records.model import NO_EXPIRY, OffsetCommit
 
 _MASK64 = (1 << 64) - 1
@@ -88,6 +90,7 @@ class OffsetTable:
         "_offsets",
         "_timestamps",
         "_topics",
+        "_wide_rows",
     )
 
     def __init__(self) -> None:
@@ -105,6 +108,7 @@ class OffsetTable:
         """Recently used groups and topics: their key but for the partition."""
         self._high_partitions: dict[int, tuple[TopicName, int]] = {}
         """Topic ids that stand for a topic and the high part of a partition, as good as never needed."""
+        self._wide_rows = WideRows()
         self._left_behind = 0
         self._group_count = 0
 
@@ -139,6 +143,25 @@ class OffsetTable:
         elif self._aside:
             self._aside.pop(key, None)
 
+    def put_columns(self, commits: OffsetCommits) -> None:
+        """Take the offsets of many partitions in: the same as `put` for each.
+
+        The rows of a wide commit are found once and remembered, for it will come again.
+        """
+        name = commits.group_id, commits.topic
+        rows = self._wide_rows.get(name, commits.partitions)
+        if rows is None or commits.metadata or self._aside or not self.has_group(commits.group_id):
+            for commit in commits.each():
+                self.put(commit)
+            if len(commits) >= NARROWEST_WIDE:
+                found = [self._row(*name, partition) for partition in commits.partitions.tolist()]
+                self._wide_rows.remember(name, commits.partitions, found)
+            return
+        # Of a partition that stands twice the last value stays: arrays are assigned in order.
+        np.frombuffer(self._offsets, np.int64)[rows] = commits.offsets
+        np.frombuffer(self._timestamps, np.int64)[rows] = commits.commit_timestamp
+        np.frombuffer(self._epochs, np.int32)[rows] = commits.leader_epochs
+
     def get(self, group_id: GroupId, topic: TopicName, partition: int) -> StoredOffset | None:
         """The committed offset of a partition, or None."""
         row = self._row(group_id, topic, partition)
@@ -166,6 +189,7 @@ class OffsetTable:
             return False
         self._nexts[row] = flip(self._nexts[row])
         self._aside.pop(self._keys[row], None)
+        self._wide_rows.forget((group_id, topic))
         self._left_behind += 1
         if self._left_behind > _ROWS_LEFT_BEHIND + len(self) // 8:
             self._rebuild()
@@ -404,5 +428,6 @@ class OffsetTable:
         self._epochs = column("i", np.frombuffer(self._epochs, np.int32)[is_live])
         self._keys, self._heads, self._nexts = column("Q", keys), column("i", heads), column("i", nexts)
         self._bases.clear()
+        self._wide_rows.clear()
         self._left_behind = 0
         self._build_index(len(self._keys))

@@ -1,0 +1,97 @@
+"""Wide commits: a table that takes columns is the table that takes their records one by one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headgate.core.offsets.table import OffsetTable
+from headgate.core.offsets.wide_rows import MOST_ROWS, NARROWEST_WIDE, WideRows
+from headgate.domain.ids import GroupId, Millis, TopicName
+from headgate.records import OffsetCommit, OffsetCommits
+
+GROUPS = [GroupId("g1"), GroupId("g2")]
+TOPIC = TopicName("t")
+WIDTHS = [
+    list(range(NARROWEST_WIDE + 4)),
+    list(range(NARROWEST_WIDE + 3, -1, -1)),
+    [1, 2, 3],
+    [5, 5, *range(20, 30), 5],
+    [2**31 - 1, -1, 262_144, *range(20)],
+]
+
+
+def wide(group: GroupId, partitions: list[int], offset: int, metadata: str) -> OffsetCommits:
+    numbers = np.array(partitions, np.int64)
+    offsets = offset + np.arange(len(partitions), dtype=np.int64)
+    return OffsetCommits(group, TOPIC, numbers, offsets, offsets % 5, metadata, Millis(1000 + offset))
+
+
+steps = st.one_of(
+    st.tuples(
+        st.just("wide"),
+        st.sampled_from(GROUPS),
+        st.sampled_from(WIDTHS),
+        st.integers(0, 99),
+        st.sampled_from(["", "", "m"]),
+    ),
+    st.tuples(
+        st.just("put"),
+        st.sampled_from(GROUPS),
+        st.integers(0, 30),
+        st.integers(0, 99),
+        st.sampled_from(["", "m"]),
+    ),
+    st.tuples(st.just("remove"), st.sampled_from(GROUPS), st.integers(0, 30)),
+    st.tuples(st.just("forget"), st.sampled_from(GROUPS)),
+    st.tuples(st.just("rebuild")),
+)
+
+
+@given(st.lists(steps, max_size=30))
+@settings(deadline=None)
+def test_columns_and_single_records_make_the_same_table(script: list[tuple[Any, ...]]) -> None:
+    """Whatever happens between two commits of the same width, remembered rows never miss or mix up."""
+    by_columns, one_by_one = OffsetTable(), OffsetTable()
+    for step in script:
+        match step:
+            case ("wide", group, partitions, offset, metadata):
+                commits = wide(group, partitions, offset, metadata)
+                by_columns.put_columns(commits)
+                for commit in commits.each():
+                    one_by_one.put(commit)
+            case ("put", group, partition, offset, metadata):
+                commit = OffsetCommit(group, TOPIC, partition, offset, 0, metadata, Millis(5))
+                by_columns.put(commit)
+                one_by_one.put(commit)
+            case ("remove", group, partition):
+                assert by_columns.remove(group, TOPIC, partition) == one_by_one.remove(
+                    group, TOPIC, partition
+                )
+            case ("forget", group):
+                by_columns.forget_group(group)
+                one_by_one.forget_group(group)
+            case ("rebuild",):
+                by_columns._rebuild()
+                one_by_one._rebuild()
+        assert len(by_columns) == len(one_by_one)
+        assert by_columns.group_count == one_by_one.group_count
+        for group_id in GROUPS:
+            assert sorted(by_columns.offsets_of(group_id)) == sorted(one_by_one.offsets_of(group_id))
+            assert by_columns.has_group(group_id) == one_by_one.has_group(group_id)
+
+
+def test_remembered_rows_are_bounded() -> None:
+    """What is remembered never exceeds its limit, and a commit wider than that is not remembered."""
+    rows = WideRows()
+    width = MOST_ROWS // 3
+    partitions = np.arange(width)
+    for index in range(10):
+        rows.remember((GroupId(str(index)), TOPIC), partitions, list(range(width)))
+        assert rows._count <= MOST_ROWS
+        assert rows.get((GroupId(str(index)), TOPIC), partitions) is not None
+    rows.remember((GroupId("wider"), TOPIC), np.arange(MOST_ROWS + 1), list(range(MOST_ROWS + 1)))
+    assert rows.get((GroupId("wider"), TOPIC), np.arange(MOST_ROWS + 1)) is None
