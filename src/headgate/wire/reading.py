@@ -20,6 +20,7 @@ from headgate.wire.layout import FIXED_FORMATS, FieldLayout, is_flexible, layout
 from headgate.wire.message import EMPTY, FRESH, Message, Struct
 from headgate.wire.primitives import Refusal, bad_length, read_varint, skip_tagged_fields
 from headgate.wire.source import Source
+from headgate.wire.wide import NARROWEST_WIDE, WIDE_STRUCTS, WideField, leading_fields, read_wide
 
 MessageT = TypeVar("MessageT", bound=Message)
 Reader = Callable[[bytes, int], MessageT]
@@ -46,6 +47,7 @@ class _ReaderSource:
             varint=read_varint,
             skip_tagged_fields=skip_tagged_fields,
             bad_length=bad_length,
+            read_wide=read_wide,
             malformed=self._malformed,
             Refusal=Refusal,
             faults=(IndexError, struct.error, UnicodeDecodeError, Refusal),
@@ -163,6 +165,10 @@ class _ReaderSource:
             return
         items = source.fresh("items")
         source.line(f"{target} = {items} = []")
+        wide = self._wide_fields(field.struct_type)
+        if wide:
+            start, count = source.fresh("start"), source.fresh("count")
+            source.line(f"{start}, {count} = at, n")
         with source.block("for _ in range(n):"):
             if field.struct_type is not None:
                 variable = self._struct(field.struct_type)
@@ -175,6 +181,21 @@ class _ReaderSource:
                 self._content(field.kind, variable, may_be_null=False)
             self._end_run()
             source.line(f"{items}.append({variable})")
+            if wide:
+                fields = source.constant("fields", wide)
+                with source.block(f"if {count} >= {NARROWEST_WIDE}:"):
+                    source.line(f"{items} = read_wide(data, ({start}, at), {count}, {variable}, {fields})")
+                    with source.block(f"if {items} is not None:"):
+                        source.line(f"at = {start} + {count} * (at - {start})")
+                        source.line(f"{target} = {items}")
+                        source.line("break")
+                    source.line(f"{items}, {count} = {target}, 0")
+
+    def _wide_fields(self, struct_type: type[Struct] | None) -> tuple[WideField, ...]:
+        """The fields that become columns when an array of these structs is wide."""
+        if struct_type is None or struct_type.__name__ not in WIDE_STRUCTS:
+            return ()
+        return leading_fields(struct_type, self.version)
 
     def _tagged_fields(self, fields: list[FieldLayout], variable: str) -> None:
         source = self.source

@@ -19,6 +19,7 @@ from headgate.wire.layout import FIXED_FORMATS, FieldLayout, is_flexible, layout
 from headgate.wire.message import EMPTY, Message, Struct
 from headgate.wire.primitives import write_varint
 from headgate.wire.source import Source
+from headgate.wire.wide import WIDE_STRUCTS, WideStructs, leading_fields, repeat_wide
 
 MessageT = TypeVar("MessageT", bound=Message)
 Writer = Callable[[bytearray, MessageT], None]
@@ -46,7 +47,9 @@ class _WriterSource:
             pack=struct.pack,
             varint=write_varint,
             unwritable=self._unwritable,
-            faults=(struct.error, AttributeError, TypeError, UnicodeEncodeError),
+            WideStructs=WideStructs,
+            repeat_wide=repeat_wide,
+            faults=(struct.error, AttributeError, TypeError, UnicodeEncodeError, OverflowError),
         )
         self.out = "out"
         self.run: list[tuple[str, str]] = []
@@ -156,7 +159,14 @@ class _WriterSource:
             source.line(f"{self.out} += pack(f'>{{len({items})}}{FIXED_FORMATS[field.kind]}', *{items})")
             return
         item = source.fresh("m")
-        with source.block(f"for {item} in {items}:"):
+        is_wide = field.struct_type is not None and field.struct_type.__name__ in WIDE_STRUCTS
+        elements = items
+        if is_wide:
+            wide, at = source.fresh("wide"), source.fresh("at")
+            source.line(f"{wide} = type({items}) is WideStructs")
+            source.line(f"{at} = len({self.out})")
+            elements = f"({items}.template,) if {wide} else {items}"
+        with source.block(f"for {item} in {elements}:"):
             if field.struct_type is not None:
                 self._struct(field.struct_type, item)
             elif field.kind == "uuid":
@@ -164,6 +174,10 @@ class _WriterSource:
             else:
                 self._string(field.kind, item, may_be_null=False)
             self._end_run()
+        if is_wide and field.struct_type is not None:
+            fields = source.constant("fields", leading_fields(field.struct_type, self.version))
+            with source.block(f"if {wide}:"):
+                source.line(f"repeat_wide({self.out}, {at}, {items}, {fields})")
 
     def _tagged_fields(self, fields: list[FieldLayout], variable: str) -> None:
         if not fields:

@@ -1,0 +1,123 @@
+"""Wide arrays: as columns or one by one, a message is the same message in the same bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.wire.codec import decode, encode
+from headgate.wire.errors import MalformedMessage, UnwritableMessage
+from headgate.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from headgate.wire.wide import NARROWEST_WIDE, WideStructs
+
+int32 = st.integers(-(2**31), 2**31 - 1)
+int64 = st.integers(-(2**63), 2**63 - 1)
+rows = st.lists(st.tuples(int32, int64, int32), min_size=1, max_size=3 * NARROWEST_WIDE)
+versions = st.sampled_from(range(2, 11))
+
+
+def request(partitions: Any) -> OffsetCommitRequest:
+    return OffsetCommitRequest(
+        group_id="g",
+        topics=[
+            OffsetCommitRequestTopic(name="t", partitions=partitions),
+            OffsetCommitRequestTopic(name="u", partitions=[OffsetCommitRequestPartition(partition_index=9)]),
+        ],
+    )
+
+
+def partition(row: tuple[int, int, int], metadata: str | None) -> OffsetCommitRequestPartition:
+    return OffsetCommitRequestPartition(
+        partition_index=row[0],
+        committed_offset=row[1],
+        committed_leader_epoch=row[2],
+        committed_metadata=metadata,
+    )
+
+
+@given(rows, versions, st.sampled_from([None, "", "m", "ä" * 100]))
+def test_reading_columns_is_reading_one_by_one(
+    numbers: list[tuple[int, int, int]], version: int, metadata: str | None
+) -> None:
+    """What was written is read, in columns when there are many; what follows the array is read too."""
+    partitions = [partition(row, metadata) for row in numbers]
+    data = encode(request(partitions), version)
+    read = decode(OffsetCommitRequest, version, data)
+    is_wide = isinstance(read.topics[0].partitions, WideStructs)
+    assert is_wide == (len(numbers) >= NARROWEST_WIDE)
+    assert [encode(request([one]), version) for one in read.topics[0].partitions] == [
+        encode(request([one]), version) for one in partitions
+    ]
+    assert read.topics[1].partitions[0].partition_index == 9
+    assert encode(read, version) == data
+
+
+@given(rows, versions, st.lists(st.sampled_from(["", "m", "n", "longer"]), min_size=60, max_size=60))
+def test_partitions_that_are_not_alike_are_read_one_by_one(
+    numbers: list[tuple[int, int, int]], version: int, metadata: list[str]
+) -> None:
+    """Different metadata, of one length or not, is nobody else's."""
+    partitions = [partition(row, text) for row, text in zip(numbers, metadata, strict=False)]
+    data = encode(request(partitions), version)
+    read = decode(OffsetCommitRequest, version, data)
+    assert [one.committed_metadata for one in read.topics[0].partitions] == metadata[: len(numbers)]
+    assert encode(read, version) == data
+
+
+@given(st.lists(int32, min_size=1, max_size=100), versions, st.integers(-1, 130))
+def test_writing_columns_is_writing_one_by_one(indexes: list[int], version: int, error: int) -> None:
+    """An answer in columns has the bytes of the answer one by one."""
+    one_by_one = [OffsetCommitResponsePartition(partition_index=index, error_code=error) for index in indexes]
+    template = OffsetCommitResponsePartition(error_code=error)
+    wide: Any = WideStructs(template, {"partition_index": np.array(indexes, np.int64)})
+    assert list(wide) == one_by_one or [encode_one(one, version) for one in wide] == [
+        encode_one(one, version) for one in one_by_one
+    ]
+    answers = [
+        OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=partitions)])
+        for partitions in (one_by_one, wide)
+    ]
+    assert encode(answers[0], version) == encode(answers[1], version)
+
+
+def encode_one(one: OffsetCommitResponsePartition, version: int) -> bytes:
+    return encode(
+        OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=[one])]), version
+    )
+
+
+@given(st.integers(0, 2000))
+def test_a_wide_message_cut_anywhere_is_malformed(cut: int) -> None:
+    """An array that claims more than is there is refused, never read beyond the end."""
+    data = encode(request([partition((one, one, one), "m") for one in range(40)]), 8)
+    if cut < len(data) - 1:
+        with pytest.raises(MalformedMessage):
+            decode(OffsetCommitRequest, 8, data[:cut])
+
+
+def test_a_number_that_does_not_fit_is_unwritable() -> None:
+    """Columns are checked as single fields are."""
+    wide: Any = WideStructs(
+        OffsetCommitResponsePartition(), {"partition_index": np.array([1, 2**31], np.int64)}
+    )
+    with pytest.raises(UnwritableMessage, match="partition_index"):
+        encode(OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=wide)]), 8)
+
+
+def test_wide_structs_are_a_sequence() -> None:
+    """They have a length, are indexed and sliced, and iterate."""
+    wide = WideStructs(OffsetCommitResponsePartition(error_code=3), {"partition_index": np.arange(20)})
+    assert (len(wide), wide[7].partition_index, wide[-1].partition_index) == (20, 7, 19)
+    assert [one.partition_index for one in wide[2:4]] == [2, 3]
+    assert all(one.error_code == 3 for one in wide)
