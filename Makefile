@@ -2,10 +2,9 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-JAVA_HOME_HINT := Java 17 or newer is needed (Spark runs on it): install a JDK, e.g. openjdk-17-jdk-headless
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test compat lint bench kafka clean java node-and-kcat
+.PHONY: help demo test compat lint bench kafka clean java
 
 help:  ## Print the targets.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -16,7 +15,8 @@ demo: $(BIN)/.ready java  ## Set up, then run the main job: flights, three clien
 test: $(BIN)/.ready java  ## Set up, then run the tests.
 	$(BIN)/python -m pytest --ignore=tests/compat
 
-compat: $(BIN)/.ready node-and-kcat  ## Run real clients of five kinds against a live server (Node and kcat needed).
+compat: $(BIN)/.ready  ## Run real clients of five kinds against a live server (Node and kcat needed).
+	@$(BIN)/python tests/compat/check_tools.py
 	$(BIN)/python -m pytest tests/compat
 
 lint: $(BIN)/.ready  ## Check format, style, types and the import contracts.
@@ -42,8 +42,4 @@ $(BIN)/.ready: pyproject.toml
 	@touch $@
 
 java:
-	@command -v java >/dev/null || { echo '$(JAVA_HOME_HINT)'; exit 1; }
-
-node-and-kcat:
-	@command -v node >/dev/null && command -v npm >/dev/null || { echo 'Node with npm is needed for the kafkajs tests: install nodejs and npm'; exit 1; }
-	@command -v kcat >/dev/null || { echo 'kcat is needed for its tests: e.g. apt-get install kcat'; exit 1; }
+	@command -v java >/dev/null || { echo 'Java 17 or newer is needed (Spark runs on it): install a JDK, e.g. openjdk-17-jdk-headless'; exit 1; }
