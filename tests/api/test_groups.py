@@ -136,7 +136,7 @@ def test_a_member_joins_syncs_beats_and_leaves(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(10))
 def test_a_refused_join_shows_its_error_as_its_version_can(version: int) -> None:
-    """The protocol name is "" before version 7 and null from there; the member id is echoed (observed.md)."""
+    """The protocol name is "" before version 7 and null from there; the member id is echoed."""
     answer = OneNode().ask(k11_join_group.API, join_request(member_id="x"), version)
     assert (answer.error_code, answer.member_id) == (UNKNOWN_MEMBER, "x")
     assert answer.protocol_name == (None if version >= 7 else "")
@@ -174,7 +174,7 @@ def test_a_static_members_id_begins_with_its_instance_id() -> None:
     ("version", "leader", "skips"), [(5, "i-1", False), (8, "i-1", False), (9, "i-2", True)]
 )
 def test_a_static_leader_comes_back(version: int, leader: str, skips: bool) -> None:
-    """Told its old id up to version 8, to skip the assignment from version 9 (observed.md)."""
+    """Told its old id up to version 8, to skip the assignment from version 9, as seen of Kafka 4.3.1."""
     node = OneNode()
     stable(node, group_instance_id="i")
     answer = node.ask(k11_join_group.API, join_request(group_instance_id="i"), version)
@@ -194,7 +194,7 @@ def test_a_sync_must_name_its_protocol_from_version_5(missing: str) -> None:
 
 @pytest.mark.parametrize("version", range(6))
 def test_leaving_what_one_is_not_in(version: int) -> None:
-    """Up to version 2 the error stands at the top, from 3 at the member (observed.md)."""
+    """Up to version 2 the error stands at the top, from 3 at the member, as seen of Kafka 4.3.1."""
     node = OneNode()
     for group_id in ("nobody", "g"):
         request = LeaveGroupRequest(
@@ -223,7 +223,7 @@ def test_leaving_a_group_without_a_name(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(7))
 def test_groups_are_described(version: int) -> None:
-    """What each version shows of a stable group and of one that is not there (observed.md)."""
+    """What each version shows of a stable group and of one that is not there, as seen of Kafka 4.3.1."""
     node = OneNode()
     member_id = stable(node, group_instance_id="i")
     request = DescribeGroupsRequest(groups=["g", "nobody"], include_authorized_operations=True)

@@ -107,7 +107,7 @@ def test_partitions_that_do_not_exist_are_left_out(version: int) -> None:
 
 
 def test_when_nothing_is_left_to_commit_no_group_comes_into_being() -> None:
-    """Not even its errors are looked for (observed.md)."""
+    """Not even its errors are looked for, as seen of Kafka 4.3.1."""
     node = OneNode()
     for request in (commit([]), commit([("no", 0, 1)]), commit([("no", 0, 1)], member_id="x")):
         node.ask(COMMIT, request, 9)
@@ -120,7 +120,7 @@ def test_when_nothing_is_left_to_commit_no_group_comes_into_being() -> None:
     + [(9, ErrorCode.GROUP_ID_NOT_FOUND)],
 )
 def test_a_generation_of_an_unknown_group_is_refused(version: int, expected: ErrorCode) -> None:
-    """On every partition that exists (observed.md)."""
+    """On every partition that exists, as seen of Kafka 4.3.1."""
     request = commit([("t", 0, 1), ("no", 0, 1), ("t", 1, 1)], member_id="x", generation_id_or_member_epoch=1)
     assert errors(OneNode().ask(COMMIT, request, version)) == [
         ("t", 0, expected),
@@ -229,7 +229,7 @@ def test_a_fetch_of_no_group_is_answered() -> None:
 
 
 def test_a_member_and_an_epoch_are_ignored_by_a_classic_group() -> None:
-    """In version 9 (observed.md)."""
+    """In version 9, as seen of Kafka 4.3.1."""
     node = OneNode()
     node.ask(COMMIT, commit([("t", 0, 5)]), 9)
     group = offset_fetch.OffsetFetchRequestGroup(group_id="g", member_id="x", member_epoch=9, topics=None)
@@ -271,6 +271,6 @@ def test_offsets_are_deleted() -> None:
     [("", ErrorCode.INVALID_GROUP_ID), ("nobody", ErrorCode.GROUP_ID_NOT_FOUND)],
 )
 def test_a_deletion_that_fails_as_a_whole_names_no_partition(group_id: str, expected: ErrorCode) -> None:
-    """The error stands at the top (observed.md)."""
+    """The error stands at the top, as seen of Kafka 4.3.1."""
     response = OneNode().ask(DELETE, delete(group_id, ("t", [0])), 0)
     assert (response.error_code, response.topics) == (expected, [])

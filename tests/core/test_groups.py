@@ -50,13 +50,13 @@ FILTERS: list[tuple[list[str], list[str], list[str]]] = [
 def test_groups_are_filtered_by_state_and_type(
     states: list[str], types: list[str], expected: list[str]
 ) -> None:
-    """Case does not matter; what nobody has gives an empty list (observed.md)."""
+    """Case does not matter; what nobody has gives an empty list, as seen of Kafka 4.3.1."""
     groups = some_groups().ask(ListGroups(frozenset(states), frozenset(types))).groups
     assert sorted(group.group_id for group in groups) == expected
 
 
 def test_a_list_shows_protocol_type_state_and_type() -> None:
-    """A group that only ever committed has no protocol type (observed.md)."""
+    """A group that only ever committed has no protocol type, as seen of Kafka 4.3.1."""
     groups = some_groups().ask(ListGroups()).groups
     assert {group.group_id: (group.protocol_type, group.state, group.group_type) for group in groups} == {
         "emptied": ("connect", "Empty", "Classic"),

@@ -36,7 +36,7 @@ def test_there_are_modules_to_look_at() -> None:
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_module_of_the_core_imports_the_world(path: Path) -> None:
-    """Time is an argument and ids arrive in commands (DESIGN 3)."""
+    """Time is an argument and ids arrive in commands."""
     assert not imported(path.read_text()) & (FORBIDDEN | {"__import__", "importlib"})
 
 

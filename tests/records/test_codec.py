@@ -151,7 +151,7 @@ def test_a_group_is_read_in_every_version_kafka_ever_wrote(value: bytes, expecte
 
 
 def test_an_offset_is_written_as_version_3() -> None:
-    """Tools that read the topic know version 3 (behaviour.md 6)."""
+    """Tools that read the topic know version 3."""
     value = short(3) + int64(42) + int32(5) + text("note") + int64(1000)
     assert encode(offset(leader_epoch=5)) == (OFFSET_KEY, value)
 

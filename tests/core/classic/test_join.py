@@ -82,7 +82,7 @@ def test_a_session_timeout_at_the_limits_is_accepted() -> None:
 
 
 def test_a_new_member_is_told_its_id_first() -> None:
-    """MEMBER_ID_REQUIRED names the id to come back with, and makes a visible empty group (observed.md)."""
+    """MEMBER_ID_REQUIRED names the id to come back with, and makes a visible empty group."""
     h = harness()
     result = h.ask(join(new_member_id="given"))
     assert (result.error, result.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "given")
@@ -162,7 +162,7 @@ def test_a_pending_member_there_is_no_room_for_is_forgotten() -> None:
 
 
 def test_an_empty_group_may_be_taken_over_by_another_type() -> None:
-    """Generations go on where they were (observed.md)."""
+    """Generations go on where they were, as seen of Kafka 4.3.1."""
     h = harness()
     generation = h.stable_group("a")
     h.advance(60_000)

@@ -118,7 +118,7 @@ def test_heartbeats_and_commits_keep_a_member_in() -> None:
 
 
 def test_heartbeats_keep_a_member_in_while_the_group_rebalances() -> None:
-    """REBALANCE_IN_PROGRESS prolongs the session all the same (behaviour.md 3.1)."""
+    """REBALANCE_IN_PROGRESS prolongs the session all the same."""
     h = Harness()
     generation = h.stable_group("a", "b")
     h.send(join(member_id="a"))

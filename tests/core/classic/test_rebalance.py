@@ -181,7 +181,7 @@ def test_a_pending_member_holds_the_rebalance_up() -> None:
 
 
 def test_a_pending_member_that_leaves_lets_the_rebalance_complete() -> None:
-    """A pending member may leave (observed.md)."""
+    """A pending member may leave, as seen of Kafka 4.3.1."""
     h = Harness()
     h.stable_group("a")
     h.ask(join(new_member_id="given"))
@@ -267,7 +267,7 @@ def test_static_members_alone_wait_for_one_of_them() -> None:
 
 
 def test_outside_stable_a_description_has_the_old_assignment_but_no_protocol() -> None:
-    """As Kafka shows it (observed.md)."""
+    """As Kafka shows it, as seen of Kafka 4.3.1."""
     h = Harness()
     h.stable_group("a", protocols=(("range", b"meta"),))
     stable = h.ask(DescribeGroup(GroupId("g")))

@@ -34,7 +34,7 @@ def test_a_follower_that_comes_back_causes_no_rebalance() -> None:
 
 
 def test_other_metadata_causes_no_rebalance_while_the_protocol_stays() -> None:
-    """Under a new id; the same change under its known id does (observed.md)."""
+    """Under a new id; the same change under its known id does, as seen of Kafka 4.3.1."""
     h = static_group()
     changed = (("range", b"\x00\x02"),)
     assert h.ask(join(new_member_id="j-2", instance_id="j", protocols=changed)).error == NONE
@@ -70,7 +70,7 @@ def test_a_leader_that_comes_back_skips_the_assignment() -> None:
 
 
 def test_an_old_leader_that_comes_back_is_told_its_old_id_as_leader() -> None:
-    """Before v9: so it does not take itself for the leader, and sees no members (observed.md)."""
+    """Before v9: so it does not take itself for the leader, and sees no members, as seen of Kafka 4.3.1."""
     h = static_group()
     result = h.ask(join(new_member_id="i-2", instance_id="i", can_skip_assignment=False))
     assert (result.member_id, result.leader, result.members) == ("i-2", "i-1", ())
@@ -78,7 +78,7 @@ def test_an_old_leader_that_comes_back_is_told_its_old_id_as_leader() -> None:
 
 
 def test_the_replaced_member_is_fenced_wherever_it_shows_up() -> None:
-    """With its instance id it is fenced, without it is unknown (observed.md)."""
+    """With its instance id it is fenced, without it is unknown, as seen of Kafka 4.3.1."""
     h = static_group()
     h.ask(join(new_member_id="j-2", instance_id="j"))
     assert h.ask(heartbeat("j-1", 1, instance_id="j")) == FENCED

@@ -122,7 +122,7 @@ def test_a_commit_is_answered(
 
 
 def test_what_is_committed_is_fetched() -> None:
-    """Offset, leader epoch and metadata, byte for byte; also negative offsets (observed.md)."""
+    """Offset, leader epoch and metadata, byte for byte; also negative offsets, as seen of Kafka 4.3.1."""
     h = Harness()
     h.ask(commit(to_commit(0, 5, 7, "nöte 🌊"), to_commit(1, -3)))
     [(topic, partitions)] = h.ask(FetchOffsets(GroupId("g"), [(TopicName("t"), [1, 0, 2])])).topics
@@ -149,7 +149,7 @@ def test_all_offsets_of_a_group_are_fetched_in_order() -> None:
 
 
 def test_the_same_partition_twice_keeps_the_last() -> None:
-    """Both are recorded in order, and neither is refused (observed.md)."""
+    """Both are recorded in order, and neither is refused, as seen of Kafka 4.3.1."""
     h = Harness()
     assert h.ask(commit(to_commit(0, 5), to_commit(0, 3))) == CommitResult(NONE)
     assert h.offset("g") == 3
@@ -181,7 +181,7 @@ def test_metadata_is_limited_in_utf_16_units(limit: int, metadata: str, is_too_l
 
 
 def test_a_commit_of_nothing_makes_no_group() -> None:
-    """Neither without topics nor when every partition fails (observed.md)."""
+    """Neither without topics nor when every partition fails, as seen of Kafka 4.3.1."""
     h = Harness(offset_metadata_max_bytes="1")
     h.ask(CommitOffsets(GroupId("g"), []))
     h.ask(commit(to_commit(metadata="too long")))

@@ -1,4 +1,4 @@
-"""The states of a classic group and every way from one to another (behaviour.md 3.1).
+"""The states of a classic group and every way from one to another.
 
     Empty ──► PreparingRebalance ──► CompletingRebalance ──► Stable
       ▲            │    ▲   ▲               │                  │
