@@ -13,7 +13,12 @@ from typing import Any
 
 from headgate.api.contract import Api, Call, Node
 from headgate.api.group_answers import submit_each
-from headgate.core.offsets.commands import FetchedOffsets, FetchOffsets
+from headgate.core.offsets.commands import (
+    FetchedColumns,
+    FetchedOffsets,
+    FetchedPartitions,
+    FetchOffsets,
+)
 from headgate.core.offsets.table import StoredOffset
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicName
@@ -28,6 +33,7 @@ from headgate.wire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from headgate.wire.wide import WideStructs
 
 _GROUPS_SINCE_VERSION = 8
 _TOP_LEVEL_ERROR_SINCE_VERSION = 2
@@ -68,17 +74,34 @@ def _fetch_one(node: Node, call: Call, request: OffsetFetchRequest) -> None:
 
 def _topics(fetched: FetchedOffsets) -> list[OffsetFetchResponseTopic]:
     return [
-        OffsetFetchResponseTopic(
-            name=topic, partitions=[_partition(index, stored) for index, stored in partitions]
-        )
+        OffsetFetchResponseTopic(name=topic, partitions=_partitions(OffsetFetchResponsePartition, partitions))
         for topic, partitions in fetched.topics
     ]
 
 
-def _partition(index: int, stored: StoredOffset | None) -> OffsetFetchResponsePartition:
+def _partitions(
+    struct_type: type[OffsetFetchResponsePartition] | type[OffsetFetchResponsePartitions],
+    partitions: FetchedPartitions | FetchedColumns,
+) -> Any:
+    """The answer for each partition, in columns if the offsets are."""
+    if isinstance(partitions, FetchedColumns):
+        columns = {
+            "partition_index": partitions.partitions,
+            "committed_offset": partitions.offsets,
+            "committed_leader_epoch": partitions.leader_epochs,
+        }
+        return WideStructs(struct_type(), columns)
+    return [_partition(struct_type, index, stored) for index, stored in partitions]
+
+
+def _partition(
+    struct_type: type[OffsetFetchResponsePartition] | type[OffsetFetchResponsePartitions],
+    index: int,
+    stored: StoredOffset | None,
+) -> Any:
     if stored is None:
-        return OffsetFetchResponsePartition(partition_index=index, committed_offset=NO_OFFSET)
-    return OffsetFetchResponsePartition(
+        return struct_type(partition_index=index, committed_offset=NO_OFFSET)
+    return struct_type(
         partition_index=index,
         committed_offset=stored.offset,
         committed_leader_epoch=stored.leader_epoch,
@@ -123,22 +146,11 @@ def _group(group_id: GroupId, result: FetchedOffsets | ErrorCode) -> OffsetFetch
         return OffsetFetchResponseGroup(group_id=group_id, error_code=result)
     topics = [
         OffsetFetchResponseTopics(
-            name=topic, partitions=[_partition_of_group(index, stored) for index, stored in partitions]
+            name=topic, partitions=_partitions(OffsetFetchResponsePartitions, partitions)
         )
         for topic, partitions in result.topics
     ]
     return OffsetFetchResponseGroup(group_id=group_id, topics=topics)
-
-
-def _partition_of_group(index: int, stored: StoredOffset | None) -> OffsetFetchResponsePartitions:
-    if stored is None:
-        return OffsetFetchResponsePartitions(partition_index=index, committed_offset=NO_OFFSET)
-    return OffsetFetchResponsePartitions(
-        partition_index=index,
-        committed_offset=stored.offset,
-        committed_leader_epoch=stored.leader_epoch,
-        metadata=stored.metadata,
-    )
 
 
 API = Api(9, "OffsetFetch", 1, 9, OffsetFetchRequest, OffsetFetchResponse, handle)

@@ -21,7 +21,12 @@ StructT = TypeVar("StructT", bound=Struct)
 Int64s = NDArray[np.int64]
 
 WIDE_STRUCTS: Final = frozenset(
-    {"OffsetCommitRequestPartition", "OffsetCommitResponsePartition", "OffsetFetchResponsePartitions"}
+    {
+        "OffsetCommitRequestPartition",
+        "OffsetCommitResponsePartition",
+        "OffsetFetchResponsePartition",
+        "OffsetFetchResponsePartitions",
+    }
 )
 """The structs whose arrays may be wide."""
 NARROWEST_WIDE: Final = 16

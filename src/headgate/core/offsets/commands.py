@@ -76,11 +76,22 @@ class FetchOffsets:
     """None: all there are."""
 
 
+class FetchedColumns(NamedTuple):
+    """Many partitions that all have an offset, without metadata: int64 arrays of one length."""
+
+    partitions: Int64s
+    offsets: Int64s
+    leader_epochs: Int64s
+
+
+FetchedPartitions = Sequence[tuple[int, StoredOffset | None]]
+
+
 @dataclass(slots=True, frozen=True)
 class FetchedOffsets:
     """Topics as they were asked for, each partition with its offset or None."""
 
-    topics: Sequence[tuple[TopicName, Sequence[tuple[int, StoredOffset | None]]]]
+    topics: Sequence[tuple[TopicName, FetchedPartitions | FetchedColumns]]
 
 
 @dataclass(slots=True, frozen=True)

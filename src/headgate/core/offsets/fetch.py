@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from headgate.core.offsets.commands import FetchedOffsets, FetchOffsets
+from collections.abc import Sequence
+
+import numpy as np
+
+from headgate.core.offsets.commands import (
+    FetchedColumns,
+    FetchedOffsets,
+    FetchedPartitions,
+    FetchOffsets,
+)
 from headgate.core.offsets.table import OffsetTable, StoredOffset
-from headgate.domain.ids import TopicName
+from headgate.core.offsets.wide_rows import NARROWEST_WIDE
+from headgate.domain.ids import GroupId, TopicName
 
 
 def fetch(table: OffsetTable, command: FetchOffsets, *, is_known: bool) -> FetchedOffsets:
@@ -17,8 +27,18 @@ def fetch(table: OffsetTable, command: FetchOffsets, *, is_known: bool) -> Fetch
             [(topic, [(one, None) for one in partitions]) for topic, partitions in command.topics]
         )
     return FetchedOffsets(
-        [(topic, table.get_each(group_id, topic, partitions)) for topic, partitions in command.topics]
+        [(topic, _partitions(table, group_id, topic, partitions)) for topic, partitions in command.topics]
     )
+
+
+def _partitions(
+    table: OffsetTable, group_id: GroupId, topic: TopicName, partitions: Sequence[int]
+) -> FetchedPartitions | FetchedColumns:
+    if len(partitions) >= NARROWEST_WIDE:
+        columns = table.get_columns(group_id, topic, np.array(partitions, np.int64))
+        if columns is not None:
+            return FetchedColumns(*columns)
+    return table.get_each(group_id, topic, partitions)
 
 
 def _all(

@@ -1,0 +1,104 @@
+"""Commits and fetches of many partitions, in every version: the same answers as one by one."""
+
+from __future__ import annotations
+
+import pytest
+from tests.api.node import OneNode
+
+from headgate.api import k08_offset_commit, k09_offset_fetch
+from headgate.domain.errors import ErrorCode
+from headgate.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from headgate.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+
+WIDTH = 200
+COMMIT_VERSIONS = range(2, 10)
+FETCH_VERSIONS = range(1, 10)
+
+
+def commit(
+    node: OneNode, version: int, base: int, indexes: list[int], metadata: str = "", **more: int
+) -> list[tuple[int, int]]:
+    """Commit base + index for each partition of topic t; the answers as partition and error."""
+    partitions = [
+        OffsetCommitRequestPartition(
+            partition_index=index, committed_offset=base + index, committed_metadata=metadata
+        )
+        for index in indexes
+    ]
+    topics = [OffsetCommitRequestTopic(name="t", partitions=partitions)]
+    request = OffsetCommitRequest(group_id="g", topics=topics, **more)  # type: ignore[arg-type]
+    response = node.ask(k08_offset_commit.API, request, version)
+    return [(one.partition_index, one.error_code) for one in response.topics[0].partitions]
+
+
+def fetch(node: OneNode, version: int, indexes: list[int]) -> list[tuple[int, int, str, int]]:
+    """Each partition with its offset, metadata and error."""
+    if version < 8:
+        topics = [OffsetFetchRequestTopic(name="t", partition_indexes=indexes)]
+        response = node.ask(k09_offset_fetch.API, OffsetFetchRequest(group_id="g", topics=topics), version)
+        found = response.topics[0].partitions
+    else:
+        groups = [
+            OffsetFetchRequestGroup(
+                group_id="g", topics=[OffsetFetchRequestTopics(name="t", partition_indexes=indexes)]
+            )
+        ]
+        response = node.ask(k09_offset_fetch.API, OffsetFetchRequest(groups=groups), version)
+        found = response.groups[0].topics[0].partitions
+    return [(one.partition_index, one.committed_offset, one.metadata, one.error_code) for one in found]
+
+
+@pytest.mark.parametrize("version", COMMIT_VERSIONS)
+def test_a_wide_commit_is_answered_and_found_partition_by_partition(version: int) -> None:
+    """First and again, in order and out of order, each partition has its own offset."""
+    node = OneNode({"t": WIDTH})
+    upward, downward = list(range(WIDTH)), list(range(WIDTH - 1, -1, -1))
+    for base, indexes in ((0, upward), (1000, upward), (2000, downward), (3000, downward)):
+        assert commit(node, version, base, indexes) == [(index, 0) for index in indexes]
+        for fetch_version in FETCH_VERSIONS:
+            for asked in (upward, downward, upward[:3], upward[5:90]):
+                assert fetch(node, fetch_version, asked) == [(index, base + index, "", 0) for index in asked]
+
+
+@pytest.mark.parametrize("version", COMMIT_VERSIONS)
+def test_one_partition_that_is_not_there_fails_alone(version: int) -> None:
+    """The others of a wide commit proceed."""
+    node = OneNode({"t": WIDTH})
+    indexes = [*range(40), WIDTH, -1]
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert commit(node, version, 7, indexes) == [
+        (index, unknown if index in (WIDTH, -1) else 0) for index in indexes
+    ]
+    assert fetch(node, 8, indexes[:40]) == [(index, 7 + index, "", 0) for index in range(40)]
+
+
+def test_metadata_of_a_wide_commit_is_kept_and_limited() -> None:
+    """It comes back with every partition; too long, it fails every partition and nothing else changes."""
+    node = OneNode({"t": WIDTH}, offset_metadata_max_bytes="5")
+    indexes = list(range(50))
+    commit(node, 8, 0, indexes)
+    commit(node, 8, 100, indexes, "12345")
+    assert fetch(node, 8, indexes) == [(index, 100 + index, "12345", 0) for index in indexes]
+    too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert commit(node, 8, 200, indexes, "123456") == [(index, too_large) for index in indexes]
+    assert fetch(node, 8, indexes) == [(index, 100 + index, "12345", 0) for index in indexes]
+    commit(node, 8, 300, indexes)
+    assert fetch(node, 8, indexes) == [(index, 300 + index, "", 0) for index in indexes]
+
+
+def test_a_refused_wide_commit_refuses_every_partition() -> None:
+    """A generation to a group that is not there is an error of each partition, and nothing is kept."""
+    node = OneNode({"t": WIDTH})
+    indexes = list(range(30))
+    answers = commit(node, 9, 0, indexes, generation_id_or_member_epoch=3)
+    assert answers == [(index, ErrorCode.GROUP_ID_NOT_FOUND) for index in indexes]
+    assert fetch(node, 9, indexes) == [(index, -1, "", 0) for index in indexes]
