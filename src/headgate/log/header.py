@@ -33,6 +33,7 @@ CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
+DELETE_HORIZON: Final = 0x40
 
 PLACE: Final = Struct(">q")
 _LEADER_EPOCH: Final = Struct(">i")
@@ -100,6 +101,11 @@ class BatchHeader(NamedTuple):
     def uses_log_append_time(self) -> bool:
         """Whether every record bears the time of its append, `max_timestamp`, instead of its own."""
         return self.attributes & LOG_APPEND_TIME != 0
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """From when on compaction may drop the batch's tombstones; it then stands as the base timestamp."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
     @property
     def is_transactional(self) -> bool:

@@ -24,6 +24,7 @@ from headgate.log.recovery import Loading, Recovery, load, mark_sync_failed
 from headgate.log.retention import Retention
 from headgate.log.segment import LARGEST_RELATIVE_OFFSET, Segment
 from headgate.log.segments import Segments
+from headgate.log.swap import carry_out, decide, save_compacted_to
 from headgate.log.sync import SyncRequest
 from headgate.log.time_search import find_largest_timestamp, find_timestamp
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from headgate.log.filesystem import FileSystem
     from headgate.log.header import BatchHeader, Buffer
+    from headgate.log.swap import CompactionState
 
 __all__ = ["Log", "LogFailed", "LogSettings", "OffsetOutOfRange", "Recovery", "SyncRequest", "remove_deleted"]
 
@@ -59,7 +61,7 @@ class Log:
     """One partition's log. Made by `Log.open`.
 
     `log_start_offset` is where readers may begin, `log_end_offset` what the next record gets; everything
-    below `durable_offset` is known to be on disk.
+    below `durable_offset` is known to be on disk, and below `compacted_to` each key has one record at most.
     """
 
     __slots__ = (
@@ -74,6 +76,7 @@ class Log:
         "_parent_synced",
         "_segments",
         "_syncs",
+        "compacted_to",
         "directory",
         "durable_offset",
         "log_end_offset",
@@ -106,6 +109,7 @@ class Log:
         self.log_start_offset = 0
         self.log_end_offset = 0
         self.durable_offset = 0
+        self.compacted_to = 0
 
     @classmethod
     def open(
@@ -138,6 +142,7 @@ class Log:
         self._checkpoint = loaded.checkpoint
         self._segments = Segments(segments)
         self._parent_synced = loaded.is_durable
+        self.compacted_to = loaded.compacted_to
         self.log_start_offset = max(start, segments[0].base_offset) if segments else start
         self.log_end_offset = self.durable_offset = segments[-1].next_offset if segments else start
         if not clean:
@@ -413,6 +418,9 @@ class Log:
             raise
 
     def _truncate(self, offset: int) -> None:
+        if self.compacted_to > offset:
+            save_compacted_to(self._files, self.directory, offset)
+            self.compacted_to = offset
         point = min(self._checkpoint.recovery_point, offset)
         self._save_checkpoint(replace(self._checkpoint, recovery_point=point))
         self._segments.remove_after(offset)
@@ -428,6 +436,42 @@ class Log:
         self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
         start = min(self._checkpoint.log_start_offset, self.log_start_offset)
         self._save_checkpoint(replace(self._checkpoint, log_start_offset=start))
+
+    # Compaction.
+
+    @property
+    def segments(self) -> Segments:
+        """The segments, to be read by whoever compacts them."""
+        return self._segments
+
+    @property
+    def files(self) -> FileSystem:
+        """Where the log's files are."""
+        return self._files
+
+    @property
+    def generation(self) -> int:
+        """Another number whenever the log was read anew, truncated or deleted."""
+        return self._generation
+
+    def replace_segments(self, old: list[Segment], new: list[Segment], state: CompactionState) -> None:
+        """Let `new`, whose files stand aside, replace the closed segments `old`, as `state` was prepared to.
+
+        Raises OSError: it may have happened or not, the log has failed, and `recover` finds out.
+        """
+        try:
+            decide(self._files, self.directory)
+            if old:
+                self._segments.replace(old, new)
+            self.compacted_to = state.compacted_to
+            carry_out(self._files, self.directory, state)
+        except OSError as error:
+            self._fail_sync(error)
+            raise
+        for segment in (*old, *new):
+            segment.close_file()
+        for segment in new:
+            segment.unload_indexes()
 
     # The end.
 

@@ -3,12 +3,13 @@
 Rules:
 1. After a clean stop nothing is scanned; the last segment's tail is walked from its last index entry.
 2. After any other stop every segment from the recovery point on is read whole: sizes, magic, CRC, offsets
-   that only grow (and leave no gap in the last segment, which compaction never touches).
+   that only grow (and leave no gap where compaction has not been yet).
 3. At the first bad batch the log ends: its file is cut there, later segments are removed. What was dropped is
    reported, never silently.
 4. What a scan found good may still be only in the page cache: it is synced before it counts as durable.
    After a sync that failed it may sit there in pages the system takes for clean, which no sync writes:
    then it is written again first. A marker file tells a later process that this is so.
+5. A compaction that was decided is carried out before anything is read; what another left is removed.
 Recovering twice is recovering once.
 """
 
@@ -23,6 +24,7 @@ from crc32c import crc32c
 from headgate.log.checkpoint import Checkpoint, load_checkpoint
 from headgate.log.header import CRC_END, MAGIC, CorruptBatch
 from headgate.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment, walk_batches
+from headgate.log.swap import CLEANED_SUFFIX, finish, save_compacted_to
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,6 +61,8 @@ class Loading:
     clean: bool
     recovery_point: int
     synced_before: Mapping[int, int] | None
+    compacted_to: int = 0
+    """Below this offset records may be missing."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -69,6 +73,7 @@ class Loaded:
     segments: list[Segment]
     recovery: Recovery | None
     is_durable: bool
+    compacted_to: int = 0
 
 
 def load(loading: Loading) -> Loaded:
@@ -77,6 +82,7 @@ def load(loading: Loading) -> Loaded:
     if not files.exists(directory):
         return Loaded(Checkpoint(), [], None, is_durable=False)
     checkpoint = load_checkpoint(files, directory)
+    loading = replace(loading, compacted_to=finish(files, directory))
     marker = directory / SYNC_FAILED_NAME
     has_failed_sync = files.exists(marker)
     if has_failed_sync:
@@ -97,7 +103,12 @@ def load(loading: Loading) -> Loaded:
             segment.remove()
         segments = []
     _settle_indexes(loading, [segment for segment in scanned if segment in segments[:-1]])
-    return Loaded(checkpoint, segments, recovery, is_durable=bool(segments))
+    end_offset = segments[-1].next_offset if segments else 0
+    if loading.compacted_to > end_offset:
+        # Before the log grows past it again, with records that nothing has compacted.
+        loading = replace(loading, compacted_to=end_offset)
+        save_compacted_to(files, directory, end_offset)
+    return Loaded(checkpoint, segments, recovery, bool(segments), loading.compacted_to)
 
 
 def _load_segments(loading: Loading, start_offset: int) -> tuple[list[Segment], Recovery | None]:
@@ -114,7 +125,8 @@ def _load_segments(loading: Loading, start_offset: int) -> tuple[list[Segment], 
             continue
         if following is None and loading.clean and _walk_tail(segment, size):
             continue
-        reason = _scan(segment, size, segments[-2].next_offset if at else None, is_last=following is None)
+        gaps_to = loading.compacted_to if following is None else None
+        reason = _scan(segment, size, segments[-2].next_offset if at else None, gaps_to)
         if reason is not None:
             return _drop_after(loading, segments, base_offsets[at + 1 :], size, reason)
     return segments, None
@@ -164,7 +176,7 @@ def _tidy(loading: Loading, start_offset: int) -> list[int]:
     # A segment ends where the next begins. Those that end at or below the log start were on their way out.
     kept = [base for at, base in enumerate(bases) if at + 1 == len(bases) or bases[at + 1] > start_offset]
     for name in names:
-        leftover = name.endswith(".tmp")
+        leftover = name.endswith((".tmp", CLEANED_SUFFIX))
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
             leftover |= _is_segment_file(name, suffix) and int(name[:_NAME_DIGITS]) not in kept
         if leftover:
@@ -198,8 +210,11 @@ def _walk_tail(segment: Segment, size: int) -> bool:
     return segment.is_loaded_as_saved
 
 
-def _scan(segment: Segment, size: int, previous_end: int | None, *, is_last: bool) -> str | None:
-    """Read all of a segment's file and index it; why it is bad after `segment.size` bytes, or None."""
+def _scan(segment: Segment, size: int, previous_end: int | None, gaps_to: int | None) -> str | None:
+    """Read all of a segment's file and index it; why it is bad after `segment.size` bytes, or None.
+
+    Offsets may be missing up to `gaps_to`, or anywhere.
+    """
     segment.forget_batches()
     segment.is_loaded_as_saved = False
     segment.synced_bytes = 0
@@ -210,7 +225,8 @@ def _scan(segment: Segment, size: int, previous_end: int | None, *, is_last: boo
         for position, header, batch in walk_batches(segment.file(), 0, size):
             if header.magic != MAGIC:
                 return f"message format {header.magic} at {position}"
-            if header.base_offset != expected and (is_last or header.base_offset < expected):
+            is_gap_allowed = gaps_to is None or header.base_offset <= gaps_to
+            if header.base_offset < expected or (header.base_offset > expected and not is_gap_allowed):
                 return f"offset {header.base_offset} at {position} where {expected} was due"
             if header.last_offset_delta < 0:
                 return f"a last offset delta of {header.last_offset_delta} at {position}"
@@ -226,7 +242,7 @@ def _scan(segment: Segment, size: int, previous_end: int | None, *, is_last: boo
 def _reopen(segment: Segment) -> None:
     size = segment.size
     if not _walk_tail(segment, size):
-        _scan(segment, size, None, is_last=False)
+        _scan(segment, size, None, None)
 
 
 def _drop_after(

@@ -111,6 +111,12 @@ class Segment:
         if self._file.size():
             self._file.truncate(0)
 
+    def create_aside(self, aside: str) -> None:
+        """Make the file, empty, under a name with `aside` behind. It must stay open until it is renamed."""
+        path = self.path(LOG_SUFFIX + aside)
+        self._file = self._files.open(path, create=True)
+        self._file.truncate(0)
+
     def file(self) -> File:
         """The open file."""
         if self._file is None:
@@ -230,20 +236,30 @@ class Segment:
         """Write both index files, aside and then in place. They are durable when `sync_indexes` has run."""
         self.indexes_synced = False
         self._remove_indexes()
-        self.time_index.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
         # The time index first: a tail walked again is timed again, but what the offset index knows is not.
-        for suffix, data in (
-            (TIME_INDEX_SUFFIX, self.time_index.to_bytes()),
-            (INDEX_SUFFIX, self.offset_index.to_bytes()),
-        ):
-            aside = self.path(suffix + ".tmp")
-            file = self._files.open(aside, create=True)
-            try:
-                file.truncate(0)
-                write_fully(file, data, 0)
-            finally:
-                file.close()
-            self._files.rename(aside, self.path(suffix))
+        for suffix in (TIME_INDEX_SUFFIX, INDEX_SUFFIX):
+            self._write_index(suffix, ".tmp", is_synced=False)
+            self._files.rename(self.path(suffix + ".tmp"), self.path(suffix))
+
+    def save_indexes_aside(self, aside: str) -> None:
+        """Write both index files, durably, under names with `aside` behind."""
+        for suffix in (TIME_INDEX_SUFFIX, INDEX_SUFFIX):
+            self._write_index(suffix, aside, is_synced=True)
+
+    def _write_index(self, suffix: str, aside: str, *, is_synced: bool) -> None:
+        if suffix == TIME_INDEX_SUFFIX:
+            self.time_index.append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+            data = self.time_index.to_bytes()
+        else:
+            data = self.offset_index.to_bytes()
+        file = self._files.open(self.path(suffix + aside), create=True)
+        try:
+            file.truncate(0)
+            write_fully(file, data, 0)
+            if is_synced:
+                file.datasync()
+        finally:
+            file.close()
 
     def sync_indexes(self) -> None:
         """Make the index files durable, those there are. Runs in any thread."""

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 class Segments:
     """Segments by base offset; the last one is the active one, the only one that grows."""
 
-    __slots__ = ("_base_offsets", "_segments")
+    __slots__ = ("_base_offsets", "_segments", "walks")
 
     def __init__(self, segments: Iterable[Segment] = ()) -> None:
+        self.walks = 0
+        """How many are reading all batches: until they end, nothing may take the place of what they read."""
         self._segments = list(segments)
         self._base_offsets = [segment.base_offset for segment in self._segments]
 
@@ -47,6 +49,13 @@ class Segments:
         """Put a segment after all others."""
         self._segments.append(segment)
         self._base_offsets.append(segment.base_offset)
+
+    def replace(self, old: list[Segment], new: list[Segment]) -> None:
+        """Let `new` stand where the consecutive segments `old` stood; no file is touched."""
+        at = self._segments.index(old[0])
+        assert self._segments[at : at + len(old)] == old
+        self._segments[at : at + len(old)] = new
+        self._base_offsets = [segment.base_offset for segment in self._segments]
 
     def remove_before(self, offset: int) -> int:
         """Remove the segments, and their files, that lie wholly before `offset`; how many went. OSError."""
@@ -80,11 +89,15 @@ class Segments:
 
     def batches(self, from_offset: int, limit: int) -> Iterator[tuple[BatchHeader, bytes]]:
         """Header and bytes of every batch from the first that reaches `from_offset`, below `limit`."""
-        at = max(bisect_right(self._base_offsets, from_offset) - 1, 0)
-        for segment in self._segments[at:]:
-            if segment.base_offset >= limit:
-                return
-            start = segment.position_of(from_offset) if from_offset > segment.base_offset else 0
-            end = segment.size if limit >= segment.next_offset else segment.position_of(limit)
-            for _, header, batch in walk_batches(segment.file(), start, end):
-                yield header, bytes(batch)
+        self.walks += 1
+        try:
+            at = max(bisect_right(self._base_offsets, from_offset) - 1, 0)
+            for segment in self._segments[at:]:
+                if segment.base_offset >= limit:
+                    return
+                start = segment.position_of(from_offset) if from_offset > segment.base_offset else 0
+                end = segment.size if limit >= segment.next_offset else segment.position_of(limit)
+                for _, header, batch in walk_batches(segment.file(), start, end):
+                    yield header, bytes(batch)
+        finally:
+            self.walks -= 1

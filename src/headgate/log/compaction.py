@@ -1,0 +1,345 @@
+"""Compaction: of each key the last record stays, tombstones for a while, and no offset changes.
+
+After `LastRecords` has found the last record of every key, all closed segments from the log's start to its
+end are copied, oldest first, without the records that a later one replaces, without keyless ones, without
+those that never counted (`Completeness`), and without tombstones whose time is over. Rules, Kafka's:
+
+1. A batch that loses all records goes as well, unless it is its producer's last: then its header stays and
+   holds the sequence. Nor does a segment become empty: then too a header is left.
+2. A tombstone stays until the delete horizon of its batch: delete.retention.ms after the compaction that
+   first finds it. Whoever read the log from its start before then has seen it.
+3. Copies are put together up to segment.bytes. What counts only as a whole is replaced in one step: a crash
+   never leaves half of it stripped of what makes it whole.
+4. Appends, reads and syncs go on. The step that replaces segments waits for whoever is reading all batches;
+   a log truncated, deleted, shortened or recovered meanwhile cancels the compaction.
+5. Steps may be taken one by one: below `log.compacted_to` each key has one record at most, after every one.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from headgate.log.header import BatchHeader, Buffer, read_header
+from headgate.log.last_records import (
+    UNPACKED_HERE_BYTES,
+    CompactionCancelled,
+    CompactionOrder,
+    Completeness,
+    Dropped,
+    LastRecords,
+    Steps,
+    Work,
+    read_ahead,
+    read_records,
+)
+from headgate.log.rewriting import BatchRewriter, emptied
+from headgate.log.segment import CHUNK_BYTES, LARGEST_RELATIVE_OFFSET, Segment, walk_batches
+from headgate.log.swap import CLEANED_SUFFIX, CompactionState, discard, prepare
+
+if TYPE_CHECKING:
+    from headgate.log.batch import Record
+    from headgate.log.filesystem import File
+    from headgate.log.log import Log
+
+__all__ = [
+    "CompactionCancelled",
+    "CompactionOrder",
+    "CompactionResult",
+    "Completeness",
+    "Dropped",
+    "Steps",
+    "Work",
+    "compact",
+]
+
+_FLUSH_BYTES: Final = 256 << 10
+_LOOK_UP_EVERY: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionResult:
+    """What a compaction came to: the log is compacted up to `end_offset`."""
+
+    end_offset: int
+    records_read: int
+    records_dropped: int
+    bytes_before: int
+    bytes_after: int
+
+
+def compact(log: Log, order: CompactionOrder) -> Steps[CompactionResult]:
+    """Compact a log once, in slices. Closing the generator at any point leaves a sound log.
+
+    One compaction of a log at a time. Raises OSError, CorruptBatch and CompactionCancelled.
+    """
+    compaction = _Compaction(log, order)
+    try:
+        return (yield from compaction.run())
+    finally:
+        compaction.clean_up()
+
+
+class _Output:
+    """A segment that is written aside."""
+
+    def __init__(self, log: Log, base_offset: int) -> None:
+        self.segment = Segment(log.files, log.directory, base_offset, log.settings.index_interval_bytes)
+        self.segment.create_aside(CLEANED_SUFFIX)
+        self.last_dropped: BatchHeader | None = None
+        self._data = bytearray()
+        self._headers: list[BatchHeader] = []
+
+    @property
+    def size(self) -> int:
+        return self.segment.size + len(self._data)
+
+    @property
+    def is_flush_due(self) -> bool:
+        return len(self._data) >= _FLUSH_BYTES
+
+    def keep(self, header: BatchHeader, batch: Buffer) -> None:
+        self._data += batch
+        self._headers.append(header)
+
+    def flush(self) -> None:
+        """Runs in another thread."""
+        if self._headers:
+            data, headers = self._data, self._headers
+            self._data, self._headers = bytearray(), []
+            self.segment.write(data, headers)
+
+    def finish(self) -> None:
+        """Make it whole and durable, under the name it has so far. Runs in another thread."""
+        if not self.size and self.last_dropped is not None:
+            batch = emptied(self.last_dropped)
+            self.keep(read_header(batch), batch)
+        self.flush()
+        self.segment.file().datasync()
+        self.segment.save_indexes_aside(CLEANED_SUFFIX)
+        self.segment.synced_bytes = self.segment.size
+        self.segment.indexes_synced = True
+
+
+class _Compaction:
+    def __init__(self, log: Log, order: CompactionOrder) -> None:
+        active = log.segments.active
+        not_beyond = min(order.not_beyond, active.base_offset if active is not None else 0)
+        self._log = log
+        self._order = _bounded(order, not_beyond)
+        self._last = LastRecords(log, self._order)
+        self._outputs: list[_Output] = []
+        self._held: list[File] = []
+        self._has_changed = False
+        self._records_dropped = 0
+
+    def run(self) -> Steps[CompactionResult]:
+        log, last = self._log, self._last
+        last.check()
+        yield from last.build()
+        bytes_before = self._size_bytes()
+        if last.end > last.start:
+            sources = [segment for segment in log.segments.closed if segment.base_offset < last.end]
+            while sources:
+                sources = yield from self._step(sources)
+            if log.compacted_to < last.end:
+                yield from self._replace([], last.end)
+        return CompactionResult(
+            log.compacted_to, last.records_read, self._records_dropped, bytes_before, self._size_bytes()
+        )
+
+    def _size_bytes(self) -> int:
+        return sum(s.size for s in self._log.segments.closed if s.base_offset < self._last.end)
+
+    def clean_up(self) -> None:
+        """Leave nothing behind of what was not decided."""
+        for file in self._held:
+            file.close()
+        if self._outputs:
+            for output in self._outputs:
+                output.segment.close_file()
+            # What cannot be removed now is removed when the log is opened.
+            with suppress(OSError):
+                discard(self._log.files, self._log.directory)
+
+    # Copying.
+
+    def _step(self, sources: list[Segment]) -> Steps[list[Segment]]:
+        """Copy segments until the next does not fit, and put the copies in their place; what is left."""
+        self._has_changed = False
+        output = self._begin_output(sources[0])
+        for count, segment in enumerate(sources, 1):
+            yield from self._copy(segment, output)
+            if count == len(sources):
+                break
+            following = sources[count]
+            if self._fits(output, following):
+                continue
+            if not self._last.crosses_run(following.base_offset):
+                break
+            output = self._begin_output(following)
+        if count == 1 and not self._has_changed:
+            self._forget_outputs()
+        else:
+            end = min(sources[count - 1].next_offset, self._last.end)
+            yield from self._replace(sources[:count], max(self._log.compacted_to, end))
+        return sources[count:]
+
+    def _begin_output(self, segment: Segment) -> _Output:
+        self._outputs.append(_Output(self._log, segment.base_offset))
+        return self._outputs[-1]
+
+    def _fits(self, output: _Output, following: Segment) -> bool:
+        if output.size + following.size > self._log.settings.segment_bytes:
+            return False
+        return following.next_offset - output.segment.base_offset <= LARGEST_RELATIVE_OFFSET
+
+    def _copy(self, segment: Segment, output: _Output) -> Steps[None]:
+        is_over, end = self._order.is_slice_over, self._last.end
+        warmed = 0
+        self._last.check_there(segment)
+        file = segment.pin()
+        try:
+            for position, header, batch in walk_batches(file, 0, segment.size):
+                if position >= warmed:
+                    yield read_ahead(segment, position)
+                    warmed = position + CHUNK_BYTES
+                if is_over():
+                    yield None
+                    self._last.check()
+                if header.next_offset > end or header.is_control or header.is_transactional:
+                    output.keep(header, batch)
+                else:
+                    yield from self._copy_batch(header, batch, output)
+                if output.is_flush_due:
+                    yield output.flush
+        finally:
+            segment.unpin()
+
+    def _copy_batch(self, header: BatchHeader, batch: Buffer, output: _Output) -> Steps[None]:
+        records = yield from read_records(header, batch)
+        kept: list[tuple[int, Record]] = []
+        is_changed = has_tombstone = False
+        for count, (offset, record) in enumerate(records):
+            if count % _LOOK_UP_EVERY == _LOOK_UP_EVERY - 1 and self._order.is_slice_over():
+                yield None
+                self._last.check()
+            if not self._stays(header, offset, record):
+                continue
+            plain = self._plain(record)
+            is_changed |= plain is not record
+            has_tombstone |= record.value is None
+            kept.append((offset, plain))
+        horizon = None
+        if has_tombstone and header.delete_horizon_ms is None:
+            horizon = self._order.now_ms + self._order.delete_retention_ms
+        if len(kept) == header.record_count and kept and not is_changed and horizon is None:
+            output.keep(header, batch)
+            return
+        if kept:
+            batch = yield from self._rewrite(header, kept, horizon)
+        elif self._is_remembered_by(header):
+            batch = emptied(header)
+        else:
+            self._has_changed = True
+            output.last_dropped = header
+            return
+        self._has_changed |= header.record_count > 0
+        output.keep(read_header(batch), batch)
+
+    def _stays(self, header: BatchHeader, offset: int, record: Record) -> bool:
+        if record.key is None or offset in self._last.torn:
+            self._records_dropped += 1
+            return False
+        if self._last.get(record.key) <= offset:
+            horizon = header.delete_horizon_ms
+            if record.value is not None or horizon is None or self._order.now_ms < horizon:
+                return True
+        self._records_dropped += 1
+        if self._order.dropped is not None:
+            self._order.dropped.offer(offset, record)
+        return False
+
+    def _plain(self, record: Record) -> Record:
+        completeness = self._last.completeness
+        if not record.headers or completeness is None:
+            return record
+        plain = completeness.plain(record.headers)
+        return record if len(plain) == len(record.headers) else record._replace(headers=plain)
+
+    def _rewrite(
+        self, header: BatchHeader, kept: list[tuple[int, Record]], horizon: int | None
+    ) -> Steps[bytes]:
+        rewriter = BatchRewriter(header, horizon)
+        for count, (offset, record) in enumerate(kept):
+            if count % _LOOK_UP_EVERY == _LOOK_UP_EVERY - 1 and self._order.is_slice_over():
+                yield None
+                self._last.check()
+            rewriter.add(offset, record)
+        if not header.codec or header.size <= UNPACKED_HERE_BYTES:
+            return rewriter.pack()
+        packed: list[bytes] = []
+        yield lambda: packed.append(rewriter.pack())
+        return packed[0]
+
+    def _is_remembered_by(self, header: BatchHeader) -> bool:
+        """Whether this is the last that is known of a producer that is not forgotten."""
+        if header.producer_id < 0 or header.base_sequence < 0:
+            return False
+        is_last = self._last.last_batch_of.get(header.producer_id, -1) <= header.base_offset
+        return is_last and header.max_timestamp >= self._order.producers_since_ms
+
+    # Replacing.
+
+    def _replace(self, sources: list[Segment], compacted_to: int) -> Steps[None]:
+        log, outputs, dropped = self._log, self._outputs, self._order.dropped
+        state = CompactionState(
+            compacted_to,
+            tuple(segment.base_offset for segment in sources),
+            tuple(output.segment.base_offset for output in outputs),
+        )
+
+        def make_durable() -> None:
+            for output in outputs:
+                output.finish()
+            if dropped is not None:
+                dropped.settle()
+            prepare(log.files, log.directory, state)
+
+        yield make_durable
+        self._last.check()
+        while log.segments.walks:
+            yield None
+            self._last.check()
+        for segment in sources:
+            self._last.check_there(segment)
+        # While the files are open their blocks are not given back: that takes long, and is not for the loop.
+        self._held = [log.files.open(segment.path()) for segment in sources]
+        ends = [
+            *(output.segment.base_offset for output in outputs[1:]),
+            *(s.next_offset for s in sources[-1:]),
+        ]
+        for output, end in zip(outputs, ends, strict=True):
+            output.segment.next_offset = end
+        self._outputs = []
+        log.replace_segments(sources, [output.segment for output in outputs], state)
+        held, self._held = self._held, []
+        if held:
+            yield lambda: _close(held)
+            self._last.check()
+
+    def _forget_outputs(self) -> None:
+        for output in self._outputs:
+            output.segment.close_file()
+        self._outputs = []
+        discard(self._log.files, self._log.directory)
+
+
+def _bounded(order: CompactionOrder, not_beyond: int) -> CompactionOrder:
+    return order if order.not_beyond == not_beyond else replace(order, not_beyond=not_beyond)
+
+
+def _close(files: list[File]) -> None:
+    for file in files:
+        file.close()
