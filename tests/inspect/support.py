@@ -64,11 +64,9 @@ def produce(topic: Topic, first: int, count: int, partition: int = 0) -> None:
     log.complete_sync(request)
 
 
-def commit_of(partition: int, offset: int, **others: object) -> OffsetCommit:
+def commit_of(partition: int, offset: int) -> OffsetCommit:
     """A committed offset of the group `billing`."""
-    return OffsetCommit(
-        GroupId("billing"), TopicName("flights"), partition, offset, 3, "by hand", Millis(NOW), **others
-    )  # type: ignore[arg-type]
+    return OffsetCommit(GroupId("billing"), TopicName("flights"), partition, offset, 3, "by hand", NOW)
 
 
 def coordinator_batch(*records: object, run: tuple[int, int, int] | None = None) -> bytearray:

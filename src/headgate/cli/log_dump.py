@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -34,8 +34,6 @@ from headgate.log.batch import CorruptBatch, iterate_records
 from headgate.log.header import MAGIC
 
 Json = dict[str, Any]
-
-_DELETE_HORIZON: Final = 0x40
 
 
 class Refused(Exception):
@@ -168,10 +166,6 @@ class _Reading:
                 return
             segment, batch = found
             described = batch_as_json(batch)
-            if batch.header.attributes & _DELETE_HORIZON:
-                described["delete_horizon_ms"] = batch.header.base_timestamp
-            else:
-                described["delete_horizon_ms"] = None
             if self._options.with_records:
                 records, problem = self._records(batch, described["crc_ok"])
                 self.is_limit_reached = len(records) > left

@@ -30,6 +30,7 @@ from headgate.records.runs import run_place
 Json = dict[str, Any]
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+_DELETE_HORIZON: Final = 0x40
 _MARKER_KEY: Final = Struct(">hh")
 _MARKERS: Final = {0: "ABORT", 1: "COMMIT"}
 
@@ -55,6 +56,7 @@ def batch_as_json(found: FoundBatch) -> Json:
         "size": header.size,
         "magic": header.magic,
         "codec": CODECS[header.codec] if header.codec < len(CODECS) else f"unknown ({header.codec})",
+        "delete_horizon_ms": header.base_timestamp if header.attributes & _DELETE_HORIZON else None,
         "crc": header.crc,
         "crc_ok": found.computed_crc() == header.crc,
     }

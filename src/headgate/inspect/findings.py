@@ -73,6 +73,13 @@ class Findings:
         if self._counts[key] <= LISTED_PER_FILE:
             self.listed.append(finding)
 
+    def merge(self, other: Findings) -> None:
+        """Take over what another check found, of other files."""
+        self.listed += other.listed
+        self._counts.update(other._counts)
+        for name in Looked.__dataclass_fields__:
+            setattr(self.looked, name, getattr(self.looked, name) + getattr(other.looked, name))
+
     @property
     def not_listed(self) -> dict[tuple[Severity, str], int]:
         """How many more there are in files with more than can be listed."""

@@ -11,10 +11,12 @@ from headgate.log.checkpoint import CHECKPOINT_NAME, Checkpoint
 from headgate.log.header import HEADER_BYTES, read_header
 from headgate.log.index import OffsetIndex
 from headgate.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
+from headgate.log.swap import CLEANED_SUFFIX, COMPACTION_NAME, CompactionState
 from headgate.topics.leader_epochs import LeaderEpochs
 from headgate.topics.partition_files import LEADER_EPOCHS_FILE
 
 NAME_DIGITS: Final = 20
+SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 
 
 @dataclass(slots=True, frozen=True)
@@ -23,16 +25,21 @@ class SegmentFiles:
 
     directory: Path
     base_offset: int
+    is_decided: bool = False
+    """Whether compaction decided for files that may still stand aside."""
 
     def path(self, suffix: str = LOG_SUFFIX) -> Path:
         """One of them."""
-        return self.directory / f"{self.base_offset:0{NAME_DIGITS}d}{suffix}"
+        path = self.directory / f"{self.base_offset:0{NAME_DIGITS}d}{suffix}"
+        if self.is_decided and (aside := path.with_name(path.name + CLEANED_SUFFIX)).exists():
+            return aside
+        return path
 
 
 def segment_file(name: str) -> tuple[int, str] | None:
     """Base offset and suffix of a file of a segment; None for another name."""
     stem, suffix = name[:NAME_DIGITS], name[NAME_DIGITS:]
-    if suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX) and stem.isascii() and stem.isdigit():
+    if suffix in SUFFIXES and stem.isascii() and stem.isdigit():
         return int(stem), suffix
     return None
 
@@ -44,10 +51,16 @@ class PartitionFiles:
     directory: Path
     names: list[str]
     segments: list[SegmentFiles]
-    """Those that count, in order: a segment wholly below the log start is on its way out."""
+    """Those that count, in order, once a decided compaction is carried out.
+
+    A segment wholly below the log start is on its way out.
+    """
     checkpoint: Checkpoint
     has_sound_checkpoint: bool
     """Whether there is none, or one that can be trusted."""
+    compaction: CompactionState
+    has_sound_compaction: bool
+    """Whether there is no such file, or one that can be trusted."""
     doomed: list[SegmentFiles] = field(default_factory=list)
 
     @property
@@ -64,17 +77,22 @@ def read_partition(directory: Path) -> PartitionFiles:
     if CHECKPOINT_NAME in names:
         read = Checkpoint.from_bytes((directory / CHECKPOINT_NAME).read_bytes())
         checkpoint, is_sound = read or checkpoint, read is not None
-    bases = sorted(
-        found[0] for name in names if (found := segment_file(name)) is not None and found[1] == LOG_SUFFIX
-    )
+    compaction, is_sound_compaction = CompactionState(), True
+    if COMPACTION_NAME in names:
+        state = CompactionState.from_bytes((directory / COMPACTION_NAME).read_bytes())
+        compaction, is_sound_compaction = state or compaction, state is not None
+    found = {file[0] for name in names if (file := segment_file(name)) is not None and file[1] == LOG_SUFFIX}
+    bases = sorted((found - set(compaction.removed)) | set(compaction.added))
     start = checkpoint.log_start_offset
     kept = [base for at, base in enumerate(bases) if at + 1 == len(bases) or bases[at + 1] > start]
     return PartitionFiles(
         directory=directory,
         names=names,
-        segments=[SegmentFiles(directory, base) for base in kept],
+        segments=[SegmentFiles(directory, base, base in compaction.added) for base in kept],
         checkpoint=checkpoint,
         has_sound_checkpoint=is_sound,
+        compaction=compaction,
+        has_sound_compaction=is_sound_compaction,
         doomed=[SegmentFiles(directory, base) for base in bases if base not in kept],
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ from headgate.inspect.verify_log import LogCheck, LogToCheck
 from headgate.log.segment import LOG_SUFFIX
 from headgate.topics.topics import CATALOGUE_DIRECTORY, CLEAN_SHUTDOWN_FILE
 
+_LOOKS_AGAIN = 3
+_LOOKS_AGAIN_AFTER_S = 0.2
 _UNRECOVERED = re.compile(r"([0-9a-f]{32})-\d+\Z")
 
 
@@ -65,7 +68,7 @@ def verify(path: Path, on_progress: Callable[[int], None] = lambda size: None) -
         log = LogToCheck(
             place.directory, place.directory.name, place, directory.was_closed_well(place), epoch
         )
-        _check_log(log, findings, on_progress)
+        _check_log(log, findings, on_progress, is_running=directory.is_running)
         findings.looked.partitions += 1
     if directory.catalogue is not None:
         findings.looked.topics = len(directory.catalogue.topics)
@@ -74,13 +77,28 @@ def verify(path: Path, on_progress: Callable[[int], None] = lambda size: None) -
     return Report(directory, findings)
 
 
-def _check_log(log: LogToCheck, findings: Findings, on_progress: Callable[[int], None]) -> None:
+def _check_log(
+    log: LogToCheck, findings: Findings, on_progress: Callable[[int], None], *, is_running: bool
+) -> None:
+    """Check one log. Of a running server's, what is wrong must be so more than once: files come and go."""
+    found = _check_log_once(log, on_progress)
+    for _ in range(_LOOKS_AGAIN if is_running else 0):
+        if not found.errors:
+            break
+        time.sleep(_LOOKS_AGAIN_AFTER_S)
+        found = _check_log_once(log, lambda size: None)
+    findings.merge(found)
+
+
+def _check_log_once(log: LogToCheck, on_progress: Callable[[int], None]) -> Findings:
+    findings = Findings()
     try:
         LogCheck(log, findings, on_progress).run()
     except FileNotFoundError:
         findings.note(log.name, "the directory went away meanwhile", "Nothing: the topic was deleted.")
     except OSError as problem:
         findings.error(log.name, f"it cannot be read: {problem}", "Check the permissions, and the disk.")
+    return findings
 
 
 def _check_catalogue(
@@ -102,7 +120,7 @@ def _check_catalogue(
         )
     was_closed_well = directory.unrecovered is not None
     log = LogToCheck(path, CATALOGUE_DIRECTORY, None, was_closed_well, 0)
-    _check_log(log, findings, on_progress)
+    _check_log(log, findings, on_progress, is_running=directory.is_running)
     if directory.catalogue is not None and not any(path.glob(f"*{LOG_SUFFIX}")):
         findings.error(
             CATALOGUE_DIRECTORY,

@@ -11,6 +11,7 @@ from headgate.domain.settings import TOPIC_SETTINGS
 from headgate.inspect.directory import PartitionPlace
 from headgate.inspect.findings import Findings
 from headgate.inspect.partition import (
+    SUFFIXES,
     PartitionFiles,
     read_leader_epochs,
     read_partition,
@@ -22,13 +23,15 @@ from headgate.log.checkpoint import CHECKPOINT_NAME
 from headgate.log.log import LogSettings
 from headgate.log.recovery import SYNC_FAILED_NAME
 from headgate.log.segment import LOG_SUFFIX
+from headgate.log.swap import CLEANED_SUFFIX, COMPACTION_NAME
 from headgate.topics.leader_epochs import LeaderEpochs
-from headgate.topics.names import is_internal
 from headgate.topics.partition_files import LEADER_EPOCHS_FILE, PRODUCERS_FILE
 from headgate.topics.producers import Producers
 
 _KAFKAS_OWN = ("partition.metadata", ".txnindex", ".snapshot")
 """Files of Apache Kafka's that say nothing here."""
+_OWN_FILES = (CHECKPOINT_NAME, COMPACTION_NAME, LEADER_EPOCHS_FILE, PRODUCERS_FILE)
+_ANYWHERE = 1 << 62
 _RESTORE = "Restore the file from a copy if there is one."
 
 
@@ -65,24 +68,17 @@ class LogCheck:
             findings=findings,
             records=records,
             was_closed_well=was_closed_well,
-            epochs=None,
+            epochs=self._check_epochs_file(),
             index_interval_bytes=self._index_interval_bytes(),
             on_progress=self._on_progress,
-            may_have_gaps=self._is_compacted(),
+            # Of a log without a catalogue, Kafka's perhaps, nobody here knows how far it was compacted.
+            compacted_to=files.compaction.compacted_to if self._is_known() else _ANYWHERE,
         )
-        state.epochs = self._check_epochs_file()
+        self._check_compaction(files)
         self._check_segments(files, state)
         records.finish(log.name)
-        if not state.may_have_gaps:
-            for file, position, what in state.gaps:
-                findings.error(
-                    file,
-                    f"{what}: records are missing",
-                    "Restore the missing segment from a copy. (Compaction leaves such gaps, but neither the "
-                    "topic's settings nor its batches tell of any.)",
-                    position=position,
-                )
         if not state.is_damaged:
+            self._check_compacted_to(files, state)
             self._check_checkpoint(files, state)
             self._check_producers(files, state)
 
@@ -105,35 +101,33 @@ class LogCheck:
             return LogSettings().index_interval_bytes
         return int(TOPIC_SETTINGS["index.interval.bytes"].default)
 
-    def _is_compacted(self) -> bool:
+    def _is_known(self) -> bool:
         place = self._log.place
-        if place is None:
-            return False
-        return is_internal(place.topic) or "compact" in (self._override("cleanup.policy") or "")
+        return place is None or place.entry is not None
 
     # Names.
 
     def _check_names(self, files: PartitionFiles) -> None:
         bases = {segment.base_offset for segment in files.segments + files.doomed}
+        bases |= set(files.compaction.removed)
+        decided = {segment.path(suffix).name for segment in files.segments for suffix in SUFFIXES}
         for name in files.names:
             path = f"{self._log.name}/{name}"
             segment = segment_file(name)
             if segment is not None:
                 if segment[0] not in bases:
                     self._tell_lone_index(files, path, segment[0])
-            elif name.endswith(".tmp"):
-                self._findings.note(
-                    path, "a file that was being written aside", "Nothing: the next start removes it."
-                )
+            elif name.endswith((".tmp", CLEANED_SUFFIX)):
+                if name not in decided:
+                    what = "a file that was being written aside"
+                    self._findings.note(path, what, "Nothing: the next start removes it.")
             elif name == SYNC_FAILED_NAME:
                 self._findings.note(
                     path,
                     "the disk refused a sync, and the server ended before it could mend the log",
                     "Look after the disk. The next start reads the log whole and writes it again.",
                 )
-            elif name not in (CHECKPOINT_NAME, LEADER_EPOCHS_FILE, PRODUCERS_FILE) and not name.endswith(
-                _KAFKAS_OWN
-            ):
+            elif name not in _OWN_FILES and not name.endswith(_KAFKAS_OWN):
                 self._findings.note(
                     path, "not a file of a log's", "Look what it is: the server leaves it alone."
                 )
@@ -164,13 +158,15 @@ class LogCheck:
         for at, segment in enumerate(segments):
             following = segments[at + 1].base_offset if at + 1 < len(segments) else None
             name = f"{self._log.name}/{segment.path().name}"
-            if at and segment.base_offset > state.expected_offset and not state.is_damaged:
-                state.gaps.append((name, 0, f"it begins where {state.expected_offset} was due"))
+            if at and state.is_gap(segment.base_offset) and not state.is_damaged:
+                what = f"it begins where offset {state.expected_offset} was due: records are missing"
+                self._findings.error(name, what, "Restore the missing segment from a copy.", position=0)
             state.expected_offset = segment.base_offset
             is_trusted = following is not None and following <= trusted_below
             try:
                 SegmentCheck(state, segment, name, following, is_trusted or state.was_closed_well).run()
             except FileNotFoundError:
+                state.expected_offset = segment.base_offset if following is None else following
                 self._findings.note(
                     name, "the file went away meanwhile", "Nothing: retention of a running server removed it."
                 )
@@ -203,6 +199,28 @@ class LogCheck:
                 "The catalogue lost records, or the file was changed. " + _RESTORE,
             )
         return read
+
+    def _check_compaction(self, files: PartitionFiles) -> None:
+        name = f"{self._log.name}/{COMPACTION_NAME}"
+        if not files.has_sound_compaction:
+            self._findings.error(
+                name,
+                "its checksum does not hold: it counts as absent",
+                "Where compaction took records out, the log seems to lack them. " + _RESTORE,
+            )
+        elif files.compaction.added or files.compaction.removed:
+            self._findings.note(
+                name,
+                f"a compaction up to {files.compaction.compacted_to} was decided and not finished",
+                "Nothing: the next start puts the new segments in place. They are what is checked here.",
+            )
+
+    def _check_compacted_to(self, files: PartitionFiles, state: LogState) -> None:
+        compacted_to = files.compaction.compacted_to
+        if compacted_to > max(state.expected_offset, files.log_start_offset):
+            name = f"{self._log.name}/{COMPACTION_NAME}"
+            what = f"the log was compacted up to {compacted_to} and ends at {state.expected_offset}"
+            self._tell_short_log(name, what, state)
 
     def _check_checkpoint(self, files: PartitionFiles, state: LogState) -> None:
         name, checkpoint = f"{self._log.name}/{CHECKPOINT_NAME}", files.checkpoint

@@ -8,7 +8,7 @@ is damage.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from headgate.inspect.findings import Findings
 from headgate.inspect.partition import SegmentFiles
@@ -20,7 +20,6 @@ from headgate.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from headgate.topics.leader_epochs import LeaderEpochs
 
 _PROGRESS_BYTES = 1 << 20
-_NO_LIMIT = 1 << 62
 
 
 @dataclass(slots=True)
@@ -33,14 +32,16 @@ class LogState:
     epochs: LeaderEpochs | None
     index_interval_bytes: int
     on_progress: Callable[[int], None]
-    may_have_gaps: bool
-    """Whether compaction may have taken records out of closed segments."""
+    compacted_to: int
+    """Below this offset compaction may have taken records out."""
     expected_offset: int = 0
     """Where the next batch is due."""
     last_epoch: int = -1
     is_damaged: bool = False
-    gaps: list[tuple[str, int, str]] = field(default_factory=list)
-    """File, position and words of gaps, to be told unless compaction explains them."""
+
+    def is_gap(self, base_offset: int) -> bool:
+        """Whether records are missing before this offset that nothing took out."""
+        return base_offset > self.expected_offset and base_offset > self.compacted_to
 
 
 @dataclass(slots=True)
@@ -127,7 +128,7 @@ class SegmentCheck:
 
     def _why_bad(self, found: FoundBatch) -> str | None:
         """Why a scan would end the log at this batch."""
-        header, expected = found.header, self.state.expected_offset
+        header, state, expected = found.header, self.state, self.state.expected_offset
         if header.magic != MAGIC:
             return f"message format {header.magic}, only {MAGIC} is known"
         if header.last_offset_delta < 0:
@@ -140,7 +141,7 @@ class SegmentCheck:
             )
         if header.base_offset < expected:
             return f"offset {header.base_offset} where {expected} was due"
-        if header.base_offset > expected and self.following_base is None and not self._is_lost:
+        if self.following_base is None and state.is_gap(header.base_offset) and not self._is_lost:
             return f"offset {header.base_offset} where {expected} was due"
         return None
 
@@ -174,9 +175,11 @@ class SegmentCheck:
         """Go on from a batch; a sound one is looked into."""
         state, header = self.state, found.header
         if is_sound:
-            if header.base_offset > state.expected_offset and not self._is_lost:
-                words = f"offset {header.base_offset} where {state.expected_offset} was due"
-                state.gaps.append((self.name, found.position, words))
+            if state.is_gap(header.base_offset) and not self._is_lost:
+                what = (
+                    f"offset {header.base_offset} where {state.expected_offset} was due: records are missing"
+                )
+                self._error(found.position, what, _RESTORE)
             self._check_header(found.position, header)
             state.records.check(self.name, found)
         # A batch that is whole tells what comes next, even where it is out of place.
@@ -187,15 +190,12 @@ class SegmentCheck:
     def _check_header(self, position: int, header: BatchHeader) -> None:
         state = self.state
         holes = header.last_offset_delta + 1 - header.record_count
-        if holes < 0 or header.record_count < 0:
+        if holes < 0 or header.record_count < 0 or (holes and header.last_offset >= state.compacted_to):
             self._error(
                 position,
                 f"{header.record_count} records cannot end at offset delta {header.last_offset_delta}",
                 _RESTORE,
             )
-        elif holes:
-            # Only compaction takes records out of a batch, and then it may have taken whole batches too.
-            state.may_have_gaps = True
         self._check_epoch(position, header)
 
     def _check_epoch(self, position: int, header: BatchHeader) -> None:
@@ -205,20 +205,16 @@ class SegmentCheck:
             self._error(position, f"leader epoch {epoch} follows {state.last_epoch}", advice)
         elif state.epochs is not None:
             noted = state.epochs.epoch_of(header.base_offset)
-            began = state.epochs.end_offset_of(state.last_epoch, _NO_LIMIT)[1] if state.last_epoch >= 0 else 0
+            begins_here = 0 <= state.last_epoch < epoch and header.base_offset == state.expected_offset
             if noted != epoch:
                 self._error(
                     position,
                     f"leader epoch {epoch} in the batch, {noted} by the leader-epoch-checkpoint",
                     advice,
                 )
-            elif 0 <= state.last_epoch < epoch and began != header.base_offset and not state.may_have_gaps:
-                self._error(
-                    position,
-                    f"leader epoch {epoch} begins at {header.base_offset}, by the leader-epoch-checkpoint at "
-                    f"{began}",
-                    advice,
-                )
+            elif begins_here and state.epochs.epoch_of(header.base_offset - 1) == epoch:
+                what = f"leader epoch {epoch} begins here, by the leader-epoch-checkpoint before"
+                self._error(position, what, advice)
         state.last_epoch = max(state.last_epoch, epoch)
 
     # Indexes.

@@ -1,0 +1,105 @@
+"""Directories of a real server: running, killed under load, started again, closed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from headgate.broker import Broker, run
+from headgate.inspect.findings import Finding, Severity
+from headgate.inspect.verify import verify
+
+SILENT = logging.getLogger("tests.inspect.rdkafka")
+SILENT.addHandler(logging.NullHandler())
+SILENT.propagate = False
+
+SETTINGS = {
+    "offsets.topic.num.partitions": "4",
+    "log.segment.bytes": "3000",
+    "offsets.topic.segment.bytes": "3000",
+    "log.retention.check.interval.ms": "200",
+}
+KILLS = 3
+
+
+class Load(threading.Thread):
+    """Produces to two topics and commits offsets, whatever becomes of the server."""
+
+    def __init__(self, broker: Broker) -> None:
+        super().__init__(name="load")
+        common = {"bootstrap.servers": broker.bootstrap_servers, "reconnect.backoff.max.ms": 100}
+        self._producer = Producer(
+            {**common, "enable.idempotence": True, "compression.type": "zstd", "linger.ms": 1}, logger=SILENT
+        )
+        self._consumer = Consumer(
+            {**common, "group.id": "load", "enable.auto.commit": False, "socket.timeout.ms": 1000},
+            logger=SILENT,
+        )
+        self.stop = threading.Event()
+        self.rounds = 0
+
+    def run(self) -> None:
+        while not self.stop.is_set():
+            for number in range(40):
+                self._producer.produce("kept", b"%d" % number * 20, key=b"%d" % number, partition=number % 2)
+                self._producer.produce("short", b"%d" % number * 20)
+            self._producer.poll(0.01)
+            try:
+                wanted = [TopicPartition("kept", partition, self.rounds) for partition in range(2)]
+                self._consumer.commit(offsets=wanted, asynchronous=False)
+                self.rounds += 1
+            except KafkaException:
+                time.sleep(0.01)
+        self._producer.flush(30)
+        self._consumer.close()
+
+
+def look(data_dir: Path) -> list[Finding]:
+    """What is found; errors fail the test by themselves."""
+    listed = verify(data_dir).findings.listed
+    assert [found for found in listed if found.severity is Severity.ERROR] == []
+    return listed
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+def test_a_server_leaves_nothing_wrong_behind_whatever_ends_it(data_dir: Path) -> None:
+    """Killed three times under load, looked at while it runs, closed at last: never an error."""
+    with run(SETTINGS, data_dir=data_dir) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers}, logger=SILENT)
+        topics = [
+            NewTopic("kept", 2, 1),
+            NewTopic("short", 1, 1, config={"retention.bytes": "6000"}),
+            NewTopic("gone", 1, 1),
+        ]
+        for future in admin.create_topics(topics).values():
+            future.result(timeout=30)
+        admin.delete_topics(["gone"])["gone"].result(timeout=30)
+        load = Load(broker)
+        load.start()
+        for _ in range(KILLS):
+            time.sleep(0.5)
+            assert any("a server runs" in note.what for note in look(data_dir))
+            broker.kill()
+            assert any(note.file == "clean-shutdown" for note in look(data_dir))
+            broker.start()
+        deadline = time.monotonic() + 30
+        while (data_dir / "short-0" / f"{0:020d}.log").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        load.stop.set()
+        load.join(timeout=60)
+        assert load.rounds > KILLS
+        look(data_dir)
+    assert look(data_dir) == []
+    assert len(list((data_dir / "kept-0").glob("*.log"))) > 1
+    assert not (data_dir / "short-0" / f"{0:020d}.log").exists()
+    assert (data_dir / "kept-0" / "leader-epoch-checkpoint").exists()
