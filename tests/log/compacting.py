@@ -20,12 +20,20 @@ def drive(steps: Steps[CompactionResult]) -> CompactionResult:
     """Run a compaction to its end, as a server does but without others in between."""
     try:
         while True:
-            work = next(steps)
-            if work is not None:
-                work()
+            advance(steps)
     except StopIteration as stop:
         result: CompactionResult = stop.value
         return result
+
+
+def advance(steps: Steps[CompactionResult]) -> None:
+    """Go on with a compaction until it yields, and do what it wants done. StopIteration at its end."""
+    work = next(steps)
+    if work is not None:
+        try:
+            work()
+        except Exception as problem:
+            steps.throw(problem)
 
 
 def order(

@@ -12,6 +12,7 @@ from tests.log.compacting import (
     RETENTION,
     Collecting,
     Pair,
+    advance,
     all_records,
     compacted,
     drive,
@@ -242,9 +243,7 @@ def test_appends_go_on_and_a_reader_of_all_batches_is_waited_for(place: Place) -
     seen = [next(reader)[0].base_offset]
     steps = compact(log, order(log))
     for _ in range(1500):
-        work = next(steps)
-        if work is not None:
-            work()
+        advance(steps)
         if log.log_end_offset < 60:
             put(log, [("k1", "new")])
     seen += [header.base_offset for header, _ in reader]
