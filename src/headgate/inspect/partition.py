@@ -16,6 +16,7 @@ from headgate.topics.leader_epochs import LeaderEpochs
 from headgate.topics.partition_files import LEADER_EPOCHS_FILE
 
 NAME_DIGITS: Final = 20
+_ANY_SIZE: Final = 1 << 62
 SUFFIXES: Final = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 
 
@@ -126,17 +127,22 @@ def extent_of(files: PartitionFiles) -> Extent:
 
 
 def _last_known_batch(segment: SegmentFiles, file: LogFile) -> int:
-    """The position of the last batch the offset index knows, if the log agrees with it; 0 otherwise."""
+    """The position of the last whole batch the offset index knows and the log confirms; 0 without one."""
     try:
-        index = OffsetIndex.from_bytes(segment.path(INDEX_SUFFIX).read_bytes(), file.size)
+        # Of a torn log the index may know more than is left, so its size is not held against it.
+        index = OffsetIndex.from_bytes(segment.path(INDEX_SUFFIX).read_bytes(), _ANY_SIZE)
     except FileNotFoundError:
         return 0
-    if not index:
-        return 0
-    head = file.read(HEADER_BYTES, index.positions[-1])
-    if len(head) < HEADER_BYTES or read_header(head).last_offset != segment.base_offset + index.offsets[-1]:
-        return 0
-    return index.positions[-1]
+    for offset, position in (
+        zip(reversed(index.offsets), reversed(index.positions), strict=True) if index else ()
+    ):
+        head = file.read(HEADER_BYTES, position)
+        if len(head) < HEADER_BYTES:
+            continue
+        header = read_header(head)
+        if header.last_offset == segment.base_offset + offset and header.size <= file.size - position:
+            return position
+    return 0
 
 
 def read_leader_epochs(directory: Path) -> tuple[LeaderEpochs | None, bool]:

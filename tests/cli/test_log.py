@@ -1,0 +1,322 @@
+"""`headgate log dump` and `headgate log verify` as a person at a shell, and a program, meet them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.inspect.support import FLIGHTS, OFFSETS, build
+from typer.testing import CliRunner, Result
+
+from headgate.broker import run
+from headgate.cli import app
+
+JARS = Path(__file__).parents[2] / "build" / "kafka" / "libs"
+LAST = f"{FLIGHTS}/{195:020d}.log"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory that was closed well. Not to be changed."""
+    return build(tmp_path_factory.mktemp("whole") / "data")
+
+
+@pytest.fixture
+def data_dir(whole: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(whole, tmp_path / "data"))
+
+
+def process(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "headgate", "log", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "COLUMNS": "160"},
+    )
+
+
+def headgate(*arguments: str | Path) -> Result:
+    """The command in this process, for speed."""
+    return CliRunner().invoke(app, ["log", *map(str, arguments)], env={"COLUMNS": "160"})
+
+
+def as_json(*arguments: str | Path) -> dict[str, Any]:
+    finished = headgate(*arguments, "--output", "json")
+    assert finished.exit_code in (0, 1), finished.stderr
+    assert finished.stderr == ""
+    return dict(json.loads(finished.stdout))
+
+
+# What there is not.
+
+
+@pytest.mark.parametrize("command", ["dump", "verify"])
+def test_what_is_no_data_directory_is_refused_in_words(tmp_path: Path, command: str) -> None:
+    """Missing, a file, or a directory of something else: exit code 2 and what was expected."""
+    (tmp_path / "file").write_text("")
+    (tmp_path / "photos").mkdir()
+    for name, says in {
+        "nowhere": "does not exist",
+        "file": "is a file; a server's data directory is expected",
+        "photos": "holds neither a catalogue nor a partition",
+    }.items():
+        finished = headgate(command, tmp_path / name)
+        assert (finished.exit_code, finished.stdout) == (2, "")
+        assert finished.stderr.startswith(f"headgate: {tmp_path / name}")
+        assert says in finished.stderr
+    assert headgate(command, tmp_path, "--output", "xml").exit_code == 2
+
+
+@pytest.fixture
+def readable_by_all(whole: Path) -> Iterator[Path]:
+    """A copy of the directory where anybody can come to it, while this process is not root."""
+    with TemporaryDirectory() as home:
+        Path(home).chmod(0o755)
+        path = Path(shutil.copytree(whole, Path(home) / "data"))
+        yield path
+
+
+NOT_AS_ROOT = """
+import contextlib, io, os, sys
+from headgate.cli import app
+
+command, whole, asked = sys.argv[1:]
+with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+    app(["log", command, whole])  # imports what only root may read
+if os.geteuid() == 0:
+    os.seteuid(65534)  # for root nothing is forbidden
+app(["log", command, asked])
+"""
+
+
+def not_as_root(command: str, whole: Path, asked: Path) -> subprocess.CompletedProcess[str]:
+    """The command in a process that may not read everything."""
+    return subprocess.run(
+        [sys.executable, "-c", NOT_AS_ROOT, command, str(whole), str(asked)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize("command", ["dump", "verify"])
+def test_a_directory_one_may_not_read_is_refused_by_name(
+    whole: Path, readable_by_all: Path, command: str
+) -> None:
+    """Permission denied is not damage."""
+    readable_by_all.chmod(0o000)
+    finished = not_as_root(command, whole, readable_by_all)
+    readable_by_all.chmod(0o755)
+    assert finished.returncode == 2
+    assert finished.stderr == f"headgate: cannot read {readable_by_all}: Permission denied\n"
+
+
+def test_a_segment_one_may_not_read_is_an_error_and_the_others_are_checked(
+    whole: Path, readable_by_all: Path
+) -> None:
+    """Half an answer would be taken for a whole one."""
+    (readable_by_all / LAST).chmod(0o000)
+    finished = not_as_root("verify", whole, readable_by_all)
+    assert finished.returncode == 1
+    assert f"error  {LAST}: it cannot be read: Permission denied" in finished.stdout
+    assert "3 written partitions, 7 segments" in finished.stdout
+
+
+def test_a_partition_that_is_not_there_is_answered_with_what_is(data_dir: Path) -> None:
+    """A typo gets the nearest name; a partition never written is told to be one."""
+    assert "did you mean flights-0?" in headgate("dump", data_dir, "--partition", "flight-0").stderr
+    assert "did you mean flights?" in headgate("dump", data_dir, "--topic", "flihgts").stderr
+    shutil.rmtree(data_dir / "flights-1")
+    finished = headgate("dump", data_dir, "--partition", "flights-1")
+    assert (finished.exit_code, "nothing was ever written to it" in finished.stderr) == (2, True)
+    assert headgate("dump", data_dir, "--partition", "a-0", "--topic", "a").exit_code == 2
+
+
+# dump.
+
+
+def test_the_topics_of_a_directory_are_listed(data_dir: Path) -> None:
+    """Names, ids, settings, and of each written partition offsets and bytes: as tables and as JSON."""
+    dumped = as_json("dump", data_dir)
+    assert {"data_dir", "cluster_id", "leader_epoch", "is_running", "was_closed_well"} <= dumped.keys()
+    assert (dumped["leader_epoch"], dumped["is_running"], dumped["was_closed_well"]) == (1, False, True)
+    offsets, flights = dumped["topics"]
+    assert (offsets["name"], offsets["is_internal"]) == ("__consumer_offsets", True)
+    assert (flights["name"], flights["partition_count"]) == ("flights", 2)
+    assert flights["topic_id"] == "ZmZmZmZmZmZmZmZmZmZmZg"
+    assert flights["configs"] == {"segment.bytes": "3000", "index.interval.bytes": "300"}
+    first, second = flights["written_partitions"]
+    size = sum(path.stat().st_size for path in (data_dir / FLIGHTS).glob("*.log"))
+    assert first == {
+        "partition": 0,
+        "log_start_offset": 30,
+        "log_end_offset": 240,
+        "bytes": size,
+        "segments": 5,
+        "tail_problem": None,
+    }
+    assert (second["log_start_offset"], second["log_end_offset"]) == (0, 9)
+    table = process("dump", data_dir).stdout
+    for text in ("flights", "segment.bytes=3000", "30 up to 240", f"{size:,}", flights["topic_id"]):
+        assert text in table
+
+
+def test_a_partition_is_dumped_batch_by_batch_in_kafkas_words(data_dir: Path) -> None:
+    """Segments, then a line a batch; with --keys and --values a line a record."""
+    lines = headgate("dump", data_dir, "--partition", FLIGHTS, "--from-offset", "121", "--limit", "1").stdout
+    header, dumping, starting, batch, more = lines.splitlines()
+    assert header.startswith("flights-0: offsets 30 up to 240, ")
+    assert dumping == f"Dumping {data_dir / FLIGHTS}/{99:020d}.log"
+    assert starting == "Log starting offset: 99"
+    assert batch.startswith(
+        "baseOffset: 120 lastOffset: 122 count: 3 baseSequence: 120 lastSequence: 122 producerId: 7 "
+        "producerEpoch: 0 partitionLeaderEpoch: 1 isTransactional: false isControl: false deleteHorizonMs: "
+        "OptionalLong.empty position: "
+    )
+    assert batch.endswith("isvalid: true")
+    assert "--limit" in more
+    options = ("--partition", FLIGHTS, "--from-offset", "121", "--limit", "1", "--keys", "--values")
+    record = headgate("dump", data_dir, *options).stdout.splitlines()[4]
+    assert record.startswith(
+        "| offset: 121 CreateTime: 1750000000401 keySize: 5 valueSize: 75 sequence: 121 "
+    )
+    assert " key: key 1 payload: value 1 of 40, xxx" in record
+
+
+def test_a_partition_as_json_is_one_object(data_dir: Path) -> None:
+    """Whatever there is of it, every name is there, and the batches say where they stand."""
+    (partition,) = as_json("dump", data_dir, "--partition", FLIGHTS)["partitions"]
+    assert [segment["base_offset"] for segment in partition["segments"]] == [0, 48, 99, 150, 195]
+    assert [segment["next_offset"] for segment in partition["segments"]] == [48, 99, 150, 195, 240]
+    batches = partition["batches"]
+    assert [batch["base_offset"] for batch in batches] == list(range(0, 240, 3))
+    assert {batch["codec"] for batch in batches} == {"none", "gzip", "snappy", "lz4", "zstd"}
+    assert all(batch["crc_ok"] for batch in batches)
+    assert (partition["stopped_at"], partition["is_limit_reached"]) == (None, False)
+    (partition,) = as_json("dump", data_dir, "--partition", FLIGHTS, "--values", "--limit", "4")["partitions"]
+    records = [record for batch in partition["batches"] for record in batch["records"]]
+    assert [record["offset"] for record in records] == [0, 1, 2, 3]
+    assert records[3]["value"]["data"].startswith("value 0 of 1,")
+    assert partition["is_limit_reached"]
+
+
+def test_the_coordinators_records_are_put_in_words(data_dir: Path) -> None:
+    """Commits, groups with their members, tombstones, and what this version does not know."""
+    lines = headgate("dump", data_dir, "--topic", "__consumer_offsets", "--records").stdout
+    for words in (
+        '"billing" is at 5 of flights-0, leader epoch 3, metadata "by hand", committed 2025-06-15T',
+        'consumer group "billing" is in generation 4 with 1 member, protocol range, leader m-1',
+        'tombstone: "billing" has no offset of flights-1 now',
+        "a record of key type 3, which this version does not know",
+        'tombstone: group "old" is no more',
+    ):
+        assert f"meaning: {words}" in lines
+    (partition,) = as_json("dump", data_dir, "--partition", OFFSETS, "--records")["partitions"]
+    meanings = [record["meaning"] for batch in partition["batches"] for record in batch["records"]]
+    assert [meaning["kind"] for meaning in meanings] == [
+        "offset-commit",
+        "offset-commit",
+        "group-metadata",
+        "offset-tombstone",
+        "unknown",
+        "group-tombstone",
+    ]
+    assert (meanings[0]["group"], meanings[0]["topic"], meanings[0]["partition"]) == ("billing", "flights", 0)
+    assert (meanings[0]["offset"], meanings[0]["metadata"]) == (5, "by hand")
+    assert meanings[2]["members"][0]["client_host"] == "/127.0.0.1"
+
+
+def test_a_dump_stops_at_an_incomplete_tail_and_says_so(data_dir: Path) -> None:
+    """What is whole is shown; the rest is counted."""
+    path = data_dir / LAST
+    os.truncate(path, path.stat().st_size - 5)
+    lines = headgate("dump", data_dir, "--partition", FLIGHTS).stdout.splitlines()
+    assert lines[-1].startswith(f"Incomplete tail: {LAST.partition('/')[2]} at position")
+    (partition,) = as_json("dump", data_dir, "--partition", FLIGHTS)["partitions"]
+    assert partition["log_end_offset"] == 237
+    assert partition["stopped_at"]["is_tail"]
+    assert partition["stopped_at"]["position"] + partition["stopped_at"]["bytes"] == path.stat().st_size
+
+
+def test_a_running_server_is_dumped_and_checked(tmp_path: Path) -> None:
+    """Neither waits for the server to stop, nor disturbs it."""
+    with run({"offsets.topic.num.partitions": "1"}, data_dir=tmp_path / "data") as broker:
+        address: dict[str, Any] = {"bootstrap.servers": broker.bootstrap_servers}
+        admin = AdminClient(address)
+        admin.create_topics([NewTopic("flights", 1, 1)])["flights"].result(timeout=30)
+        consumer = Consumer({**address, "group.id": "billing"})
+        consumer.commit(offsets=[TopicPartition("flights", 0, 9)], asynchronous=False)
+        consumer.close()
+        lines = headgate("dump", broker.data_dir, "--partition", OFFSETS, "--records").stdout
+        assert as_json("dump", broker.data_dir)["is_running"]
+        assert '"billing" is at 9 of flights-0' in lines
+        assert headgate("verify", broker.data_dir).exit_code == 0
+
+
+@pytest.mark.skipif(
+    shutil.which("java") is None or not list(JARS.glob("kafka-tools-*.jar")),
+    reason="no Java, or Apache Kafka is not fetched (make kafka)",
+)
+def test_the_lines_are_those_of_kafkas_own_tool(data_dir: Path) -> None:
+    """kafka-dump-log.sh, asked for the same log, says the same of every batch and record, word for word."""
+    log = data_dir / FLIGHTS / f"{99:020d}.log"
+    kafkas = subprocess.run(
+        [
+            *("java", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-cp", f"{JARS}/*"),
+            *("org.apache.kafka.tools.DumpLogSegments", "--print-data-log", "--files", str(log)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert kafkas.returncode == 0, kafkas.stderr
+    theirs = [line for line in kafkas.stdout.splitlines() if line.startswith(("baseOffset:", "| offset:"))]
+    ours = headgate(
+        "dump", data_dir, "--partition", FLIGHTS, "--from-offset", "99", "--keys", "--values"
+    ).stdout.splitlines()
+    assert len(theirs) > 60
+    assert [line for line in ours if line.startswith(("baseOffset:", "| offset:"))][: len(theirs)] == theirs
+
+
+# verify.
+
+
+def test_a_whole_directory_passes_with_exit_code_0(data_dir: Path) -> None:
+    """A line of what was looked at; notes do not count."""
+    finished = process("verify", data_dir)
+    assert (finished.returncode, finished.stderr) == (0, "")
+    assert finished.stdout.splitlines()[-1].startswith("0 errors, 1 note in 2 topics, 3 written partitions, ")
+    report = as_json("verify", data_dir)
+    assert (report["errors"], report["notes"]) == (0, 1)
+    assert report["looked_at"]["segments"] == 8
+
+
+def test_damage_ends_with_exit_code_1_and_says_where_and_what_next(data_dir: Path) -> None:
+    """In lines for people and in fields for programs."""
+    path = data_dir / LAST
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    finished = process("verify", data_dir)
+    assert finished.returncode == 1
+    error, advice, summary = finished.stdout.splitlines()[-3:]
+    assert error.startswith(f"error  {LAST}, byte 0: the CRC is 0x")
+    assert advice.startswith("       ")
+    assert summary.startswith("1 error, 1 note in ")
+    report = json.loads(process("verify", data_dir, "--output", "json").stdout)
+    (found,) = [found for found in report["findings"] if found["severity"] == "error"]
+    assert found.keys() == {"severity", "file", "position", "what", "next_step"}
+    assert (found["file"], found["position"]) == (LAST, 0)
