@@ -86,6 +86,8 @@ class ShardRuntime(Generic[ShardT]):
         """The log offset after the last record decided."""
         self._written_position = 0
         """The log offset after the last record written."""
+        self._visible_position = 0
+        """The log offset up to which replies may leave."""
         self._waiting: dict[Token, OnReply] = {}
         self._unwritten: list[Sequence[Any]] = []
         """The records decided in this turn, by command."""
@@ -115,9 +117,14 @@ class ShardRuntime(Generic[ShardT]):
         for record in effects.records:
             apply(record, self._position)
             self._position += record_count(record)
+        waiting = self._waiting
+        if self._position <= self._visible_position:  # nothing is outstanding: what was read can be told
+            for reply in effects.replies:
+                waiting.pop(reply.token)(reply.result)
+            self._arm_timer()
+            return
         if effects.records:
             self._unwritten.append(effects.records)
-        waiting = self._waiting
         for reply in effects.replies:
             self._held.append((self._position, waiting.pop(reply.token), reply.result))
         if not self._is_flush_due:
@@ -131,8 +138,7 @@ class ShardRuntime(Generic[ShardT]):
         self._is_flush_due = False
         if self._unwritten and not self._write():
             return
-        if self._held:
-            self._release(self._visible_position())
+        self._release()
         self._arm_timer()
 
     def _write(self) -> bool:
@@ -153,6 +159,7 @@ class ShardRuntime(Generic[ShardT]):
                 self._partition.log, lambda is_durable: self._on_sync(shard, is_durable)
             )
         else:
+            self._visible_position = self._position
             self._partition.advance()
         return True
 
@@ -160,24 +167,19 @@ class ShardRuntime(Generic[ShardT]):
     def _is_durable_before_answer(self) -> bool:
         return self._partition.topic.policy.is_durable
 
-    def _visible_position(self) -> int:
-        """Up to where replies may leave."""
-        if self._position and self._is_durable_before_answer:
-            return self._partition.log.durable_offset
-        return self._position
-
     def _on_sync(self, shard: ShardT, is_durable: bool) -> None:
         if shard is not self.shard or self._state is not State.ACTIVE:
             return  # an answer to the life before a reload
         if is_durable:
-            self._release(self._partition.log.durable_offset)
+            self._visible_position = self._partition.log.durable_offset
+            self._release()
             self._partition.advance()
         else:
             self._fail("sync failed", None)
 
-    def _release(self, position: int) -> None:
+    def _release(self) -> None:
         held = self._held
-        while held and held[0][0] <= position:
+        while held and held[0][0] <= self._visible_position:
             _, on_reply, result = held.popleft()
             try:
                 on_reply(result)
@@ -246,7 +248,7 @@ class ShardRuntime(Generic[ShardT]):
             if self._loop.time() > slice_end:
                 await asyncio.sleep(0)
                 slice_end = self._loop.time() + LOAD_SLICE_SECONDS
-        self._position = self._written_position = log.log_end_offset
+        self._position = self._written_position = self._visible_position = log.log_end_offset
         self._torn = [decode(record.key, record.value) for _, record in runs.end()]
 
     def _fail(self, event: str, failure: OSError | None) -> None:
