@@ -109,8 +109,11 @@ _DURABILITY = (
 
 _CLEANUP_POLICY = (
     "What becomes of old records: 'delete' removes them by age or size; 'compact' wants a key in every "
-    "record and keeps them all, for compaction itself is still to come."
+    "record and keeps the last one of each."
 )
+_DIRTY_RATIO = "How much of a log's closed segments must be new for it to be compacted."
+_LEAST_LAG = "How long a record is safe from compaction."
+_MOST_LAG = "When a log is compacted, and its segment closed, though little of it is new."
 
 BROKER_SETTINGS: Mapping[str, Setting] = _table(
     Setting("node.id", Kind.INT, 1, "This node's id in Metadata answers.", minimum=0),
@@ -171,6 +174,24 @@ BROKER_SETTINGS: Mapping[str, Setting] = _table(
         "How long tombstones outlive compaction.",
         minimum=0,
     ),
+    Setting("log.cleaner.enable", Kind.BOOLEAN, True, "Compact the topics whose policy asks for it."),
+    Setting(
+        "log.cleaner.backoff.ms",
+        Kind.LONG,
+        15_000,
+        "How often it is looked for something to compact.",
+        minimum=1,
+    ),
+    Setting(
+        "log.cleaner.dedupe.buffer.size",
+        Kind.LONG,
+        134_217_728,
+        "Most memory for the keys of a compaction, 32 bytes each; more keys take several passes.",
+        minimum=4096,
+    ),
+    Setting("log.cleaner.min.cleanable.ratio", Kind.DOUBLE, 0.5, _DIRTY_RATIO, minimum=0, maximum=1),
+    Setting("log.cleaner.min.compaction.lag.ms", Kind.LONG, 0, _LEAST_LAG, minimum=0),
+    Setting("log.cleaner.max.compaction.lag.ms", Kind.LONG, LONG_MAX, _MOST_LAG, minimum=1),
     Setting(
         "log.message.timestamp.type",
         Kind.STRING,
@@ -280,9 +301,6 @@ _KAFKA_ONLY: tuple[tuple[str, Kind, Any], ...] = (
     ("flush.ms", Kind.LONG, LONG_MAX),
     ("follower.replication.throttled.replicas", Kind.LIST, ()),
     ("leader.replication.throttled.replicas", Kind.LIST, ()),
-    ("max.compaction.lag.ms", Kind.LONG, LONG_MAX),
-    ("min.cleanable.dirty.ratio", Kind.DOUBLE, 0.5),
-    ("min.compaction.lag.ms", Kind.LONG, 0),
     ("preallocate", Kind.BOOLEAN, False),
     ("segment.index.bytes", Kind.INT, 10 * 1024 * 1024),
     ("segment.jitter.ms", Kind.LONG, 0),
@@ -331,6 +349,14 @@ TOPIC_SETTINGS: Mapping[str, Setting] = _table(
         broker_name="log.index.interval.bytes",
     ),
     Setting(
+        "max.compaction.lag.ms",
+        Kind.LONG,
+        LONG_MAX,
+        _MOST_LAG,
+        minimum=1,
+        broker_name="log.cleaner.max.compaction.lag.ms",
+    ),
+    Setting(
         "max.message.bytes",
         Kind.INT,
         1_048_588,
@@ -361,6 +387,23 @@ TOPIC_SETTINGS: Mapping[str, Setting] = _table(
         "How far ahead a producer's timestamp may be.",
         minimum=0,
         broker_name="log.message.timestamp.after.max.ms",
+    ),
+    Setting(
+        "min.cleanable.dirty.ratio",
+        Kind.DOUBLE,
+        0.5,
+        _DIRTY_RATIO,
+        minimum=0,
+        maximum=1,
+        broker_name="log.cleaner.min.cleanable.ratio",
+    ),
+    Setting(
+        "min.compaction.lag.ms",
+        Kind.LONG,
+        0,
+        _LEAST_LAG,
+        minimum=0,
+        broker_name="log.cleaner.min.compaction.lag.ms",
     ),
     Setting("min.insync.replicas", Kind.INT, 1, "One: there is one replica.", minimum=1, maximum=1),
     Setting(

@@ -141,6 +141,7 @@ class _Compaction:
         bytes_before = self._size_bytes()
         if last.end > last.start:
             sources = [segment for segment in log.segments.closed if segment.base_offset < last.end]
+            yield from self._sync(sources)
             while sources:
                 sources = yield from self._step(sources)
             if log.compacted_to < last.end:
@@ -162,6 +163,28 @@ class _Compaction:
             # What cannot be removed now is removed when the log is opened.
             with suppress(OSError):
                 discard(self._log.files, self._log.directory)
+
+    def _sync(self, sources: list[Segment]) -> Steps[None]:
+        """Make durable what was closed without a sync: nothing goes for a record that could be lost."""
+        unsynced = [(one, one.pin(), one.size) for one in sources if one.synced_bytes < one.size]
+
+        def sync() -> None:
+            for _, file, _ in unsynced:
+                file.datasync()
+            for directory in (self._log.directory, self._log.directory.parent):
+                self._log.files.sync_directory(directory)
+
+        try:
+            if unsynced:
+                yield sync
+        except OSError as error:
+            self._log.fail(error)
+            raise
+        finally:
+            for segment, _, _ in unsynced:
+                segment.unpin()
+        for segment, _, size in unsynced:
+            segment.synced_bytes = max(segment.synced_bytes, size)
 
     # Copying.
 

@@ -17,6 +17,7 @@ from headgate.domain.ids import GROUP_OFFSETS_TOPIC, Millis, TopicId
 from headgate.domain.settings import Settings
 from headgate.log.filesystem import FileSystem
 from headgate.server.clock import Clock
+from headgate.server.compaction import CompactionRunner
 from headgate.server.coordinator import GroupCoordinator
 from headgate.server.group_commit import GroupCommit
 from headgate.server.identity import cluster_id
@@ -44,6 +45,7 @@ class BrokerNode:
         self.topics = Topics.open(files, data_dir, settings, clock.now())
         self.durability = GroupCommit(self._loop, lambda seconds: self.observe_sync(seconds))
         self.coordinator = GroupCoordinator([])
+        self._compaction = CompactionRunner(self.topics, clock)
 
     async def start(self) -> None:
         """Bring the coordinator up from its logs, and begin to look after the topics."""
@@ -59,6 +61,8 @@ class BrokerNode:
         await self.coordinator.load()
         self.topics.on_deleted.append(self._forget_offsets_of)
         self._look_after_topics()
+        if self.settings["log.cleaner.enable"]:
+            self._compaction.start()
 
     def _group_offsets_topic(self) -> Topic:
         """`__consumer_offsets`, created at the first start of a data directory. Raises OSError."""
@@ -81,6 +85,7 @@ class BrokerNode:
 
     def close(self) -> None:
         """Write and sync what is left, and say so on disk: the next start need not look for damage."""
+        self._compaction.close()
         self.coordinator.close()
         self.durability.close()
         self.topics.close()

@@ -31,6 +31,10 @@ class TopicPolicy:
     segment_bytes: int
     segment_ms: int
     index_interval_bytes: int
+    delete_retention_ms: int
+    min_cleanable_dirty_ratio: float
+    min_compaction_lag_ms: int
+    max_compaction_lag_ms: int
 
     @property
     def may_expire(self) -> bool:
@@ -45,9 +49,12 @@ def policy_of(settings: Settings, overrides: Mapping[str, str], *, is_internal: 
         return int(settings.of_topic(overrides, name))
 
     cleanup_policy = settings.of_topic(overrides, "cleanup.policy")
+    is_compacted = is_internal or "compact" in cleanup_policy
+    # What is never closed is never compacted: the longest lag bounds a segment's age as well, as in Kafka.
+    longest_open_ms = value("max.compaction.lag.ms") if is_compacted else value("segment.ms")
     return TopicPolicy(
         is_durable=settings.of_topic(overrides, "headgate.durability") == SYNC,
-        is_compacted=is_internal or "compact" in cleanup_policy,
+        is_compacted=is_compacted,
         is_deleted_from=not is_internal and "delete" in cleanup_policy,
         max_message_bytes=value("max.message.bytes"),
         uses_log_append_time=settings.of_topic(overrides, "message.timestamp.type") == "LogAppendTime",
@@ -56,6 +63,10 @@ def policy_of(settings: Settings, overrides: Mapping[str, str], *, is_internal: 
         retention_ms=value("retention.ms"),
         retention_bytes=value("retention.bytes"),
         segment_bytes=value("segment.bytes"),
-        segment_ms=value("segment.ms"),
+        segment_ms=min(value("segment.ms"), longest_open_ms),
         index_interval_bytes=value("index.interval.bytes"),
+        delete_retention_ms=value("delete.retention.ms"),
+        min_cleanable_dirty_ratio=float(settings.of_topic(overrides, "min.cleanable.dirty.ratio")),
+        min_compaction_lag_ms=value("min.compaction.lag.ms"),
+        max_compaction_lag_ms=value("max.compaction.lag.ms"),
     )

@@ -1,0 +1,171 @@
+"""Which partition is compacted next, and by what settings.
+
+Rules, Kafka's where it has them:
+
+1. A log's turn comes when the share of its closed segments that was never compacted reaches
+   min.cleanable.dirty.ratio, or when its oldest record that waits is older than max.compaction.lag.ms.
+2. What readers do not see yet is not touched, nor a segment with a record younger than
+   min.compaction.lag.ms, nor the active segment: it is closed by its own rules.
+3. Those that waited too long come first, then the dirtiest; one at a time on a node.
+4. A log that could not be compacted is left alone for a while; one in which nothing could be done, until it
+   has grown by a segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headgate.domain.ids import Millis, TopicId
+from headgate.domain.settings import LONG_MAX
+from headgate.log.backlog import Backlog, backlog_of
+from headgate.log.compaction import CompactionOrder, CompactionResult, Completeness, Dropped, Steps, compact
+from headgate.log.header import CorruptBatch
+
+if TYPE_CHECKING:
+    from headgate.log.log import Log
+    from headgate.topics.partition import Partition
+    from headgate.topics.topics import Topics
+
+RETRY_AFTER_MS = 10 * 60_000
+_OPENED_AT_ONCE = 16
+"""How many logs nobody has open are opened to look at them, in one go."""
+
+Key = tuple[TopicId, int]
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionRules:
+    """What only those know whose records a partition holds."""
+
+    new_completeness: Callable[[], Completeness] | None = None
+    dropped: Dropped | None = None
+
+
+NO_RULES = CompactionRules()
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionJob:
+    """One partition to be compacted: drive `steps` to the end."""
+
+    partition: Partition
+    dirty_ratio: float
+    steps: Steps[CompactionResult]
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    partition: Partition
+    log: Log
+    backlog: Backlog
+    is_overdue: bool
+    was_open: bool
+
+    @property
+    def urgency(self) -> tuple[bool, float]:
+        return self.is_overdue, self.backlog.dirty_ratio
+
+
+class Compactor:
+    """Chooses among the compacted topics of a node."""
+
+    def __init__(
+        self,
+        topics: Topics,
+        rules_of: Callable[[Partition], CompactionRules] = lambda partition: NO_RULES,
+    ) -> None:
+        self._topics = topics
+        self._rules_of = rules_of
+        self._looked_at: set[Key] = set()
+        self._not_before: dict[Key, Millis] = {}
+        self._stuck_at: dict[Key, int] = {}
+
+    def next_job(self, now: Millis, is_slice_over: Callable[[], bool]) -> CompactionJob | None:
+        """The compaction that is due most, or None. `is_slice_over` says when others must have their turn."""
+        candidates = [found for partition in self._partitions() if (found := self._candidate(partition, now))]
+        if not candidates:
+            return None
+        chosen = max(candidates, key=lambda candidate: candidate.urgency)
+        for candidate in candidates:
+            if candidate is not chosen and not candidate.was_open:
+                candidate.partition.put_back()
+        partition = chosen.partition
+        partition.topic.shared.used(chosen.log)
+        rules = self._rules_of(partition)
+        settings = self._topics.settings
+        order = CompactionOrder(
+            now_ms=now,
+            delete_retention_ms=partition.topic.policy.delete_retention_ms,
+            not_beyond=chosen.backlog.end_offset,
+            producers_since_ms=now - settings["producer.id.expiration.ms"],
+            table_bytes=settings["log.cleaner.dedupe.buffer.size"],
+            new_completeness=rules.new_completeness,
+            dropped=rules.dropped,
+            is_slice_over=is_slice_over,
+        )
+        return CompactionJob(partition, chosen.backlog.dirty_ratio, self._steps(chosen, order))
+
+    def failed(self, partition: Partition, now: Millis) -> None:
+        """Leave the partition alone for a while: its compaction failed."""
+        self._not_before[partition.key] = Millis(now + RETRY_AFTER_MS)
+
+    def _steps(self, chosen: _Candidate, order: CompactionOrder) -> Steps[CompactionResult]:
+        log, key = chosen.log, chosen.partition.key
+        before = log.compacted_to
+        result = yield from compact(log, order)
+        if result.end_offset == before:
+            self._stuck_at[key] = chosen.backlog.end_offset
+        return result
+
+    def _partitions(self) -> Iterator[Partition]:
+        """The partitions to look at: those that are open, and each other one once, some at a time."""
+        to_open = _OPENED_AT_ONCE
+        for topic in self._topics.all():
+            if not topic.policy.is_compacted:
+                continue
+            yield from topic.open_partitions()
+            if not to_open:
+                continue
+            for index in topic.written_partitions():
+                partition = topic.partition(index)
+                # After a crash, opening one means to read it all: that is left to whoever needs it.
+                if (
+                    to_open
+                    and not partition.is_open
+                    and partition.key not in self._looked_at
+                    and partition.key not in topic.shared.unrecovered
+                ):
+                    to_open -= 1
+                    self._looked_at.add(partition.key)
+                    yield partition
+
+    def _candidate(self, partition: Partition, now: Millis) -> _Candidate | None:
+        was_open = partition.is_open
+        try:
+            candidate = self._judge(partition, now)
+        except (OSError, CorruptBatch):
+            self.failed(partition, now)
+            return None
+        if candidate is None and not was_open:
+            partition.put_back()
+        return candidate
+
+    def _judge(self, partition: Partition, now: Millis) -> _Candidate | None:
+        was_open = partition.is_open
+        if now < self._not_before.get(partition.key, 0):
+            return None
+        log, policy = partition.log, partition.topic.policy
+        if log.failure is not None or log.segment_count < 2:
+            return None
+        lag_ms = policy.min_compaction_lag_ms
+        backlog = backlog_of(log, partition.high_watermark, now - lag_ms if lag_ms else None)
+        if not backlog.dirty_bytes or self._stuck_at.get(partition.key) == backlog.end_offset:
+            return None
+        is_overdue = False
+        if policy.max_compaction_lag_ms < LONG_MAX:
+            is_overdue = 0 <= backlog.oldest_timestamp_ms < now - policy.max_compaction_lag_ms
+        if not is_overdue and backlog.dirty_ratio < policy.min_cleanable_dirty_ratio:
+            return None
+        return _Candidate(partition, log, backlog, is_overdue, was_open)

@@ -1,0 +1,203 @@
+"""Which partition is compacted when: by dirty ratio, lag and policy, one at a time."""
+
+from __future__ import annotations
+
+import pytest
+from tests.topics.disk import NOW, Disk, batch
+
+from headgate.domain.ids import Millis
+from headgate.domain.settings import Settings
+from headgate.log.batch import iterate_records
+from headgate.log.filesystem import Fault
+from headgate.topics.compactor import RETRY_AFTER_MS, CompactionJob, Compactor
+from headgate.topics.partition import Partition
+from headgate.topics.topic import Topic
+from headgate.topics.topics import NewTopic, Topics
+
+
+@pytest.fixture
+def disk() -> Disk:
+    """A disk on which segments are small."""
+    made = Disk()
+    made.settings = Settings({"log.segment.bytes": "1024"})
+    return made
+
+
+def create(topics: Topics, disk: Disk, name: str, partitions: int = 1, **overrides: str) -> Topic:
+    """A compacted topic, with settings spelled with underscores."""
+    own = {"cleanup.policy": "compact"} | {key.replace("_", "."): value for key, value in overrides.items()}
+    topic = topics.create(NewTopic(name, disk.topic_id(), partitions, own), NOW)
+    assert isinstance(topic, Topic)
+    return topic
+
+
+def write(partition: Partition, count: int, *, keys: int = 3, now: int = NOW, seal: bool = True) -> None:
+    """Append so many batches of one record, over few keys, and make them durable."""
+    for at in range(count):
+        key = b"k%d" % (at % keys)
+        result = partition.append(batch(b"%d" % at * 20, keys=[key], timestamp=now), Millis(now))
+        assert result.error == 0
+    request = partition.log.begin_sync()
+    request.run()
+    partition.log.complete_sync(request)
+
+
+def due(compactor: Compactor, now: int = NOW) -> CompactionJob | None:
+    """What is to be compacted now."""
+    return compactor.next_job(Millis(now), lambda: False)
+
+
+def run(job: CompactionJob | None) -> None:
+    """Do it."""
+    assert job is not None
+    for work in job.steps:
+        if work is not None:
+            work()
+
+
+def keys_of(partition: Partition) -> list[bytes | None]:
+    """The keys of all records there are."""
+    log = partition.log
+    return [one.key for _, data in log.batches(log.log_start_offset) for _, one in iterate_records(data)]
+
+
+def test_a_log_is_due_when_enough_of_it_is_new(disk: Disk) -> None:
+    """At the ratio it is due, after its compaction no more, and again when it has grown enough."""
+    topics = disk.start()
+    partition = create(topics, disk, "t").partition(0)
+    compactor = Compactor(topics)
+    assert due(compactor) is None
+    write(partition, 5)
+    assert due(compactor) is None, "all of it is in the active segment"
+    write(partition, 40)
+    job = due(compactor)
+    assert job is not None
+    assert (job.partition, job.dirty_ratio) == (partition, 1.0)
+    run(job)
+    assert due(compactor) is None
+    assert len(keys_of(partition)) < 15
+    write(partition, 40, keys=40)
+    run(due(compactor))
+    write(partition, 10)
+    assert due(compactor) is None, "less than half of it is new"
+    write(partition, 80)
+    assert due(compactor) is not None
+
+
+def test_only_compacted_topics_are_looked_at_and_the_dirtiest_comes_first(disk: Disk) -> None:
+    """A topic with another policy is never due; the share of what is new decides among the others."""
+    topics = disk.start()
+    plain = create(topics, disk, "plain", cleanup_policy="delete").partition(0)
+    write(plain, 50)
+    compactor = Compactor(topics)
+    assert due(compactor) is None
+    first = create(topics, disk, "first", cleanup_policy="compact,delete").partition(0)
+    second = create(topics, disk, "second").partition(0)
+    write(first, 60, keys=60)
+    run(due(compactor))
+    write(first, 90)
+    write(second, 20)
+    job = due(compactor)
+    assert job is not None
+    assert job.partition is second
+
+
+def test_young_records_are_left_alone_and_old_ones_force_a_compaction(disk: Disk) -> None:
+    """min.compaction.lag.ms holds back, max.compaction.lag.ms overrides the ratio."""
+    topics = disk.start()
+    lagging = create(topics, disk, "lagging", min_compaction_lag_ms="1000").partition(0)
+    write(lagging, 50)
+    compactor = Compactor(topics)
+    assert due(compactor, NOW + 999) is None
+    run(due(compactor, NOW + 1000))
+    hasty = create(topics, disk, "hasty", max_compaction_lag_ms="5000").partition(0)
+    write(hasty, 100, keys=100)
+    run(due(compactor))
+    write(hasty, 20)
+    assert due(compactor, NOW + 5000) is None
+    job = due(compactor, NOW + 5001)
+    assert job is not None
+    assert job.partition is hasty
+    assert hasty.topic.policy.segment_ms == 5000, "its segments are closed in time for that"
+
+
+def test_logs_nobody_opened_are_looked_at_once_after_a_start(disk: Disk) -> None:
+    """What a clean stop left waiting is compacted; what does not wait is closed again."""
+    topics = disk.start()
+    topic = create(topics, disk, "t", partitions=2)
+    write(topic.partition(0), 50)
+    write(topic.partition(1), 3)
+    topics.close()
+    topics = disk.start()
+    found = topics.by_name("t")
+    assert found is not None
+    compactor = Compactor(topics)
+    job = due(compactor)
+    assert job is not None
+    assert job.partition is found.partition(0)
+    run(job)
+    assert due(compactor) is None
+    assert not found.partition(1).is_open
+
+
+def test_a_log_that_cannot_be_compacted_waits_and_the_others_do_not(disk: Disk) -> None:
+    """A failing disk under one log is tried again later; its records are all there."""
+    topics = disk.start()
+    bad = create(topics, disk, "bad").partition(0)
+    write(bad, 50)
+    compactor = Compactor(topics)
+    disk.files.inject(Fault(path_ends=".cleaned"))
+    job = due(compactor)
+    with pytest.raises(OSError, match="Input/output"):
+        run(job)
+    compactor.failed(bad, NOW)
+    assert len(keys_of(bad)) == 50
+    good = create(topics, disk, "good").partition(0)
+    write(good, 50)
+    job = due(compactor)
+    assert job is not None
+    assert job.partition is good
+    run(job)
+    assert due(compactor) is None
+    run(due(compactor, NOW + RETRY_AFTER_MS))
+    assert len(keys_of(bad)) < 15
+
+
+def test_an_idempotent_producer_goes_on_after_its_records_were_compacted(disk: Disk) -> None:
+    """Its sequence is in the log even when none of its records is, also after a start without a snapshot."""
+    topics = disk.start()
+    partition = create(topics, disk, "t").partition(0)
+    for sequence in range(3):
+        sent = batch(b"mine", keys=[b"k0"], producer=(9, 0, sequence))
+        assert partition.append(sent, NOW).error == 0
+    write(partition, 50)
+    run(due(Compactor(topics)))
+    topics.close()
+    disk.files.remove(topics.data_dir / "t-0" / "producers.snapshot")
+    again = disk.start().by_name("t")
+    assert again is not None
+    partition = again.partition(0)
+    assert partition.append(batch(b"x", keys=[b"z"], producer=(9, 0, 5)), NOW).error != 0
+    duplicate = partition.append(batch(b"mine", keys=[b"k0"], producer=(9, 0, 2)), NOW)
+    assert (duplicate.error, duplicate.base_offset) == (0, 2)
+    assert partition.append(batch(b"x", keys=[b"z"], producer=(9, 0, 3)), NOW).error == 0
+
+
+def test_what_was_closed_without_a_sync_is_made_durable_before_anything_goes_for_it(disk: Disk) -> None:
+    """In a topic that trusts the page cache too, a power cut after a compaction costs no compacted key."""
+    topics = disk.start()
+    topic = create(topics, disk, "t", headgate_durability="page-cache")
+    partition = topic.partition(0)
+    for at in range(60):
+        partition.append(batch(b"%d" % at * 20, keys=[b"k%d" % (at % 3)]), NOW)
+    job = due(Compactor(topics))
+    assert job is not None
+    for work in job.steps:
+        if work is not None:
+            work()
+        if any(name.endswith("headgate.compaction") for name in disk.files.listdir(topics.data_dir / "t-0")):
+            break
+    disk.files.crash()
+    found = disk.start().by_name("t")
+    assert found is not None
+    assert set(keys_of(found.partition(0))) == {b"k0", b"k1", b"k2"}
