@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from headgate import __version__
 from headgate.broker import Broker, BrokerFailed, run
 
 
@@ -143,6 +144,26 @@ def test_the_broker_of_a_test_says_why_it_did_not_start(tmp_path: Path) -> None:
     """headgate.run() raises with what the server printed."""
     with pytest.raises(BrokerFailed, match=r"did you mean num\.partitions"), run({"num.partition": "1"}):
         pass
+
+
+def test_the_version_is_told() -> None:
+    """`headgate --version` prints the version of the package."""
+    assert headgate("--version").stdout == f"headgate {__version__}\n"
+
+
+def test_a_wildcard_is_not_what_clients_are_told(tmp_path: Path) -> None:
+    """Listening on every interface, the server tells clients its host's name, not 0.0.0.0."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "headgate", "serve", "--data-dir", str(tmp_path), "--listen", "0.0.0.0:0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("headgate is listening on 0.0.0.0:")
+    process.terminate()
+    _, log = process.communicate(timeout=30)
+    assert f"clients are told to come to address={socket.gethostname()}:" in log
 
 
 def test_settings_are_listed_for_people_and_for_programs() -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
+from headgate import __version__
 from headgate.cli.log import log
 from headgate.cli.serve import serve
 from headgate.cli.settings import settings
 
 app = typer.Typer(
     name="headgate",
-    help="A consumer-group coordinator and embedded broker that speaks the Kafka protocol.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -19,6 +21,21 @@ app = typer.Typer(
 app.command()(serve)
 app.command()(settings)
 app.add_typer(log)
+
+
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"headgate {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def headgate(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """A consumer-group coordinator and embedded broker that speaks the Kafka protocol."""
 
 
 def main() -> None:

@@ -39,8 +39,9 @@ def serve(
 ) -> None:
     """Run a broker on a data directory until SIGTERM or Ctrl-C.
 
-    When it is ready it prints one line, [bold]headgate is listening on HOST:PORT[/bold]; its log goes to
-    standard error.
+    When it is ready it prints one line: [bold]headgate is listening on HOST:PORT[/bold]
+
+    Its log goes to standard error.
 
     Example: headgate serve --data-dir ./data --set offsets.retention.minutes=1440
     """

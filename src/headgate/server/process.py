@@ -7,6 +7,7 @@ import contextlib
 import logging
 import resource
 import signal
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,6 +56,11 @@ def run_server(options: ServeOptions) -> None:
         lock.release()
 
 
+def _reachable(host: str) -> str:
+    """What clients can connect to when the server listens on `host`: a wildcard is no address of theirs."""
+    return socket.gethostname() if host in ("0.0.0.0", "::") else host
+
+
 def _allow_many_files() -> None:
     """Every connection and every open log takes a descriptor: use all that this process may have."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -72,7 +78,10 @@ async def _serve(options: ServeOptions, filesystem: OsFileSystem) -> None:
     listener = Listener(node)
     try:
         host, port = await listener.listen(*options.listen)
-        node.advertised_host, node.advertised_port = options.advertise or (host, port)
+        node.advertised_host, node.advertised_port = options.advertise or (_reachable(host), port)
+        logger.info(
+            "clients are told to come to", extra={"address": f"{node.advertised_host}:{node.advertised_port}"}
+        )
         with _metrics_server(options.metrics_listen, listener.registry):
             print(f"headgate is listening on {host}:{port}", flush=True)
             await stop.wait()
