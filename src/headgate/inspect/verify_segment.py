@@ -36,6 +36,8 @@ class LogState:
     """Below this offset compaction may have taken records out."""
     expected_offset: int = 0
     """Where the next batch is due."""
+    last_end: int = 0
+    """Where the last batch that was there ended; behind it compaction may have left less than is due."""
     last_epoch: int = -1
     is_damaged: bool = False
 
@@ -185,7 +187,7 @@ class SegmentCheck:
         # A batch that is whole tells what comes next, even where it is out of place.
         self._is_lost = not is_sound and (header.magic != MAGIC or found.computed_crc() != header.crc)
         if not self._is_lost:
-            state.expected_offset = header.next_offset
+            state.expected_offset = state.last_end = header.next_offset
 
     def _check_header(self, position: int, header: BatchHeader) -> None:
         state = self.state
@@ -205,7 +207,7 @@ class SegmentCheck:
             self._error(position, f"leader epoch {epoch} follows {state.last_epoch}", advice)
         elif state.epochs is not None:
             noted = state.epochs.epoch_of(header.base_offset)
-            begins_here = 0 <= state.last_epoch < epoch and header.base_offset == state.expected_offset
+            begins_here = 0 <= state.last_epoch < epoch and header.base_offset == state.last_end
             if noted != epoch:
                 self._error(
                     position,
