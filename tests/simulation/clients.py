@@ -1,0 +1,302 @@
+"""The clients of the simulation: tools that commit and fetch, and members of groups.
+
+Each does one thing after the other, on one connection. A connection that is lost takes the answers with it,
+not the request; the client begins again on a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from struct import pack
+from typing import Any, Protocol
+
+import numpy as np
+
+from headgate.core.classic.commands import Heartbeat, JoinGroup, LeaveGroup, LeavingMember, SyncGroup
+from headgate.core.commands import DeleteGroup
+from headgate.core.offsets.commands import (
+    CommitOffsets,
+    DeleteOffsets,
+    FetchOffsets,
+    OffsetColumns,
+    OffsetToCommit,
+)
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, MemberId, TopicName
+from tests.simulation.group_model import Assignment
+from tests.simulation.requests import RETRIABLE, OnResult, error_of
+
+TOPICS = (TopicName("flights"), TopicName("délais"))
+METADATA = ("", "", "m", "position 17", "ünï ✈", "x" * 60)
+"""The last one is too long for the simulated broker."""
+METADATA_LIMIT = 50
+
+
+class Network(Protocol):
+    """What a client needs of the world."""
+
+    random: Random
+    partition_count: int
+    pace_seconds: float
+
+    def send(self, group_id: str, command: Any, on_result: OnResult) -> None:
+        """Send a request; the answer comes after both ways' latencies, or never."""
+        ...
+
+    def later(self, delay_seconds: float, action: Callable[[], None]) -> None:
+        """Do something later, unless the server's machine is down by then."""
+        ...
+
+    def next_number(self) -> int:
+        """A number nobody had before."""
+        ...
+
+
+class Client:
+    """One connection, and what is done on it."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.random = network.random
+        self._connection = 0
+
+    def connect(self) -> None:
+        """Begin on a new connection; what was asked on the old one is answered to nobody."""
+        self._connection += 1
+        self.on_connected()
+        self.soon()
+
+    def on_connected(self) -> None:
+        """The answers still due will not come."""
+
+    def soon(self, longest_seconds: float | None = None) -> None:
+        """Act again in a while, if the connection is still the same."""
+        longest = self.network.pace_seconds if longest_seconds is None else longest_seconds
+        connection = self._connection
+        self.network.later(
+            self.random.random() * longest, lambda: self.act() if connection == self._connection else None
+        )
+
+    def rest(self, seconds: float) -> None:
+        """Do nothing for so long, on a new connection."""
+        self._connection += 1
+        self.on_connected()
+        connection = self._connection
+        self.network.later(seconds, lambda: self.act() if connection == self._connection else None)
+
+    def ask(self, group_id: str, command: Any, on_result: OnResult) -> None:
+        """Send a request on this connection."""
+        connection = self._connection
+        self.network.send(
+            group_id, command, lambda result: on_result(result) if connection == self._connection else None
+        )
+
+    def act(self) -> None:
+        """Do the next thing."""
+        raise NotImplementedError
+
+
+def some_commit(client: Client, group_id: str, member_id: str = "", generation: int = -1) -> CommitOffsets:
+    """A commit of one to a few hundred partitions, recognisable by its offsets."""
+    random, network = client.random, client.network
+    number = network.next_number()
+    metadata = random.choice(METADATA)
+    topics: list[tuple[TopicName, list[OffsetToCommit] | OffsetColumns]] = []
+    for topic in random.sample(TOPICS, random.choice((1, 1, 2))):
+        width = min(network.partition_count, random.choice((1, 1, 1, 2, 7, 30, 300)))
+        partitions = random.sample(range(network.partition_count), width)
+        if width >= 7 and random.random() < 0.7:
+            indexes = np.array(partitions, np.int64)
+            offsets, epochs = np.full(width, number), np.full(width, random.randrange(-1, 3))
+            topics.append((topic, OffsetColumns(indexes, offsets, epochs, metadata)))
+        else:
+            odd = random.randrange(width)
+            each = [
+                OffsetToCommit(
+                    partition,
+                    number,
+                    random.randrange(-1, 3),
+                    metadata if at != odd else random.choice(METADATA),
+                )
+                for at, partition in enumerate(partitions)
+            ]
+            topics.append((topic, each))
+    retention_ms = random.choice((1000, 30_000)) if random.random() < 0.05 else -1
+    return CommitOffsets(
+        GroupId(group_id), topics, MemberId(member_id), generation, None, retention_ms, random.random() < 0.5
+    )
+
+
+def some_fetch(client: Client, group_id: str) -> FetchOffsets:
+    """A fetch of some partitions, or of all."""
+    random, network = client.random, client.network
+    if random.random() < 0.4:
+        return FetchOffsets(GroupId(group_id), None)
+    count = network.partition_count
+    topics = [
+        (topic, sorted(random.sample(range(count), min(count, random.choice((1, 2, 10, 100))))))
+        for topic in TOPICS
+    ]
+    return FetchOffsets(GroupId(group_id), topics)
+
+
+class Tool(Client):
+    """Commits, fetches and deletes in any group, sometimes several requests at once."""
+
+    def __init__(self, network: Network, group_ids: list[str]) -> None:
+        super().__init__(network)
+        self._group_ids = group_ids
+        self._awaited = 0
+
+    def on_connected(self) -> None:
+        """Nothing is awaited on the new connection."""
+        self._awaited = 0
+
+    def act(self) -> None:
+        """Send one request, or a few in a row."""
+        self._awaited = self.random.choice((1, 1, 1, 2, 5))
+        for _ in range(self._awaited):
+            group_id = self.random.choice(self._group_ids)
+            self.ask(group_id, self._command(group_id), self._on_result)
+
+    def _command(self, group_id: str) -> Any:
+        dice = self.random.random()
+        if dice < 0.55:
+            return some_commit(self, group_id)
+        if dice < 0.92:
+            return some_fetch(self, group_id)
+        if dice < 0.98:
+            count = self.network.partition_count
+            partitions = self.random.sample(range(count), min(count, self.random.choice((1, 5, 50))))
+            topics = self.random.sample(TOPICS, self.random.choice((1, 2)))
+            return DeleteOffsets(GroupId(group_id), [(topic, partitions) for topic in topics])
+        return DeleteGroup(GroupId(group_id))
+
+    def _on_result(self, result: Any) -> None:
+        self._awaited -= 1
+        if not self._awaited:
+            self.soon()
+
+
+class Member(Client):
+    """A consumer of a group, which may also be slow, silent, gone, or somebody new."""
+
+    def __init__(self, network: Network, group_id: str, longest_session_seconds: float) -> None:
+        super().__init__(network)
+        self._group_id = GroupId(group_id)
+        self._longest_session = longest_session_seconds
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._member_id = MemberId("")
+        self._generation = -1
+        self._joined: Any = None
+        self._is_assigned = False
+        self._session_ms = int(1000 * self._longest_session * (0.3 + 0.7 * self.random.random()))
+        self._rebalance_ms = int(1000 * self._longest_session * (0.5 + 0.5 * self.random.random()))
+        self._must_know_member_id = self.random.random() < 0.8
+        user_data = str(self.network.next_number()).encode()
+        names = b"".join(pack(">h", len(one.encode())) + one.encode() for one in TOPICS)
+        self._metadata = pack(">hi", 1, len(TOPICS)) + names + pack(">i", len(user_data)) + user_data
+
+    def act(self) -> None:
+        """Whatever a member in this state does next."""
+        if self._joined is None:
+            self._join()
+        elif not self._is_assigned:
+            self._sync()
+        else:
+            self._live()
+
+    def _join(self) -> None:
+        command = JoinGroup(
+            group_id=self._group_id,
+            member_id=self._member_id,
+            new_member_id=MemberId(f"member-{self.network.next_number()}"),
+            client_id="simulated",
+            client_host="/127.0.0.1",
+            session_timeout_ms=self._session_ms,
+            rebalance_timeout_ms=self._rebalance_ms,
+            protocol_type="consumer",
+            protocols=(("range", self._metadata), ("roundrobin", self._metadata)),
+            must_know_member_id=self._must_know_member_id,
+        )
+        self.ask(self._group_id, command, self._on_join)
+
+    def _on_join(self, result: Any) -> None:
+        error = error_of(result)
+        if error is ErrorCode.MEMBER_ID_REQUIRED:
+            self._member_id = result.member_id
+        elif not error:
+            self._joined, self._is_assigned = result, False
+            self._member_id, self._generation = result.member_id, result.generation
+        self._after(error)
+
+    def _sync(self) -> None:
+        assignments: tuple[tuple[MemberId, bytes], ...] = ()
+        if self._joined.leader == self._member_id:
+            attempt = self.network.next_number()
+            assignments = tuple(
+                (one.member_id, Assignment(self._generation, attempt, one.member_id).encode())
+                for one in self._joined.members
+            )
+        command = SyncGroup(
+            group_id=self._group_id,
+            member_id=self._member_id,
+            generation=self._generation,
+            protocol_type="consumer",
+            protocol_name=self._joined.protocol_name,
+            assignments=assignments,
+        )
+        self.ask(self._group_id, command, self._on_sync)
+
+    def _on_sync(self, result: Any) -> None:
+        self._is_assigned = not error_of(result)
+        self._after(error_of(result))
+
+    def _live(self) -> None:
+        dice = self.random.random()
+        if dice < 0.60:
+            command: Any = Heartbeat(
+                group_id=self._group_id, member_id=self._member_id, generation=self._generation
+            )
+            self.ask(self._group_id, command, lambda error: self._after(error_of(error)))
+        elif dice < 0.80:
+            command = some_commit(self, self._group_id, self._member_id, self._generation)
+            self.ask(self._group_id, command, lambda result: self._after(error_of(result)))
+        elif dice < 0.93:
+            self.ask(self._group_id, some_fetch(self, self._group_id), lambda result: self._after(ErrorCode.NONE))
+        elif dice < 0.95:
+            command = LeaveGroup(
+                group_id=self._group_id, members=(LeavingMember(self._member_id, None),)
+            )
+            self.ask(self._group_id, command, lambda result: self._on_left())
+        elif dice < 0.97:  # it wants another assignment
+            self._joined = None
+            self.soon()
+        elif dice < 0.98:  # it is stuck for a while, and comes back as if nothing had happened
+            self.soon(3 * self._longest_session)
+        elif dice < 0.99:  # it dies without a word, and somebody else comes in its place
+            self._begin_anew()
+            self.soon()
+        else:
+            self.connect()
+
+    def _on_left(self) -> None:
+        if self.random.random() < 0.5:
+            self._begin_anew()  # otherwise it goes on as if it had not left
+        self.soon()
+
+    def _after(self, error: ErrorCode) -> None:
+        """Go on after an answer: as it is, as a member of the next generation, or as a new member."""
+        if error is ErrorCode.UNKNOWN_MEMBER_ID:
+            self._begin_anew()
+        elif error in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION):
+            self._joined = None
+        elif error in RETRIABLE:
+            self.soon(0.5)
+            return
+        elif error not in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
+            self._begin_anew()
+        self.soon(0.3 * self._session_ms / 1000 if self._is_assigned and self._joined else None)

@@ -1,0 +1,244 @@
+"""What a group with members promises to them, audited reply by reply.
+
+Not a second implementation of the protocol: promises that hold whatever the timing was.
+
+* Generations never go back while a shard lives, and after a load not behind the last one whose assignment was
+  answered. Whoever is accepted is accepted into the newest one.
+* A generation has one leader, one protocol, and one assignment, which is the one its leader brought.
+* Who has just been assigned something, or has just been told that all is well, stays a member: no failure of
+  the disk and no crash makes it unknown.
+* Who left, or was not heard of for longer than its session, is no member any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from headgate.core.classic.commands import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
+from headgate.core.commands import DeleteGroup
+from headgate.core.offsets.commands import CommitOffsets
+from headgate.domain.errors import ErrorCode
+from tests.simulation.offset_model import MemberGroups
+from tests.simulation.requests import Request, Violation, error_of
+
+TIMER_SLACK_SECONDS = 0.1
+
+
+class Assignment(NamedTuple):
+    """What a leader assigns to a member, readable in its bytes."""
+
+    generation: int
+    attempt: int
+    member_id: str
+
+    def encode(self) -> bytes:
+        """The bytes."""
+        return f"{self.generation}/{self.attempt}/{self.member_id}".encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Assignment:
+        """What the bytes say; raises ValueError for others than `encode` makes."""
+        generation, attempt, member_id = data.decode().split("/")
+        return cls(int(generation), int(attempt), member_id)
+
+
+@dataclass
+class Generation:
+    """What is known of a generation in one life of a shard."""
+
+    leader: str
+    protocol: str | None
+    joined: set[str] = field(default_factory=set)
+    told_members: set[str] | None = None
+    """Whom the leader was told to assign to."""
+    attempt: int | None = None
+    """Whose assignment it was, once one was answered."""
+
+
+@dataclass
+class Proof:
+    """When a member was last known to be one, and for how long at least it stays one, in seconds."""
+
+    at: float
+    lasts: float
+
+
+class GroupModel:
+    """One group's members, over all lives of its shard."""
+
+    def __init__(self, group_id: str, members: MemberGroups) -> None:
+        self._group_id = group_id
+        self._members = members
+        self._newest = 0
+        self._synced = 0
+        """The newest generation whose assignment was answered: durable, therefore."""
+        self._generations: dict[int, Generation] = {}
+        self._attempts: dict[int, set[str]] = {}
+        """By attempt, the members it assigns to."""
+        self._proofs: dict[str, Proof] = {}
+        self._timeouts: dict[str, tuple[float, float]] = {}
+        """Session and rebalance timeouts by member, in seconds."""
+        self._heard: dict[str, float] = {}
+        """When a member was last heard of or spoken to, in this life of the shard."""
+        self._left: set[str] = set()
+        self.rebalances = 0
+
+    # --- requests ---
+
+    def arrived(self, request: Request) -> None:
+        """Note what may happen because of it."""
+        match request.command:
+            case JoinGroup():
+                self._members.may_have_record.add(self._group_id)
+            case SyncGroup(assignments=assignments) if assignments:
+                first = Assignment.decode(assignments[0][1])
+                self._attempts[first.attempt] = {member_id for member_id, _ in assignments}
+            case LeaveGroup(members=members):
+                for leaving in members:
+                    self._proofs.pop(leaving.member_id, None)
+            case DeleteGroup():
+                pass
+
+    def fails(self) -> None:
+        """The shard forgot what is not in its log."""
+        self._newest = self._synced
+        self._generations = {}
+        self._heard = {}
+        self._left = set()
+
+    def answered(self, request: Request, result: Any, now: float) -> None:
+        """Check a reply that is no retriable error."""
+        error = error_of(result)
+        command = request.command
+        match command:
+            case JoinGroup():
+                if not error:
+                    self._joined(command, result, now)
+            case SyncGroup():
+                if not error:
+                    self._assigned(request, result, now)
+                self._not_fenced(request, command.member_id, error)
+            case Heartbeat():
+                if not error:
+                    self._accepted(request, command.member_id, command.generation)
+                    self._prove(request, command.member_id)
+                elif error is ErrorCode.REBALANCE_IN_PROGRESS:
+                    self._hear(request, command.member_id)
+                self._not_fenced(request, command.member_id, error)
+            case CommitOffsets() if command.generation >= 0:
+                if not error:
+                    self._accepted(request, command.member_id, command.generation)
+                    self._hear(request, command.member_id)
+                self._not_fenced(request, command.member_id, error)
+            case LeaveGroup(members=members):
+                if not error:
+                    self._left |= {leaving.member_id for leaving, outcome in result.members if not outcome}
+            case DeleteGroup() if not error:
+                if self._proofs and any(self._is_proven(one, request.arrived_at) for one in self._proofs):
+                    raise Violation(f"{request}: a group with members was deleted")
+                self._synced = self._newest = 0
+                self._generations = {}
+
+    # --- what replies say ---
+
+    def _joined(self, command: JoinGroup, result: Any, now: float) -> None:
+        if result.generation < self._newest and not any(self._is_proven(one, now) for one in self._proofs):
+            self._newest = self._synced = 0  # it was empty, had nothing left, and was swept away meanwhile
+            self._generations = {}
+        generation = self._newer(result.generation, f"{command} joined {result}")
+        known = self._generations.setdefault(generation, Generation(result.leader, result.protocol_name))
+        if (known.leader, known.protocol) != (result.leader, result.protocol_name):
+            raise Violation(f"{result} in a generation of {known}")
+        known.joined.add(result.member_id)
+        if result.leader == result.member_id:
+            known.told_members = {member.member_id for member in result.members}
+        if known.told_members is not None and not known.joined <= known.told_members:
+            raise Violation(f"{known.joined} are in generation {generation}, its leader was told {known}")
+        self._timeouts[result.member_id] = (
+            command.session_timeout_ms / 1000,
+            command.rebalance_timeout_ms / 1000,
+        )
+        self._heard[result.member_id] = now
+        self._proofs.pop(result.member_id, None)
+
+    def _newer(self, generation: int, what: str) -> int:
+        if generation < self._newest:
+            raise Violation(f"group {self._group_id} is in generation {self._newest}, but {what}")
+        if generation > self._newest:
+            self.rebalances += 1
+        self._newest = generation
+        return generation
+
+    def _assigned(self, request: Request, result: Any, now: float) -> None:
+        command = request.command
+        self._newer(command.generation, f"{request} got {result}")
+        try:
+            assignment = Assignment.decode(result.assignment)
+        except ValueError:
+            raise Violation(f"{request} got an assignment that nobody made: {result}") from None
+        if (assignment.generation, assignment.member_id) != (command.generation, command.member_id):
+            raise Violation(f"{request} got {assignment}")
+        if command.member_id not in self._attempts.get(assignment.attempt, ()):
+            raise Violation(f"{request} got {assignment}, which no leader brought")
+        known = self._generations.setdefault(command.generation, Generation("", None))
+        if known.attempt not in (None, assignment.attempt):
+            raise Violation(f"{request} got {assignment}, others that of attempt {known.attempt}")
+        known.attempt = assignment.attempt
+        self._synced = command.generation
+        self._members.seen_alive_ms[self._group_id] = request.arrived_ms
+        self._heard[command.member_id] = now
+        self._prove(request, command.member_id)
+
+    def _accepted(self, request: Request, member_id: str, generation: int) -> None:
+        self._newer(generation, f"{request} was accepted")
+        if member_id in self._left:
+            raise Violation(f"{request} was accepted of a member that left")
+        session, _ = self._timeouts.get(member_id, (1e9, 0.0))
+        silent = request.arrived_at - self._heard.get(member_id, request.arrived_at)
+        if silent > session + TIMER_SLACK_SECONDS:
+            raise Violation(f"{request} was accepted of a member not heard of for {silent} s")
+
+    def _hear(self, request: Request, member_id: str) -> None:
+        self._heard[member_id] = max(self._heard.get(member_id, 0.0), request.arrived_at)
+
+    def _prove(self, request: Request, member_id: str) -> None:
+        """The member is in a generation that is durable, if it is the one whose assignment was answered."""
+        self._hear(request, member_id)
+        if request.command.generation == self._synced and member_id in self._timeouts:
+            lasts = min(self._timeouts[member_id])
+            self._proofs[member_id] = Proof(request.arrived_at, lasts)
+            self._members.seen_alive_ms[self._group_id] = request.arrived_ms
+
+    def _is_proven(self, member_id: str, at: float) -> bool:
+        proof = self._proofs.get(member_id)
+        return proof is not None and proof.at <= at < proof.at + proof.lasts
+
+    def _not_fenced(self, request: Request, member_id: str, error: ErrorCode) -> None:
+        if error is ErrorCode.UNKNOWN_MEMBER_ID and self._is_proven(member_id, request.arrived_at):
+            raise Violation(f"{request} of a living member was fenced; {self._proofs[member_id]}")
+
+    # --- after a load ---
+
+    def loaded(self, described: Any, at: float) -> None:
+        """What the group is right after a load."""
+        members: Mapping[str, bytes] = {}
+        if not isinstance(described, ErrorCode):
+            members = {member.member_id: member.assignment for member in described.members}
+        try:
+            assignments = {member_id: Assignment.decode(one) for member_id, one in members.items()}
+        except ValueError:
+            raise Violation(f"after a load {described} holds what nobody assigned") from None
+        origins = {(one.generation, one.attempt) for one in assignments.values()}
+        if len(origins) > 1:
+            raise Violation(f"after a load {described} is in more than one generation")
+        for generation, attempt in origins:
+            if generation < self._synced:
+                raise Violation(f"after a load {described} is older than generation {self._synced}")
+            if members.keys() != self._attempts.get(attempt):
+                raise Violation(f"after a load {described} is not what was assigned")
+        for member_id in self._proofs:
+            if self._is_proven(member_id, at) and member_id not in members:
+                raise Violation(f"after a load {described} lacks the member {member_id}")
+        self._heard = dict.fromkeys(members, at)

@@ -1,0 +1,206 @@
+"""One life of the simulated server: the real parts put together as the node puts them, on a loop of their own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headgate.core.shard import GroupShard
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicId
+from headgate.log.batch import iterate_records
+from headgate.log.log import Log
+from headgate.log.memory_filesystem import PowerCut
+from headgate.records import GroupTombstone, OffsetCommit, OffsetTombstone, decode
+from headgate.server.coordinator import GroupCoordinator
+from headgate.server.group_commit import GroupCommit
+from headgate.server.shard_runtime import ShardRuntime
+from headgate.topics.partition import Partition
+from headgate.topics.refusal import Refusal
+from headgate.topics.topics import NewTopic, Topics
+from tests.simulation.disk import SimulatedGroupCommit
+from tests.simulation.loop import NothingLeft, SimulatedLoop
+from tests.simulation.requests import Request, Violation
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+DATA_DIR = Path("/data")
+
+Snapshot = dict[int, tuple[int, dict[str, Any]]]
+"""By shard, where its log ends and what it holds."""
+
+
+class WatchedRuntime(ShardRuntime[GroupShard]):
+    """The real runtime, which says when it begins and ends to load."""
+
+    def __init__(self, life: Life, index: int, partition: Partition, commit: GroupCommit) -> None:
+        super().__init__(lambda: GroupShard(life.settings), partition, commit, life.world.time)
+        self._life = life
+        self._index = index
+
+    async def load(self) -> None:
+        """Load, then let everything be looked at before anybody else asks."""
+        self._life.loads(self._index)
+        await super().load()
+        self._life.loaded(self._index)
+
+
+class Life:
+    """From a start of the server to its end. Nothing of it outlives it but what is on the disk."""
+
+    def __init__(self, world: World, *, is_last: bool = False) -> None:
+        self.world = world
+        self.settings = world.plan.settings()
+        self.is_over = False
+        self.end_kind = "failed starts"
+        self.snapshot: Snapshot | None = None
+        self.loading: set[int] = set(range(world.plan.shards))
+        """Shards that do not answer yet."""
+        self._is_last = is_last
+        self._loaded: set[int] = set()
+        self._looked_at: dict[int, dict[str, Any]] = {}
+        self._loop = SimulatedLoop(world.time, world.plan.turn_seconds)
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._runtimes: list[WatchedRuntime] = []
+
+    def run(self) -> None:
+        """Live."""
+        self.world.disk.on_power_cut = lambda: self.end("power cuts")
+        self._loop.set_exception_handler(self._on_exception)
+        main = self._loop.create_task(self._main())
+        try:
+            self._loop.run_until_complete(main)
+        except NothingLeft:
+            self.world.report("nothing is left to happen, and somebody waits")
+        except (PowerCut, OSError):
+            pass  # the process ends, and the next one tries again
+        finally:
+            self.is_over = True
+            for task in asyncio.all_tasks(self._loop):
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+            self._loop.close()
+
+    async def _main(self) -> None:
+        world = self.world
+        topics = Topics.open(world.disk, DATA_DIR, self.settings, world.time.now())
+        topic = topics.by_name(GROUP_OFFSETS_TOPIC)
+        if topic is None:
+            overrides = {"cleanup.policy": "compact", "segment.bytes": str(world.plan.segment_bytes)}
+            wanted = NewTopic(GROUP_OFFSETS_TOPIC, TopicId(b"t" * 16), world.plan.shards, overrides)
+            created = topics.create(wanted, world.time.now())
+            if isinstance(created, Refusal):
+                raise OSError(created.message)
+            topic = created
+        commit = SimulatedGroupCommit(self._loop, world.random, world.plan.slowest_sync_seconds)
+        self._runtimes = [
+            WatchedRuntime(self, index, topic.partition(index), commit) for index in range(world.plan.shards)
+        ]
+        self._coordinator = GroupCoordinator(list(self._runtimes))
+        if not self._is_last:
+            world.started()
+        starting = self._loop.create_task(self._coordinator.load())
+        starting.add_done_callback(self._started)
+        await self._ended
+        if self.end_kind == "clean stops":
+            self._coordinator.close()
+            commit.close()
+            topics.close()
+
+    def _started(self, starting: asyncio.Task[None]) -> None:
+        if not starting.cancelled() and (failure := starting.exception()) is not None:
+            self._judge_exception(failure)
+            self.end("failed starts")
+
+    def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        failure = context.get("exception")
+        if failure is None:
+            self.world.report(context["message"])
+        else:
+            self._judge_exception(failure, context["message"])
+
+    def _judge_exception(self, failure: BaseException, message: str = "") -> None:
+        if isinstance(failure, PowerCut) or (isinstance(failure, OSError) and not message):
+            return
+        if not self.is_over:
+            self.world.report(f"{message} {failure!r}")
+
+    def end(self, kind: str) -> None:
+        """End this life at the next occasion; from here on it does nothing to the disk unless it ends well."""
+        if self.is_over or self._ended.done():
+            return
+        self.end_kind = kind
+        if kind != "clean stops":
+            self.is_over = True
+            self.world.disk.cut_power_after(0)
+        self._ended.set_result(None)
+
+    # --- for the world ---
+
+    def later(self, delay_seconds: float, action: Callable[[], None]) -> None:
+        """Do something later in this life."""
+        self._loop.call_later(delay_seconds, lambda: None if self.is_over else action())
+
+    def submit(self, request: Request, on_reply: Callable[[Any], None]) -> None:
+        """Hand a request to the coordinator."""
+        self._coordinator.submit(request.command.group_id, request.command, on_reply)
+
+    def ask_shard(self, shard: int, command: Any, on_reply: Callable[[Any], None]) -> None:
+        """Hand a command to one shard."""
+        self._runtimes[shard].submit(command, on_reply)
+
+    def had_loaded(self, shard: int) -> bool:
+        """Whether the shard was up before in this life."""
+        return shard in self._loaded
+
+    def loads(self, shard: int) -> None:
+        """A shard begins to read its log."""
+        self.world.loads(shard)
+        self.loading.add(shard)
+
+    def loaded(self, shard: int) -> None:
+        """A shard has read its log."""
+        self.loading.discard(shard)
+        self._loaded.add(shard)
+        if not self.is_over:
+            self.world.loaded(shard, self)
+
+    def looked_at(self, shard: int, found: dict[str, Any]) -> None:
+        """Everything in a shard was looked at."""
+        self._looked_at[shard] = found
+        if self._is_last and len(self._looked_at) == len(self._runtimes):
+            self.snapshot = {
+                index: (log_of(runtime).log_end_offset, self._looked_at[index])
+                for index, runtime in enumerate(self._runtimes)
+            }
+            for index, runtime in enumerate(self._runtimes):
+                check_last_of_each_key(log_of(runtime), self._looked_at[index])
+            self.end("last looks")
+
+
+def log_of(runtime: WatchedRuntime) -> Log:
+    """The log of a shard."""
+    return runtime._partition.log
+
+
+def check_last_of_each_key(log: Log, found: dict[str, Any]) -> None:
+    """What is left when the last record of every key is kept, blind to runs, is what stands (R3.13)."""
+    last: dict[tuple[str, str, int], int] = {}
+    for _, batch in log.batches(log.log_start_offset):
+        for _, record in iterate_records(batch):
+            match decode(record.key, record.value):
+                case OffsetCommit(group_id=group_id, topic=topic, partition=partition, offset=offset):
+                    last[group_id, topic, partition] = offset
+                case OffsetTombstone(group_id, topic, partition):
+                    last.pop((group_id, topic, partition), None)
+                case GroupTombstone(group_id):
+                    last = {key: offset for key, offset in last.items() if key[0] != group_id}
+    stands = {
+        (group_id, topic, partition): stored.offset
+        for group_id, offsets in found.items()
+        for (topic, partition), stored in offsets.items()
+    }
+    if last != stands:
+        wrong = {key for key in last.keys() | stands.keys() if last.get(key) != stands.get(key)}
+        raise Violation(f"the last records of {sorted(wrong)} are not what stands")

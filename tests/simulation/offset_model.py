@@ -1,0 +1,319 @@
+"""What one shard must remember, in plain dictionaries, audited reply by reply.
+
+The shard is a sequential machine. So the model is one, too: a request takes effect in the order of arrival,
+and when a reply leaves, every earlier request of the shard has been answered. That makes fetches exact: they
+return what the commits before them left, all of each commit, no more and no less.
+
+What is open when a shard fails or the machine does may be there afterwards or not, but only as a beginning:
+never a later effect without an earlier one, never a part of one. After each load the model looks at all groups
+at once and finds out which beginning it was; if there is none, a promise was broken.
+
+Every commit writes a number of its own, so that a value tells which commit it comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any, NamedTuple
+
+from headgate.core.commands import DeleteGroup
+from headgate.core.offsets.commands import CommitOffsets, DeleteOffsets, FetchOffsets, OffsetColumns
+from headgate.domain.errors import ErrorCode
+from tests.simulation.requests import Request, Violation, error_of
+
+Key = tuple[str, int]
+"""Topic and partition."""
+
+
+class Value(NamedTuple):
+    """A committed offset as the model remembers it; `expires_ms` is -1 where retention decides."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    committed_ms: int
+    expires_ms: int = -1
+
+
+Offsets = dict[Key, Value]
+Found = dict[str, dict[Key, Any]]
+"""What a fetch of everything found, by group."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The settings the model knows."""
+
+    retention_ms: int
+    sweep_interval_ms: int
+    metadata_limit: int
+
+
+@dataclass(eq=False)
+class Effect:
+    """What an accepted request does to its group."""
+
+    request: Request
+    puts: Offsets = field(default_factory=dict)
+    drops: frozenset[Key] = frozenset()
+    drops_all: bool = False
+    may_be_refused: bool = False
+    """The group may have had members who had to be asked: only a reply tells."""
+
+    def on(self, offsets: Offsets) -> Offsets:
+        """The group's offsets after it."""
+        if self.drops_all:
+            return {}
+        return {key: value for key, value in offsets.items() if key not in self.drops} | self.puts
+
+
+@dataclass
+class MemberGroups:
+    """What the model of the members knows that matters to offsets."""
+
+    may_have_record: set[str] = field(default_factory=set)
+    """Groups somebody wanted to join since they were last deleted."""
+    seen_alive_ms: dict[str, int] = field(default_factory=dict)
+    """When a group was last known to have members whom a crash would not make forgotten."""
+
+
+class OffsetModel:
+    """The offsets of one shard."""
+
+    def __init__(self, rules: Rules, members: MemberGroups) -> None:
+        self._rules = rules
+        self._members = members
+        self.groups: dict[str, Offsets] = {}
+        self._open: list[Effect] = []
+        self._uncertain: list[list[Effect]] = []
+        """For each failure not looked into yet, what was open then."""
+        self._active_since_ms: int | None = None
+        self.expired = 0
+        self.undone = 0
+        self.survived = 0
+
+    # --- requests ---
+
+    def arrived(self, request: Request) -> None:
+        """A request that may take effect is on its way."""
+        effect = self._effect_of(request)
+        if effect is not None:
+            self._open.append(effect)
+
+    def refused_at_the_door(self, request: Request) -> None:
+        """The shard did not look at it."""
+        self._open = [effect for effect in self._open if effect.request is not request]
+
+    def answered(self, request: Request, result: Any) -> None:
+        """Check a reply that is no retriable error, and remember what it confirms."""
+        if self._open and self._open[0].request.number < request.number:
+            raise Violation(f"{request} was answered before {self._open[0].request}")
+        if self._uncertain:
+            raise Violation(f"{request} was answered before what was asked when the shard was loaded")
+        effect = self._open.pop(0) if self._open and self._open[0].request is request else None
+        match request.command:
+            case CommitOffsets():
+                assert effect is not None
+                self._committed(effect, result)
+            case FetchOffsets():
+                self._fetched(request, result)
+            case DeleteOffsets():
+                assert effect is not None
+                self._deleted(effect, result)
+            case DeleteGroup():
+                assert effect is not None
+                self._group_deleted(effect, result)
+
+    def _effect_of(self, request: Request) -> Effect | None:
+        command = request.command
+        may_be_refused = request.group_id in self._members.may_have_record
+        match command:
+            case CommitOffsets():
+                puts: Offsets = {}
+                for topic, partitions in command.topics:
+                    each = partitions.each() if isinstance(partitions, OffsetColumns) else partitions
+                    for partition, offset, leader_epoch, metadata in each:
+                        if len(metadata) <= self._rules.metadata_limit:
+                            value = Value(offset, leader_epoch, metadata, request.arrived_ms)
+                            if command.retention_ms >= 0:
+                                expires_ms = request.arrived_ms + command.retention_ms
+                                value = value._replace(leader_epoch=-1, expires_ms=expires_ms)
+                            puts[topic, partition] = value
+                return Effect(request, puts, may_be_refused=may_be_refused or command.generation >= 0)
+            case DeleteOffsets():
+                keys = frozenset((topic, one) for topic, partitions in command.topics for one in partitions)
+                return Effect(request, drops=keys, may_be_refused=may_be_refused)
+            case DeleteGroup():
+                return Effect(request, drops_all=True, may_be_refused=may_be_refused)
+        return None
+
+    def _take(self, effect: Effect) -> None:
+        group_id = effect.request.group_id
+        self.groups[group_id] = effect.on(self.groups.get(group_id, {}))
+
+    def _committed(self, effect: Effect, result: Any) -> None:
+        error = error_of(result)
+        if error:
+            if not effect.may_be_refused:
+                raise Violation(f"{effect.request} of a group without members was refused: {error!r}")
+            return
+        limit = self._rules.metadata_limit
+        too_large = set()
+        for at, (_, partitions) in enumerate(effect.request.command.topics):
+            each = partitions.each() if isinstance(partitions, OffsetColumns) else partitions
+            too_large |= {(at, index) for index, one in enumerate(each) if len(one.metadata) > limit}
+        if result.too_large != too_large:
+            raise Violation(f"{effect.request}: {result.too_large} are too large, not {too_large}")
+        self._take(effect)
+
+    def _deleted(self, effect: Effect, result: Any) -> None:
+        error = error_of(result)
+        group_id = effect.request.group_id
+        if error is ErrorCode.GROUP_ID_NOT_FOUND:
+            self._is_gone(effect.request)
+        elif error:
+            if not effect.may_be_refused:
+                raise Violation(f"{effect.request} was refused: {error!r}")
+        else:
+            kept = {topic for topic, outcome in result.topics if outcome}
+            if kept and not effect.may_be_refused:
+                raise Violation(f"{effect.request}: {kept} were kept in a group without members")
+            effect.drops = frozenset(key for key in effect.drops if key[0] not in kept)
+            if group_id in self.groups:
+                self._take(effect)
+
+    def _group_deleted(self, effect: Effect, result: Any) -> None:
+        error = error_of(result)
+        if error is ErrorCode.GROUP_ID_NOT_FOUND:
+            self._is_gone(effect.request)
+        elif error:
+            if not effect.may_be_refused:
+                raise Violation(f"{effect.request} was refused: {error!r}")
+        else:
+            self._take(effect)
+            self._members.may_have_record.discard(effect.request.group_id)
+
+    def _is_gone(self, request: Request) -> None:
+        """The group is said not to be there: then nothing can be left of it."""
+        self._check(request.group_id, {}, self.groups.get(request.group_id, {}), request.arrived_ms)
+        self.groups.pop(request.group_id, None)
+
+    def _fetched(self, request: Request, result: Any) -> None:
+        command, group_id = request.command, request.group_id
+        if error_of(result):
+            raise Violation(f"{request} was refused: {result!r}")
+        found: dict[Key, Any] = {}
+        for topic, partitions in result.topics:
+            found |= {(topic, partition): stored for partition, stored in partitions}
+        expected = self.groups.get(group_id, {})
+        if command.topics is not None:
+            wanted = [(topic, one) for topic, partitions in command.topics for one in partitions]
+            if list(found) != list(dict.fromkeys(wanted)):
+                raise Violation(f"{request} asked for {wanted}, not for {list(found)}")
+            expected = {key: expected[key] for key in wanted if key in expected}
+        found = {key: stored for key, stored in found.items() if stored is not None}
+        self._check(group_id, found, expected, request.arrived_ms)
+        left = self.groups.get(group_id, {})
+        for key in expected.keys() - found.keys():
+            del left[key]
+
+    # --- comparing ---
+
+    def _check(self, group_id: str, found: dict[Key, Any], expected: Offsets, now_ms: int) -> None:
+        problem = self._difference(group_id, found, expected, now_ms)
+        if problem:
+            raise Violation(f"group {group_id}: {problem}")
+        self.expired += len(expected) - len(found)
+
+    def _difference(self, group_id: str, found: dict[Key, Any], expected: Offsets, now_ms: int) -> str | None:
+        """What is wrong with what was found, if anything is."""
+        for key, stored in found.items():
+            value = expected.get(key)
+            if value is None or (stored.offset, stored.leader_epoch, stored.metadata) != value[:3]:
+                return f"{key} is {stored}, and should be {value}"
+            if self._must_be_expired(group_id, value, now_ms):
+                return f"{key} is {stored} at {now_ms} and should have expired"
+        if len(found) < len(expected):
+            for key, value in expected.items():
+                if key not in found and not self._may_be_expired(group_id, value, now_ms):
+                    return f"{key} is gone at {now_ms}, and should be {value}"
+        return None
+
+    def _may_be_expired(self, group_id: str, value: Value, now_ms: int) -> bool:
+        if value.expires_ms >= 0:
+            return now_ms >= value.expires_ms
+        since_ms = value.committed_ms
+        if group_id in self._members.may_have_record:
+            since_ms = self._members.seen_alive_ms.get(group_id, 0)
+        return now_ms - since_ms >= self._rules.retention_ms
+
+    def _must_be_expired(self, group_id: str, value: Value, now_ms: int) -> bool:
+        if group_id in self._members.may_have_record or self._active_since_ms is None:
+            return False
+        due_ms = value.committed_ms + self._rules.retention_ms if value.expires_ms < 0 else value.expires_ms
+        swept_ms = max(due_ms, self._active_since_ms) + 2 * self._rules.sweep_interval_ms
+        return now_ms > swept_ms + 1000
+
+    # --- failures ---
+
+    def fails(self) -> None:
+        """The shard's memory is gone, or the whole machine's."""
+        self._active_since_ms = None
+        if self._open:
+            self._uncertain.append(self._open)
+            self._open = []
+
+    def loads(self) -> None:
+        """The shard is about to be loaded: what comes from now on is behind all that is uncertain."""
+        self._uncertain.append([])
+
+    def loaded(self, found: Found, now_ms: int, active_since_ms: int) -> None:
+        """All groups of the shard were looked at, first thing after a load."""
+        self._active_since_ms = active_since_ms
+        group_ids = found.keys() | self.groups.keys()
+        problem = "?"
+        for cut in self._cuts():
+            chosen = [effect for tier, length in zip(self._uncertain, cut, strict=True) for effect in tier[:length]]
+            outcome: dict[str, Offsets] = {}
+            for group_id in sorted(group_ids):
+                offsets, why_not = self._explain(group_id, chosen, found.get(group_id, {}), now_ms)
+                if offsets is None:
+                    problem = f"group {group_id}: {why_not}"
+                    break
+                outcome[group_id] = offsets
+            else:
+                self.survived += len(chosen)
+                self.undone += sum(map(len, self._uncertain)) - len(chosen)
+                self.groups = outcome
+                self._uncertain = []
+                return
+        uncertain = [[str(effect.request.number) for effect in tier] for tier in self._uncertain]
+        raise Violation(f"after a load {problem}; uncertain were the requests {uncertain}")
+
+    def _cuts(self) -> Iterator[tuple[int, ...]]:
+        """How many of each failure's open requests may have survived, all of them first."""
+        self._uncertain = [tier for tier in self._uncertain if tier]
+        return product(*(range(len(tier), -1, -1) for tier in self._uncertain))
+
+    def _explain(
+        self, group_id: str, chosen: list[Effect], found: dict[Key, Any], now_ms: int
+    ) -> tuple[Offsets | None, str | None]:
+        """The group's offsets if these effects, as far as they were not refused, explain what was found."""
+        effects = [effect for effect in chosen if effect.request.group_id == group_id]
+        problem = None
+        for accepted in _acceptances(effects):
+            offsets = self.groups.get(group_id, {})
+            for effect, is_accepted in zip(effects, accepted, strict=True):
+                if is_accepted:
+                    offsets = effect.on(offsets)
+            problem = self._difference(group_id, found, offsets, now_ms)
+            if problem is None:
+                self.expired += len(offsets) - len(found)
+                return {key: offsets[key] for key in found}, None
+        return None, problem
+
+
+def _acceptances(effects: list[Effect]) -> Iterable[tuple[bool, ...]]:
+    return product(*((True, False) if effect.may_be_refused else (True,) for effect in effects))

@@ -1,0 +1,41 @@
+"""What a simulated client asked, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from headgate.domain.errors import ErrorCode
+
+RETRIABLE = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+OnResult = Callable[[Any], None]
+
+
+class Violation(Exception):
+    """The server broke a promise. Raised to end a simulation, never by the server."""
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """One request at the server's edge. Times are simulated: `arrived_at` in seconds, `arrived_ms` of the day."""
+
+    number: int
+    """In the order of arrival."""
+    group_id: str
+    shard: int
+    command: Any
+    arrived_at: float
+    arrived_ms: int
+    on_result: OnResult
+    is_answered: bool = False
+
+
+def error_of(result: Any) -> ErrorCode:
+    """The error a result amounts to."""
+    if isinstance(result, ErrorCode):
+        return result
+    error = getattr(result, "error", ErrorCode.NONE)
+    assert isinstance(error, ErrorCode)
+    return error
