@@ -41,7 +41,7 @@ def test_kafkas_dump_finds_every_batch_valid_and_every_index_entry_right(tmp_pat
 
 
 def test_kafkas_dump_understands_a_compacted_log(tmp_path: Path) -> None:
-    """Batches that lost some records or all, gaps, merged segments, delete horizons: all as Kafka has them."""
+    """Batches that lost some records or all, gaps, merged segments, delete horizons: all as in Kafka."""
     place = Place(OsFileSystem(), tmp_path / "flights-0", LogSettings(segment_bytes=20_000))
     log = place.open()
     sequences = [0, 0, 0]
