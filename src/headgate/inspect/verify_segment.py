@@ -16,6 +16,7 @@ from headgate.inspect.reading import Break, FoundBatch, LogFile, find_whole_batc
 from headgate.inspect.verify_index import OffsetIndexCheck, Problem, TimeIndexCheck
 from headgate.inspect.verify_records import RecordCheck
 from headgate.log.header import MAGIC, BatchHeader
+from headgate.log.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 from headgate.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from headgate.topics.leader_epochs import LeaderEpochs
 
@@ -226,9 +227,16 @@ class SegmentCheck:
             self._miss_index(INDEX_SUFFIX)
             return
         self._tell_index(INDEX_SUFFIX, check.problems)
-        if check.missing and self.is_settled:
+        if check.missing and self.is_settled and check.entry_count:
             what = f"it is cut short: the log calls for {check.missing} more entries at its end"
-            self._tell_index(INDEX_SUFFIX, [(check.entry_count * 8, what)])
+            self._tell_index(INDEX_SUFFIX, [(check.entry_count * OFFSET_ENTRY_BYTES, what)])
+        elif check.missing and self.is_settled:
+            self.state.findings.note(
+                self._index_name(INDEX_SUFFIX),
+                f"the index is empty, and the log calls for {check.missing} entries",
+                "Nothing, if index.interval.bytes was larger once. Otherwise stop the server and remove it: it "
+                "is built again.",
+            )
 
     def _judge_time_index(self, check: TimeIndexCheck, *, is_there: bool) -> None:
         if not is_there:
@@ -237,7 +245,7 @@ class SegmentCheck:
         self._tell_index(TIME_INDEX_SUFFIX, check.problems)
         if check.lacks_newest and self.is_settled:
             what = "it is cut short: the segment's newest timestamp is not in it"
-            self._tell_index(TIME_INDEX_SUFFIX, [(check.entry_count * 12, what)])
+            self._tell_index(TIME_INDEX_SUFFIX, [(check.entry_count * TIME_ENTRY_BYTES, what)])
 
     def _miss_index(self, suffix: str) -> None:
         if self.is_settled:
