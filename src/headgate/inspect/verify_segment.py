@@ -234,8 +234,8 @@ class SegmentCheck:
             self.state.findings.note(
                 self._index_name(INDEX_SUFFIX),
                 f"the index is empty, and the log calls for {check.missing} entries",
-                "Nothing, if index.interval.bytes was larger once. Otherwise stop the server and remove it: it "
-                "is built again.",
+                "Nothing, if index.interval.bytes was larger once. Otherwise stop the server and remove it: "
+                "it is built again.",
             )
 
     def _judge_time_index(self, check: TimeIndexCheck, *, is_there: bool) -> None:
