@@ -3,6 +3,7 @@
     reading.py       a log file from batch to batch, and past what is no batch
     directory.py     what there is: the catalogue, the partitions' directories, how the last life ended
     partition.py     one partition's directory: segments, checkpoint, where the log starts and ends
+    contents.py      the topics at a glance, and a log batch by batch from an offset on
     explain.py       batches and records in words and as JSON values
     runs.py          which commits over several batches broke off
     findings.py      what a check found, and how much it looked at
