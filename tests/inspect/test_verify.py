@@ -297,7 +297,7 @@ def test_a_missing_catalogue_is_an_error_and_the_partitions_are_checked_all_the_
         (b"[]", "has no version"),
         (b'{"v": 1}', "has no type"),
         (b'{"v": 2, "type": "topic-deleted", "id": ""}', "has version 2"),
-        (b'{"v": 1, "type": "topic-deleted", "id": "no hexadecimal"}', "makes no sense"),
+        (b'{"v": 1, "type": "topic-deleted", "id": "no hexadecimal"}', "is not one of ours"),
     ],
 )
 def test_a_catalogue_record_that_says_nothing_is_an_error(data_dir: Path, value: bytes, says: str) -> None:

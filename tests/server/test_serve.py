@@ -93,6 +93,15 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     assert "file/data" in finished.stderr
 
 
+def test_a_lost_identity_is_not_made_up(tmp_path: Path) -> None:
+    """A meta.properties without its cluster id is left alone, and the server says what to do about it."""
+    (tmp_path / "meta.properties").write_text("version=1\n")
+    finished = headgate("serve", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
+    assert finished.returncode == 1
+    assert "meta.properties has no line that begins with cluster.id=" in finished.stderr
+    assert (tmp_path / "meta.properties").read_text() == "version=1\n"
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_closes_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     """SIGTERM and Ctrl-C end the process with exit code 0 and nothing to recover at the next start."""

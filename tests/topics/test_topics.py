@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import random
 import time
 from pathlib import Path
@@ -14,7 +15,7 @@ from tests.topics.disk import DATA, NOW, Disk, batch
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis, TopicId
 from headgate.domain.settings import Settings
-from headgate.log.batch import iterate_records
+from headgate.log.batch import Record, encode_batch, iterate_records, read_header
 from headgate.log.filesystem import Fault, OsFileSystem, PowerCut
 from headgate.topics.catalogue import Catalogue, CatalogueCorrupt
 from headgate.topics.partition_files import LEADER_EPOCHS_FILE, PRODUCERS_FILE
@@ -433,4 +434,25 @@ def test_a_newer_catalogue_is_not_guessed_at(disk: Disk) -> None:
     catalogue.commit([{"v": 2, "type": "something"}], NOW)
     topics.close()
     with pytest.raises(CatalogueCorrupt, match="newer"):
+        disk.start()
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"v": "1", "type": "topic-created"},
+        {"v": 1},
+        {"v": 1, "type": 7},
+        {"v": 1, "type": "topic-created"},
+        {"v": 1, "type": "topic-created", "name": "x", "id": 7, "partitions": "many"},
+    ],
+)
+def test_a_catalogue_record_that_says_nothing_is_named(disk: Disk, event: dict[str, object]) -> None:
+    """Whatever is wrong with a record, the start is refused in words that say where it stands."""
+    topics = disk.start()
+    log = topics._catalogue._log
+    batch = encode_batch([Record(None, json.dumps(event).encode(), NOW)], base_offset=log.log_end_offset)
+    log.append(batch, (read_header(batch),))
+    topics.close()
+    with pytest.raises(CatalogueCorrupt, match=r"record at offset \d+"):
         disk.start()

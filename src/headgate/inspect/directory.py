@@ -152,8 +152,6 @@ def _read_catalogue(found: DataDirectory) -> None:
         found.catalogue = Catalogue(log)
     except CatalogueCorrupt as problem:
         found.catalogue_problem = str(problem)
-    except Exception as problem:  # a record that is JSON and makes no sense can fail anywhere in the replay
-        found.catalogue_problem = f"a record of the catalogue makes no sense: {problem!r}"
 
 
 def _is_locked(path: Path) -> bool:

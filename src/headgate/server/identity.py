@@ -16,9 +16,10 @@ def cluster_id(files: FileSystem, data_dir: Path) -> str:
     """The id of the cluster whose data this is, 22 characters. Raises OSError."""
     path = data_dir / FILE_NAME
     if files.exists(path):
-        for line in read_file(files, path).decode().splitlines():
+        for line in read_file(files, path).decode(errors="replace").splitlines():
             if line.startswith(_KEY):
                 return line.removeprefix(_KEY).strip()
+        raise OSError(f"{path} has no line that begins with {_KEY}; restore it, or remove it for a new id")
     made = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     replace_file(files, path, f"version=1\n{_KEY}{made}\n".encode())
     return made

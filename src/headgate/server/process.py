@@ -20,6 +20,7 @@ from headgate.server import log_lines
 from headgate.server.clock import Clock
 from headgate.server.listener import Listener
 from headgate.server.node import BrokerNode
+from headgate.topics.catalogue import CatalogueCorrupt
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +53,8 @@ def run_server(options: ServeOptions) -> None:
         raise OSError(f"{options.data_dir} is in use by another headgate process") from None
     try:
         uvloop.run(_serve(options, filesystem))
+    except CatalogueCorrupt as problem:
+        raise OSError(f"{options.data_dir}: {problem}") from None
     finally:
         lock.release()
 

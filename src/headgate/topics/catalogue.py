@@ -102,7 +102,11 @@ class Catalogue:
         self._reserved_producer_ids = 0
         for _, data in log.batches(log.log_start_offset):
             for offset, record in iterate_records(data):
-                self._apply(_parse(offset, record.value))
+                event = _parse(offset, record.value)
+                try:
+                    self._apply(event)
+                except (KeyError, TypeError, ValueError, AttributeError):
+                    raise _not_ours(offset) from None
         self._next_producer_id = self._reserved_producer_ids
 
     def commit(self, events: Sequence[Event], now: Millis) -> None:
@@ -205,12 +209,18 @@ _APPLY: Mapping[str, Callable[[Catalogue, Event], None]] = {
 }
 
 
+def _not_ours(offset: int) -> CatalogueCorrupt:
+    return CatalogueCorrupt(f"the catalogue's record at offset {offset} is not one of ours")
+
+
 def _parse(offset: int, value: bytes | None) -> Event:
     try:
         event = json.loads(value or b"")
         version = event["v"]
     except (ValueError, KeyError, TypeError):
-        raise CatalogueCorrupt(f"the catalogue's record at offset {offset} is not one of ours") from None
+        raise _not_ours(offset) from None
+    if not isinstance(version, int) or not isinstance(event.get("type"), str):
+        raise _not_ours(offset)
     if version > RECORD_VERSION:
         raise CatalogueCorrupt(
             f"the catalogue's record at offset {offset} has version {version}; this Headgate reads up to "

@@ -44,7 +44,7 @@ CLEAN_SHUTDOWN_FILE = "clean-shutdown"
 MAXIMUM_PARTITIONS = 1_000_000
 """More partitions than this in one topic are refused: their metadata alone would fill a frame."""
 
-_PARTITION_DIRECTORY = re.compile(r"(.+)-(\d+)\Z")
+_PARTITION_DIRECTORY = re.compile(r"(.+)-(0|[1-9]\d*)\Z")
 _LOOKED_AFTER_AT_ONCE = 256
 """How many partitions nobody has open housekeeping opens and closes in one go."""
 
@@ -401,6 +401,7 @@ def _storage_refusal(problem: OSError) -> Refusal:
 
 def _read_json(fs: FileSystem, path: Path) -> dict[str, list[str]] | None:
     try:
-        return dict(json.loads(read_file(fs, path)))
-    except (FileNotFoundError, ValueError, TypeError):
+        content = json.loads(read_file(fs, path))
+    except (FileNotFoundError, ValueError):
         return None
+    return content if isinstance(content, dict) else None
