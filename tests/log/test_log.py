@@ -294,6 +294,27 @@ def test_a_roll_during_a_sync_leaves_no_hole(place: Place) -> None:
     assert contents(place.open()) == batches
 
 
+def test_a_roll_does_not_hide_a_sync_that_failed(place: Place) -> None:
+    """The sync of a roll succeeds behind one that failed unseen; what that one lost is written again."""
+    assert isinstance(place.files, MemoryFileSystem)
+    log = place.open()
+    append(log)
+    sync(log)
+    batches = [append(log) for _ in range(5)]
+    request = log.begin_sync()
+    place.files.inject(Fault(errno.EIO, "datasync"))
+    with suppress(OSError):
+        request.run()
+    for _ in range(10):
+        append(log)  # and rolls
+    assert log.segment_count > 1
+    with pytest.raises(OSError):
+        log.complete_sync(request)
+    log.recover()
+    place.files.crash()
+    assert contents(place.open())[1:6] == batches
+
+
 def test_syncs_may_overlap_and_end_in_any_order(place: Place) -> None:
     """Two syncs under way at once each tell what they covered; durability never moves back."""
     log = place.open()

@@ -14,6 +14,7 @@ Owned here: where the log starts and ends, how far it is durable, and whether it
 from __future__ import annotations
 
 import errno
+import threading
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ from headgate.log.recovery import Loading, Recovery, load, mark_sync_failed
 from headgate.log.retention import Retention
 from headgate.log.segment import LARGEST_RELATIVE_OFFSET, Segment
 from headgate.log.segments import Segments
-from headgate.log.swap import carry_out, decide, save_compacted_to
+from headgate.log.swap import carry_out, decide, discard, save_compacted_to, settle
 from headgate.log.sync import SyncRequest
 from headgate.log.time_search import find_largest_timestamp, find_timestamp
 
@@ -72,8 +73,10 @@ class Log:
         "_files",
         "_generation",
         "_is_deleted",
+        "_is_replacing",
         "_on_truncated",
         "_parent_synced",
+        "_replacement_lock",
         "_segments",
         "_syncs",
         "compacted_to",
@@ -104,6 +107,9 @@ class Log:
         self._generation = 0
         self._failure: OSError | None = None
         self._is_deleted = False
+        # A replacement of segments is decided in another thread: not while the log is turned inside out.
+        self._replacement_lock = threading.Lock()
+        self._is_replacing = False
         self.directory = directory
         self.settings = settings
         self.log_start_offset = 0
@@ -249,6 +255,7 @@ class Log:
         for segment in self._segments:
             if segment.synced_bytes < segment.size:
                 request.parts.append((segment, segment.pin(), segment.size))
+                request.synced_before.append((segment, segment.synced_bytes))
             if not segment.indexes_synced and segment is not self._segments.active:
                 request.indexes.append(segment)
         if self._directory_changes_synced < self._directory_changes:
@@ -271,6 +278,9 @@ class Log:
         if request.generation != self._generation:
             raise LogFailed(errno.EIO, "the log is not what it was when the sync began", str(self.directory))
         if request.error is not None:
+            for segment, position in request.synced_before:
+                # A roll may have synced it since, without an error: the kernel reports a failure once.
+                segment.synced_bytes = min(segment.synced_bytes, position)
             self._fail_sync(request.error)
             raise request.error
         if self._failure is not None:
@@ -324,12 +334,14 @@ class Log:
         """
         if self._is_deleted:
             self._refuse()
-        self._generation += 1
-        synced_before = {segment.base_offset: segment.synced_bytes for segment in self._segments}
-        for segment in self._segments:
-            segment.close_file()
-        recovery = self._load(clean=False, recovery_point=0, synced_before=synced_before)
-        self._failure = None
+        with self._replacement_lock:
+            self._generation += 1
+            synced_before = {segment.base_offset: segment.synced_bytes for segment in self._segments}
+            for segment in self._segments:
+                segment.close_file()
+            recovery = self._load(clean=False, recovery_point=0, synced_before=synced_before)
+            self._is_replacing = False
+            self._failure = None
         return recovery
 
     # Reading.
@@ -410,8 +422,13 @@ class Log:
         """Drop the batches that reach `offset` or lie past it, durably. Raises OSError: then `recover`."""
         if offset >= self.log_end_offset:
             return
-        self._generation += 1
         try:
+            with self._replacement_lock:
+                self._generation += 1
+                if self._is_replacing:
+                    settle(self._files, self.directory, min(self.compacted_to, offset))
+                    discard(self._files, self.directory)
+                    self._is_replacing = False
             self._truncate(offset)
         except OSError as error:
             self._fail_sync(error)
@@ -454,16 +471,32 @@ class Log:
         """Another number whenever the log was read anew, truncated or deleted."""
         return self._generation
 
-    def replace_segments(self, old: list[Segment], new: list[Segment], state: CompactionState) -> None:
-        """Let `new`, whose files stand aside, replace the closed segments `old`, as `state` was prepared to.
+    @property
+    def is_replacing(self) -> bool:
+        """Whether a replacement of segments was decided and is not settled."""
+        return self._is_replacing
 
-        Raises OSError: it may have happened or not, the log has failed, and `recover` finds out.
+    def decide_replacement(self, state: CompactionState, generation: int) -> bool:
+        """Let what stands aside count from here on, as `state` was prepared to say; False: the log changed.
+
+        Runs in another thread. Raises OSError: it may be decided or not, and the log must `fail` for it.
         """
-        try:
+        with self._replacement_lock:
+            if generation != self._generation:
+                return False
+            self._is_replacing = True
             decide(self._files, self.directory)
-            if old:
-                self._segments.replace(old, new)
-            self.compacted_to = state.compacted_to
+        return True
+
+    def replace_segments(self, old: list[Segment], new: list[Segment], state: CompactionState) -> None:
+        """Let `new` stand for the closed segments `old`, as was decided; nothing is synced here.
+
+        Raises OSError when names cannot be changed: the log has failed then, and `recover` changes them.
+        """
+        if old:
+            self._segments.replace(old, new)
+        self.compacted_to = state.compacted_to
+        try:
             carry_out(self._files, self.directory, state)
         except OSError as error:
             self._fail_sync(error)
@@ -472,6 +505,16 @@ class Log:
             segment.close_file()
         for segment in new:
             segment.unload_indexes()
+
+    def settle_replacement(self, compacted_to: int, generation: int) -> None:
+        """What was decided is carried out, or is not to be: make that durable.
+
+        Runs in another thread. Raises OSError, and the log must `fail` for it.
+        """
+        with self._replacement_lock:
+            if generation == self._generation and self._is_replacing:
+                settle(self._files, self.directory, compacted_to)
+                self._is_replacing = False
 
     # The end.
 
@@ -505,7 +548,8 @@ class Log:
 
         Raises OSError: before the first step nothing has happened, after it `remove_deleted` can finish.
         """
-        self._generation += 1
+        with self._replacement_lock:
+            self._generation += 1
         self._is_deleted = True
         self._failure = OSError(errno.ENOENT, "the log was deleted", str(self.directory))
         for segment in self._segments:

@@ -24,6 +24,8 @@ class SyncRequest:
     generation: int
     directory_changes: int
     parts: list[tuple[Segment, File, int]] = field(default_factory=list)
+    synced_before: list[tuple[Segment, int]] = field(default_factory=list)
+    """How far each part was durable: what is true again if the sync fails."""
     indexes: list[Segment] = field(default_factory=list)
     directories: list[Path] = field(default_factory=list)
     error: OSError | None = None
