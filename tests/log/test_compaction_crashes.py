@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 from random import Random
 
 import pytest
-from tests.log.compacting import NOW, all_records, compacted, put, put_run, replayed
+from tests.log.compacting import NOW, advance, all_records, compacted, order, put, put_run, replayed
 from tests.log.support import Place, contents, memory, sync
 
+from headgate.log.compaction import compact
 from headgate.log.filesystem import Fault, MemoryFileSystem, PowerCut
 from headgate.log.log import Log, LogSettings
 from headgate.log.swap import CompactionState
@@ -146,6 +148,42 @@ def test_power_cuts_over_many_compactions_never_lose_a_record() -> None:
                 files.kill()
                 log = reopened(place)
             assert replayed(log) == state, seed
+
+
+@pytest.mark.parametrize("ending", ["goes on", "is killed", "crashes"])
+def test_a_compaction_given_up_at_any_step_is_done_or_not(ending: str) -> None:
+    """Between its decision and its deed too: the log goes on, a restart agrees, the next one does it all."""
+    _, _, log = scenario()
+    state, end = replayed(log), log.log_end_offset
+    for patience in range(1, 2000):
+        files, place, log = scenario()
+        steps = compact(log, order(log))
+        try:
+            for _ in range(patience):
+                advance(steps)
+        except StopIteration:
+            assert patience > 50
+            return
+        steps.close()
+        if ending != "goes on":
+            files.kill()
+            if ending == "crashes":
+                files.crash()
+            log = reopened(place)
+        assert replayed(log) == state
+        put(log, [("later", "1")])
+        sync(log)
+        steps = compact(log, order(log, not_beyond=end))
+        with suppress(StopIteration):
+            for _ in range(patience % 60):
+                advance(steps)
+        steps.close()
+        compacted(log, not_beyond=end)
+        assert replayed(log) == {**state, "later": "1"}
+        assert len(all_records(log)) < 20
+        files.crash()
+        assert replayed(reopened(place)) == {**state, "later": "1"}
+    raise AssertionError("the compaction never ended")
 
 
 def test_what_says_a_compaction_was_decided_is_believed_only_whole() -> None:

@@ -2,12 +2,12 @@
 
     batch.py        records <-> batches (`Record`, `encode_batch`, `iterate_records`, `check_batches`, ...)
     log.py          one partition: append, read, sync, recover, retain, truncate, delete (`Log`)
-    compaction.py   the last record of each key stays: `compact`, driven in slices; `backlog.py` says how much waits
+    compaction.py   the last record of each key stays: `compact`, in slices; `backlog.py` says what waits
     filesystem.py   the port, the disk, and the twin in memory that fails, tears and loses
 
 Beneath them: `header.py` and `compression.py` under batch; `segment.py`, `index.py`, `recovery.py`,
-`checkpoint.py` and `time_search.py` under log; `last_records.py`, `key_table.py`, `rewriting.py` and `swap.py`
-under compaction; `memory_filesystem.py` under filesystem.
+`checkpoint.py` and `time_search.py` under log; `last_records.py`, `key_table.py`, `rewriting.py` and
+`swap.py` under compaction; `memory_filesystem.py` under filesystem.
 
 Worth knowing when coding against it:
 

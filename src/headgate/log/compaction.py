@@ -137,6 +137,9 @@ class _Compaction:
     def run(self) -> Steps[CompactionResult]:
         log, last = self._log, self._last
         last.check()
+        if log.is_replacing:
+            # A compaction was given up between its decision and its deed.
+            yield from self._settle(log.compacted_to)
         yield from last.build()
         bytes_before = self._size_bytes()
         if last.end > last.start:
@@ -332,25 +335,57 @@ class _Compaction:
 
         yield make_durable
         self._last.check()
-        while log.segments.walks:
-            yield None
+        # From the decision on the copies are not ours to remove.
+        self._outputs = []
+        if not (yield from self._decide(state)):
+            self._outputs = outputs
             self._last.check()
-        for segment in sources:
-            self._last.check_there(segment)
+        yield from self._wait_for_readers()
+        if not all(self._last.is_there(segment) for segment in sources):
+            yield from self._settle(log.compacted_to)
+            self._outputs = outputs
+            raise CompactionCancelled(f"segments of {log.directory} were deleted")
         # While the files are open their blocks are not given back: that takes long, and is not for the loop.
         self._held = [log.files.open(segment.path()) for segment in sources]
-        ends = [
-            *(output.segment.base_offset for output in outputs[1:]),
-            *(s.next_offset for s in sources[-1:]),
-        ]
-        for output, end in zip(outputs, ends, strict=True):
-            output.segment.next_offset = end
-        self._outputs = []
-        log.replace_segments(sources, [output.segment for output in outputs], state)
-        held, self._held = self._held, []
-        if held:
-            yield lambda: _close(held)
+        new = [output.segment for output in outputs]
+        ends = [segment.base_offset for segment in new[1:]] + [s.next_offset for s in sources[-1:]]
+        for segment, end in zip(new, ends, strict=True):
+            segment.next_offset = end
+        log.replace_segments(sources, new, state)
+        yield from self._settle(state.compacted_to)
+        self._last.check()
+
+    def _wait_for_readers(self) -> Steps[None]:
+        self._last.check()
+        while self._log.segments.walks:
+            yield None
             self._last.check()
+
+    def _decide(self, state: CompactionState) -> Steps[bool]:
+        decided: list[bool] = []
+        try:
+            yield lambda: decided.append(self._log.decide_replacement(state, self._last.generation))
+        except OSError as error:
+            self._log.fail(error)
+            raise
+        return decided == [True]
+
+    def _settle(self, compacted_to: int) -> Steps[None]:
+        held, self._held = self._held, []
+
+        def settle() -> None:
+            for file in held:
+                file.close()
+            self._log.settle_replacement(compacted_to, self._last.generation)
+
+        try:
+            yield settle
+        except OSError as error:
+            self._log.fail(error)
+            raise
+        finally:
+            for file in held:
+                file.close()
 
     def _forget_outputs(self) -> None:
         for output in self._outputs:
@@ -361,8 +396,3 @@ class _Compaction:
 
 def _bounded(order: CompactionOrder, not_beyond: int) -> CompactionOrder:
     return order if order.not_beyond == not_beyond else replace(order, not_beyond=not_beyond)
-
-
-def _close(files: list[File]) -> None:
-    for file in files:
-        file.close()

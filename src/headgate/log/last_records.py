@@ -99,7 +99,7 @@ class LastRecords:
     def __init__(self, log: Log, order: CompactionOrder) -> None:
         self._log = log
         self._order = order
-        self._generation = log.generation
+        self.generation = log.generation
         self._table_bytes = order.table_bytes
         self.start = max(log.compacted_to, log.log_start_offset)
         self._reset()
@@ -122,12 +122,16 @@ class LastRecords:
 
     def check(self) -> None:
         """Raise CompactionCancelled if the log is not what it was."""
-        if self._log.generation != self._generation or self._log.failure is not None:
+        if self._log.generation != self.generation or self._log.failure is not None:
             raise CompactionCancelled(f"{self._log.directory} has changed")
+
+    def is_there(self, segment: Segment) -> bool:
+        """Whether the segment is still one of the log's."""
+        return any(other is segment for other in self._log.segments)
 
     def check_there(self, segment: Segment) -> None:
         """Raise CompactionCancelled if the segment was deleted."""
-        if not any(other is segment for other in self._log.segments):
+        if not self.is_there(segment):
             raise CompactionCancelled(f"segments of {self._log.directory} were deleted")
 
     def get(self, key: bytes) -> int:

@@ -93,7 +93,7 @@ def decide(files: FileSystem, directory: Path) -> None:
 
 
 def carry_out(files: FileSystem, directory: Path, state: CompactionState) -> None:
-    """Rename and remove what was decided, durably; doing it twice is doing it once. Raises OSError."""
+    """Rename and remove what was decided; doing it twice is doing it once. Raises OSError."""
     for base_offset in state.added:
         for suffix in _SUFFIXES:
             path = directory / f"{base_offset:020d}{suffix}"
@@ -106,8 +106,12 @@ def carry_out(files: FileSystem, directory: Path, state: CompactionState) -> Non
                 path = directory / f"{base_offset:020d}{suffix}"
                 if files.exists(path):
                     files.remove(path)
+
+
+def settle(files: FileSystem, directory: Path, compacted_to: int) -> None:
+    """What was decided is carried out, or revoked: make the names durable, then forget it. Raises OSError."""
     files.sync_directory(directory)
-    save_compacted_to(files, directory, state.compacted_to)
+    save_compacted_to(files, directory, compacted_to)
 
 
 def finish(files: FileSystem, directory: Path) -> int:
@@ -117,6 +121,7 @@ def finish(files: FileSystem, directory: Path) -> int:
         # The decision may so far stand in the page cache alone; what follows from it must not come first.
         files.sync_directory(directory)
         carry_out(files, directory, state)
+        settle(files, directory, state.compacted_to)
     return state.compacted_to
 
 
