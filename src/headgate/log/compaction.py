@@ -17,10 +17,12 @@ those that never counted (`Completeness`), and without tombstones whose time is 
 
 from __future__ import annotations
 
+from array import array
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from headgate.log.batch import Record, iterate_records
 from headgate.log.header import BatchHeader, Buffer, read_header
 from headgate.log.last_records import (
     UNPACKED_HERE_BYTES,
@@ -32,14 +34,13 @@ from headgate.log.last_records import (
     Steps,
     Work,
     read_ahead,
-    read_records,
+    readable,
 )
 from headgate.log.rewriting import BatchRewriter, emptied
 from headgate.log.segment import CHUNK_BYTES, LARGEST_RELATIVE_OFFSET, Segment, walk_batches
 from headgate.log.swap import CLEANED_SUFFIX, CompactionState, discard, prepare
 
 if TYPE_CHECKING:
-    from headgate.log.batch import Record
     from headgate.log.filesystem import File
     from headgate.log.log import Log
 
@@ -244,19 +245,19 @@ class _Compaction:
             segment.unpin()
 
     def _copy_batch(self, header: BatchHeader, batch: Buffer, output: _Output) -> Steps[None]:
-        records = yield from read_records(header, batch)
-        kept: list[tuple[int, Record]] = []
+        records = yield from readable(header, batch)
+        # Offsets, not records: tens of thousands of those would have the garbage collector stop the loop.
+        kept = array("q")
         is_changed = has_tombstone = False
-        for count, (offset, record) in enumerate(records):
+        for count, (offset, record) in enumerate(iterate_records(records)):
             if count % _LOOK_UP_EVERY == _LOOK_UP_EVERY - 1 and self._order.is_slice_over():
                 yield None
                 self._last.check()
             if not self._stays(header, offset, record):
                 continue
-            plain = self._plain(record)
-            is_changed |= plain is not record
+            is_changed |= self._plain(record) is not record
             has_tombstone |= record.value is None
-            kept.append((offset, plain))
+            kept.append(offset)
         horizon = None
         if has_tombstone and header.delete_horizon_ms is None:
             horizon = self._order.now_ms + self._order.delete_retention_ms
@@ -264,7 +265,7 @@ class _Compaction:
             output.keep(header, batch)
             return
         if kept:
-            batch = yield from self._rewrite(header, kept, horizon)
+            batch = yield from self._rewrite(BatchRewriter(header, horizon), records, kept)
         elif self._is_remembered_by(header):
             batch = emptied(header)
         else:
@@ -294,16 +295,14 @@ class _Compaction:
         plain = completeness.plain(record.headers)
         return record if len(plain) == len(record.headers) else record._replace(headers=plain)
 
-    def _rewrite(
-        self, header: BatchHeader, kept: list[tuple[int, Record]], horizon: int | None
-    ) -> Steps[bytes]:
-        rewriter = BatchRewriter(header, horizon)
-        for count, (offset, record) in enumerate(kept):
+    def _rewrite(self, rewriter: BatchRewriter, records: Buffer, kept: array[int]) -> Steps[bytes]:
+        for count, (offset, record) in enumerate(iterate_records(records)):
             if count % _LOOK_UP_EVERY == _LOOK_UP_EVERY - 1 and self._order.is_slice_over():
                 yield None
                 self._last.check()
-            rewriter.add(offset, record)
-        if not header.codec or header.size <= UNPACKED_HERE_BYTES:
+            if rewriter.count < len(kept) and offset == kept[rewriter.count]:
+                rewriter.add(offset, self._plain(record))
+        if not rewriter.header.codec or rewriter.header.size <= UNPACKED_HERE_BYTES:
             return rewriter.pack()
         packed: list[bytes] = []
         yield lambda: packed.append(rewriter.pack())

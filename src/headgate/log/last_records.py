@@ -13,7 +13,7 @@ that counts. Rules:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
@@ -204,8 +204,8 @@ class LastRecords:
 
     def _read_batch(self, header: BatchHeader, batch: Buffer) -> Steps[None]:
         is_over, put, completeness = self._order.is_slice_over, self._table.put, self.completeness
-        records = yield from read_records(header, batch)
-        for count, (offset, record) in enumerate(records):
+        batch = yield from readable(header, batch)
+        for count, (offset, record) in enumerate(iterate_records(batch)):
             if count % _LOOK_UP_EVERY == _LOOK_UP_EVERY - 1 and is_over():
                 yield None
                 self.check()
@@ -250,11 +250,11 @@ def read_ahead(segment: Segment, position: int) -> Work:
     return work
 
 
-def read_records(header: BatchHeader, batch: Buffer) -> Steps[Iterable[tuple[int, Record]]]:
-    """The records of one batch, its CRC checked. Raises CorruptBatch, then or while they are read."""
+def readable(header: BatchHeader, batch: Buffer) -> Steps[Buffer]:
+    """One batch, its CRC checked, its records unpacked if that takes long. Raises CorruptBatch."""
     check_sum(header, batch)
     if not header.codec or header.size <= UNPACKED_HERE_BYTES:
-        return iterate_records(batch)
+        return batch
     plain: list[bytes] = []
     yield lambda: plain.append(unpacked(header, batch))
-    return iterate_records(plain[0])
+    return plain[0]

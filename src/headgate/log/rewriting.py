@@ -50,11 +50,11 @@ def unpacked(header: BatchHeader, batch: Buffer) -> bytes:
 class BatchRewriter:
     """Collects the records that stay of one batch, and makes the batch of them."""
 
-    __slots__ = ("_attributes", "_base_timestamp", "_header", "_max_timestamp", "_parts", "count")
+    __slots__ = ("_attributes", "_base_timestamp", "_max_timestamp", "_parts", "count", "header")
 
     def __init__(self, header: BatchHeader, delete_horizon_ms: int | None) -> None:
         """`delete_horizon_ms` is given to a batch that has none and gets one."""
-        self._header = header
+        self.header = header
         self._attributes = header.attributes
         self._base_timestamp = header.base_timestamp
         if delete_horizon_ms is not None:
@@ -71,16 +71,16 @@ class BatchRewriter:
         if timestamp > self._max_timestamp:
             self._max_timestamp = timestamp
         delta = timestamp - self._base_timestamp
-        encode_record(self._parts, key, value, delta, offset - self._header.base_offset, headers)
+        encode_record(self._parts, key, value, delta, offset - self.header.base_offset, headers)
         self.count += 1
 
     def pack(self) -> bytes:
         """The whole batch, compressed as it was. Works on nothing but this object: any thread may."""
         body = b"".join(self._parts)
-        if self._header.codec:
-            body = compress(self._header.codec, body)
+        if self.header.codec:
+            body = compress(self.header.codec, body)
         return _whole(
-            self._header, self._attributes, (self._base_timestamp, self._max_timestamp), self.count, body
+            self.header, self._attributes, (self._base_timestamp, self._max_timestamp), self.count, body
         )
 
     @property
