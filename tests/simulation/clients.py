@@ -12,6 +12,8 @@ from struct import pack
 from typing import Any, Protocol
 
 import numpy as np
+from tests.simulation.group_model import Assignment
+from tests.simulation.requests import RETRIABLE, OnResult, error_of
 
 from headgate.core.classic.commands import Heartbeat, JoinGroup, LeaveGroup, LeavingMember, SyncGroup
 from headgate.core.commands import DeleteGroup
@@ -24,8 +26,6 @@ from headgate.core.offsets.commands import (
 )
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, MemberId, TopicName
-from tests.simulation.group_model import Assignment
-from tests.simulation.requests import RETRIABLE, OnResult, error_of
 
 TOPICS = (TopicName("flights"), TopicName("délais"))
 METADATA = ("", "", "m", "position 17", "ünï ✈", "x" * 60)
@@ -266,11 +266,11 @@ class Member(Client):
             command = some_commit(self, self._group_id, self._member_id, self._generation)
             self.ask(self._group_id, command, lambda result: self._after(error_of(result)))
         elif dice < 0.93:
-            self.ask(self._group_id, some_fetch(self, self._group_id), lambda result: self._after(ErrorCode.NONE))
-        elif dice < 0.95:
-            command = LeaveGroup(
-                group_id=self._group_id, members=(LeavingMember(self._member_id, None),)
+            self.ask(
+                self._group_id, some_fetch(self, self._group_id), lambda result: self._after(ErrorCode.NONE)
             )
+        elif dice < 0.95:
+            command = LeaveGroup(group_id=self._group_id, members=(LeavingMember(self._member_id, None),))
             self.ask(self._group_id, command, lambda result: self._on_left())
         elif dice < 0.97:  # it wants another assignment
             self._joined = None

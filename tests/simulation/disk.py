@@ -10,11 +10,13 @@ from pathlib import Path
 from random import Random
 from typing import Any, cast
 
+from tests.simulation.loop import SimulatedTime
+
 from headgate.log.log import Log
 from headgate.log.memory_filesystem import Fault, MemoryFileSystem, PowerCut
+from headgate.log.recovery import SYNC_FAILED_NAME
 from headgate.log.sync import SyncRequest
 from headgate.server.group_commit import GroupCommit
-from tests.simulation.loop import SimulatedTime
 
 NEVER = float("-inf")
 
@@ -31,7 +33,9 @@ class SimulatedDisk(MemoryFileSystem):
         self.on_power_cut: Callable[[], None] = lambda: None
 
     def pass_change(self, kind: str, path: Path) -> Fault | None:
-        """Count what goes wrong on the way."""
+        """Count what goes wrong on the way. That a log cannot note a failed sync is not simulated."""
+        if path.name == SYNC_FAILED_NAME and not self.is_off:
+            return None
         try:
             fault = super().pass_change(kind, path)
         except PowerCut:
@@ -92,6 +96,7 @@ class _SyncTimers:
         self._random = random
         self._slowest = slowest_sync_seconds
         self._left: list[SyncRequest] = []
+        self._is_closed = False
 
     def put(self, requests: list[tuple[Log, SyncRequest]] | None) -> None:
         if requests is not None:
@@ -103,9 +108,15 @@ class _SyncTimers:
         if self._left:
             self._commit.schedule(delay, lambda: self._run(requests))
         else:
-            self._commit.schedule(delay / 2, lambda: self._commit.end(requests))
+            self._commit.schedule(delay / 2, lambda: self._tell(requests))
+
+    def _tell(self, requests: list[tuple[Log, SyncRequest]]) -> None:
+        if not self._is_closed:
+            self._commit.end(requests)
 
     def _run(self, requests: list[tuple[Log, SyncRequest]]) -> None:
+        if self._is_closed:
+            return
         request = self._left.pop(0)
         with suppress(OSError):
             request.run()
@@ -113,6 +124,7 @@ class _SyncTimers:
 
     def join(self) -> None:
         """The thread ends when it has run what it was given."""
+        self._is_closed = True
         for request in self._left:
             with suppress(OSError):
                 request.run()

@@ -5,8 +5,8 @@ Not a second implementation of the protocol: promises that hold whatever the tim
 * Generations never go back while a shard lives, and after a load not behind the last one whose assignment was
   answered. Whoever is accepted is accepted into the newest one.
 * A generation has one leader, one protocol, and one assignment, which is the one its leader brought.
-* Who has just been assigned something, or has just been told that all is well, stays a member: no failure of
-  the disk and no crash makes it unknown.
+* Whose heartbeat was answered that all is well, in a generation that was assigned, stays a member: no failure
+  of the disk and no crash makes it unknown. (A SyncGroup to a stable group does not prolong a session.)
 * Who left, or was not heard of for longer than its session, is no member any more.
 """
 
@@ -16,12 +16,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from tests.simulation.offset_model import MemberGroups
+from tests.simulation.requests import Request, Violation, error_of
+
 from headgate.core.classic.commands import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
 from headgate.core.commands import DeleteGroup
 from headgate.core.offsets.commands import CommitOffsets
 from headgate.domain.errors import ErrorCode
-from tests.simulation.offset_model import MemberGroups
-from tests.simulation.requests import Request, Violation, error_of
 
 TIMER_SLACK_SECONDS = 0.1
 
@@ -132,7 +133,7 @@ class GroupModel:
                     self._accepted(request, command.member_id, command.generation)
                     self._hear(request, command.member_id)
                 self._not_fenced(request, command.member_id, error)
-            case LeaveGroup(members=members):
+            case LeaveGroup():
                 if not error:
                     self._left |= {leaving.member_id for leaving, outcome in result.members if not outcome}
             case DeleteGroup() if not error:
@@ -144,7 +145,9 @@ class GroupModel:
     # --- what replies say ---
 
     def _joined(self, command: JoinGroup, result: Any, now: float) -> None:
-        if result.generation < self._newest and not any(self._is_proven(one, now) for one in self._proofs):
+        known = self._generations.get(result.generation)
+        is_another = result.generation < self._newest or (known is not None and known.leader != result.leader)
+        if is_another and not any(self._is_proven(one, now) for one in self._proofs):
             self._newest = self._synced = 0  # it was empty, had nothing left, and was swept away meanwhile
             self._generations = {}
         generation = self._newer(result.generation, f"{command} joined {result}")
@@ -189,7 +192,6 @@ class GroupModel:
         self._synced = command.generation
         self._members.seen_alive_ms[self._group_id] = request.arrived_ms
         self._heard[command.member_id] = now
-        self._prove(request, command.member_id)
 
     def _accepted(self, request: Request, member_id: str, generation: int) -> None:
         self._newer(generation, f"{request} was accepted")
@@ -236,7 +238,7 @@ class GroupModel:
         for generation, attempt in origins:
             if generation < self._synced:
                 raise Violation(f"after a load {described} is older than generation {self._synced}")
-            if members.keys() != self._attempts.get(attempt):
+            if set(members) != self._attempts.get(attempt, set()):
                 raise Violation(f"after a load {described} is not what was assigned")
         for member_id in self._proofs:
             if self._is_proven(member_id, at) and member_id not in members:

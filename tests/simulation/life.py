@@ -1,4 +1,4 @@
-"""One life of the simulated server: the real parts put together as the node puts them, on a loop of their own."""
+"""One life of the simulated server: the real parts put together as in the node, on a loop of their own."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from tests.simulation.disk import SimulatedGroupCommit
+from tests.simulation.loop import NothingLeft, SimulatedLoop
+from tests.simulation.requests import Request, Violation
 
 from headgate.core.shard import GroupShard
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicId
@@ -19,9 +23,6 @@ from headgate.server.shard_runtime import ShardRuntime
 from headgate.topics.partition import Partition
 from headgate.topics.refusal import Refusal
 from headgate.topics.topics import NewTopic, Topics
-from tests.simulation.disk import SimulatedGroupCommit
-from tests.simulation.loop import NothingLeft, SimulatedLoop
-from tests.simulation.requests import Request, Violation
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -127,7 +128,7 @@ class Life:
             self.world.report(f"{message} {failure!r}")
 
     def end(self, kind: str) -> None:
-        """End this life at the next occasion; from here on it does nothing to the disk unless it ends well."""
+        """End this life at the next occasion; from now on the disk is as it is, unless it ends well."""
         if self.is_over or self._ended.done():
             return
         self.end_kind = kind

@@ -5,8 +5,8 @@ and when a reply leaves, every earlier request of the shard has been answered. T
 return what the commits before them left, all of each commit, no more and no less.
 
 What is open when a shard fails or the machine does may be there afterwards or not, but only as a beginning:
-never a later effect without an earlier one, never a part of one. After each load the model looks at all groups
-at once and finds out which beginning it was; if there is none, a promise was broken.
+never a later effect without an earlier one, never a part of one. After each load the model looks at all
+groups at once and finds out which beginning it was; if there is none, a promise was broken.
 
 Every commit writes a number of its own, so that a value tells which commit it comes from.
 """
@@ -18,10 +18,11 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, NamedTuple
 
+from tests.simulation.requests import Request, Violation, error_of
+
 from headgate.core.commands import DeleteGroup
 from headgate.core.offsets.commands import CommitOffsets, DeleteOffsets, FetchOffsets, OffsetColumns
 from headgate.domain.errors import ErrorCode
-from tests.simulation.requests import Request, Violation, error_of
 
 Key = tuple[str, int]
 """Topic and partition."""
@@ -275,7 +276,9 @@ class OffsetModel:
         group_ids = found.keys() | self.groups.keys()
         problem = "?"
         for cut in self._cuts():
-            chosen = [effect for tier, length in zip(self._uncertain, cut, strict=True) for effect in tier[:length]]
+            chosen = [
+                effect for tier, length in zip(self._uncertain, cut, strict=True) for effect in tier[:length]
+            ]
             outcome: dict[str, Offsets] = {}
             for group_id in sorted(group_ids):
                 offsets, why_not = self._explain(group_id, chosen, found.get(group_id, {}), now_ms)

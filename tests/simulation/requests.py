@@ -19,7 +19,7 @@ class Violation(Exception):
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """One request at the server's edge. Times are simulated: `arrived_at` in seconds, `arrived_ms` of the day."""
+    """One request at the server's edge: when it arrived, in seconds and as milliseconds since the epoch."""
 
     number: int
     """In the order of arrival."""

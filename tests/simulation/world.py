@@ -1,9 +1,9 @@
-"""One simulation: everything that a seed decides, from the first start of the server to the last look at its disk.
+"""One simulation: all that a seed decides, from the server's first start to the last look at its disk.
 
 Real are the core, the records, the log, the topics, the shard runtime, the group commit and the coordinator;
-simulated are the time, the disk, the thread that syncs, the network and the clients. A life of the server ends
-with a power cut, a kill, or well; the next one starts on what the disk has kept. The clients and the models
-live on.
+simulated are the time, the disk, the thread that syncs, the network and the clients. A life of the server
+ends with a power cut, a kill, or well; the next one starts on what the disk has kept. The clients and the
+models live on.
 """
 
 from __future__ import annotations
@@ -12,12 +12,20 @@ import errno
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
-from pathlib import Path
 from random import Random
 from typing import Any
+
+from tests.simulation.clients import METADATA_LIMIT, Client, Member, Tool
+from tests.simulation.disk import SimulatedDisk
+from tests.simulation.group_model import GroupModel
+from tests.simulation.life import DATA_DIR, Life
+from tests.simulation.loop import SimulatedTime
+from tests.simulation.offset_model import MemberGroups, OffsetModel, Rules
+from tests.simulation.requests import RETRIABLE, OnResult, Request, Violation
 
 from headgate.core.classic.commands import DescribeGroup, JoinGroup, SyncGroup
 from headgate.core.offsets import removal
@@ -28,13 +36,6 @@ from headgate.domain.partitioning import partition_for
 from headgate.domain.settings import Settings
 from headgate.log.memory_filesystem import Fault, PowerCut
 from headgate.server import shard_runtime, turn_batches
-from tests.simulation.clients import METADATA_LIMIT, Client, Member, Tool
-from tests.simulation.disk import SimulatedDisk
-from tests.simulation.group_model import GroupModel
-from tests.simulation.life import DATA_DIR, Life, Snapshot
-from tests.simulation.loop import SimulatedTime
-from tests.simulation.offset_model import MemberGroups, OffsetModel, Rules
-from tests.simulation.requests import RETRIABLE, OnResult, Request, Violation
 
 RETENTION_MS = 60_000
 OPERATIONS = 700
@@ -43,6 +44,24 @@ QUICK_SECONDS = 5.0
 """An answer that waits for nobody but the disk comes within this, if the disk works."""
 SETTLING_SECONDS = 2.5
 """How long after its last refusal the disk's trouble may still be seen: a late sync, and a reload."""
+
+
+TROUBLES = (
+    "power",
+    "kill",
+    "stop",
+    "write",
+    "write",
+    "short",
+    "sync",
+    "sync",
+    "any",
+    "read",
+    "caches",
+    "lull",
+    "disconnect",
+)
+"""What the nemesis does to the server, one thing after the other."""
 
 
 @dataclass
@@ -66,6 +85,7 @@ class Plan:
     longest_session_seconds: float
     tools: int
     members: int
+    troubles: tuple[str, ...] = TROUBLES
 
     @classmethod
     def of(cls, random: Random) -> Plan:
@@ -116,10 +136,11 @@ class Outcome:
 class World:
     """A seed's simulation. It is the network of the clients, and the judge of every reply."""
 
-    def __init__(self, seed: int, operations: int = OPERATIONS) -> None:
+    def __init__(self, seed: int, operations: int = OPERATIONS, **circumstances: Any) -> None:
+        """`circumstances` are fields of the plan that are not left to the seed."""
         self.seed = seed
         self.random = Random(seed)
-        self.plan = plan = Plan.of(self.random)
+        self.plan = plan = replace(Plan.of(self.random), **circumstances)
         self.pace_seconds = plan.pace_seconds
         self.partition_count = plan.partition_count
         self.time = SimulatedTime()
@@ -316,7 +337,7 @@ class World:
         self.counts["retriable errors"] += 1
         if result is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             assert self._life is not None
-            if request.shard not in self._life.loading:
+            if request.shard not in self._life.loading | self._failing:
                 raise Violation(f"{request} was told of a load that is not under way")
         elif self.time.seconds - self.disk.refused_at > SETTLING_SECONDS:
             raise Violation(f"{request} was told {result!r}, and the disk works")
@@ -361,18 +382,12 @@ class World:
                 return
             self._judged(lambda: self._groups[group_id].loaded(result, at))
 
+        at = self.time.seconds
         for group_id in group_ids:
             if group_id in self._groups:
-                at = self.time.seconds
-                life.ask_shard(
-                    shard,
-                    DescribeGroup(GroupId(group_id)),
-                    lambda result, one=group_id, at=at: on_described(one, at, result),
-                )
+                life.ask_shard(shard, DescribeGroup(GroupId(group_id)), partial(on_described, group_id, at))
         for group_id in group_ids:
-            life.ask_shard(
-                shard, FetchOffsets(GroupId(group_id), None), lambda result, one=group_id: on_found(one, result)
-            )
+            life.ask_shard(shard, FetchOffsets(GroupId(group_id), None), partial(on_found, group_id))
         if not group_ids:
             self._shards[shard].loaded({}, since_ms, since_ms)
             life.looked_at(shard, {})
@@ -397,12 +412,13 @@ class World:
 
     def _make_trouble(self) -> None:
         random, disk = self.random, self.disk
-        kinds = ("power", "kill", "stop", "write", "write", "short", "sync", "sync", "any", "read", "caches", "lull")
-        kind = random.choice((*kinds, "disconnect"))
+        kind = random.choice(self.plan.troubles)
         self.trace(f"trouble {kind}")
         match kind:
             case "power" if self.plan.is_durable:
-                disk.cut_power_after(random.choice((0, 1, 2, 5, 20)), random.choice((0, 1, 61, 500, 1500, 5000)))
+                disk.cut_power_after(
+                    random.choice((0, 1, 2, 5, 20)), random.choice((0, 1, 61, 500, 1500, 5000))
+                )
             case "power" | "kill" | "stop":
                 self._end_life({"power": "kills", "kill": "kills", "stop": "clean stops"}[kind])
                 return
@@ -421,6 +437,7 @@ class World:
                 disk.drop_caches()
             case "lull":
                 self._lull()
+                return
             case _:
                 self.counts["lost connections"] += len(self._clients)
                 for client in self._clients:
@@ -437,9 +454,10 @@ class World:
     def _lull(self) -> None:
         """Everybody loses the connection, and comes back after the offsets have expired, or just before."""
         self.counts["lulls"] += 1
-        back_seconds = RETENTION_MS / 1000 * self.random.choice((0.3, 0.99, 1.2))
+        back_seconds = RETENTION_MS / 1000 * self.random.choice((0.3, 0.99, 1.3))
         for client in self._clients:
             client.rest(back_seconds)
+        self.later(back_seconds * self.random.choice((0.1, 1.0)), self._rest)
 
     def _some_end(self) -> str:
         return self.random.choice(("power cuts", "kills") if self.plan.is_durable else ("kills",))
@@ -475,9 +493,7 @@ class _Listener(logging.Handler):
 
 def width_of(command: CommitOffsets) -> int:
     """How many partitions a commit has."""
-    return sum(
-        len(one.partitions if isinstance(one, OffsetColumns) else one) for _, one in command.topics
-    )
+    return sum(len(one.partitions if isinstance(one, OffsetColumns) else one) for _, one in command.topics)
 
 
 def _text(value: Any) -> str:

@@ -1,0 +1,74 @@
+"""Run seeds: `python -m tests.simulation --seeds 1..1000`. A failing one is printed with its replay."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from tests.simulation.world import OPERATIONS, Outcome, World
+
+REPLAY = "python -m tests.simulation --seeds {seed}..{seed} --operations {operations}"
+
+
+def seeds_of(text: str) -> range:
+    """`A..B`, both included, or a single seed. Raises typer.BadParameter."""
+    first, _, last = text.partition("..")
+    try:
+        return range(int(first), int(last or first) + 1)
+    except ValueError:
+        raise typer.BadParameter("seeds look like 1..1000, or 17") from None
+
+
+def main(
+    seeds: Annotated[str, typer.Option(help="Which seeds to run: A..B, both included, or one.")] = "1..100",
+    operations: Annotated[
+        int, typer.Option(help="How many requests the clients of a seed make.")
+    ] = OPERATIONS,
+) -> None:
+    """Simulate the server, one seed after the other, and audit every reply."""
+    console = Console()
+    wanted = seeds_of(seeds)
+    counts: Counter[str] = Counter()
+    failed: list[Outcome] = []
+    started = time.monotonic()
+    columns = (
+        TextColumn("seeds"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[failed]} failed"),
+    )
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("seeds", total=len(wanted), failed=0)
+        for seed in wanted:
+            outcome = World(seed, operations).run()
+            counts += outcome.counts
+            if outcome.violation is not None:
+                failed.append(outcome)
+                console.print(f"seed {seed}: {outcome.violation}", style="red", markup=False)
+                replay = REPLAY.format(seed=seed, operations=operations)
+                console.print(f"  replay with: {replay}", markup=False)
+            progress.update(task, advance=1, failed=len(failed))
+    minutes = (time.monotonic() - started) / 60
+    console.print(summary(counts))
+    console.print(f"{counts['requests'] / minutes:,.0f} operations a minute, {len(failed)} seeds failed")
+    sys.exit(bool(failed))
+
+
+def summary(counts: Counter[str]) -> Table:
+    """What was exercised, and how often."""
+    table = Table("exercised", "times")
+    table.columns[1].justify = "right"
+    for what, times in sorted(counts.items()):
+        table.add_row(what, f"{times:,}")
+    return table
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,199 @@
+"""The simulation finds nothing in the server, and it finds what is broken on purpose.
+
+`python -m tests.simulation --seeds 1..1000` runs more seeds than these.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from tests.simulation.world import World
+
+from headgate.core.classic import offsets as classic_offsets
+from headgate.core.classic.group import ClassicGroup
+from headgate.core.offsets import expiry, removal
+from headgate.core.offsets.table import OffsetTable
+from headgate.domain.errors import ErrorCode
+from headgate.log.log import Log
+from headgate.records.runs import RunReader
+from headgate.server import group_commit
+from headgate.server.shard_runtime import ShardRuntime
+
+OPERATIONS = 300
+"""Fewer a seed than by default, so that there are more seeds in the same time."""
+SEEDS = range(1, 13)
+MOST_SEEDS = 60
+"""A broken server is noticed within so many seeds."""
+
+
+def test_nothing_is_found_in_a_few_seeds() -> None:
+    """Every reply is right, nobody waits in vain, and what was acknowledged is there in the end."""
+    counts: Counter[str] = Counter()
+    for seed in SEEDS:
+        outcome = World(seed, OPERATIONS).run()
+        assert outcome.violation is None, (
+            f"python -m tests.simulation --seeds {seed} --operations {OPERATIONS}"
+        )
+        counts += outcome.counts
+    exercised = (
+        "clean stops",
+        "expired offsets",
+        "failed datasync",
+        "failed pwrite",
+        "failed shards",
+        "kills",
+        "lost connections",
+        "power cuts",
+        "rebalances",
+        "torn writes",
+        "unanswered commits kept",
+        "unanswered commits undone",
+        "wide commits",
+    )
+    assert [what for what in exercised if not counts[what]] == []
+
+
+def test_a_seed_replays_exactly() -> None:
+    """Two runs of a seed are the same to the last reply and its time."""
+    hashes = {World(5, OPERATIONS).run().trace_hash for _ in range(2)}
+    assert len(hashes) == 1
+    assert World(6, OPERATIONS).run().trace_hash not in hashes
+
+
+def test_a_seed_replays_exactly_in_another_process() -> None:
+    """Nor does a run depend on how a process hashes its strings."""
+    script = f"from tests.simulation.world import World; print(World(4, {OPERATIONS}).run().trace_hash)"
+    hashes = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        ).stdout
+        for hash_seed in ("1", "2")
+    }
+    assert len(hashes) == 1
+
+
+# Each of these breaks the server in one way.
+
+Break = Callable[[pytest.MonkeyPatch], None]
+
+
+def replies_before_they_are_durable(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ShardRuntime, "_is_durable_before_answer", property(lambda runtime: False))
+
+
+def parts_of_a_commit_count(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RunReader, "take", lambda reader, record, place: (record,))
+
+
+def torn_commits_stay_the_last_of_their_keys(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ShardRuntime, "_commit_standing_values", lambda runtime: None)
+
+
+def failed_syncs_are_ignored(patch: pytest.MonkeyPatch) -> None:
+    def complete(log: Log, request: Any) -> bool:
+        with suppress(OSError):
+            log.complete_sync(request)
+        return True
+
+    patch.setattr(group_commit, "_complete", complete)
+
+
+def failed_syncs_count_as_done(patch: pytest.MonkeyPatch) -> None:
+    complete_sync = Log.complete_sync
+
+    def complete(log: Log, request: Any) -> None:
+        request.error = None
+        complete_sync(log, request)
+
+    patch.setattr(Log, "complete_sync", complete)
+
+
+def an_older_join_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    park_join = ClassicGroup.park_join
+
+    def park(group: ClassicGroup, member: Any, token: int) -> None:
+        park_join(group, member, token)
+
+    patch.setattr(ClassicGroup, "park_join", park)
+
+
+def members_of_old_generations_may_commit(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(classic_offsets, "commit_error", lambda group, command: ErrorCode.NONE)
+
+
+def offsets_expire_too_early(patch: pytest.MonkeyPatch) -> None:
+    is_expired = expiry.is_expired
+    patch.setattr(
+        removal,
+        "is_expired",
+        lambda clock, committed, expires, now, retention_ms: is_expired(
+            clock, committed, expires, now, retention_ms // 2
+        ),
+    )
+
+
+def offsets_never_expire(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(removal, "is_expired", lambda *given: False)
+
+
+def sessions_begin_anew_only_at_a_crash(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("headgate.core.classic.turn.Turn.start_session", lambda turn, group, member: None)
+
+
+def a_wide_commit_misses_its_last_partition(patch: pytest.MonkeyPatch) -> None:
+    def put(table: OffsetTable, commits: Any) -> None:
+        for commit in list(commits.each())[:-1]:
+            table.put(commit)
+
+    patch.setattr(OffsetTable, "put_columns", put)
+
+
+def members_are_forgotten_by_a_load(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(
+        "headgate.core.classic.groups.ClassicGroups.loaded", lambda groups, turn: groups.live.clear()
+    )
+
+
+TEARING = {"batch_bytes": 700, "partition_count": 300, "trouble_seconds": 0.3, "is_durable": True}
+FAILING = {"trouble_seconds": 0.3, "is_durable": True}
+CROWDED = {"trouble_seconds": 1.0, "members": 7, "tools": 1, "troubles": ("disconnect", "kill")}
+JOINING = CROWDED | {"trouble_seconds": 0.3, "longest_session_seconds": 1.0, "troubles": ("disconnect",)}
+SLEEPY = {"trouble_seconds": 1.0, "sweep_interval_ms": 700, "troubles": ("lull",)}
+
+
+@pytest.mark.parametrize(
+    ("break_the_server", "circumstances"),
+    [
+        (replies_before_they_are_durable, FAILING),
+        (parts_of_a_commit_count, TEARING),
+        (torn_commits_stay_the_last_of_their_keys, TEARING),
+        (failed_syncs_are_ignored, FAILING),
+        (failed_syncs_count_as_done, FAILING),
+        (an_older_join_is_forgotten, JOINING),
+        (members_of_old_generations_may_commit, CROWDED),
+        (offsets_expire_too_early, SLEEPY),
+        (offsets_never_expire, SLEEPY),
+        (sessions_begin_anew_only_at_a_crash, CROWDED),
+        (a_wide_commit_misses_its_last_partition, TEARING),
+        (members_are_forgotten_by_a_load, CROWDED),
+    ],
+)
+def test_the_simulation_notices_that(
+    break_the_server: Break, circumstances: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server broken in this way does not get through a few seeds."""
+    break_the_server(monkeypatch)
+    worlds = (World(seed, OPERATIONS, **circumstances) for seed in range(1, MOST_SEEDS))
+    assert any(world.run().violation for world in worlds)
