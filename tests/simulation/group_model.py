@@ -69,8 +69,9 @@ class Proof:
 class GroupModel:
     """One group's members, over all lives of its shard."""
 
-    def __init__(self, group_id: str, members: MemberGroups) -> None:
+    def __init__(self, group_id: str, members: MemberGroups, retention_ms: int) -> None:
         self._group_id = group_id
+        self._retention_ms = retention_ms
         self._members = members
         self._newest = 0
         self._synced = 0
@@ -190,7 +191,7 @@ class GroupModel:
             raise Violation(f"{request} got {assignment}, others that of attempt {known.attempt}")
         known.attempt = assignment.attempt
         self._synced = command.generation
-        self._members.seen_alive_ms[self._group_id] = request.arrived_ms
+        self._members.saw_alive(self._group_id, request.arrived_ms, self._retention_ms)
         self._heard[command.member_id] = now
 
     def _accepted(self, request: Request, member_id: str, generation: int) -> None:
@@ -211,7 +212,7 @@ class GroupModel:
         if request.command.generation == self._synced and member_id in self._timeouts:
             lasts = min(self._timeouts[member_id])
             self._proofs[member_id] = Proof(request.arrived_at, lasts)
-            self._members.seen_alive_ms[self._group_id] = request.arrived_ms
+            self._members.saw_alive(self._group_id, request.arrived_ms, self._retention_ms)
 
     def _is_proven(self, member_id: str, at: float) -> bool:
         proof = self._proofs.get(member_id)

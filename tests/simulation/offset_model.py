@@ -78,6 +78,14 @@ class MemberGroups:
     """Groups somebody wanted to join since they were last deleted."""
     seen_alive_ms: dict[str, int] = field(default_factory=dict)
     """When a group was last known to have members whom a crash would not make forgotten."""
+    absent_until_ms: dict[str, int] = field(default_factory=dict)
+    """When that was so again after so long a time that what was committed before may have expired."""
+
+    def saw_alive(self, group_id: str, now_ms: int, retention_ms: int) -> None:
+        """The group has such members now."""
+        if now_ms - self.seen_alive_ms.get(group_id, 0) >= retention_ms:
+            self.absent_until_ms[group_id] = now_ms
+        self.seen_alive_ms[group_id] = max(self.seen_alive_ms.get(group_id, 0), now_ms)
 
 
 class OffsetModel:
@@ -247,6 +255,8 @@ class OffsetModel:
             return now_ms >= value.expires_ms
         since_ms = value.committed_ms
         if group_id in self._members.may_have_record:
+            if value.committed_ms <= self._members.absent_until_ms.get(group_id, 0):
+                return True
             since_ms = self._members.seen_alive_ms.get(group_id, 0)
         return now_ms - since_ms >= self._rules.retention_ms
 

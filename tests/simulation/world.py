@@ -156,7 +156,7 @@ class World:
         self._shards = [OffsetModel(rules, self._members) for _ in range(plan.shards)]
         simple = [f"simple-{index}" for index in range(self.random.choice((1, 6)))]
         joined = [f"joined-{index}" for index in range(self.random.choice((1, 3)))] if plan.members else []
-        self._groups = {group_id: GroupModel(group_id, self._members) for group_id in joined}
+        self._groups = {group_id: GroupModel(group_id, self._members, RETENTION_MS) for group_id in joined}
         self._group_ids = simple + joined
         self._clients: list[Client] = [Tool(self, simple * 4 + joined) for _ in range(plan.tools)]
         self._clients += [
