@@ -55,7 +55,9 @@ def test_a_child_that_does_not_listen_is_killed_with_all_it_started(tmp_path: Pa
 def test_children_go_when_the_demo_goes(number: signal.Signals, tmp_path: Path) -> None:
     """However the demo is ended, a child that ignores SIGTERM is gone soon after."""
     program = (
-        "import sys, time; from pathlib import Path; from demo import children\n"
+        "import signal, sys, time; from pathlib import Path; from demo import children\n"
+        # As at a terminal: a shell starts what it puts in the background with SIGINT ignored.
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "children.end_with_the_demo()\n"
         f"child = children.start({STUBBORN!r}, Path({str(tmp_path / 'log')!r}))\n"
         "child.stdout.readline(); print(child.pid, flush=True); time.sleep(60)"
