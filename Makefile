@@ -1,10 +1,11 @@
 # Headgate. `make` alone prints the targets.
 
 PYTHON ?= python3
+SEEDS ?= 1..50
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test compat lint bench kafka clean java
+.PHONY: help demo test compat lint simulate bench kafka clean java
 
 help:  ## Print the targets.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -24,6 +25,9 @@ lint: $(BIN)/.ready  ## Check format, style, types and the import contracts.
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+simulate: $(BIN)/.ready  ## Run whole lives of the coordinator from seeds: make simulate SEEDS=1..200
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
 
 bench: $(BIN)/.ready  ## Measure against peers, side by side in one run (make kafka first, to have Kafka among them).
 	$(BIN)/python -m bench

@@ -22,6 +22,7 @@ from headgate.core.contract import Effects, Reply, Token
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, GroupId, Millis, TopicId, TopicName
 from headgate.domain.settings import Settings
+from headgate.log.batch import CorruptBatch
 from headgate.log.memory_filesystem import Fault, MemoryFileSystem, PowerCut
 from headgate.records import OffsetCommit, Record
 from headgate.server import shard_runtime
@@ -239,6 +240,33 @@ def test_a_failing_disk_is_told_survived_and_left_behind(kind: str, monkeypatch:
             count = await s.ask(Ask())
             assert count == 1 if kind == "pwrite" else count in (1, 2)
             assert await s.ask(Add()) == count + 1
+
+    run(scenario)
+
+
+def test_a_log_that_cannot_be_read_again_is_tried_until_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the reload itself fails, the shard stays unavailable, tries again, and goes on in the end."""
+    monkeypatch.setattr(shard_runtime, "RELOAD_DELAY_SECONDS", 0.05)
+    apply_log = ShardRuntime._apply_log
+    failures = [OSError(errno.EIO, "the disk"), CorruptBatch("the bytes")]
+
+    async def fail_twice(runtime: ShardRuntime[Counter], log: Any) -> None:
+        if failures:
+            raise failures.pop()
+        await apply_log(runtime, log)
+
+    async def scenario() -> None:
+        files = MemoryFileSystem()
+        async with setup(files) as s:
+            assert await s.ask(Add()) == 1
+            monkeypatch.setattr(ShardRuntime, "_apply_log", fail_twice)
+            files.inject(Fault(errno.ENOSPC, "pwrite", times=1))
+            assert await s.ask(Add()) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            await asyncio.sleep(0.08)
+            assert await s.ask(Ask()) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            await asyncio.sleep(0.3)
+            assert failures == []
+            assert await s.ask(Add()) == 2
 
     run(scenario)
 

@@ -336,6 +336,9 @@ class Log:
             self._refuse()
         with self._replacement_lock:
             self._generation += 1
+            if self._failure is not None:
+                # Whatever fails a sync can fail its marker too: this is another chance for it.
+                mark_sync_failed(self._files, self.directory)
             synced_before = {segment.base_offset: segment.synced_bytes for segment in self._segments}
             for segment in self._segments:
                 segment.close_file()
@@ -530,6 +533,7 @@ class Log:
         """Make all durable, indexes included, and close: the next `open` may be `clean`. Raises OSError."""
         try:
             if self._failure is not None:
+                mark_sync_failed(self._files, self.directory)
                 self._refuse()
             active = self._segments.active
             if active is not None:

@@ -23,9 +23,9 @@ from headgate.core.commands import Tick
 from headgate.core.contract import Effects, Shard, Token
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
-from headgate.log.batch import Record, iterate_records
+from headgate.log.batch import CorruptBatch, Record, iterate_records
 from headgate.log.log import Log
-from headgate.records import decode
+from headgate.records import MalformedRecord, decode
 from headgate.records.columns import record_count
 from headgate.records.runs import RunReader, run_place
 from headgate.server.clock import Clock
@@ -216,7 +216,11 @@ class ShardRuntime(Generic[ShardT]):
     async def load(self) -> None:
         """Apply the log from its start; the loop goes on with other work between slices."""
         if self._partition.topic.is_written(self._partition.index):
-            await self._apply_log(self._partition.log)
+            log = self._partition.log
+            try:
+                await self._apply_log(log)
+            except (CorruptBatch, MalformedRecord) as problem:
+                raise OSError(f"{log.directory}: {problem}; `headgate log verify` tells more") from problem
         self._state = State.ACTIVE
         self.shard.loaded(self._clock.now())
         self._arm_timer()
@@ -272,16 +276,23 @@ class ShardRuntime(Generic[ShardT]):
             if self._partition.log.failure is not None:
                 self._partition.log.recover()
         except OSError as failure:
-            logger.warning(
-                "log still fails", extra={"log": self._partition.log.directory, "error": str(failure)}
-            )
-            self._loop.call_later(RELOAD_DELAY_SECONDS, self._try_reload)
+            self._retry_reload(failure)
             return
         self._state = State.LOADING
         self._reload = self._loop.create_task(self._load_again())
 
+    def _retry_reload(self, failure: OSError) -> None:
+        logger.warning("log still fails", extra={"log": self._partition.log.directory, "error": str(failure)})
+        self._loop.call_later(RELOAD_DELAY_SECONDS, self._try_reload)
+
     async def _load_again(self) -> None:
-        await self.load()
+        try:
+            await self.load()
+        except OSError as failure:
+            self._reset()
+            self._state = State.FAILED
+            self._retry_reload(failure)
+            return
         logger.info("log works again", extra={"log": self._partition.log.directory})
 
     def close(self) -> None:
