@@ -121,6 +121,7 @@ class Connection(asyncio.Protocol):
         self._is_write_paused = False
         self._is_read_paused = False
         self._is_stopped = False
+        self._is_receiving = False
         self.last_heard = self._loop.time()
 
     # --- asyncio.Protocol ---
@@ -143,6 +144,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.last_heard = self._loop.time()
+        self._is_receiving = True
         try:
             for frame in self._frames.feed(data):
                 if self._transport is None:
@@ -150,6 +152,10 @@ class Connection(asyncio.Protocol):
                 self._serve(frame)
         except WireError as error:
             self.refuse(str(error))
+        finally:
+            self._is_receiving = False
+        if self._outgoing:
+            self._write()  # what could be answered at once leaves at once, without another turn of the loop
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
@@ -250,7 +256,7 @@ class Connection(asyncio.Protocol):
         """Queue the responses at the head of the line that are ready; they leave at the end of this turn."""
         waiting = self._waiting
         outgoing = self._outgoing
-        if not outgoing and waiting and waiting[0].is_done:
+        if not self._is_receiving and not outgoing and waiting and waiting[0].is_done:
             self._loop.call_soon(self._write)
         while waiting and waiting[0].is_done:
             outgoing.append(waiting.popleft().frame)
