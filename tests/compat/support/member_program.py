@@ -103,7 +103,6 @@ def kafka_python() -> None:
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         fetch_max_wait_ms=200,
-        metadata_max_age_ms=2000,  # a leader that joined before it knew the topic assigns nothing until then
     )
     consumer.subscribe([asked["topic"]], listener=Listener())
     while not closing.is_set():
