@@ -10,6 +10,24 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId
 
 
+def gather(count: int, on_all: Callable[[list[Any]], None]) -> Callable[[int], Callable[[Any], None]]:
+    """What takes the result of each place, 0 to `count` - 1; `on_all` gets all of them with the last one."""
+    results: list[Any] = [None] * count
+    missing = count
+
+    def take_at(index: int) -> Callable[[Any], None]:
+        def take(result: Any) -> None:
+            nonlocal missing
+            results[index] = result
+            missing -= 1
+            if not missing:
+                on_all(results)
+
+        return take
+
+    return take_at
+
+
 def submit_each(
     node: Node, commands: Sequence[tuple[GroupId, Any]], on_results: Callable[[list[Any]], None]
 ) -> None:
@@ -17,21 +35,9 @@ def submit_each(
     if not commands:
         on_results([])
         return
-    results: list[Any] = [None] * len(commands)
-    missing = len(commands)
-
-    def take_result(index: int) -> Callable[[Any], None]:
-        def take(result: Any) -> None:
-            nonlocal missing
-            results[index] = result
-            missing -= 1
-            if not missing:
-                on_results(results)
-
-        return take
-
+    take_at = gather(len(commands), on_results)
     for index, (group_id, command) in enumerate(commands):
-        node.coordinator.submit(group_id, command, take_result(index))
+        node.coordinator.submit(group_id, command, take_at(index))
 
 
 def error_of(result: Any) -> ErrorCode:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from headgate.api.group_answers import gather
 from headgate.core.shard import GroupShard
 from headgate.domain.ids import GroupId
 from headgate.domain.partitioning import partition_for
@@ -20,25 +21,13 @@ class GroupCoordinator:
 
     def submit(self, group_id: GroupId, command: Any, on_reply: Callable[[Any], None]) -> None:
         """Hand a command to the group's shard; see `headgate.api.contract.Coordinator`."""
-        self._runtimes[partition_for(group_id, len(self._runtimes))].submit(command, on_reply)
+        self._runtimes[self.partition_of(group_id)].submit(command, on_reply)
 
     def submit_to_all(self, command: Any, on_replies: Callable[[list[Any]], None]) -> None:
         """Hand the same command to every shard; answers come together, one a shard, in their order."""
-        replies: list[Any] = [None] * len(self._runtimes)
-        missing = len(self._runtimes)
-
-        def reply_to(index: int) -> Callable[[Any], None]:
-            def take(result: Any) -> None:
-                nonlocal missing
-                replies[index] = result
-                missing -= 1
-                if not missing:
-                    on_replies(replies)
-
-            return take
-
+        take_at = gather(len(self._runtimes), on_replies)
         for index, runtime in enumerate(self._runtimes):
-            runtime.submit(command, reply_to(index))
+            runtime.submit(command, take_at(index))
 
     def partition_of(self, group_id: GroupId) -> int:
         """The partition of `__consumer_offsets` that holds the group."""
