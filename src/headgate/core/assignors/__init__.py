@@ -1,0 +1,1 @@
+"""The server-side assignors of consumer groups: pure functions from a group to its members' targets."""
