@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from headgate import __version__
+from headgate.cli.consumer_groups import OptionalValues, consumer_groups
 from headgate.cli.log import log
 from headgate.cli.serve import serve
 from headgate.cli.settings import settings
@@ -21,6 +22,7 @@ app = typer.Typer(
 app.command()(serve)
 app.command()(settings)
 app.add_typer(log)
+app.command(cls=OptionalValues, no_args_is_help=True)(consumer_groups)
 
 
 def _print_version(is_asked: bool) -> None:

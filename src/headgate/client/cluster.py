@@ -14,6 +14,7 @@ from typing import Self, TypeVar
 
 from headgate.client.connection import Connection
 from headgate.client.errors import (
+    BadResponse,
     ClientError,
     ConnectionFailed,
     NoNodeReachable,
@@ -38,6 +39,7 @@ NO_OFFSET = -1
 """The answer to a search for a timestamp that no record reaches."""
 
 LAST_FETCH_BY_NAME = 12
+SEVERAL_COORDINATORS_SINCE = 4
 GROUP_KEY_TYPE = 0
 RETRY_DELAY_S = 0.1
 
@@ -101,18 +103,42 @@ class Cluster:
 
     def leader_for(self, topic: TopicName, partition: int) -> Connection:
         """A connection to the node that leads a partition."""
-        return self._retrying(lambda: self._leader_for(topic, partition))
+        return self.retrying(lambda: self._leader_for(topic, partition))
 
     def coordinator(self, group_id: GroupId) -> Connection:
         """A connection to the node that coordinates a group."""
-        return self._retrying(lambda: self._coordinator(group_id))
+        return self.retrying(lambda: self._coordinator(group_id))
+
+    def coordinators(self, group_ids: Iterable[GroupId]) -> dict[Connection, list[GroupId]]:
+        """The groups by the node that coordinates them."""
+        return self.retrying(lambda: self._coordinators_of(list(group_ids)))
+
+    def nodes(self) -> list[Connection]:
+        """A connection to every node of the cluster."""
+        brokers = self.metadata([]).brokers
+        return [self._connection_to((broker.host, broker.port)) for broker in brokers]
 
     def ask_coordinator(self, group_id: GroupId, message: Request[ResponseT]) -> ResponseT:
         """Send a request to the group's coordinator, wherever it is now.
 
         Error codes in the response are the caller's to look at; after NOT_COORDINATOR, `forget` it.
         """
-        return self._retrying(lambda: self._coordinator(group_id).request(message))
+        return self.retrying(lambda: self._coordinator(group_id).request(message))
+
+    def retrying(self, attempt: Callable[[], ResultT], extra_time_s: float = 0.0) -> ResultT:
+        """Try until it succeeds, the error is one that stays, or the time is up.
+
+        Between attempts it is forgotten who leads and coordinates what.
+        """
+        deadline = time.monotonic() + self.timeout_s + extra_time_s
+        while True:
+            try:
+                return attempt()
+            except ClientError as error:
+                if not is_passing(error) or time.monotonic() + RETRY_DELAY_S > deadline:
+                    raise
+                self.forget()
+            time.sleep(RETRY_DELAY_S)
 
     def forget(self) -> None:
         """Forget who leads and coordinates what; it is asked again when needed."""
@@ -128,7 +154,7 @@ class Cluster:
         """
         names = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         message = MetadataRequest(topics=names, allow_auto_topic_creation=False)
-        return self._retrying(lambda: self.any_node().request(message))
+        return self.retrying(lambda: self.any_node().request(message))
 
     def partitions_of(self, topic: TopicName) -> list[int]:
         """The partitions of a topic, in order. Raises `RequestRefused` if there is no such topic."""
@@ -142,7 +168,7 @@ class Cluster:
         `EARLIEST` and `LATEST` stand for the ends of the log; `NO_OFFSET` is the answer where no record is
         that late.
         """
-        return self._retrying(lambda: self._list_offsets(timestamps))
+        return self.retrying(lambda: self._list_offsets(timestamps))
 
     def fetch(
         self, topic: TopicName, partition: int, offset: int, *, max_bytes: int = 1 << 20, max_wait_ms: int = 0
@@ -159,7 +185,7 @@ class Cluster:
             max_bytes=max_bytes,
             topics=[FetchTopic(topic=topic, partitions=[wanted])],
         )
-        return self._retrying(lambda: self._fetch(topic, partition, message), extra_time_s=max_wait_ms / 1000)
+        return self.retrying(lambda: self._fetch(topic, partition, message), extra_time_s=max_wait_ms / 1000)
 
     # --- one attempt each ---
 
@@ -184,20 +210,38 @@ class Cluster:
             self._leaders[where] = addresses[partition.leader_id]
 
     def _coordinator(self, group_id: GroupId) -> Connection:
-        if group_id not in self._coordinators:
-            self._coordinators[group_id] = self._find_coordinator(group_id)
+        self._find_coordinators([group_id])
         return self._connection_to(self._coordinators[group_id])
 
-    def _find_coordinator(self, group_id: GroupId) -> tuple[str, int]:
-        message = FindCoordinatorRequest(key=group_id, key_type=GROUP_KEY_TYPE, coordinator_keys=[group_id])
-        response = self.any_node().request(message)
-        what = f"the coordinator of group {group_id}"
-        if response.coordinators:
-            (found,) = response.coordinators
-            check(what, found.error_code, found.error_message)
-            return found.host, found.port
-        check(what, response.error_code, response.error_message)
-        return response.host, response.port
+    def _coordinators_of(self, group_ids: list[GroupId]) -> dict[Connection, list[GroupId]]:
+        self._find_coordinators(group_ids)
+        groups: dict[Connection, list[GroupId]] = {}
+        for group_id in group_ids:
+            groups.setdefault(self._connection_to(self._coordinators[group_id]), []).append(group_id)
+        return groups
+
+    def _find_coordinators(self, group_ids: Iterable[GroupId]) -> None:
+        """Learn who coordinates these groups, all with one request where the node understands that."""
+        unknown = [group_id for group_id in dict.fromkeys(group_ids) if group_id not in self._coordinators]
+        if not unknown:
+            return
+        node = self.any_node()
+        if node.version_for(FindCoordinatorRequest) < SEVERAL_COORDINATORS_SINCE:
+            for group_id in unknown:
+                self._find_one_coordinator(node, group_id)
+            return
+        message = FindCoordinatorRequest(key_type=GROUP_KEY_TYPE, coordinator_keys=list(unknown))
+        for found in node.request(message).coordinators:
+            check(f"the coordinator of group {found.key}", found.error_code, found.error_message)
+            self._coordinators[GroupId(found.key)] = found.host, found.port
+        for group_id in unknown:
+            if group_id not in self._coordinators:
+                raise BadResponse(f"{node.address} does not say who coordinates group {group_id}")
+
+    def _find_one_coordinator(self, node: Connection, group_id: GroupId) -> None:
+        found = node.request(FindCoordinatorRequest(key=group_id, key_type=GROUP_KEY_TYPE))
+        check(f"the coordinator of group {group_id}", found.error_code, found.error_message)
+        self._coordinators[group_id] = found.host, found.port
 
     def _list_offsets(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         by_leader: dict[Connection, dict[TopicName, list[ListOffsetsPartition]]] = {}
@@ -234,7 +278,7 @@ class Cluster:
             log_start_offset=answered.log_start_offset,
         )
 
-    # --- connections and repetition ---
+    # --- connections ---
 
     def _connection_to(self, address: tuple[str, int]) -> Connection:
         connection = self._connections.get(address)
@@ -242,18 +286,6 @@ class Cluster:
             connection = Connection(*address, self.timeout_s, self.client_id)
             self._connections[address] = connection
         return connection
-
-    def _retrying(self, attempt: Callable[[], ResultT], extra_time_s: float = 0.0) -> ResultT:
-        """Try until it succeeds, the error is one that stays, or the time is up."""
-        deadline = time.monotonic() + self.timeout_s + extra_time_s
-        while True:
-            try:
-                return attempt()
-            except ClientError as error:
-                if not is_passing(error) or time.monotonic() + RETRY_DELAY_S > deadline:
-                    raise
-                self.forget()
-            time.sleep(RETRY_DELAY_S)
 
 
 def is_passing(error: ClientError) -> bool:

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import islice
+from typing import Generic, TypeVar
+
 from headgate.domain.errors import ErrorCode
+
+PartT = TypeVar("PartT")
+
+TOLD_OF = 3
+"""Of how many parts that were refused a message tells."""
 
 RETRIABLE = frozenset(
     {
@@ -66,7 +75,36 @@ class RequestRefused(ClientError):
         return self.error in RETRIABLE
 
 
+class PartlyRefused(ClientError, Generic[PartT]):
+    """Some parts of a request were refused: `refused` says which and why; the others were done.
+
+    The message tells of the first few.
+    """
+
+    def __init__(self, refused: Mapping[PartT, RequestRefused]) -> None:
+        self.refused = refused
+        first = [str(error) for error in islice(refused.values(), TOLD_OF)]
+        rest = len(refused) - len(first)
+        super().__init__("; ".join(first) + (f"; and {rest} more" if rest else ""))
+
+
 def check(what: str, code: int, reason: str | None = None) -> None:
     """Raise `RequestRefused` unless the code is that of success."""
     if code != ErrorCode.NONE:
         raise RequestRefused(what, code, reason)
+
+
+def check_parts(codes: Mapping[PartT, int], what: str) -> None:
+    """Raise for the codes that are not that of success; `what` is put before a part's name.
+
+    One that may pass is raised alone, as `RequestRefused`, so that all is tried again; the others together as
+    `PartlyRefused`.
+    """
+    refused = {
+        part: RequestRefused(f"{what} {part}", code) for part, code in codes.items() if code != ErrorCode.NONE
+    }
+    for error in refused.values():
+        if error.is_retriable:
+            raise error
+    if refused:
+        raise PartlyRefused(refused)

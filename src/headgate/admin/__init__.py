@@ -1,0 +1,56 @@
+"""Looking after consumer groups from Python: who reads what, how far, and moving it.
+
+    from headgate.admin import Admin, ToEarliest, TopicPartition
+
+    with Admin("127.0.0.1:9092") as admin:
+        for position in admin.positions("billing"):
+            print(position.partition, position.lag)
+        admin.reset_offsets("billing", [TopicPartition("flights", 0)], ToEarliest())
+
+Works with Headgate as with a Kafka cluster.
+"""
+
+from headgate.admin.admin import Admin
+from headgate.admin.errors import GroupIsActive, NothingToReset
+from headgate.admin.positions import Position
+from headgate.admin.reset import (
+    ByDuration,
+    PlannedOffset,
+    ShiftBy,
+    Target,
+    ToCurrent,
+    ToDatetime,
+    ToEarliest,
+    ToLatest,
+    ToOffset,
+    ToOffsets,
+)
+from headgate.client.errors import ClientError, PartlyRefused, RequestRefused
+from headgate.client.groups import GroupDescription, GroupListing, MemberDescription
+from headgate.client.offsets import CommittedOffset
+from headgate.domain.ids import TopicPartition
+
+__all__ = [
+    "Admin",
+    "ByDuration",
+    "ClientError",
+    "CommittedOffset",
+    "GroupDescription",
+    "GroupIsActive",
+    "GroupListing",
+    "MemberDescription",
+    "NothingToReset",
+    "PartlyRefused",
+    "PlannedOffset",
+    "Position",
+    "RequestRefused",
+    "ShiftBy",
+    "Target",
+    "ToCurrent",
+    "ToDatetime",
+    "ToEarliest",
+    "ToLatest",
+    "ToOffset",
+    "ToOffsets",
+    "TopicPartition",
+]

@@ -1,0 +1,162 @@
+"""`Admin`: what can be asked and changed about consumer groups, over one client."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Self
+
+from headgate.admin.errors import GroupIsActive, NothingToReset
+from headgate.admin.positions import Position, positions_of, readers_of
+from headgate.admin.reset import PlannedOffset, Target, plan
+from headgate.client import groups, offsets
+from headgate.client.cluster import LATEST, Cluster
+from headgate.client.errors import check
+from headgate.client.groups import GroupDescription, GroupListing
+from headgate.client.offsets import CommittedOffset
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, Millis, TopicName, TopicPartition
+
+
+class Admin:
+    """Consumer groups of a cluster, by its bootstrap servers; to be closed, or used in a `with` block.
+
+    `timeout_s` is how long each call may take. Raises the errors of `headgate.client.errors`. Not for several
+    threads at once.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str, timeout_s: float = 10.0, client_id: str = "headgate-admin"
+    ) -> None:
+        self.cluster = Cluster(bootstrap_servers, timeout_s, client_id)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self.cluster.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- groups ---
+
+    def list_groups(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[GroupListing]:
+        """All groups in the order of their ids, or those in one of the states and of one of the types.
+
+        States and types by Kafka's names (`Stable`, `Empty`, ...; `Classic`, `Consumer`), in any case.
+        """
+        return groups.list_groups(self.cluster, states, types)
+
+    def describe_groups(self, group_ids: Iterable[str]) -> dict[GroupId, GroupDescription | None]:
+        """The groups with their members and what each reads; None for one that is not there."""
+        return groups.describe_groups(self.cluster, map(GroupId, group_ids))
+
+    def describe_group(self, group_id: str) -> GroupDescription | None:
+        """One group; None if it is not there."""
+        return self.describe_groups([group_id])[GroupId(group_id)]
+
+    def delete_groups(self, group_ids: Iterable[str]) -> None:
+        """Delete groups without members, with all their offsets.
+
+        Raises `PartlyRefused` for those that were not: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+        """
+        groups.delete_groups(self.cluster, map(GroupId, group_ids))
+
+    # --- offsets ---
+
+    def committed_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """What a group has committed, in some partitions or in all; partitions without are left out."""
+        return offsets.fetch_offsets(self.cluster, GroupId(group_id), partitions)
+
+    def positions(self, group_id: str) -> list[Position]:
+        """Each partition the group has an offset in or reads: its offset, the end of the log, who reads."""
+        return self.positions_of(group_id, self.describe_group(group_id))
+
+    def positions_of(self, group_id: str, group: GroupDescription | None) -> list[Position]:
+        """The same for a group that was described before."""
+        committed = self.committed_offsets(group_id)
+        readers = readers_of(group)
+        return positions_of(committed, readers, self.log_end_offsets({*committed, *readers}))
+
+    def alter_offsets(
+        self, group_id: str, offsets_to_commit: Mapping[TopicPartition, int | CommittedOffset]
+    ) -> None:
+        """Set offsets of a group without members; a group that is not there comes into being.
+
+        Raises `GroupIsActive`; `PartlyRefused` for partitions that do not exist or whose metadata is too
+        long, the others being set.
+        """
+        self._refuse_active(group_id)
+        offsets.commit_offsets(self.cluster, GroupId(group_id), offsets_to_commit)
+
+    def plan_reset(
+        self, group_id: str, partitions: Iterable[TopicPartition], target: Target
+    ) -> list[PlannedOffset]:
+        """What a reset would do to each partition; changes nothing.
+
+        Raises `GroupIsActive`, `NothingToReset`, `RequestRefused` for partitions that are not there.
+        """
+        self._refuse_active(group_id)
+        wanted = list(dict.fromkeys(partitions))
+        if not wanted:
+            raise NothingToReset(f"no partitions of group {group_id} to reset")
+        committed = self.committed_offsets(group_id, wanted)
+        return plan(
+            target,
+            wanted,
+            committed,
+            lambda timestamp: self.cluster.list_offsets(dict.fromkeys(wanted, timestamp)),
+            Millis(time.time_ns() // 1_000_000),
+        )
+
+    def reset_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition], target: Target
+    ) -> list[PlannedOffset]:
+        """Plan a reset and do it; the plan is what was done. Raises what these two raise."""
+        planned = self.plan_reset(group_id, partitions, target)
+        self.alter_offsets(group_id, {each.partition: each.offset for each in planned})
+        return planned
+
+    def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Delete committed offsets of topics that the group does not read now.
+
+        Raises `RequestRefused` for the group (GROUP_ID_NOT_FOUND), `PartlyRefused` for partitions
+        (UNKNOWN_TOPIC_OR_PARTITION, GROUP_SUBSCRIBED_TO_TOPIC), the others being deleted.
+        """
+        offsets.delete_offsets(self.cluster, GroupId(group_id), partitions)
+
+    # --- topics ---
+
+    def topics(self) -> list[str]:
+        """The names of all topics, in order."""
+        return sorted(topic.name for topic in self.cluster.metadata().topics if topic.name is not None)
+
+    def partitions_of(self, topic: str) -> list[TopicPartition]:
+        """The partitions of a topic. Raises `RequestRefused` if there is no such topic."""
+        name = TopicName(topic)
+        return [TopicPartition(name, index) for index in self.cluster.partitions_of(name)]
+
+    def log_end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where the logs end; partitions that are no more are left out."""
+        wanted = set(partitions)
+        existing = set()
+        for topic in self.cluster.metadata(sorted({topic for topic, _ in wanted})).topics:
+            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                continue
+            check(f"topic {topic.name}", topic.error_code)
+            assert topic.name is not None
+            for partition in topic.partitions:
+                existing.add(TopicPartition(TopicName(topic.name), partition.partition_index))
+        return self.cluster.list_offsets(dict.fromkeys(sorted(wanted & existing), LATEST))
+
+    def _refuse_active(self, group_id: str) -> None:
+        group = self.describe_group(group_id)
+        if group is not None and group.is_active:
+            raise GroupIsActive(group)

@@ -1,0 +1,161 @@
+"""Where a reset leads: pure rules, from a target and what is known of the partitions to an offset for each.
+
+An offset asked for by number, by shift or in a list is moved into the log if it lies outside; `asked_for`
+then tells what it was. A time behind the last record means the end of the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from headgate.admin.errors import NothingToReset
+from headgate.client.cluster import EARLIEST, LATEST, NO_OFFSET
+from headgate.client.offsets import CommittedOffset
+from headgate.domain.ids import Millis, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class ToEarliest:
+    """To where the log starts."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToLatest:
+    """To where the log ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToCurrent:
+    """To what is committed now; to where the log ends where nothing is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToOffset:
+    """To one offset in all partitions."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToOffsets:
+    """To an offset of its own in each partition."""
+
+    offsets: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, slots=True)
+class ShiftBy:
+    """From what is committed now so many records on, or back where the number is negative."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToDatetime:
+    """To the first record of this time or later."""
+
+    timestamp: Millis
+
+
+@dataclass(frozen=True, slots=True)
+class ByDuration:
+    """To the first record that is no older than this, in milliseconds."""
+
+    duration_ms: int
+
+
+Target = ToEarliest | ToLatest | ToCurrent | ToOffset | ToOffsets | ShiftBy | ToDatetime | ByDuration
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedOffset:
+    """What a reset does to one partition."""
+
+    partition: TopicPartition
+    committed: CommittedOffset | None
+    """What is committed while it is planned."""
+    offset: int
+    """What is to be committed."""
+    asked_for: int
+    """The same, or what lay outside the log."""
+
+
+OffsetsAt = Callable[[int], Mapping[TopicPartition, int]]
+"""For a timestamp, or `EARLIEST` or `LATEST`, the offset in each partition."""
+
+
+def plan(
+    target: Target,
+    partitions: Iterable[TopicPartition],
+    committed: Mapping[TopicPartition, CommittedOffset],
+    offsets_at: OffsetsAt,
+    now: Millis,
+) -> list[PlannedOffset]:
+    """The offset for each partition, in order. Raises `NothingToReset`."""
+    wanted = sorted(set(partitions))
+    offsets = _offsets(target, wanted, committed, offsets_at, now)
+    first: Mapping[TopicPartition, int] = {}
+    last: Mapping[TopicPartition, int] = {}
+    if isinstance(target, ToOffset | ToOffsets | ShiftBy):
+        first, last = offsets_at(EARLIEST), offsets_at(LATEST)
+    return [
+        PlannedOffset(
+            partition,
+            committed.get(partition),
+            min(max(offset, first.get(partition, offset)), last.get(partition, offset)),
+            offset,
+        )
+        for partition, offset in zip(wanted, offsets, strict=True)
+    ]
+
+
+def _offsets(
+    target: Target,
+    wanted: list[TopicPartition],
+    committed: Mapping[TopicPartition, CommittedOffset],
+    offsets_at: OffsetsAt,
+    now: Millis,
+) -> list[int]:
+    match target:
+        case ToEarliest():
+            return _in_order(offsets_at(EARLIEST), wanted)
+        case ToLatest():
+            return _in_order(offsets_at(LATEST), wanted)
+        case ToOffset(offset):
+            return [offset] * len(wanted)
+        case ToOffsets(offsets):
+            return _in_order(offsets, wanted)
+        case ShiftBy(count):
+            return [offset + count for offset in _from_committed(wanted, committed)]
+        case ToCurrent():
+            missing = [partition for partition in wanted if partition not in committed]
+            ends = offsets_at(LATEST) if missing else {}
+            return [
+                committed[partition].offset if partition in committed else ends[partition]
+                for partition in wanted
+            ]
+        case ToDatetime(timestamp):
+            return _at_time(timestamp, wanted, offsets_at)
+        case ByDuration(duration_ms):
+            return _at_time(now - duration_ms, wanted, offsets_at)
+
+
+def _in_order(offsets: Mapping[TopicPartition, int], wanted: list[TopicPartition]) -> list[int]:
+    return [offsets[partition] for partition in wanted]
+
+
+def _from_committed(
+    wanted: list[TopicPartition], committed: Mapping[TopicPartition, CommittedOffset]
+) -> list[int]:
+    missing = [str(partition) for partition in wanted if partition not in committed]
+    if missing:
+        raise NothingToReset(f"nothing is committed to shift from in {', '.join(missing)}")
+    return [committed[partition].offset for partition in wanted]
+
+
+def _at_time(timestamp: int, wanted: list[TopicPartition], offsets_at: OffsetsAt) -> list[int]:
+    found = offsets_at(max(timestamp, 0))
+    is_late = any(found[partition] == NO_OFFSET for partition in wanted)
+    ends = offsets_at(LATEST) if is_late else {}
+    return [ends[partition] if found[partition] == NO_OFFSET else found[partition] for partition in wanted]

@@ -1,0 +1,39 @@
+"""Errors in words, with what to do next."""
+
+from __future__ import annotations
+
+from headgate.admin import ClientError, GroupIsActive, PartlyRefused, RequestRefused
+from headgate.client.errors import NoNodeReachable, RequestTimedOut
+from headgate.domain.errors import ErrorCode
+
+_STOP_THEM = (
+    "stop its members first (`headgate consumer-groups --describe --members` lists them); one that died is "
+    "gone after its session timeout"
+)
+_BY_CODE = {
+    ErrorCode.NON_EMPTY_GROUP: _STOP_THEM,
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "its members read this topic: stop them first",
+    ErrorCode.UNKNOWN_MEMBER_ID: "the group got members meanwhile: stop them first",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "the topic or partition does not exist",
+}
+
+
+def in_words(error: ClientError) -> str:
+    """The error and what to do about it, on one line."""
+    if isinstance(error, PartlyRefused):
+        advice = _advice(next(iter(error.refused.values())))
+    else:
+        advice = _advice(error)
+    return f"{error}; {advice}" if advice else str(error)
+
+
+def _advice(error: ClientError) -> str | None:
+    if isinstance(error, GroupIsActive):
+        return _STOP_THEM
+    if isinstance(error, NoNodeReachable):
+        return "is a server running there? --bootstrap-server names another"
+    if isinstance(error, RequestTimedOut):
+        return "--timeout gives it longer"
+    if isinstance(error, RequestRefused) and error.error is not None:
+        return _BY_CODE.get(error.error)
+    return None

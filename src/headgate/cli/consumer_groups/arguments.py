@@ -1,0 +1,127 @@
+"""What options mean whose values have a form: topics with partitions, dates, durations, files of offsets."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from headgate.admin import (
+    ByDuration,
+    ShiftBy,
+    Target,
+    ToCurrent,
+    ToDatetime,
+    ToEarliest,
+    ToLatest,
+    ToOffset,
+    TopicPartition,
+)
+from headgate.cli.consumer_groups.options import Options, UsageProblem
+from headgate.domain.ids import Millis, TopicName
+
+_DURATION = re.compile(
+    r"P(?:(?P<days>\d+)D)?(?:T(?=\d)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?"
+    r"(?:(?P<seconds>\d+)(?:\.(?P<fraction>\d{1,9}))?S)?)?",
+    re.IGNORECASE,
+)
+_MS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 1000}
+
+
+class TopicArgument(NamedTuple):
+    """`--topic`: a topic, and which of its partitions; None: all."""
+
+    topic: str
+    partitions: tuple[int, ...] | None
+
+
+def parse_topic(text: str) -> TopicArgument:
+    """`flights` or `flights:0,1`. Raises `UsageProblem`."""
+    topic, colon, numbers = text.partition(":")
+    if not colon:
+        return TopicArgument(topic, None)
+    parts = numbers.split(",")
+    if not topic or not all(part.strip().isdecimal() for part in parts):
+        raise UsageProblem(f"--topic {text}: TOPIC or TOPIC:0,1 is expected")
+    return TopicArgument(topic, tuple(dict.fromkeys(int(part) for part in parts)))
+
+
+def parse_datetime(text: str) -> Millis:
+    """A date and time of ISO 8601, of UTC unless it says otherwise. Raises `UsageProblem`."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageProblem(
+            f"--to-datetime {text}: a date and time is expected, as 2026-11-21T08:30:00 or "
+            "2026-11-21T08:30:00.000+01:00"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return Millis(round(moment.timestamp() * 1000))
+
+
+def parse_duration(text: str) -> int:
+    """A duration of ISO 8601, up to days, in milliseconds. Raises `UsageProblem`."""
+    found = _DURATION.fullmatch(text)
+    if found is None or not any(found.groupdict().values()):
+        raise UsageProblem(f"--by-duration {text}: a duration is expected, as P7D, PT12H or P1DT2H3M4S")
+    whole = sum(int(found[name] or 0) * factor for name, factor in _MS.items())
+    return whole + int((found["fraction"] or "0").ljust(3, "0")[:3])
+
+
+def target_of(options: Options) -> Target:
+    """Where the reset leads, unless a file says it."""
+    if options.to_offset is not None:
+        return ToOffset(options.to_offset)
+    if options.shift_by is not None:
+        return ShiftBy(options.shift_by)
+    if options.to_datetime is not None:
+        return ToDatetime(parse_datetime(options.to_datetime))
+    if options.by_duration is not None:
+        return ByDuration(parse_duration(options.by_duration))
+    if options.to_earliest:
+        return ToEarliest()
+    return ToLatest() if options.to_latest else ToCurrent()
+
+
+OffsetsByGroup = dict[str, dict[TopicPartition, int]]
+
+
+def read_offsets(path: Path, groups: tuple[str, ...]) -> OffsetsByGroup:
+    """The offsets of a file by group. Raises `UsageProblem`, which names the line.
+
+    A line of three fields is of the one group that was named; one of four fields names its group.
+    """
+    offsets: OffsetsByGroup = {group: {} for group in groups}
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            for line, (group, partition, offset) in _rows(path, csv.reader(file), groups):
+                if groups and group not in offsets:
+                    raise UsageProblem(f"{path}, line {line}: group {group} is not among those of --group")
+                offsets.setdefault(group, {})[partition] = offset
+    except OSError as problem:
+        raise UsageProblem(f"--from-file {path}: {problem.strerror}") from problem
+    except (UnicodeDecodeError, csv.Error) as problem:
+        raise UsageProblem(f"--from-file {path}: not CSV: {problem}") from problem
+    if not any(offsets.values()):
+        raise UsageProblem(f"--from-file {path}: there are no offsets in it")
+    return offsets
+
+
+def _rows(
+    path: Path, rows: Iterator[list[str]], groups: tuple[str, ...]
+) -> Iterator[tuple[int, tuple[str, TopicPartition, int]]]:
+    for line, row in enumerate(rows, start=1):
+        if not row:
+            continue
+        fields = [field.strip() for field in row]
+        if len(fields) == 3 and len(groups) == 1:
+            fields.insert(0, groups[0])
+        if len(fields) != 4 or not fields[2].isdecimal() or not fields[3].isdecimal():
+            expected = "topic,partition,offset or " if len(groups) == 1 else ""
+            raise UsageProblem(f"{path}, line {line}: {expected}group,topic,partition,offset is expected")
+        group, topic, partition, offset = fields
+        yield line, (group, TopicPartition(TopicName(topic), int(partition)), int(offset))

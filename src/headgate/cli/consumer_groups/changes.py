@@ -1,0 +1,224 @@
+"""`--reset-offsets`, `--delete-offsets` and `--delete`: what is changed, and shown."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import sys
+from collections.abc import Iterable
+
+from headgate.admin import (
+    Admin,
+    ClientError,
+    GroupIsActive,
+    NothingToReset,
+    PartlyRefused,
+    PlannedOffset,
+    RequestRefused,
+    Target,
+    ToOffsets,
+    TopicPartition,
+)
+from headgate.cli.consumer_groups.advice import in_words
+from headgate.cli.consumer_groups.arguments import TopicArgument, parse_topic, read_offsets, target_of
+from headgate.cli.consumer_groups.groups import asked_groups, not_there
+from headgate.cli.consumer_groups.options import Options
+from headgate.cli.consumer_groups.printing import Row, print_csv, print_json, print_table, say
+from headgate.domain.errors import ErrorCode
+
+_PLAN = ("group", "topic", "partition", "current_offset", "new_offset")
+
+
+# --reset-offsets
+
+
+def reset_offsets(admin: Admin, options: Options) -> int:
+    """Show what a reset does to each group, and do it if told to; 1 if a group was refused."""
+    targets = _targets(admin, options)
+    done: list[tuple[str, list[PlannedOffset]]] = []
+    is_refused = False
+    for group_id, (target, partitions) in targets.items():
+        try:
+            planned = admin.plan_reset(group_id, partitions, target)
+            if options.execute:
+                admin.alter_offsets(group_id, {each.partition: each.offset for each in planned})
+        except (GroupIsActive, NothingToReset, PartlyRefused, RequestRefused) as error:
+            say(in_words(error))
+            is_refused = True
+            continue
+        done.append((group_id, planned))
+        _warn_of_moved(planned)
+    _print_plans(done, options)
+    return 1 if is_refused else 0
+
+
+def _targets(admin: Admin, options: Options) -> dict[str, tuple[Target, list[TopicPartition]]]:
+    """For each group where it is to go, and in which partitions."""
+    if options.from_file is not None:
+        read = read_offsets(options.from_file, options.group)
+        return {
+            group_id: (ToOffsets(offsets), _existing(admin, offsets)) for group_id, offsets in read.items()
+        }
+    target = target_of(options)
+    named = _named_partitions(admin, options)
+    return {
+        group_id: (target, list(admin.committed_offsets(group_id)) if options.all_topics else named)
+        for group_id in asked_groups(admin, options)
+    }
+
+
+def _named_partitions(admin: Admin, options: Options) -> list[TopicPartition]:
+    """The partitions of --topic, all of which exist. Raises `RequestRefused`."""
+    wanted: list[TopicPartition] = []
+    for argument in map(parse_topic, options.topic):
+        wanted += _partitions_of(admin, argument)
+    return list(dict.fromkeys(wanted))
+
+
+def _partitions_of(admin: Admin, argument: TopicArgument) -> list[TopicPartition]:
+    try:
+        there = admin.partitions_of(argument.topic)
+    except RequestRefused as refused:
+        near = difflib.get_close_matches(argument.topic, admin.topics(), n=1)
+        raise RequestRefused(
+            f"topic {argument.topic}", refused.code, f"did you mean {near[0]}?" if near else None
+        ) from None
+    if argument.partitions is None:
+        return there
+    by_number = {partition.partition: partition for partition in there}
+    for number in argument.partitions:
+        if number not in by_number:
+            raise RequestRefused(
+                f"{argument.topic}-{number}",
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"{argument.topic} has the partitions 0 to {len(there) - 1}",
+            )
+    return [by_number[number] for number in argument.partitions]
+
+
+def _existing(admin: Admin, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """The same partitions, all of which exist. Raises `RequestRefused`."""
+    numbers: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        numbers.setdefault(topic, []).append(partition)
+    return [
+        partition
+        for topic, wanted in numbers.items()
+        for partition in _partitions_of(admin, TopicArgument(topic, tuple(wanted)))
+    ]
+
+
+def _warn_of_moved(planned: Iterable[PlannedOffset]) -> None:
+    for each in planned:
+        if each.asked_for != each.offset:
+            end = "starts" if each.asked_for < each.offset else "ends"
+            say(f"{each.partition}: {each.asked_for} lies outside the log, which {end} at {each.offset}")
+
+
+def _print_plans(done: list[tuple[str, list[PlannedOffset]]], options: Options) -> None:
+    if options.export:
+        _export(done, is_one=len(options.group) == 1)
+        return
+    rows = [_plan_row(group_id, each) for group_id, planned in done for each in planned]
+    if options.output == "json":
+        print_json({"is_executed": options.execute, "offsets": rows})
+    elif options.output == "csv":
+        print_csv(rows, _PLAN)
+    elif rows:
+        print_table(rows, _PLAN)
+        if not options.execute:
+            say("nothing was changed; --execute does it")
+
+
+def _plan_row(group_id: str, each: PlannedOffset) -> Row:
+    return {
+        "group": group_id,
+        "topic": each.partition.topic,
+        "partition": each.partition.partition,
+        "current_offset": each.committed.offset if each.committed else None,
+        "new_offset": each.offset,
+    }
+
+
+def _export(done: list[tuple[str, list[PlannedOffset]]], *, is_one: bool) -> None:
+    """Kafka's form of CSV, which --from-file reads: no heading, and no group where there is one only."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    for group_id, planned in done:
+        for (topic, partition), offset in ((each.partition, each.offset) for each in planned):
+            writer.writerow([topic, partition, offset] if is_one else [group_id, topic, partition, offset])
+
+
+# --delete-offsets
+
+
+def delete_offsets(admin: Admin, options: Options) -> int:
+    """Delete offsets and show what became of each; 1 if one was refused."""
+    rows: list[Row] = []
+    arguments = [parse_topic(text) for text in options.topic]
+    for group_id in dict.fromkeys(options.group):
+        partitions = [each for argument in arguments for each in _partitions_of(admin, argument)]
+        errors: dict[TopicPartition, ClientError] = {}
+        try:
+            admin.delete_offsets(group_id, partitions)
+        except PartlyRefused as refused:
+            errors.update(refused.refused)
+        except RequestRefused as refused:
+            if refused.error is ErrorCode.GROUP_ID_NOT_FOUND:
+                say(not_there(admin, group_id))
+            errors.update(dict.fromkeys(partitions, refused))
+        rows += [
+            {
+                "group": group_id,
+                "topic": each.topic,
+                "partition": each.partition,
+                "status": _status(errors.get(each)),
+            }
+            for each in partitions
+        ]
+    _print_outcomes(rows, ("group", "topic", "partition", "status"), "offsets", options)
+    return _exit_code(rows)
+
+
+# --delete
+
+
+def delete_groups(admin: Admin, options: Options) -> int:
+    """Delete groups and show what became of each; 1 if one was refused."""
+    group_ids = asked_groups(admin, options)
+    errors: dict[str, ClientError] = {}
+    try:
+        admin.delete_groups(group_ids)
+    except PartlyRefused as refused:
+        errors.update(refused.refused)
+    rows: list[Row] = [{"group": group_id, "status": _status(errors.get(group_id))} for group_id in group_ids]
+    _print_outcomes(rows, ("group", "status"), "groups", options)
+    for group_id, error in errors.items():
+        if isinstance(error, RequestRefused) and error.error is ErrorCode.GROUP_ID_NOT_FOUND:
+            say(not_there(admin, group_id))
+        else:
+            say(in_words(error))
+    return _exit_code(rows)
+
+
+_DELETED = "deleted"
+
+
+def _status(error: ClientError | None) -> str:
+    if error is None:
+        return _DELETED
+    if isinstance(error, RequestRefused) and error.error is not None:
+        return error.error.name
+    return str(error)
+
+
+def _exit_code(rows: Iterable[Row]) -> int:
+    return 0 if all(row["status"] == _DELETED for row in rows) else 1
+
+
+def _print_outcomes(rows: list[Row], columns: tuple[str, ...], name: str, options: Options) -> None:
+    if options.output == "json":
+        print_json({name: rows})
+    elif options.output == "csv":
+        print_csv(rows, columns)
+    elif rows:
+        print_table(rows, columns)

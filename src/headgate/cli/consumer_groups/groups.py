@@ -1,0 +1,28 @@
+"""Which groups were asked for, and what to say of those that are not there."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from headgate.admin import Admin, GroupListing
+from headgate.cli.consumer_groups.options import Options
+
+
+def consumer_listings(listings: Iterable[GroupListing]) -> list[GroupListing]:
+    """Those that are of consumers, or only keep offsets."""
+    return [listing for listing in listings if listing.protocol_type in ("consumer", "")]
+
+
+def asked_groups(admin: Admin, options: Options) -> list[str]:
+    """The ids of the groups that were named, or of all consumer groups."""
+    if not options.all_groups:
+        return list(dict.fromkeys(options.group))
+    return [listing.group_id for listing in consumer_listings(admin.list_groups())]
+
+
+def not_there(admin: Admin, group_id: str) -> str:
+    """What to say of a group that is not there: the nearest name, or where the names are."""
+    near = difflib.get_close_matches(group_id, [each.group_id for each in admin.list_groups()], n=1)
+    hint = f"did you mean {near[0]}?" if near else "`headgate consumer-groups --list` lists what there is"
+    return f"there is no group called {group_id}; {hint}"

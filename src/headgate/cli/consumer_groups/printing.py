@@ -1,0 +1,62 @@
+"""Rows as a table for people, JSON or CSV for programs; problems on standard error.
+
+A table is plain text in columns, one heading a column, so that it can be piped on. What there is none of is a
+dash in a table, null in JSON and empty in CSV.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import typer
+
+Row = dict[str, Any]
+"""The values of a row by their names in JSON."""
+
+Columns = Sequence[str]
+"""Which of them are shown, in order; a heading is the name in capitals with dashes, or Kafka's own."""
+
+_HEADINGS = {"member_count": "#MEMBERS", "partition_count": "#PARTITIONS"}
+
+
+def print_table(rows: Iterable[Row], columns: Columns) -> None:
+    """Print the rows in columns as wide as needed."""
+    headings = [_HEADINGS.get(column, column.upper().replace("_", "-")) for column in columns]
+    cells = [[_cell(row[column]) for column in columns] for row in rows]
+    widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
+    for number, line in enumerate([headings, *cells]):
+        text = " ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        typer.echo(typer.style(text, bold=True) if number == 0 else text)
+
+
+def print_csv(rows: Iterable[Row], columns: Columns) -> None:
+    """Print the rows as CSV, the names first."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_csv_cell(row[column]) for column in columns] for row in rows)
+
+
+def print_json(document: Row) -> None:
+    """Print one JSON object."""
+    print(json.dumps(document, indent=2))
+
+
+def say(problem: str) -> None:
+    """Print a line about something that is not as it was asked for."""
+    typer.echo(f"headgate: {problem}", err=True)
+
+
+def _cell(value: Any) -> str:
+    if value is None or value == "":
+        return "-"
+    text = value if isinstance(value, str) else str(value)
+    # Nothing a member calls itself may move the terminal's cursor.
+    return text if text.isprintable() else ascii(text)[1:-1]
+
+
+def _csv_cell(value: Any) -> Any:
+    return "" if value is None else value

@@ -1,0 +1,218 @@
+"""`--list` and `--describe`: what there is, shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from headgate.admin import Admin, GroupDescription, GroupListing, MemberDescription, Position, TopicPartition
+from headgate.cli.consumer_groups.groups import asked_groups, consumer_listings, not_there
+from headgate.cli.consumer_groups.options import Options, UsageProblem
+from headgate.cli.consumer_groups.printing import Columns, Row, print_csv, print_json, print_table, say
+
+REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
+STATES = ("Empty", "Stable", *REBALANCING, "Dead")
+TYPES = ("Classic", "Consumer")
+
+
+# --list
+
+
+def list_groups(admin: Admin, options: Options) -> int:
+    """Print the groups; their names alone unless more is asked for."""
+    states, types = _words("--state", options.state, STATES), _words("--type", options.type, TYPES)
+    listings = consumer_listings(admin.list_groups(states, types))
+    rows = [_listing_row(listing) for listing in listings]
+    if options.output == "json":
+        print_json({"groups": rows})
+        return 0
+    shown = ["group"] + [
+        name for name in ("type", "state") if name in options.given or options.output == "csv"
+    ]
+    if options.output == "csv":
+        print_csv(rows, shown)
+    elif shown == ["group"]:
+        for listing in listings:
+            print(listing.group_id)
+    else:
+        print_table(rows, shown)
+    return 0
+
+
+def _words(option: str, text: str | None, known: Sequence[str]) -> list[str]:
+    """The words of a list, as the documents spell them. Raises `UsageProblem`."""
+    spelt = {word.lower(): word for word in known}
+    words = [word.strip() for word in (text or "").split(",") if word.strip()]
+    for word in words:
+        if word.lower() not in spelt:
+            raise UsageProblem(f"{option} {text}: {', '.join(known)} are what there is, with commas between")
+    return [spelt[word.lower()] for word in words]
+
+
+def _listing_row(listing: GroupListing) -> Row:
+    return {
+        "group": listing.group_id,
+        "type": listing.group_type or None,
+        "state": listing.state or None,
+        "protocol_type": listing.protocol_type,
+    }
+
+
+# --describe
+
+_OFFSETS = (
+    "group",
+    "topic",
+    "partition",
+    "current_offset",
+    "log_end_offset",
+    "lag",
+    "consumer_id",
+    "host",
+    "client_id",
+)
+_OFFSETS_VERBOSE = (*_OFFSETS[:3], "leader_epoch", *_OFFSETS[3:], "metadata")
+_MEMBERS = ("group", "consumer_id", "host", "client_id", "partition_count")
+_MEMBERS_VERBOSE = (
+    *_MEMBERS[:2],
+    "group_instance_id",
+    *_MEMBERS[2:],
+    "current_epoch",
+    "assignment",
+    "target_assignment",
+)
+_STATE = ("group", "coordinator", "type", "assignment_strategy", "state", "member_count")
+_STATE_VERBOSE = (*_STATE[:5], "group_epoch", "target_assignment_epoch", _STATE[5])
+
+
+def describe_groups(admin: Admin, options: Options) -> int:
+    """Print the groups, one after the other; 1 if one of them is not there."""
+    group_ids = asked_groups(admin, options)
+    described = admin.describe_groups(group_ids)
+    found = [group for group in described.values() if group is not None]
+    missing = [group_id for group_id, group in described.items() if group is None]
+    columns, document = _columns(options), []
+    reports: list[list[Row]] = []
+    for group in found:
+        rows = _rows(admin, group, options)
+        reports.append(rows)
+        document.append(_as_json(group, rows, options))
+    if options.output == "json":
+        print_json({"groups": document})
+    elif options.output == "csv":
+        print_csv((row for rows in reports for row in rows), columns)
+    else:
+        for number, (group, rows) in enumerate(zip(found, reports, strict=True)):
+            if number:
+                print()
+            _remark(group, rows)
+            if rows:
+                print_table(rows, columns)
+    for group_id in missing:
+        say(not_there(admin, group_id))
+    return 1 if missing else 0
+
+
+def _remark(group: GroupDescription, rows: Sequence[Row]) -> None:
+    """Say what the rows do not."""
+    if group.state in REBALANCING:
+        say(f"group {group.group_id} is rebalancing ({group.state})")
+    elif not group.members:
+        say(f"group {group.group_id} has no active members")
+    if not rows and group.members:
+        say(f"group {group.group_id} reads nothing and has committed nothing")
+
+
+def _columns(options: Options) -> Columns:
+    if options.members:
+        return _MEMBERS_VERBOSE if options.verbose else _MEMBERS
+    if options.state is not None:
+        return _STATE_VERBOSE if options.verbose else _STATE
+    return _OFFSETS_VERBOSE if options.verbose else _OFFSETS
+
+
+def _rows(admin: Admin, group: GroupDescription, options: Options) -> list[Row]:
+    if options.members:
+        return [_member_row(group, member) for member in group.members]
+    if options.state is not None:
+        return [_state_row(group)]
+    return [_position_row(group, position) for position in admin.positions_of(group.group_id, group)]
+
+
+def _position_row(group: GroupDescription, position: Position) -> Row:
+    committed, member = position.committed, position.member
+    return {
+        "group": group.group_id,
+        "topic": position.partition.topic,
+        "partition": position.partition.partition,
+        "current_offset": committed.offset if committed else None,
+        "log_end_offset": position.log_end_offset,
+        "lag": position.lag,
+        "consumer_id": member.member_id if member else None,
+        "host": member.host if member else None,
+        "client_id": member.client_id if member else None,
+        "leader_epoch": committed.leader_epoch if committed and committed.leader_epoch >= 0 else None,
+        "metadata": committed.metadata if committed else None,
+    }
+
+
+def _member_row(group: GroupDescription, member: MemberDescription) -> Row:
+    return {
+        "group": group.group_id,
+        "consumer_id": member.member_id,
+        "group_instance_id": member.instance_id,
+        "host": member.host,
+        "client_id": member.client_id,
+        "partition_count": None if member.assignment is None else len(member.assignment),
+        "current_epoch": member.member_epoch,
+        "assignment": _assignment(member.assignment),
+        "target_assignment": _assignment(member.target),
+    }
+
+
+def _assignment(partitions: Iterable[TopicPartition] | None) -> str | None:
+    """`flights:0,1;orders:2`; None where it is not known."""
+    if partitions is None:
+        return None
+    topics: dict[str, list[str]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(str(partition))
+    return ";".join(f"{topic}:{','.join(numbers)}" for topic, numbers in topics.items())
+
+
+def _state_row(group: GroupDescription) -> Row:
+    return {
+        "group": group.group_id,
+        "coordinator": group.coordinator,
+        "type": group.group_type,
+        "assignment_strategy": group.assignor or None,
+        "state": group.state,
+        "member_count": len(group.members),
+        "group_epoch": group.group_epoch,
+        "target_assignment_epoch": group.assignment_epoch,
+    }
+
+
+def _as_json(group: GroupDescription, rows: Sequence[Row], options: Options) -> Row:
+    """The group's state, and under `offsets` or `members` what was asked for."""
+    about = _state_row(group)
+    if options.state is not None:
+        return about
+    if options.members:
+        return {
+            **about,
+            "members": [
+                {
+                    **{name: value for name, value in row.items() if name != "group"},
+                    "assignment": _partitions_as_json(member.assignment),
+                    "target_assignment": _partitions_as_json(member.target),
+                }
+                for row, member in zip(rows, group.members, strict=True)
+            ],
+        }
+    return {**about, "offsets": [{k: v for k, v in row.items() if k != "group"} for row in rows]}
+
+
+def _partitions_as_json(partitions: Iterable[TopicPartition] | None) -> list[Row] | None:
+    if partitions is None:
+        return None
+    return [{"topic": topic, "partition": partition} for topic, partition in partitions]

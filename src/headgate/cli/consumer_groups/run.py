@@ -1,0 +1,41 @@
+"""From options to the action they ask for, and its exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headgate.admin import Admin, ClientError
+from headgate.cli.consumer_groups.advice import in_words
+from headgate.cli.consumer_groups.changes import delete_groups, delete_offsets, reset_offsets
+from headgate.cli.consumer_groups.options import Options, UsageProblem, action_of
+from headgate.cli.consumer_groups.printing import say
+from headgate.cli.consumer_groups.reports import describe_groups, list_groups
+
+_ACTIONS: dict[str, Callable[[Admin, Options], int]] = {
+    "list": list_groups,
+    "describe": describe_groups,
+    "reset_offsets": reset_offsets,
+    "delete_offsets": delete_offsets,
+    "delete": delete_groups,
+}
+
+
+def run(options: Options) -> int:
+    """Do what was asked for and print it; the exit code."""
+    try:
+        action = action_of(options)
+        with _admin(options) as admin:
+            return _ACTIONS[action](admin, options)
+    except UsageProblem as problem:
+        say(str(problem))
+        return 2
+    except ClientError as error:
+        say(in_words(error))
+        return 1
+
+
+def _admin(options: Options) -> Admin:
+    try:
+        return Admin(options.bootstrap_server, options.timeout / 1000)
+    except ValueError as problem:
+        raise UsageProblem(f"--bootstrap-server {options.bootstrap_server}: {problem}") from problem

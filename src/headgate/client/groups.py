@@ -1,0 +1,233 @@
+"""Groups as a client sees them: which there are, who is in them, and taking them away.
+
+A group of the older kind ("classic") is described by DescribeGroups, one of KIP-848 ("consumer") by
+ConsumerGroupDescribe; which kind a group is of, its coordinator knows and the caller need not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from headgate.client.assignment import read_assignment
+from headgate.client.cluster import Cluster
+from headgate.client.connection import Connection
+from headgate.client.errors import VersionNotSupported, check, check_parts
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, TopicName, TopicPartition
+from headgate.wire.messages import consumer_group_describe
+from headgate.wire.messages import describe_groups as wire
+from headgate.wire.messages.delete_groups import DeleteGroupsRequest
+from headgate.wire.messages.list_groups import ListGroupsRequest
+
+CLASSIC = "Classic"
+CONSUMER = "Consumer"
+
+_STATES_SINCE = 4
+_TYPES_SINCE = 5
+_DEAD = "Dead"
+_CONSUMER_PROTOCOL = "consumer"
+_NOT_OF_THIS_KIND = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """A group in a list; what the node is too old to tell is empty."""
+
+    group_id: GroupId
+    group_type: str
+    """`Classic`, `Consumer`, ..."""
+    state: str
+    protocol_type: str
+    """`consumer` for consumers; a group that only keeps offsets has none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberDescription:
+    """A member of a group."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    assignment: tuple[TopicPartition, ...] | None
+    """What it reads, in order; None where it is in no form that is known here."""
+    target: tuple[TopicPartition, ...] | None = None
+    """Of a consumer group: what it is to read when the rebalance is over."""
+    member_epoch: int | None = None
+    """Of a consumer group."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDescription:
+    """A group with its members, in the order of their ids."""
+
+    group_id: GroupId
+    group_type: str
+    state: str
+    assignor: str
+    coordinator: str
+    """`host:port` of the node that coordinates the group."""
+    members: tuple[MemberDescription, ...]
+    protocol_type: str = _CONSUMER_PROTOCOL
+    group_epoch: int | None = None
+    """Of a consumer group, as `assignment_epoch`."""
+    assignment_epoch: int | None = None
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it has members, who would not be told of offsets changed behind their backs."""
+        return bool(self.members) or self.state not in ("Empty", _DEAD)
+
+
+def list_groups(
+    cluster: Cluster, states: Iterable[str] = (), types: Iterable[str] = ()
+) -> list[GroupListing]:
+    """The groups of the whole cluster in the order of their ids: those in one of the states and of one of the
+    types, where any are given. Raises `VersionNotSupported` where a node cannot tell those.
+    """
+    message = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+
+    def attempt() -> list[GroupListing]:
+        found: dict[str, GroupListing] = {}
+        for node in cluster.nodes():
+            for listing in _list_groups_of(node, message):
+                found[listing.group_id] = listing
+        return [found[group_id] for group_id in sorted(found)]
+
+    return cluster.retrying(attempt)
+
+
+def _list_groups_of(node: Connection, message: ListGroupsRequest) -> list[GroupListing]:
+    version = node.version_for(ListGroupsRequest)
+    for wanted, since, what in (
+        (message.states_filter, _STATES_SINCE, "states"),
+        (message.types_filter, _TYPES_SINCE, "types"),
+    ):
+        if wanted and version < since:
+            raise VersionNotSupported(f"{node.address} is too old to list groups by their {what}")
+    response = node.request(message, version)
+    check(f"the groups of {node.address}", response.error_code)
+    return [
+        GroupListing(GroupId(group.group_id), group.group_type, group.group_state, group.protocol_type)
+        for group in response.groups
+    ]
+
+
+def describe_groups(cluster: Cluster, group_ids: Iterable[GroupId]) -> dict[GroupId, GroupDescription | None]:
+    """The groups in the order given; None for one that is not there."""
+    wanted = list(dict.fromkeys(group_ids))
+
+    def attempt() -> dict[GroupId, GroupDescription | None]:
+        found: dict[GroupId, GroupDescription] = {}
+        for node, groups in cluster.coordinators(wanted).items():
+            for group in _consumer_groups(node, groups):
+                found[group.group_id] = group
+            for group in _classic_groups(node, [group_id for group_id in groups if group_id not in found]):
+                found[group.group_id] = group
+        return {group_id: found.get(group_id) for group_id in wanted}
+
+    return cluster.retrying(attempt)
+
+
+def _consumer_groups(node: Connection, group_ids: list[GroupId]) -> list[GroupDescription]:
+    if consumer_group_describe.ConsumerGroupDescribeRequest.API_KEY not in node.versions:
+        return []
+    message = consumer_group_describe.ConsumerGroupDescribeRequest(group_ids=list(group_ids))
+    found = []
+    for group in node.request(message).groups:
+        if group.error_code in _NOT_OF_THIS_KIND:
+            continue
+        check(f"group {group.group_id}", group.error_code, group.error_message)
+        found.append(
+            GroupDescription(
+                group_id=GroupId(group.group_id),
+                group_type=CONSUMER,
+                state=group.group_state,
+                assignor=group.assignor_name,
+                coordinator=node.address,
+                members=_in_order(_consumer_member(member) for member in group.members),
+                group_epoch=group.group_epoch,
+                assignment_epoch=group.assignment_epoch,
+            )
+        )
+    return found
+
+
+def _consumer_member(member: consumer_group_describe.Member) -> MemberDescription:
+    return MemberDescription(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        assignment=_partitions(member.assignment),
+        target=_partitions(member.target_assignment),
+        member_epoch=member.member_epoch,
+    )
+
+
+def _partitions(assignment: consumer_group_describe.Assignment) -> tuple[TopicPartition, ...]:
+    return tuple(
+        sorted(
+            TopicPartition(TopicName(topic.topic_name), partition)
+            for topic in assignment.topic_partitions
+            for partition in topic.partitions
+        )
+    )
+
+
+def _classic_groups(node: Connection, group_ids: list[GroupId]) -> list[GroupDescription]:
+    if not group_ids:
+        return []
+    found = []
+    for group in node.request(wire.DescribeGroupsRequest(groups=list(group_ids))).groups:
+        if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
+            continue
+        check(f"group {group.group_id}", group.error_code, group.error_message)
+        if group.group_state == _DEAD:
+            continue
+        is_consumer = group.protocol_type == _CONSUMER_PROTOCOL
+        found.append(
+            GroupDescription(
+                group_id=GroupId(group.group_id),
+                group_type=CLASSIC,
+                state=group.group_state,
+                assignor=group.protocol_data,
+                coordinator=node.address,
+                protocol_type=group.protocol_type,
+                members=_in_order(_classic_member(member, is_consumer) for member in group.members),
+            )
+        )
+    return found
+
+
+def _classic_member(member: wire.DescribedGroupMember, is_consumer: bool) -> MemberDescription:
+    return MemberDescription(
+        member_id=member.member_id,
+        instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        host=member.client_host,
+        assignment=read_assignment(member.member_assignment) if is_consumer else None,
+    )
+
+
+def _in_order(members: Iterable[MemberDescription]) -> tuple[MemberDescription, ...]:
+    return tuple(sorted(members, key=lambda member: member.member_id))
+
+
+def delete_groups(cluster: Cluster, group_ids: Iterable[GroupId]) -> None:
+    """Delete groups without members, with all their offsets.
+
+    Raises `PartlyRefused` for those that were not: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+    """
+    wanted = dict.fromkeys(group_ids)
+    codes: dict[GroupId, int] = {}
+
+    def attempt() -> None:
+        left = [group_id for group_id in wanted if codes.get(group_id) != ErrorCode.NONE]
+        for node, groups in cluster.coordinators(left).items():
+            for result in node.request(DeleteGroupsRequest(groups_names=list(groups))).results:
+                codes[GroupId(result.group_id)] = result.error_code
+        check_parts(codes, "group")
+
+    cluster.retrying(attempt)

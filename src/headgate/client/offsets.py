@@ -1,0 +1,170 @@
+"""Committed offsets as a client outside the group sees them: fetch, commit, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeVar
+
+from headgate.client.cluster import NO_OFFSET, Cluster
+from headgate.client.errors import VersionNotSupported, check, check_parts
+from headgate.domain.ids import GroupId, TopicName, TopicPartition
+from headgate.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from headgate.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from headgate.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+LAST_BY_NAME = 9
+"""Of OffsetCommit and OffsetFetch: above this version topics go by id; the name is what is known here."""
+_GROUPS_SINCE = 8
+_ALL_SINCE = 2
+NO_LEADER_EPOCH = -1
+
+PartitionT = TypeVar("PartitionT")
+
+
+class CommittedOffset(NamedTuple):
+    """Where a group is in a partition: the next record it wants, and what it wrote beside that."""
+
+    offset: int
+    leader_epoch: int = NO_LEADER_EPOCH
+    metadata: str = ""
+
+
+Offsets = Mapping[TopicPartition, int | CommittedOffset]
+"""Offsets to commit; a bare number has no leader epoch and no metadata."""
+
+
+def fetch_offsets(
+    cluster: Cluster, group_id: GroupId, partitions: Iterable[TopicPartition] | None = None
+) -> dict[TopicPartition, CommittedOffset]:
+    """The committed offsets of a group, of some partitions or (None) of all, in order.
+
+    Left out is what was never committed; a group that is not there has none.
+    """
+    asked = None if partitions is None else by_topic(dict.fromkeys(partitions, True))
+    if asked is None:
+        one, several = None, None
+    else:
+        one = [
+            OffsetFetchRequestTopic(name=name, partition_indexes=list(each)) for name, each in asked.items()
+        ]
+        several = [
+            OffsetFetchRequestTopics(name=name, partition_indexes=list(each)) for name, each in asked.items()
+        ]
+    message = OffsetFetchRequest(
+        group_id=group_id, topics=one, groups=[OffsetFetchRequestGroup(group_id=group_id, topics=several)]
+    )
+
+    def attempt() -> dict[TopicPartition, CommittedOffset]:
+        node = cluster.coordinator(group_id)
+        version = node.version_for(OffsetFetchRequest, at_most=LAST_BY_NAME)
+        if asked is None and version < _ALL_SINCE:
+            raise VersionNotSupported(f"{node.address} is too old to tell all offsets of a group")
+        return _fetched(group_id, node.request(message, version), version)
+
+    return cluster.retrying(attempt)
+
+
+def _fetched(
+    group_id: GroupId, response: OffsetFetchResponse, version: int
+) -> dict[TopicPartition, CommittedOffset]:
+    topics: list[OffsetFetchResponseTopic] | list[OffsetFetchResponseTopics] = response.topics
+    error_code = response.error_code
+    if version >= _GROUPS_SINCE:
+        (group,) = response.groups
+        topics, error_code = group.topics, group.error_code
+    check(f"offsets of group {group_id}", error_code)
+    found = {}
+    for topic in topics:
+        for partition in topic.partitions:
+            where = TopicPartition(TopicName(topic.name), partition.partition_index)
+            check(f"offset of group {group_id} in {where}", partition.error_code)
+            if partition.committed_offset != NO_OFFSET:
+                found[where] = CommittedOffset(
+                    partition.committed_offset, partition.committed_leader_epoch, partition.metadata or ""
+                )
+    return dict(sorted(found.items()))
+
+
+def commit_offsets(cluster: Cluster, group_id: GroupId, offsets: Offsets) -> None:
+    """Set the offsets of a group without members; it comes into being with its first offset.
+
+    Raises `PartlyRefused` for partitions that do not exist or whose metadata is too long, the others being
+    committed, and for all of them when the group is not taken (UNKNOWN_MEMBER_ID: it has members).
+    """
+    topics = [
+        OffsetCommitRequestTopic(name=name, partitions=[_to_commit(*one) for one in each.items()])
+        for name, each in by_topic(offsets).items()
+    ]
+    message = OffsetCommitRequest(group_id=group_id, topics=topics)
+
+    def attempt() -> None:
+        response = cluster.coordinator(group_id).request(message, at_most=LAST_BY_NAME)
+        codes = {
+            TopicPartition(TopicName(topic.name), partition.partition_index): partition.error_code
+            for topic in response.topics
+            for partition in topic.partitions
+        }
+        check_parts(codes, f"offset of group {group_id} in")
+
+    cluster.retrying(attempt)
+
+
+def _to_commit(partition: int, wanted: int | CommittedOffset) -> OffsetCommitRequestPartition:
+    offset, leader_epoch, metadata = CommittedOffset(wanted) if isinstance(wanted, int) else wanted
+    return OffsetCommitRequestPartition(
+        partition_index=partition,
+        committed_offset=offset,
+        committed_leader_epoch=leader_epoch,
+        committed_metadata=metadata,
+    )
+
+
+def delete_offsets(cluster: Cluster, group_id: GroupId, partitions: Iterable[TopicPartition]) -> None:
+    """Delete committed offsets of topics that the group does not read now.
+
+    Raises `RequestRefused` for the group (GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP), `PartlyRefused` for
+    partitions (UNKNOWN_TOPIC_OR_PARTITION, GROUP_SUBSCRIBED_TO_TOPIC), the others being deleted.
+    """
+    topics = [
+        OffsetDeleteRequestTopic(
+            name=name, partitions=[OffsetDeleteRequestPartition(partition_index=index) for index in each]
+        )
+        for name, each in by_topic(dict.fromkeys(partitions, True)).items()
+    ]
+    message = OffsetDeleteRequest(group_id=group_id, topics=topics)
+
+    def attempt() -> None:
+        response = cluster.coordinator(group_id).request(message)
+        check(f"group {group_id}", response.error_code)
+        codes = {
+            TopicPartition(TopicName(topic.name), partition.partition_index): partition.error_code
+            for topic in response.topics
+            for partition in topic.partitions
+        }
+        check_parts(codes, f"offset of group {group_id} in")
+
+    cluster.retrying(attempt)
+
+
+def by_topic(values: Mapping[TopicPartition, PartitionT]) -> dict[TopicName, dict[int, PartitionT]]:
+    """What is kept by partition, by topic and then by the partition's number."""
+    topics: dict[TopicName, dict[int, PartitionT]] = {}
+    for (topic, partition), value in values.items():
+        topics.setdefault(topic, {})[partition] = value
+    return topics

@@ -1,0 +1,68 @@
+"""What the admin's tests share: a real server with a topic whose records are a second apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from headgate.admin import Admin, TopicPartition
+from headgate.broker import run
+from headgate.client.errors import check
+from headgate.domain.ids import TopicName
+from headgate.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+
+FLIGHTS = TopicName("flights")
+PARTITIONS = [TopicPartition(FLIGHTS, index) for index in range(3)]
+START_MS = 1_700_000_000_000
+RECORDS = 10
+"""In each partition."""
+
+
+@pytest.fixture(scope="package")
+def bootstrap_servers() -> Iterator[str]:
+    """A server with `flights`: three partitions of ten records, one a second from START_MS on."""
+    with run({"offsets.topic.num.partitions": "4"}) as broker:
+        with Admin(broker.bootstrap_servers) as admin:
+            topic = CreatableTopic(name=FLIGHTS, num_partitions=len(PARTITIONS), replication_factor=1)
+            created = admin.cluster.any_node().request(CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
+            check("topic", created.topics[0].error_code, created.topics[0].error_message)
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        for number in range(RECORDS):
+            for _, partition in PARTITIONS:
+                producer.produce(FLIGHTS, b"flight", partition=partition, timestamp=START_MS + 1000 * number)
+        assert producer.flush(20) == 0
+        del producer
+        yield broker.bootstrap_servers
+
+
+@pytest.fixture
+def admin(bootstrap_servers: str) -> Iterator[Admin]:
+    """An admin of this test's own."""
+    with Admin(bootstrap_servers) as admin:
+        yield admin
+
+
+@pytest.fixture
+def member(bootstrap_servers: str, group: str) -> Iterator[Consumer]:
+    """A consumer in the test's group, with an assignment."""
+    settings: dict[str, Any] = {
+        "bootstrap.servers": bootstrap_servers,
+        "group.id": group,
+        "client.id": "reader",
+        "enable.auto.commit": False,
+    }
+    consumer = Consumer(settings)
+    consumer.subscribe([FLIGHTS])
+    while not consumer.assignment():
+        consumer.poll(0.05)
+    yield consumer
+    consumer.close()
+
+
+@pytest.fixture
+def group(request: pytest.FixtureRequest) -> str:
+    """A group id of this test's own."""
+    return str(request.node.name)

@@ -1,0 +1,81 @@
+"""Where a reset leads: the rules, as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from headgate.admin import (
+    ByDuration,
+    CommittedOffset,
+    NothingToReset,
+    ShiftBy,
+    Target,
+    ToCurrent,
+    ToDatetime,
+    ToEarliest,
+    ToLatest,
+    ToOffset,
+    ToOffsets,
+    TopicPartition,
+)
+from headgate.admin.reset import plan
+from headgate.client.cluster import EARLIEST, LATEST, NO_OFFSET
+from headgate.domain.ids import Millis, TopicName
+
+A, B = (TopicPartition(TopicName("flights"), index) for index in range(2))
+NOW = Millis(100_000)
+COMMITTED = {A: CommittedOffset(50)}
+# A: offsets 10 up to 90, record n at time 1000 n. B: offsets 0 up to 20, likewise.
+LOGS = {A: (10, 90), B: (0, 20)}
+
+
+def offsets_at(timestamp: int) -> Mapping[TopicPartition, int]:
+    """ListOffsets over the two logs."""
+    if timestamp == EARLIEST:
+        return {partition: start for partition, (start, _) in LOGS.items()}
+    if timestamp == LATEST:
+        return {partition: end for partition, (_, end) in LOGS.items()}
+    assert timestamp >= 0
+    found = -(-timestamp // 1000)
+    return {
+        partition: max(start, found) if found < end else NO_OFFSET for partition, (start, end) in LOGS.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("target", "offsets"),
+    [
+        (ToEarliest(), [10, 0]),
+        (ToLatest(), [90, 20]),
+        (ToCurrent(), [50, 20]),
+        (ToOffset(15), [15, 15]),
+        (ToOffset(5), [10, 5]),
+        (ToOffset(1000), [90, 20]),
+        (ToOffsets({A: 11, B: 21}), [11, 20]),
+        (ToDatetime(Millis(12_500)), [13, 13]),
+        (ToDatetime(Millis(30_000)), [30, 20]),
+        (ToDatetime(Millis(-5)), [10, 0]),
+        (ByDuration(85_000), [15, 15]),
+        (ByDuration(10**9), [10, 0]),
+    ],
+    ids=str,
+)
+def test_each_target_leads_where_kafkas_tool_leads(target: Target, offsets: list[int]) -> None:
+    """Inside the log, always; a time behind the last record is the log's end."""
+    assert [each.offset for each in plan(target, [B, A], COMMITTED, offsets_at, NOW)] == offsets
+
+
+def test_what_was_moved_into_the_log_is_told() -> None:
+    """`asked_for` is the number that was given."""
+    first, second = plan(ToOffset(5), [A, B], COMMITTED, offsets_at, NOW)
+    assert (first.offset, first.asked_for, first.committed) == (10, 5, CommittedOffset(50))
+    assert (second.offset, second.asked_for, second.committed) == (5, 5, None)
+
+
+def test_a_shift_needs_something_to_shift_from() -> None:
+    """Back and forth from what is committed; a partition without is refused by name."""
+    assert [each.offset for each in plan(ShiftBy(-3), [A], COMMITTED, offsets_at, NOW)] == [47]
+    with pytest.raises(NothingToReset, match="flights-1"):
+        plan(ShiftBy(1), [A, B], COMMITTED, offsets_at, NOW)
