@@ -16,14 +16,26 @@ if TYPE_CHECKING:
     from headgate.domain.settings import Settings
     from headgate.log.log import Log
     from headgate.topics.topics import Topics
+    from headgate.wire.repeats import Numbers
 
 
 class Call(Protocol):
     """One request that waits for its response."""
 
-    api_version: int
-    client_id: str | None
-    client_host: str
+    @property
+    def api_version(self) -> int:
+        """The version the client chose."""
+        ...
+
+    @property
+    def client_id(self) -> str | None:
+        """What the client calls itself."""
+        ...
+
+    @property
+    def client_host(self) -> str:
+        """The client's address as group descriptions show it: a slash before the address."""
+        ...
 
     def answer(self, response: Any) -> None:
         """Send the response. Called once; a connection that is gone meanwhile makes it a no-op."""
@@ -35,6 +47,28 @@ class Call(Protocol):
 
     def disconnect(self, reason: str) -> None:
         """Close the connection: the only way to tell a client that waits for no answer of a failure."""
+        ...
+
+
+class RepeatedCall(Call, Protocol):
+    """A request that came again (`headgate.api.repeats`) and waits for its response."""
+
+    correlation_id: int
+
+    def answer_frame(self, frame: bytes | bytearray) -> None:
+        """Send a response that is written already, its length and correlation id included. Called once."""
+        ...
+
+
+class Repeat(Protocol):
+    """How a request is served that came before, with other numbers."""
+
+    def invert(self, request: Any) -> None:
+        """Invert every number (of 8 bytes) that may be another next time, in the request it was made for."""
+        ...
+
+    def serve(self, node: Node, call: RepeatedCall, numbers: Numbers) -> bool:
+        """Take the request with these numbers, in the order of the message; False: it has to be read."""
         ...
 
 
@@ -98,6 +132,7 @@ class Node(Protocol):
 
 
 Handler = Callable[[Node, Call, Any], Any]
+RepeatMaker = Callable[["Node", int, Any], "Repeat | None"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,3 +146,6 @@ class Api:
     request_type: type[Any]
     response_type: type[Any]
     handle: Handler
+    repeat: RepeatMaker | None = None
+    """For APIs that are asked the same over and over: what serves this version of this request, which was
+    taken a moment ago, when it comes again; None if it had better be read each time."""

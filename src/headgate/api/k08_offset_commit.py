@@ -8,128 +8,27 @@ nothing is left, the group is not asked and does not come into being.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
+from headgate.api.commit_messages import command_of, fill_in, sort_out
+from headgate.api.commit_repeat import commit_repeat
 from headgate.api.contract import Api, Call, Node
-from headgate.api.group_answers import error_of
-from headgate.core.offsets.commands import CommitOffsets, CommitResult, OffsetColumns, OffsetToCommit
-from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId, InstanceId, MemberId, TopicName
-from headgate.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitResponse,
-    OffsetCommitResponsePartition,
-    OffsetCommitResponseTopic,
-)
-from headgate.wire.wide import WideStructs
-
-_GROUP_NOT_FOUND_SINCE_VERSION = 9
-NO_LEADER_EPOCH = -1
-
-WideAnswers = WideStructs[OffsetCommitResponsePartition]
-
-
-Answers = list[OffsetCommitResponsePartition]
+from headgate.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
 
 def handle(node: Node, call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse | None:
     """Answer with an error for each partition, in the order asked."""
-    response = OffsetCommitResponse()
-    wanted: list[tuple[TopicName, Sequence[OffsetToCommit] | OffsetColumns]] = []
-    open_answers: list[Answers | WideAnswers] = []
-    """For each partition that is wanted, its place in the response."""
-    for topic in request.topics:
-        known = node.topics.by_name(topic.name)
-        partition_count = known.partition_count if known is not None else 0
-        columns = _columns(topic.partitions, partition_count)
-        if columns is not None:
-            wide = WideStructs(OffsetCommitResponsePartition(), {"partition_index": columns.partitions})
-            wanted.append((TopicName(topic.name), columns))
-            open_answers.append(wide)
-            answers: Any = wide
-        else:
-            answers, to_answer, to_commit = _one_by_one(topic.partitions, partition_count)
-            if to_commit:
-                wanted.append((TopicName(topic.name), to_commit))
-                open_answers.append(to_answer)
-        response.topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=answers))
+    response, wanted, open_answers = sort_out(node, request)
     if not wanted:
         return response
 
     def on_result(result: Any) -> None:
-        _fill(open_answers, result)
+        fill_in(open_answers, result)
         call.answer(response)
 
-    instance_id = request.group_instance_id
-    command = CommitOffsets(
-        GroupId(request.group_id),
-        wanted,
-        MemberId(request.member_id),
-        request.generation_id_or_member_epoch,
-        None if instance_id is None else InstanceId(instance_id),
-        request.retention_time_ms,
-        call.api_version >= _GROUP_NOT_FOUND_SINCE_VERSION,
-    )
+    command = command_of(request, wanted, call.api_version)
     node.coordinator.submit(command.group_id, command, on_result)
     return None
 
 
-def _columns(
-    partitions: Sequence[OffsetCommitRequestPartition], partition_count: int
-) -> OffsetColumns | None:
-    """A wide commit of partitions that are all there, as columns; None for any other."""
-    if not isinstance(partitions, WideStructs):
-        return None
-    indexes = partitions.columns["partition_index"]
-    if indexes.min() < 0 or indexes.max() >= partition_count:
-        return None
-    epochs = partitions.columns.get("committed_leader_epoch")
-    if epochs is None:
-        epochs = np.full(len(indexes), NO_LEADER_EPOCH)
-    metadata = partitions.template.committed_metadata or ""
-    return OffsetColumns(indexes, partitions.columns["committed_offset"], epochs, metadata)
-
-
-def _one_by_one(
-    partitions: Sequence[OffsetCommitRequestPartition], partition_count: int
-) -> tuple[Answers, Answers, list[OffsetToCommit]]:
-    """All answers, those of them that wait for the commit, and what is to be committed."""
-    answers, to_answer, to_commit = [], [], []
-    for partition in partitions:
-        index = partition.partition_index
-        answer = OffsetCommitResponsePartition(partition_index=index)
-        answers.append(answer)
-        if not 0 <= index < partition_count:
-            answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            continue
-        to_answer.append(answer)
-        to_commit.append(
-            OffsetToCommit(
-                index,
-                partition.committed_offset,
-                partition.committed_leader_epoch,
-                partition.committed_metadata or "",
-            )
-        )
-    return answers, to_answer, to_commit
-
-
-def _fill(open_answers: Sequence[Answers | WideAnswers], result: Any) -> None:
-    error = error_of(result)
-    if error:
-        for answers in open_answers:
-            for answer in (answers.template,) if isinstance(answers, WideStructs) else answers:
-                answer.error_code = error
-    elif isinstance(result, CommitResult) and result.too_large:
-        for topic_index, index in result.too_large:
-            answers = open_answers[topic_index]
-            # In columns all metadata is the same, and so is its length.
-            answer = answers.template if isinstance(answers, WideStructs) else answers[index]
-            answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-
-
-API = Api(8, "OffsetCommit", 2, 9, OffsetCommitRequest, OffsetCommitResponse, handle)
+API = Api(8, "OffsetCommit", 2, 9, OffsetCommitRequest, OffsetCommitResponse, handle, commit_repeat)

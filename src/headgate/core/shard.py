@@ -38,14 +38,16 @@ from headgate.core.deadlines import Deadlines
 from headgate.core.effects import NOTHING, GroupEffects, answer, together
 from headgate.core.groups import Groups
 from headgate.core.offsets.commands import (
+    CommitAgain,
     CommitOffsets,
     CommitResult,
     DeleteOffsets,
     DeleteOffsetsResult,
+    FetchAgain,
     FetchOffsets,
 )
-from headgate.core.offsets.commit import commit, unknown_group_error
-from headgate.core.offsets.fetch import fetch
+from headgate.core.offsets.commit import commit, commit_again, unknown_group_error
+from headgate.core.offsets.fetch import fetch, fetch_again
 from headgate.core.offsets.removal import delete, delete_group
 from headgate.core.offsets.table import OffsetTable
 from headgate.core.timers import Timer, TimerKind
@@ -77,7 +79,9 @@ class GroupShard:
         self._classic_settings = ClassicSettings.of(settings)
         self._metadata_limit: int = settings["offset.metadata.max.bytes"]
         self._handlers: Mapping[type[Any], Callable[[Any, Millis, Token], GroupEffects]] = {
+            CommitAgain: self._commit_again,
             CommitOffsets: self._commit,
+            FetchAgain: self._fetch_again,
             FetchOffsets: self._fetch,
             Heartbeat: self._heartbeat,
             JoinGroup: self._join,
@@ -199,24 +203,40 @@ class GroupShard:
     # --- offsets ---
 
     def _commit(self, command: CommitOffsets, now: Millis, token: Token) -> GroupEffects:
+        error = self._commit_error(command, now)
+        if error:
+            return answer(token, CommitResult(error))
+        return commit(command, now, self._metadata_limit, token)
+
+    def _commit_again(self, command: CommitAgain, now: Millis, token: Token) -> GroupEffects:
+        error = self._commit_error(command.before, now)
+        if error:
+            return answer(token, CommitResult(error))
+        return commit_again(command, now, token)
+
+    def _commit_error(self, command: CommitOffsets, now: Millis) -> ErrorCode:
+        """Why a commit is refused; of one that is not, the member's session begins anew."""
         group = self.classic.live.get(command.group_id)
         if group is not None:
             error = classic_offsets.commit_error(group, command)
-        elif command.generation < 0:
-            error = ErrorCode.NONE
-        elif self.groups.type_of(command.group_id) is None:
-            error = unknown_group_error(command)
-        else:
-            error = ErrorCode.UNKNOWN_MEMBER_ID  # the group has no members
-        if error:
-            return answer(token, CommitResult(error))
-        if group is not None:
-            classic_offsets.on_commit(self._turn(now), group, command)
-        return commit(command, now, self._metadata_limit, token)
+            if not error:
+                classic_offsets.on_commit(self._turn(now), group, command)
+            return error
+        if command.generation < 0:
+            return ErrorCode.NONE
+        if self.groups.type_of(command.group_id) is None:
+            return unknown_group_error(command)
+        return ErrorCode.UNKNOWN_MEMBER_ID  # the group has no members
 
     def _fetch(self, command: FetchOffsets, now: Millis, token: Token) -> GroupEffects:
         is_known = self.groups.type_of(command.group_id) is not None
         return answer(token, fetch(self.offsets, command, is_known=is_known))
+
+    def _fetch_again(self, command: FetchAgain, now: Millis, token: Token) -> GroupEffects:
+        numbers = fetch_again(self.offsets, command.before)
+        if numbers is None:
+            return self._fetch(command.before, now, token)
+        return answer(token, numbers)
 
     def _delete_offsets(self, command: DeleteOffsets, now: Millis, token: Token) -> GroupEffects:
         if not command.group_id:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, NamedTuple, cast
 
 from headgate.api.contract import Api, Node
 from headgate.api.k18_api_versions import unsupported
+from headgate.api.repeats import Repeats
 from headgate.server.metrics import Metrics
 from headgate.wire.codec import reader_for
 from headgate.wire.errors import WireError
@@ -47,51 +49,58 @@ class Route(NamedTuple):
 class PendingCall:
     """One request of a connection, from its frame to its response."""
 
-    __slots__ = (
-        "_api",
-        "_connection",
-        "_correlation_id",
-        "_started",
-        "api_version",
-        "client_host",
-        "client_id",
-        "frame",
-        "is_done",
-    )
+    __slots__ = ("_connection", "_route", "_started", "correlation_id", "frame", "is_done")
 
     frame: bytes | bytearray
 
     def __init__(self, connection: Connection, route: Route, correlation_id: int) -> None:
         self._connection = connection
-        self._api, self.api_version, self.client_id, _, _ = route
-        self._correlation_id = correlation_id
+        self._route = route
+        self.correlation_id = correlation_id
         self._started = perf_counter()
-        self.client_host = connection.client_host
         self.is_done = False
+
+    @property
+    def api_version(self) -> int:
+        """The version the client chose."""
+        return self._route.api_version
+
+    @property
+    def client_id(self) -> str | None:
+        """What the client calls itself."""
+        return self._route.client_id
+
+    @property
+    def client_host(self) -> str:
+        """The client's address as group descriptions show it."""
+        return self._connection.client_host
 
     def answer(self, response: Message) -> None:
         """Send the response; called once."""
-        self._finish(response_frame(self._correlation_id, self._api.key, self.api_version, response))
+        route = self._route
+        self.answer_frame(response_frame(self.correlation_id, route.api.key, route.api_version, response))
 
     def answer_unsupported(self) -> None:
         """Tell a client that asked for an unknown version of ApiVersions, in version 0, which there are."""
-        self._finish(response_frame(self._correlation_id, self._api.key, 0, unsupported(self._api)))
+        api = self._route.api
+        self.answer_frame(response_frame(self.correlation_id, api.key, 0, unsupported(api)))
 
     def no_answer(self) -> None:
         """Finish a request that expects no response."""
-        self._finish(b"")
+        self.answer_frame(b"")
 
     def disconnect(self, reason: str) -> None:
         """Close the connection, saying why in the log."""
         self._connection.refuse(reason)
 
-    def _finish(self, frame: bytes | bytearray) -> None:
+    def answer_frame(self, frame: bytes | bytearray) -> None:
+        """Send a response that is written already, its length and correlation id included; called once."""
         if self.is_done:
-            raise RuntimeError(f"a second answer to one {self._api.name} request")
+            raise RuntimeError(f"a second answer to one {self._route.api.name} request")
         self.is_done = True
         self.frame = frame
         connection = self._connection
-        connection.metrics.observe_request(self._api.key, perf_counter() - self._started)
+        connection.metrics.observe_request(self._route.api.key, perf_counter() - self._started)
         connection.send_ready()
 
 
@@ -99,18 +108,27 @@ def _read_nothing(frame: bytes, at: int) -> None:
     raise AssertionError("a request in a version that is not spoken is not read")
 
 
+@dataclass(slots=True, frozen=True)
+class Served:
+    """What the connections of one listener share."""
+
+    apis: dict[int, Api]
+    metrics: Metrics
+    open_connections: set[Connection] = field(default_factory=set)
+    repeats: Repeats = field(default_factory=Repeats)
+
+
 class Connection(asyncio.Protocol):
     """The server's end of one TCP connection."""
 
-    def __init__(
-        self, node: Node, apis: dict[int, Api], metrics: Metrics, open_connections: set[Connection]
-    ) -> None:
-        self.metrics = metrics
+    def __init__(self, node: Node, served: Served) -> None:
+        self.metrics = served.metrics
         self.client_host = ""
         """The client's address as group descriptions show it: a slash before the address."""
         self._node = node
-        self._apis = apis
-        self._open_connections = open_connections
+        self._apis = served.apis
+        self._repeats = served.repeats
+        self._open_connections = served.open_connections
         self._frames = FrameReader(node.settings["socket.request.max.bytes"])
         self._waiting: deque[PendingCall] = deque()
         self._outgoing: list[bytes | bytearray] = []
@@ -168,6 +186,25 @@ class Connection(asyncio.Protocol):
     # --- requests ---
 
     def _serve(self, frame: bytes) -> None:
+        found = self._repeats.find(frame)
+        if found is None:
+            self._read(frame)
+            return
+        route, repeat, (correlation_id, numbers, _) = found
+        call = PendingCall(self, route, correlation_id)
+        self._waiting.append(call)
+        try:
+            is_taken = repeat.serve(self._node, call, numbers)
+        except Exception:
+            self._refuse_failed(route)
+            return
+        if not is_taken:
+            self._waiting.pop()
+            self._read(frame)
+        elif len(self._waiting) > MOST_REQUESTS_WAITING:
+            self._balance()
+
+    def _read(self, frame: bytes) -> None:
         # A client says the same of itself in every header: only the correlation id has to be read again.
         known = self._routes.get(frame[:4])
         if known is not None and frame[8 : known[1].body_at] == known[0]:
@@ -176,10 +213,10 @@ class Connection(asyncio.Protocol):
         else:
             header = read_request_header(frame)
             correlation_id = header.correlation_id
-            found = self._find_route(header)
-            if found is None:
+            wanted = self._find_route(header)
+            if wanted is None:
                 return
-            route = found
+            route = wanted
             self._routes[frame[:4]] = (frame[8 : route.body_at], route)
         request = route.read(frame, route.body_at)
         call = PendingCall(self, route, correlation_id)
@@ -188,15 +225,20 @@ class Connection(asyncio.Protocol):
             response = route.api.handle(self._node, call, request)
             if response is not None:
                 call.answer(response)
+            if route.api.repeat is not None:
+                self._repeats.learn(self._node, frame, route, request)
         except Exception:
-            name = route.api.name
-            logger.exception(
-                "request failed", extra={"peer": self._peer, "api": name, "version": route.api_version}
-            )
-            self.refuse(f"an unexpected failure of ours in {name}")
+            self._refuse_failed(route)
             return
         if len(self._waiting) > MOST_REQUESTS_WAITING:
             self._balance()
+
+    def _refuse_failed(self, route: Route) -> None:
+        name = route.api.name
+        logger.exception(
+            "request failed", extra={"peer": self._peer, "api": name, "version": route.api_version}
+        )
+        self.refuse(f"an unexpected failure of ours in {name}")
 
     def _find_route(self, header: RequestHeader) -> Route | None:
         """Where a request goes; None for one that is answered here, or ends the connection."""

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 
 from headgate.api.registry import apis_by_key
-from headgate.server.connection import Connection
+from headgate.server.connection import Connection, Served
 from headgate.server.metrics import Metrics, gauge
 from headgate.server.node import BrokerNode
 
@@ -22,11 +22,12 @@ class Listener:
 
     def __init__(self, node: BrokerNode) -> None:
         self._node = node
-        self._apis = apis_by_key()
-        self._open_connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
         self._cancel_sweep: Callable[[], None] = lambda: None
-        self.metrics = Metrics({key: api.name for key, api in self._apis.items()})
+        apis = apis_by_key()
+        self.metrics = Metrics({key: api.name for key, api in apis.items()})
+        self.served = Served(apis, self.metrics)
+        self._open_connections = self.served.open_connections
         self.metrics.add_gauges(self._connection_gauges)
         self.metrics.add_gauges(node.gauges)
         node.observe_sync = self.metrics.observe_sync
@@ -37,7 +38,7 @@ class Listener:
         """Accept connections; returns the address that was bound. Raises OSError when it cannot be had."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: Connection(self._node, self._apis, self.metrics, self._open_connections),
+            lambda: Connection(self._node, self.served),
             host,
             port,
             backlog=1024,

@@ -156,6 +156,11 @@ def response_frame(correlation_id: int, api_key: int, api_version: int, body: Me
     return bytes(out)
 
 
+def response_body(api_key: int, api_version: int, body: Message) -> bytes:
+    """What stands behind the correlation id of a response. Raises `UnwritableMessage`."""
+    return response_frame(0, api_key, api_version, body)[_LENGTH_AND_CORRELATION_ID.size :]
+
+
 def read_response_header(frame: bytes, api_key: int, api_version: int) -> tuple[int, int]:
     """The correlation id of a response, and where in the frame the message begins.
 

@@ -40,6 +40,11 @@ class OffsetColumns(NamedTuple):
         return [OffsetToCommit(*numbers, self.metadata) for numbers in columns]
 
 
+def partition_count(partitions: Sequence[OffsetToCommit] | OffsetColumns) -> int:
+    """How many partitions of a topic are committed."""
+    return len(partitions.partitions if isinstance(partitions, OffsetColumns) else partitions)
+
+
 @dataclass(slots=True)
 class CommitOffsets:
     """Commit offsets, all or none but those whose metadata is too long. Reply: `CommitResult`.
@@ -58,6 +63,16 @@ class CommitOffsets:
     """From v9: a group that is not there is GROUP_ID_NOT_FOUND, before that ILLEGAL_GENERATION."""
 
 
+class CommitAgain(NamedTuple):
+    """The same commit with other offsets, one for each partition in order. Reply: `CommitResult`.
+
+    Only for a commit without a retention of its own.
+    """
+
+    before: CommitOffsets
+    offsets: Sequence[int] | Int64s
+
+
 @dataclass(slots=True, frozen=True)
 class CommitResult:
     """The outcome of a commit: what holds for all its partitions, and where that is not the truth."""
@@ -72,8 +87,23 @@ class FetchOffsets:
     """Read committed offsets. Reply: `FetchedOffsets`."""
 
     group_id: GroupId
-    topics: Sequence[tuple[TopicName, Sequence[int]]] | None
+    topics: Sequence[tuple[TopicName, Sequence[int] | Int64s]] | None
     """None: all there are."""
+
+
+class FetchAgain(NamedTuple):
+    """The same fetch of named partitions once more.
+
+    Reply: `FetchedNumbers`, or `FetchedOffsets` if there is more to tell than numbers.
+    """
+
+    before: FetchOffsets
+
+
+class FetchedNumbers(NamedTuple):
+    """Offset and leader epoch, in turn, of each partition as it was asked for; -1 and -1 for none."""
+
+    numbers: Sequence[int]
 
 
 class FetchedColumns(NamedTuple):

@@ -6,9 +6,18 @@ named twice is recorded twice: the last one wins, both are answered.
 
 from __future__ import annotations
 
+import numpy as np
+
 from headgate.core.contract import Effects, Reply, Token
 from headgate.core.effects import GroupEffects
-from headgate.core.offsets.commands import NO_RETENTION, CommitOffsets, CommitResult, OffsetColumns
+from headgate.core.offsets.commands import (
+    NO_RETENTION,
+    CommitAgain,
+    CommitOffsets,
+    CommitResult,
+    OffsetColumns,
+    partition_count,
+)
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
 from headgate.records import Change, OffsetCommit, OffsetCommits
@@ -63,3 +72,22 @@ def commit(command: CommitOffsets, now: Millis, metadata_limit: int, token: Toke
             )
     result = ACCEPTED if not too_large else CommitResult(ErrorCode.NONE, frozenset(too_large))
     return Effects(records, (Reply(token, result),))
+
+
+def commit_again(command: CommitAgain, now: Millis, token: Token) -> GroupEffects:
+    """Record the offsets of a commit that differs in nothing else from one whose metadata was accepted."""
+    before, offsets = command
+    group_id = before.group_id
+    records: list[Change] = []
+    end = 0
+    for topic, partitions in before.topics:
+        start, end = end, end + partition_count(partitions)
+        if isinstance(partitions, OffsetColumns):
+            column = np.asarray(offsets[start:end], np.int64)
+            records.append(OffsetCommits(group_id, topic, *partitions._replace(offsets=column), now))
+        else:
+            for (partition, _, leader_epoch, metadata), offset in zip(
+                partitions, map(int, offsets[start:end]), strict=True
+            ):
+                records.append(OffsetCommit(group_id, topic, partition, offset, leader_epoch, metadata, now))
+    return Effects(records, (Reply(token, ACCEPTED),))

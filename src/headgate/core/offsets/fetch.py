@@ -8,6 +8,7 @@ import numpy as np
 
 from headgate.core.offsets.commands import (
     FetchedColumns,
+    FetchedNumbers,
     FetchedOffsets,
     FetchedPartitions,
     FetchOffsets,
@@ -15,6 +16,7 @@ from headgate.core.offsets.commands import (
 from headgate.core.offsets.table import OffsetTable, StoredOffset
 from headgate.core.offsets.wide_rows import NARROWEST_WIDE
 from headgate.domain.ids import GroupId, TopicName
+from headgate.records.columns import Int64s
 
 
 def fetch(table: OffsetTable, command: FetchOffsets, *, is_known: bool) -> FetchedOffsets:
@@ -24,21 +26,36 @@ def fetch(table: OffsetTable, command: FetchOffsets, *, is_known: bool) -> Fetch
     group_id = command.group_id
     if not is_known:
         return FetchedOffsets(
-            [(topic, [(one, None) for one in partitions]) for topic, partitions in command.topics]
+            [(topic, [(one, None) for one in _listed(partitions)]) for topic, partitions in command.topics]
         )
     return FetchedOffsets(
         [(topic, _partitions(table, group_id, topic, partitions)) for topic, partitions in command.topics]
     )
 
 
+def fetch_again(table: OffsetTable, command: FetchOffsets) -> FetchedNumbers | None:
+    """The offsets of partitions that are named, as numbers; None if that is not all there is to tell."""
+    numbers: list[int] = []
+    for topic, partitions in command.topics or ():
+        found = table.get_numbers(command.group_id, topic, _listed(partitions))
+        if found is None:
+            return None
+        numbers += found
+    return FetchedNumbers(numbers)
+
+
 def _partitions(
-    table: OffsetTable, group_id: GroupId, topic: TopicName, partitions: Sequence[int]
+    table: OffsetTable, group_id: GroupId, topic: TopicName, partitions: Sequence[int] | Int64s
 ) -> FetchedPartitions | FetchedColumns:
     if len(partitions) >= NARROWEST_WIDE:
-        columns = table.get_columns(group_id, topic, np.array(partitions, np.int64))
+        columns = table.get_columns(group_id, topic, np.asarray(partitions, np.int64))
         if columns is not None:
             return FetchedColumns(*columns)
-    return table.get_each(group_id, topic, partitions)
+    return table.get_each(group_id, topic, _listed(partitions))
+
+
+def _listed(partitions: Sequence[int] | Int64s) -> Sequence[int]:
+    return partitions.tolist() if isinstance(partitions, np.ndarray) else partitions
 
 
 def _all(

@@ -182,6 +182,27 @@ class OffsetTable:
                 found.append((partition, self.get(group_id, topic, partition)))
         return found
 
+    def get_numbers(self, group_id: GroupId, topic: TopicName, partitions: Iterable[int]) -> list[int] | None:
+        """Offset and leader epoch of each partition, in turn; -1 and -1 for one without.
+
+        None if the group is not known or one of the offsets has metadata: `get_each` tells.
+        """
+        base = self._base(group_id, topic)
+        if base is None or self._heads[base >> GROUP_SHIFT] < NONE:
+            return None
+        numbers: list[int] = []
+        for partition in partitions:
+            if not 0 <= partition <= PARTITION_MASK:
+                return None
+            row = self._find(base | partition)
+            if row < 0 or self._nexts[row] < NONE:
+                numbers += (NONE, NONE)
+            elif self._aside and base | partition in self._aside:
+                return None
+            else:
+                numbers += (self._offsets[row], self._epochs[row])
+        return numbers
+
     def get_columns(
         self, group_id: GroupId, topic: TopicName, partitions: Int64s
     ) -> tuple[Int64s, Int64s, Int64s] | None:

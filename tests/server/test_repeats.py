@@ -1,0 +1,325 @@
+"""Requests that come again: answered as if they had been read, whatever happened in between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import TopicId
+from headgate.domain.settings import Settings
+from headgate.log.memory_filesystem import MemoryFileSystem
+from headgate.server.clock import Clock
+from headgate.server.connection import Connection
+from headgate.server.listener import Listener
+from headgate.server.node import BrokerNode
+from headgate.topics.topics import NewTopic
+from headgate.wire.codec import decode
+from headgate.wire.framing import read_response_header, request_frame
+from headgate.wire.message import Request
+from headgate.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from headgate.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from headgate.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from headgate.wire.repeats import MOST_NARROW
+
+WIDTH = 40
+COMMIT_VERSIONS = range(2, 10)
+FETCH_VERSIONS = range(1, 10)
+INDEXES = {"one": [3], "a few": [5, 0, 9], "many": list(range(WIDTH)), "twice": [4, 4]}
+
+
+class Wire:
+    """The other end of a connection: takes what the server sends."""
+
+    def __init__(self) -> None:
+        self.sent = bytearray()
+        self.is_closed = False
+
+    def write(self, data: bytes) -> None:
+        self.sent += data
+
+    def get_extra_info(self, name: str) -> tuple[str, int]:
+        return "10.0.0.1", 5000
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Client:
+    """One connection to a real node; a request with a client id of its own is never one that came before."""
+
+    def __init__(self, node: BrokerNode) -> None:
+        self.node = node
+        self.listener = Listener(node)
+        self.wire = Wire()
+        self.connection = Connection(node, self.listener.served)
+        self.connection.connection_made(self.wire)  # type: ignore[arg-type]
+        self._ids = count(1)
+
+    async def send(self, request: Request[Any], version: int, client_id: str) -> bytes:
+        """The response's frame, but for its correlation id, which was right."""
+        correlation_id = next(self._ids)
+        self.connection.data_received(request_frame(request, version, correlation_id, client_id))
+        async with asyncio.timeout(10):
+            while len(self.wire.sent) < 4:
+                await asyncio.sleep(0)
+        frame = bytes(self.wire.sent)
+        self.wire.sent.clear()
+        assert int.from_bytes(frame[:4]) == len(frame) - 4
+        assert int.from_bytes(frame[4:8]) == correlation_id
+        return frame[8:]
+
+    async def ask(self, request: Request[Any], version: int, client_id: str = "again") -> Any:
+        """The response to a request, which is the same for one that comes again and one that is new."""
+        body = await self.send(request, version, client_id)
+        _, at = read_response_header(bytes(4) + body, request.API_KEY, version)
+        return decode(request.response_type(), version, bytes(4) + body, at)
+
+    def is_known(self, request: Request[Any], version: int) -> bool:
+        """Whether the request would be served without being read."""
+        return self.listener.served.repeats.find(request_frame(request, version, 1, "again")[4:]) is not None
+
+
+Scenario = Callable[[Client], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture
+def run() -> Iterator[Callable[[Scenario], None]]:
+    """Runs a scenario against a node in memory."""
+
+    def run_one(scenario: Scenario) -> None:
+        async def main() -> None:
+            files = MemoryFileSystem()
+            files.make_directory(Path("/data"))
+            node = BrokerNode(
+                files, Path("/data"), Settings({"group.initial.rebalance.delay.ms": "0"}), Clock()
+            )
+            await node.start()
+            node.topics.create(NewTopic("t", TopicId(b"t" * 16), WIDTH), node.now())
+            try:
+                await scenario(Client(node))
+            finally:
+                node.close()
+
+        asyncio.run(asyncio.wait_for(main(), 30))
+
+    yield run_one
+
+
+def commit(
+    base: int, indexes: list[int], group_id: str = "g", metadata: str = "", **more: Any
+) -> OffsetCommitRequest:
+    partitions = [
+        OffsetCommitRequestPartition(
+            partition_index=index,
+            committed_offset=base + place,
+            committed_leader_epoch=2,
+            committed_metadata=metadata,
+        )
+        for place, index in enumerate(indexes)
+    ]
+    topics = [OffsetCommitRequestTopic(name="t", partitions=partitions)]
+    return OffsetCommitRequest(group_id=group_id, topics=topics, **more)
+
+
+def fetch(indexes: list[int], version: int, group_id: str = "g") -> OffsetFetchRequest:
+    if version < 8:
+        return OffsetFetchRequest(
+            group_id=group_id, topics=[OffsetFetchRequestTopic(name="t", partition_indexes=indexes)]
+        )
+    topics = [OffsetFetchRequestTopics(name="t", partition_indexes=indexes)]
+    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=topics)])
+
+
+async def committed(client: Client, group_id: str = "g") -> dict[int, int]:
+    """All offsets of the group, read the long way."""
+    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
+    response = await client.ask(request, 8, f"reader {next(client._ids)}")
+    return {
+        one.partition_index: one.committed_offset
+        for topic in response.groups[0].topics
+        for one in topic.partitions
+    }
+
+
+@pytest.mark.parametrize("version", COMMIT_VERSIONS)
+@pytest.mark.parametrize("indexes", INDEXES.values(), ids=INDEXES)
+def test_a_commit_that_comes_again_commits_its_own_offsets(
+    run: Callable[[Scenario], None], version: int, indexes: list[int]
+) -> None:
+    """The answers are byte for byte those to a commit that is read, the offsets those of the last one."""
+
+    async def scenario(client: Client) -> None:
+        answers = set()
+        for round_ in range(5):
+            request = commit(1000 * round_, indexes)
+            assert client.is_known(request, version) == (round_ >= 1), "the first of its size is known"
+            answers.add(await client.send(request, version, "again"))
+            expected = {index: 1000 * round_ + place for place, index in enumerate(indexes)}
+            assert await committed(client) == expected
+            answers.add(await client.send(commit(7, indexes, "other"), version, f"new {round_}"))
+        assert len(answers) == 1
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("version", FETCH_VERSIONS)
+@pytest.mark.parametrize("indexes", INDEXES.values(), ids=INDEXES)
+def test_a_fetch_that_comes_again_finds_what_is_committed_now(
+    run: Callable[[Scenario], None], version: int, indexes: list[int]
+) -> None:
+    """Byte for byte the answer to one that is read: no offset, an offset, another, metadata, no offset again."""
+
+    async def scenario(client: Client) -> None:
+        request = fetch(indexes, version)
+        commits = [
+            commit(5, []),
+            commit(5, indexes[:1]),
+            commit(9, indexes),
+            commit(2**62, indexes),
+            commit(3, indexes[-1:], metadata="note"),
+            commit(4, indexes),
+        ]
+        for round_, change in enumerate(commits):
+            await client.ask(change, 8, f"writer {round_}")
+            for _ in range(3):
+                answer = await client.send(request, version, "again")
+                assert answer == await client.send(request, version, f"new {next(client._ids)}")
+        assert client.is_known(request, version)
+
+    run(scenario)
+
+
+def test_a_commit_that_comes_again_is_judged_again(run: Callable[[Scenario], None]) -> None:
+    """A group that got members in between refuses who is none, on each partition, and takes nothing."""
+
+    async def scenario(client: Client) -> None:
+        for _ in range(3):
+            await client.ask(commit(5, [0, 1]), 8)
+        join = JoinGroupRequest(
+            group_id="g",
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+        )
+        await client.send(join, 3, "member")
+        refused = commit(6, [0, 1])
+        assert client.is_known(refused, 8)
+        response = await client.ask(refused, 8)
+        assert [one.error_code for one in response.topics[0].partitions] == [ErrorCode.UNKNOWN_MEMBER_ID] * 2
+        assert await committed(client) == {0: 5, 1: 6}
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("is_created_again", [False, True])
+def test_a_commit_that_comes_again_notices_that_its_topic_is_gone(
+    run: Callable[[Scenario], None], is_created_again: bool
+) -> None:
+    """A topic deleted, or deleted and created with fewer partitions, refuses the partitions it has not."""
+
+    async def scenario(client: Client) -> None:
+        for _ in range(3):
+            await client.ask(commit(5, [0, 30]), 8)
+        client.node.topics.delete(client.node.topics.by_name("t"), client.node.now())  # type: ignore[arg-type]
+        if is_created_again:
+            client.node.topics.create(NewTopic("t", TopicId(b"u" * 16), 10), client.node.now())
+        response = await client.ask(commit(6, [0, 30]), 8)
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        first = ErrorCode.NONE if is_created_again else unknown
+        assert [one.error_code for one in response.topics[0].partitions] == [first, unknown]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        commit(5, [0, WIDTH]),
+        commit(5, [0], metadata="x" * 5000),
+        commit(5, [0], retention_time_ms=60_000),
+        OffsetCommitRequest(group_id="g"),
+    ],
+    ids=["a partition that is not there", "too much metadata", "a retention", "nothing"],
+)
+def test_a_commit_that_is_not_taken_whole_is_read_each_time(
+    run: Callable[[Scenario], None], request_: OffsetCommitRequest
+) -> None:
+    """Its answer is the same every time."""
+
+    async def scenario(client: Client) -> None:
+        answers = {await client.send(request_, 4, "again") for _ in range(4)}
+        assert len(answers) == 1
+        assert not client.is_known(request_, 4)
+
+    run(scenario)
+
+
+def test_a_shard_that_cannot_answer_says_so_to_what_comes_again(run: Callable[[Scenario], None]) -> None:
+    """A fetch gets the retriable error of its version, a commit one on each partition."""
+
+    async def scenario(client: Client) -> None:
+        for _ in range(3):
+            await client.ask(commit(5, [0, 1]), 8)
+            await client.ask(fetch([0, 1], 8), 8)
+        for runtime in client.node.coordinator._runtimes:
+            runtime._fail("broken for the test", None)
+        assert client.is_known(commit(6, [0, 1]), 8)
+        answer = await client.ask(commit(6, [0, 1]), 8)
+        assert {one.error_code for one in answer.topics[0].partitions} == {
+            ErrorCode.COORDINATOR_NOT_AVAILABLE
+        }
+        fetched = await client.ask(fetch([0, 1], 8), 8)
+        assert fetched.groups[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    run(scenario)
+
+
+def test_a_frame_of_the_same_size_that_asks_something_else_is_read(run: Callable[[Scenario], None]) -> None:
+    """Another partition, another member, another API version: none is taken for what came before."""
+
+    async def scenario(client: Client) -> None:
+        for _ in range(3):
+            await client.ask(commit(5, [0, 1]), 8)
+        await client.ask(commit(50, [0, 2]), 8)
+        await client.ask(commit(70, [3, 1], "h"), 8)
+        assert await committed(client) == {0: 50, 1: 6, 2: 51}
+        assert await committed(client, "h") == {3: 70, 1: 71}
+
+    run(scenario)
+
+
+def test_what_is_known_is_bounded(run: Callable[[Scenario], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """More requests than are kept are learned anew; every one is answered all the same."""
+    monkeypatch.setattr("headgate.api.repeats.MOST_REPEATS", 8)
+
+    async def scenario(client: Client) -> None:
+        for _ in range(4):
+            for number in range(20):
+                await client.ask(commit(number, [number % WIDTH], f"group-{number:02}"), 8)
+        repeats = client.listener.served.repeats
+        kept = sum(len(known.repeats) for shapes in repeats._by_size.values() for known in shapes)
+        assert 0 < kept <= 8
+        assert len(repeats._seen) <= 8
+        for number in range(20):
+            assert await committed(client, f"group-{number:02}") == {number % WIDTH: number}
+
+    run(scenario)
+
+
+assert len(INDEXES["many"]) > MOST_NARROW, "one of the cases has to be wide"

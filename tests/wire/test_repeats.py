@@ -1,0 +1,108 @@
+"""Frames that come again: the numbers come out, whatever else differs is noticed, responses take numbers in."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.wire.repeats import MOST_NARROW, Place, RequestShape, ResponseShape, places_of
+
+int64 = st.integers(-(2**63), 2**63 - 1)
+int32 = st.integers(-(2**31), 2**31 - 1)
+HEAD = 8
+"""Api key, version and correlation id."""
+
+
+def frame(correlation_id: int, numbers: Sequence[int], between: Sequence[bytes]) -> bytes:
+    """A frame with these bytes before each number and behind the last."""
+    parts = [between[0]]
+    for number, piece in zip(numbers, between[1:], strict=True):
+        parts += [struct.pack(">q", number), piece]
+    return b"\x00\x08\x00\x09" + struct.pack(">i", correlation_id) + b"".join(parts)
+
+
+def shape_of(numbers: Sequence[int], between: Sequence[bytes]) -> RequestShape:
+    inverted = [~number for number in numbers]
+    first = frame(1, numbers, between)
+    return RequestShape(len(first), places_of(first, frame(1, inverted, between), (8,)))
+
+
+@st.composite
+def frames(draw: st.DrawFn) -> tuple[list[int], list[bytes]]:
+    numbers = draw(st.lists(int64, max_size=3 * MOST_NARROW))
+    pieces = st.lists(st.binary(max_size=5), min_size=len(numbers) + 1, max_size=len(numbers) + 1)
+    return numbers, draw(pieces)
+
+
+@given(frames(), st.data())
+def test_other_numbers_come_out_and_the_rest_is_equal(
+    first: tuple[list[int], list[bytes]], data: st.DataObject
+) -> None:
+    """From one example of a request every request that differs in numbers alone can be taken apart."""
+    numbers, between = first
+    shape = shape_of(numbers, between)
+    others = data.draw(st.lists(int64, min_size=len(numbers), max_size=len(numbers)))
+    correlation_id = data.draw(int32)
+    again = shape.split(frame(correlation_id, others, between))
+    assert again.correlation_id == correlation_id
+    assert list(again.numbers) == others
+    assert again.rest == shape.split(frame(5, numbers, between)).rest
+
+
+@given(frames(), st.data())
+def test_any_other_byte_makes_another_request(
+    first: tuple[list[int], list[bytes]], data: st.DataObject
+) -> None:
+    """A frame of the same size that differs outside of its numbers is not taken for the same."""
+    numbers, between = first
+    shape = shape_of(numbers, between)
+    whole = frame(1, numbers, between)
+    in_numbers = {at for place in shape.places for at in range(place.at, place.at + place.size)}
+    elsewhere = [at for at in range(len(whole)) if at not in in_numbers and not 4 <= at < HEAD]
+    at = data.draw(st.sampled_from(elsewhere))
+    other = bytearray(whole)
+    other[at] ^= data.draw(st.integers(1, 255))
+    assert shape.split(bytes(other)).rest != shape.split(whole).rest
+
+
+def test_a_difference_that_is_no_number_is_refused() -> None:
+    """Two writings that differ in one byte tell nothing of numbers."""
+    with pytest.raises(ValueError, match="byte 2 is not a number of 8 bytes"):
+        places_of(b"ab\x00defghijkl", b"ab\xffdefghijkl", (8,))
+    with pytest.raises(ValueError, match="length"):
+        places_of(b"abc", b"abcd", (8,))
+
+
+@given(int32, st.lists(st.tuples(int64, int32), min_size=1, max_size=3 * MOST_NARROW))
+def test_a_response_takes_numbers_in(correlation_id: int, rows: list[tuple[int, int]]) -> None:
+    """Narrow or wide, the frame is the one that would have been written with these numbers."""
+
+    def body(values: Sequence[tuple[int, int]]) -> bytes:
+        return b"head" + b"".join(b"-" + struct.pack(">qi", *row) + b"x" for row in values) + b"tail"
+
+    zero = body([(0, 0)] * len(rows))
+    shape = ResponseShape(zero, places_of(zero, body([(-1, -1)] * len(rows)), (8, 4)))
+    expected = struct.pack(">ii", len(zero) + 4, correlation_id) + body(rows)
+    if len(rows) <= MOST_NARROW:
+        numbers = [number for row in rows for number in row]
+        assert shape.narrow_frame(correlation_id, numbers) == expected
+    else:
+        offsets, epochs = (np.array(column, np.int64) for column in zip(*rows, strict=True))
+        assert shape.wide_frame(correlation_id, offsets, epochs) == expected
+
+
+def test_a_response_without_numbers_takes_a_correlation_id() -> None:
+    """The answer to a commit differs in nothing else."""
+    shape = ResponseShape(b"the answer", [])
+    assert shape.frame(7) == struct.pack(">ii", 14, 7) + b"the answer"
+
+
+def test_places_count_from_the_beginning() -> None:
+    """A number of each size in turn."""
+    written, inverted = bytes(20), b"\x00" * 2 + b"\xff" * 12 + b"\x00" * 6
+    assert places_of(written, inverted, (8, 4)) == [Place(2, 8), Place(10, 4)]
