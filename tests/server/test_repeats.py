@@ -182,7 +182,7 @@ def test_a_commit_that_comes_again_commits_its_own_offsets(
 def test_a_fetch_that_comes_again_finds_what_is_committed_now(
     run: Callable[[Scenario], None], version: int, indexes: list[int]
 ) -> None:
-    """Byte for byte the answer to one that is read: no offset, an offset, another, metadata, no offset again."""
+    """Byte for byte the answer to one that is read: with no offset, another offset, metadata, none again."""
 
     async def scenario(client: Client) -> None:
         request = fetch(indexes, version)

@@ -1,4 +1,4 @@
-"""Frames that come again: the numbers come out, whatever else differs is noticed, responses take numbers in."""
+"""Frames that come again: numbers come out, whatever else differs is noticed, responses take numbers in."""
 
 from __future__ import annotations
 
