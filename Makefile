@@ -18,8 +18,7 @@ test: $(BIN)/.ready java  ## Set up, then run the tests.
 
 compat: $(BIN)/.ready  ## Run real clients of five kinds against a live server (Node and kcat needed).
 	@$(BIN)/python tests/compat/check_tools.py
-	@# Some clients race with themselves now and then (tests/compat/FINDINGS.md): what fails is run once more.
-	$(BIN)/python -m pytest tests/compat || $(BIN)/python -m pytest tests/compat --last-failed
+	$(BIN)/python -m pytest tests/compat
 
 lint: $(BIN)/.ready  ## Check format, style, types and the import contracts.
 	$(BIN)/ruff format --check .
