@@ -105,8 +105,8 @@ def kafka_python() -> None:
         fetch_max_wait_ms=200,
     )
     consumer.subscribe([asked["topic"]], listener=Listener())
-    # A leader that joins before it knows the topic joins again when it does, and that second join is lost if a
-    # poll ends in the midst of it (FINDINGS.md): so the topic is known first.
+    # A leader that joins before it knows the topic joins again once it does, and that second join is lost
+    # if a poll ends in the midst of it (FINDINGS.md): so the topic is known first.
     while not closing.is_set() and not consumer.partitions_for_topic(asked["topic"]):
         pass
     while not closing.is_set():

@@ -11,8 +11,7 @@ An assignor is a pure function from a `GroupSpec` to every member's target. Its 
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from headgate.domain.ids import InstanceId, MemberId, TopicId
@@ -23,8 +22,6 @@ Partitions: TypeAlias = tuple[int, ...]
 Assignment: TypeAlias = Mapping[TopicId, Partitions]
 """What one member owns; a topic of which it owns nothing has no entry."""
 
-NOTHING: Assignment = MappingProxyType({})
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSubscription:
@@ -34,9 +31,9 @@ class MemberSubscription:
     """What it subscribes to, by name and by regular expression together."""
     instance_id: InstanceId | None = None
     rack_id: str | None = None
-    current: Assignment = NOTHING
+    current: Assignment = field(default_factory=dict)
     """Its present target, which a sticky assignor keeps as far as it can. It may name topics that it no
-    longer subscribes to, or partitions that are gone; no two members' targets share a partition."""
+    longer subscribes to, and partitions that are gone or that another member has too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
