@@ -1,0 +1,110 @@
+"""Many connections, a server killed again and again amid their requests, and no wrong answer (R3.5).
+
+Everything that was asked and answered, over all lives of the server, fits one order of single steps: no stale
+read, nothing acknowledged lost (R3.4), no commit seen in part (R3.7), nothing back from the dead. The clients
+commit single partitions, a hundred at once, and so much that it takes several batches; the log they go to is
+compacted meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+from tests.linearizability.checker import Operation, find_contradiction
+from tests.linearizability.clients import LONG, NARROW, PARTITIONS, WIDE, Client, Load
+from tests.linearizability.history import History
+
+from headgate.broker import Broker, run
+from headgate.client.cluster import Cluster
+from headgate.inspect.verify import verify
+from headgate.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+
+GROUPS = 18
+CLIENTS_OF_A_GROUP = 4
+LONGEST_LIFE_SECONDS = 0.5
+
+SETTINGS = {
+    "offsets.topic.num.partitions": "3",
+    "offsets.topic.segment.bytes": "1000000",
+    "log.cleaner.backoff.ms": "100",
+    "log.cleaner.min.cleanable.ratio": "0.2",
+}
+
+
+def create_topics(broker: Broker) -> None:
+    """The topics the clients commit to."""
+    topics = [
+        CreatableTopic(name=name, num_partitions=count, replication_factor=1)
+        for name, count in PARTITIONS.items()
+    ]
+    with Cluster(broker.bootstrap_servers) as cluster:
+        answer = cluster.any_node().request(CreateTopicsRequest(topics=topics))
+    assert {one.error_code for one in answer.topics} == {0}
+
+
+async def kill_again_and_again(broker: Broker, load: Load, clients: list[Client], kills: int) -> None:
+    """Let the clients work while the server is killed and started; then look at everything twice."""
+    working = [asyncio.create_task(client.run()) for client in clients]
+    for _ in range(kills):
+        await asyncio.sleep(load.random.uniform(0.05, LONGEST_LIFE_SECONDS))
+        await asyncio.to_thread(broker.kill)
+        load.history.server_is_gone()
+        await asyncio.to_thread(broker.start)
+    await asyncio.sleep(0.5)
+    load.is_over = True
+    await asyncio.gather(*working)
+    for client in clients[::CLIENTS_OF_A_GROUP]:
+        await client.look()
+    await asyncio.to_thread(broker.restart)
+    for client in clients[::CLIENTS_OF_A_GROUP]:
+        await client.look()
+    load.history.close()
+
+
+@pytest.mark.parametrize(("durability", "kills"), [("sync", 11), ("page-cache", 4)])
+@pytest.mark.timeout(180)
+def test_every_answer_of_a_server_killed_under_load_fits_one_order(
+    durability: str, kills: int, tmp_path: Path
+) -> None:
+    """Seventy-two connections: a kill costs a page cache nothing, so both durabilities promise it."""
+    settings = {**SETTINGS, "headgate.durability": durability}
+    with run(settings, data_dir=tmp_path / "data") as broker:
+        create_topics(broker)
+        load = Load(History(), broker.port, Random(durability))
+        clients = [
+            Client(load, f"group-{index}", has_long_commits=index < 4)
+            for index in range(GROUPS)
+            for _ in range(CLIENTS_OF_A_GROUP)
+        ]
+        asyncio.run(kill_again_and_again(broker, load, clients, kills))
+
+    assert load.problems == []
+    contradiction = load.history.contradiction()
+    assert contradiction is None, str(contradiction)
+    assert verify(tmp_path / "data").findings.errors == 0
+    check_exercised(load)
+    assert find_contradiction(with_a_lie(load.history.operations["group-0"])) is not None
+
+
+def check_exercised(load: Load) -> None:
+    """All kinds of requests were answered, and some were not; what those did was seen, or was not."""
+    operations = [one for each in load.history.operations.values() for one in each]
+    seen = {item for one in operations for item in one.reads.items()}
+    unanswered = [one for one in operations if one.writes and not one.is_answered]
+    happened = [one for one in unanswered if not seen.isdisjoint(one.writes.items())]
+    kinds = (f"commits to {NARROW}", f"commits to {WIDE}", f"commits to {LONG}", "deletions", "fetches")
+    assert [kind for kind in kinds if load.counts[kind] < 10] == []
+    assert 0 < len(happened) < len(unanswered)
+
+
+def with_a_lie(operations: list[Operation]) -> list[Operation]:
+    """The same history, in which the last fetch that found offsets found the oldest of one partition."""
+    fetch = max((one for one in operations if any(one.reads.values())), key=lambda one: one.began)
+    key = next(key for key, value in fetch.reads.items() if value is not None)
+    oldest = next(one.writes[key] for one in operations if one.writes.get(key) is not None)
+    lie = replace(fetch, reads={**fetch.reads, key: oldest})
+    return [lie if one is fetch else one for one in operations]
