@@ -1,1 +1,13 @@
-"""The server-side assignors of consumer groups: pure functions from a group to its members' targets."""
+"""The server-side assignors of consumer groups: pure functions from a group to its members' targets.
+
+`ASSIGNORS` has them by the names that members ask for them by, the default one first.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from headgate.core.assignors.contract import Assignor
+from headgate.core.assignors.ranges import assign_ranges
+from headgate.core.assignors.uniform import assign_uniformly
+
+ASSIGNORS: Mapping[str, Assignor] = MappingProxyType({"uniform": assign_uniformly, "range": assign_ranges})

@@ -1,0 +1,106 @@
+"""The range assignor: consecutive partitions, the same ones of every topic that is read together."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from tests.core.assignors.specs import (
+    after,
+    check_every_partition_has_one_subscribed_owner,
+    group,
+    groups,
+    member,
+    readable,
+)
+
+from headgate.core.assignors.contract import GroupSpec
+from headgate.core.assignors.ranges import assign_ranges
+
+
+@given(groups())
+def test_every_partition_has_one_owner_that_subscribes_to_it(spec: GroupSpec) -> None:
+    """Whatever the members have now, the targets are whole, disjoint, and subscribed to."""
+    check_every_partition_has_one_subscribed_owner(spec, assign_ranges(spec))
+
+
+@given(groups())
+def test_ranges_are_consecutive_and_differ_by_one_at_most(spec: GroupSpec) -> None:
+    """Each topic is cut evenly among its subscribers, none left out while there are partitions."""
+    targets = assign_ranges(spec)
+    for topic, count in spec.partition_counts.items():
+        ranges = [target.get(topic, ()) for m, target in targets.items() if topic in spec.members[m].topics]
+        for partitions in ranges:
+            assert not partitions or partitions == tuple(range(partitions[0], partitions[-1] + 1))
+        if ranges:
+            sizes = [len(partitions) for partitions in ranges]
+            assert max(sizes) - min(sizes) <= 1
+            assert sum(sizes) == count
+
+
+@given(groups())
+def test_topics_with_the_same_subscribers_and_size_are_co_partitioned(spec: GroupSpec) -> None:
+    """Whoever has a partition of one has the same partition of the other."""
+    targets = assign_ranges(spec)
+    seen: dict[tuple[object, int], object] = {}
+    for topic, count in spec.partition_counts.items():
+        readers = frozenset(m for m, one in spec.members.items() if topic in one.topics)
+        cut = {m: target[topic] for m, target in targets.items() if topic in target}
+        assert seen.setdefault((readers, count), cut) == cut
+
+
+@given(groups())
+def test_its_own_answer_satisfies_it(spec: GroupSpec) -> None:
+    """Asked again about what it decided, it leaves every member its target, the same object."""
+    settled = after(spec, assign_ranges(spec))
+    again = assign_ranges(settled)
+    assert all(again[member_id] is one.current for member_id, one in settled.members.items())
+
+
+def test_the_first_members_have_the_larger_ranges() -> None:
+    """Seven partitions, and two, among three members: by member id, the larger ranges first."""
+    spec = group({"t": 7, "u": 2}, b=member("tu"), c=member("tu"), a=member("tu"))
+    assert readable(assign_ranges(spec)) == {
+        "a": {"t": [0, 1, 2], "u": [0]},
+        "b": {"t": [3, 4], "u": [1]},
+        "c": {"t": [5, 6]},
+    }
+
+
+def test_static_members_come_first_by_instance_id() -> None:
+    """A static member that returns with another member id has the same ranges again."""
+    before = group(
+        {"t": 4},
+        m9=member("t", instance_id="i1"),
+        m1=member("t", instance_id="i2"),
+        m5=member("t"),
+        m0=member("t"),
+    )
+    assert readable(assign_ranges(before)) == {
+        "m9": {"t": [0]},
+        "m1": {"t": [1]},
+        "m0": {"t": [2]},
+        "m5": {"t": [3]},
+    }
+    returned = group(
+        {"t": 4},
+        m2=member("t", instance_id="i1"),
+        m1=member("t", instance_id="i2"),
+        m5=member("t"),
+        m0=member("t"),
+    )
+    assert readable(assign_ranges(returned))["m2"] == {"t": [0]}
+
+
+def test_each_topic_is_cut_among_its_own_subscribers() -> None:
+    """Members that subscribe to one topic do not narrow the ranges of another."""
+    spec = group({"t": 4, "u": 4}, a=member("t"), b=member("tu"), c=member("u"))
+    assert readable(assign_ranges(spec)) == {
+        "a": {"t": [0, 1]},
+        "b": {"t": [2, 3], "u": [0, 1]},
+        "c": {"u": [2, 3]},
+    }
+
+
+def test_a_topic_that_does_not_exist_is_nobodys() -> None:
+    """It is in no target, and does not disturb the others."""
+    spec = group({"t": 1}, a=member(["t", "gone"], {"gone": [0]}))
+    assert readable(assign_ranges(spec)) == {"a": {"t": [0]}}

@@ -1,0 +1,189 @@
+"""The uniform assignor: as even as the subscriptions allow, and nothing moves that need not."""
+
+from __future__ import annotations
+
+import itertools
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.core.assignors.specs import (
+    after,
+    check_every_partition_has_one_subscribed_owner,
+    currently,
+    group,
+    groups,
+    load,
+    member,
+    owned,
+    readable,
+)
+
+from headgate.core.assignors.contract import GroupSpec, MemberSubscription
+from headgate.core.assignors.uniform import assign_uniformly
+from headgate.domain.ids import MemberId
+
+
+def _shuffled(spec: GroupSpec) -> GroupSpec:
+    """The same group, every mapping built the other way round."""
+    return GroupSpec(
+        members={
+            member_id: MemberSubscription(
+                topics=frozenset(sorted(one.topics, reverse=True)),
+                instance_id=one.instance_id,
+                current=dict(reversed(list(one.current.items()))),
+            )
+            for member_id, one in reversed(list(spec.members.items()))
+        },
+        partition_counts=dict(reversed(list(spec.partition_counts.items()))),
+    )
+
+
+def _evenest(spec: GroupSpec) -> list[int]:
+    """The most even loads there are, heaviest first: found by trying everything."""
+    partitions = [
+        [member_id for member_id, one in spec.members.items() if topic in one.topics]
+        for topic, count in spec.partition_counts.items()
+        for _ in range(count)
+    ]
+    choices = [owners for owners in partitions if owners]
+    return min(
+        sorted((chosen.count(member_id) for member_id in spec.members), reverse=True)
+        for chosen in itertools.product(*choices)
+    )
+
+
+@given(groups())
+def test_every_partition_has_one_owner_that_subscribes_to_it(spec: GroupSpec) -> None:
+    """Whatever the members have now, the targets are whole, disjoint, and subscribed to."""
+    check_every_partition_has_one_subscribed_owner(spec, assign_uniformly(spec))
+
+
+@given(groups(alike=True))
+def test_members_that_subscribe_alike_are_balanced_within_one(spec: GroupSpec) -> None:
+    """No member has two partitions more than another."""
+    loads = [load(target) for target in assign_uniformly(spec).values()]
+    assert max(loads) - min(loads) <= 1
+
+
+@settings(deadline=None)
+@given(groups(most_partitions=2).filter(lambda spec: len(spec.members) <= 4))
+def test_members_that_subscribe_differently_are_as_even_as_can_be(spec: GroupSpec) -> None:
+    """No other assignment has a lighter heaviest member, or fewer of them, and so on down."""
+    loads = sorted((load(target) for target in assign_uniformly(spec).values()), reverse=True)
+    assert loads == _evenest(spec)
+
+
+@given(groups(alike=True))
+def test_among_members_alike_nothing_moves_that_need_not(spec: GroupSpec) -> None:
+    """As many partitions stay as any balanced assignment can leave where they are."""
+    targets = assign_uniformly(spec)
+    now: dict[MemberId, int] = dict.fromkeys(spec.members, 0)
+    claimed = set()
+    for member_id in sorted(spec.members):
+        for topic, partitions in spec.members[member_id].current.items():
+            for partition in partitions:
+                exists = partition < spec.partition_counts.get(topic, 0)
+                if exists and topic in spec.members[member_id].topics and (topic, partition) not in claimed:
+                    claimed.add((topic, partition))
+                    now[member_id] += 1
+    quota, larger = divmod(sum(map(load, targets.values())), len(targets))
+    could_stay = sum(min(size, quota) for size in now.values())
+    could_stay += min(larger, sum(size > quota for size in now.values()))
+    stays = sum(
+        len(set(partitions) & set(targets[member_id].get(topic, ())))
+        for member_id, current in currently(spec).items()
+        for topic, partitions in current.items()
+    )
+    assert stays >= could_stay
+
+
+@given(groups())
+def test_its_own_answer_satisfies_it(spec: GroupSpec) -> None:
+    """Asked again about what it decided, it leaves every member its target, the same object."""
+    settled = after(spec, assign_uniformly(spec))
+    again = assign_uniformly(settled)
+    assert all(again[member_id] is one.current for member_id, one in settled.members.items())
+
+
+@given(groups(), st.data())
+def test_whoever_leaves_makes_nobody_else_lose_a_partition_among_members_alike(
+    spec: GroupSpec, data: st.DataObject
+) -> None:
+    """When a member leaves a balanced group of one subscription, the others only gain."""
+    topics = frozenset(spec.partition_counts)
+    alike = GroupSpec(
+        members={member_id: MemberSubscription(topics=topics) for member_id in spec.members},
+        partition_counts=spec.partition_counts,
+    )
+    settled = after(alike, assign_uniformly(alike))
+    gone = data.draw(st.sampled_from(sorted(settled.members)))
+    rest = GroupSpec(
+        members={member_id: one for member_id, one in settled.members.items() if member_id != gone},
+        partition_counts=settled.partition_counts,
+    )
+    if not rest.members:
+        assert assign_uniformly(rest) == {}
+        return
+    before, now = owned(currently(rest)), owned(assign_uniformly(rest))
+    assert all(now[where] == owner for where, owner in before.items())
+
+
+@given(groups())
+def test_the_order_of_mappings_and_sets_does_not_matter(spec: GroupSpec) -> None:
+    """The same group, put together in another order, is assigned the same."""
+    assert assign_uniformly(_shuffled(spec)) == assign_uniformly(spec)
+
+
+def test_a_new_member_takes_only_its_own_share() -> None:
+    """Two members of three partitions each give one each to a third."""
+    spec = group(
+        {"t": 6}, a=member(["t"], {"t": [0, 1, 2]}), b=member(["t"], {"t": [3, 4, 5]}), c=member(["t"])
+    )
+    assert readable(assign_uniformly(spec)) == {
+        "a": {"t": [0, 1]},
+        "b": {"t": [3, 4]},
+        "c": {"t": [2, 5]},
+    }
+
+
+def test_the_larger_shares_stay_with_those_who_have_them() -> None:
+    """Of two members with two and three of five partitions neither loses one, whoever comes first by id."""
+    spec = group({"t": 5}, a=member(["t"], {"t": [3, 4]}), b=member(["t"], {"t": [0, 1, 2]}))
+    targets = assign_uniformly(spec)
+    assert readable(targets) == {"a": {"t": [3, 4]}, "b": {"t": [0, 1, 2]}}
+
+
+def test_partitions_pass_through_a_member_to_one_who_cannot_take_them_directly() -> None:
+    """Of a, with topic x alone, and c, with z alone, both too heavy or too light for it, b stands between."""
+    spec = group(
+        {"x": 8, "z": 2},
+        a=member(["x"], {"x": range(5)}),
+        b=member(["x", "z"], {"x": [5, 6, 7], "z": [0]}),
+        c=member(["z"], {"z": [1]}),
+    )
+    targets = assign_uniformly(spec)
+    assert sorted(load(target) for target in targets.values()) == [2, 4, 4]
+
+
+def test_a_topic_nobody_may_have_is_nobodys() -> None:
+    """A topic that does not exist, and a topic that nobody subscribes to, are in no target."""
+    spec = group({"t": 1, "unread": 3}, a=member(["t", "gone"], {"gone": [0], "unread": [0]}))
+    assert readable(assign_uniformly(spec)) == {"a": {"t": [0]}}
+
+
+def test_more_partitions_of_a_topic_are_added_to_what_there_is() -> None:
+    """When a topic grows, the new partitions go to the lightest and the old ones stay."""
+    spec = group({"t": 4}, a=member(["t"], {"t": [0]}), b=member(["t"], {"t": [1]}))
+    assert readable(assign_uniformly(spec)) == {"a": {"t": [0, 2]}, "b": {"t": [1, 3]}}
+
+
+def test_a_partition_that_two_members_have_stays_with_the_first() -> None:
+    """A target that came about elsewhere may be wrong; the answer is not."""
+    spec = group({"t": 2}, b=member(["t"], {"t": [0, 1]}), a=member(["t"], {"t": [1]}))
+    assert readable(assign_uniformly(spec)) == {"a": {"t": [1]}, "b": {"t": [0]}}
+
+
+def test_nobody_is_assigned_nothing() -> None:
+    """A group without members has no targets, and members without topics have empty ones."""
+    assert assign_uniformly(group({"t": 1})) == {}
+    assert readable(assign_uniformly(group({"t": 1}, a=member([])))) == {"a": {}}
