@@ -3,7 +3,7 @@
 kio has one class for every version of every message. Here the versions of a message are merged into one
 class: the union of the fields in the order of the wire, each with the versions that have it, the versions
 in which it may be null, its type and its tag, as `headgate.wire.layout` reads them. Times get Kafka's `_ms`
-back.
+back. Fields of ours that Kafka does not have are declared here, in EXTENSIONS, and stand behind Kafka's.
 
 Run it after a new version of kio: `python tools/generate_messages.py`, or with the folder to write to. The
 output is checked in, so that neither the package nor its users need kio; the tests of the wire hold the one
@@ -63,6 +63,29 @@ API_NAMES = (
     "consumer_group_describe",
     "list_config_resources",
     "describe_topic_partitions",
+)
+
+
+@dataclass(frozen=True)
+class Extension:
+    """A field of ours in one of Kafka's structs: tagged, so that who does not know it skips it (KIP-482).
+
+    It is None when it was not sent.
+    """
+
+    struct: str
+    name: str
+    kind: str
+    since: int
+    tag: int
+
+
+EXTENSION_TAG = 20001
+"""Kafka gives tags from 0 on, one by one and struct by struct; none of its structs has ten."""
+
+EXTENSIONS = (
+    Extension("OffsetCommitRequestPartition", "expected_offset", "int64", 8, EXTENSION_TAG),
+    Extension("OffsetCommitResponsePartition", "current_offset", "int64", 8, EXTENSION_TAG),
 )
 
 PYTHON_TYPES = {"bool": "bool", "string": "str", "bytes": "bytes", "records": "bytes", "uuid": "bytes"}
@@ -170,6 +193,11 @@ def merge_struct(name: str, by_version: dict[int, Any]) -> Struct:
             assert field.metadata.get("tag") is not None or order.index(field_name) > previous
             previous = order.index(field_name)
             shapes.setdefault(field_name, {})[version] = read_shape(field)
+    for extension in EXTENSIONS:
+        if extension.struct == name:
+            shape = Shape(extension.kind, None, False, False, extension.tag, "None")
+            order.append(extension.name)
+            shapes[extension.name] = {each: shape for each in by_version if each >= extension.since}
     return Struct(name, [Field(each, shapes[each]) for each in order], sorted(by_version))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from headgate.api import conditional_commit
 from headgate.api.commit_messages import command_of, fill_in, sort_out
 from headgate.api.contract import Node, RepeatedCall
 from headgate.core.offsets.commands import NO_RETENTION, CommitAgain, CommitOffsets, OffsetColumns
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 def commit_repeat(node: Node, version: int, request: OffsetCommitRequest) -> CommitRepeat | None:
     """What serves this commit when it comes again; None for one that is not always taken whole."""
+    if conditional_commit.is_wanted(request):
+        return None
     sorted_commit = sort_out(node, request)
     if not sorted_commit.wanted or not sorted_commit.is_whole or request.retention_time_ms != NO_RETENTION:
         return None

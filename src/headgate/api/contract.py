@@ -149,3 +149,5 @@ class Api:
     repeat: RepeatMaker | None = None
     """For APIs that are asked the same over and over: what serves this version of this request, which was
     taken a moment ago, when it comes again; None if it had better be read each time."""
+    features: tuple[str, ...] = ()
+    """What it knows beyond Kafka's document, by names that ApiVersions advertises."""

@@ -3,13 +3,15 @@
 2-4 may carry a retention of their own (KIP-211 took it away; -1 means none), 6 the leader epoch (KIP-320),
 7 the group instance id (KIP-345), 8 is flexible, 9 knows the errors of KIP-848. Version 10 with topic ids
 is not offered yet. Partitions that do not exist are answered UNKNOWN_TOPIC_OR_PARTITION and left out; when
-nothing is left, the group is not asked and does not come into being.
+nothing is left, the group is not asked and does not come into being. With conditions (from version 8, see
+`conditional_commit`) it is all of the partitions or none.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from headgate.api import conditional_commit
 from headgate.api.commit_messages import command_of, fill_in, sort_out
 from headgate.api.commit_repeat import commit_repeat
 from headgate.api.contract import Api, Call, Node
@@ -18,6 +20,8 @@ from headgate.wire.messages.offset_commit import OffsetCommitRequest, OffsetComm
 
 def handle(node: Node, call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse | None:
     """Answer with an error for each partition, in the order asked."""
+    if call.api_version >= conditional_commit.SINCE_VERSION and conditional_commit.is_wanted(request):
+        return conditional_commit.handle(node, call, request)
     response, wanted, open_answers = sort_out(node, request)
     if not wanted:
         return response
@@ -31,4 +35,14 @@ def handle(node: Node, call: Call, request: OffsetCommitRequest) -> OffsetCommit
     return None
 
 
-API = Api(8, "OffsetCommit", 2, 9, OffsetCommitRequest, OffsetCommitResponse, handle, commit_repeat)
+API = Api(
+    8,
+    "OffsetCommit",
+    2,
+    9,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    handle,
+    commit_repeat,
+    (conditional_commit.FEATURE,),
+)

@@ -2,34 +2,43 @@
 
 A client that asks in a version we do not know gets a version 0 answer with UNSUPPORTED_VERSION and only this
 API's own range (KIP-511), and asks again. The header of the response never has tags, in any version, as the
-client cannot know yet which version it will get. Version 4 only allows a feature to start at 0 (KIP-1022).
+client cannot know yet which version it will get. From version 3 on, what an API here knows beyond Kafka's
+document is a supported feature (KIP-584); version 4 only allows a feature to start at 0 (KIP-1022).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from headgate.api.contract import Api, Call, Node
 from headgate.domain.errors import ErrorCode
-from headgate.wire.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from headgate.wire.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    SupportedFeatureKey,
+)
 
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _NAMES_SINCE_VERSION = 3
 
 
-def api_versions(apis: Iterable[Api]) -> Api:
+def api_versions(apis: Collection[Api]) -> Api:
     """The registration that advertises `apis` and itself."""
     own = ApiVersion(api_key=18, min_version=0, max_version=4)
     others = [
         ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version) for api in apis
     ]
     advertised = sorted([*others, own], key=lambda version: version.api_key)
+    features = [
+        SupportedFeatureKey(name=name, min_version=1, max_version=1) for api in apis for name in api.features
+    ]
 
     def handle(node: Node, call: Call, request: ApiVersionsRequest) -> ApiVersionsResponse:
         if call.api_version >= _NAMES_SINCE_VERSION and not _names_its_software(request):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-        return ApiVersionsResponse(api_keys=advertised)
+        return ApiVersionsResponse(api_keys=advertised, supported_features=features)
 
     return Api(own.api_key, "ApiVersions", 0, 4, ApiVersionsRequest, ApiVersionsResponse, handle)
 

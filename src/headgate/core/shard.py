@@ -47,6 +47,7 @@ from headgate.core.offsets.commands import (
     FetchOffsets,
 )
 from headgate.core.offsets.commit import commit, commit_again, unknown_group_error
+from headgate.core.offsets.conditions import refuse
 from headgate.core.offsets.fetch import fetch, fetch_again
 from headgate.core.offsets.removal import delete, delete_group
 from headgate.core.offsets.table import OffsetTable
@@ -206,6 +207,8 @@ class GroupShard:
         error = self._commit_error(command, now)
         if error:
             return answer(token, CommitResult(error))
+        if command.expected and (refusal := refuse(self.offsets, command, self._metadata_limit)) is not None:
+            return answer(token, refusal)
         return commit(command, now, self._metadata_limit, token)
 
     def _commit_again(self, command: CommitAgain, now: Millis, token: Token) -> GroupEffects:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -45,11 +45,18 @@ def partition_count(partitions: Sequence[OffsetToCommit] | OffsetColumns) -> int
     return len(partitions.partitions if isinstance(partitions, OffsetColumns) else partitions)
 
 
+Place = tuple[int, int]
+"""Where a partition stands in a commit: the topic's number, and the partition's among those of the topic."""
+
+NOTHING_COMMITTED = -1
+"""The offset of a partition that has none."""
+
+
 @dataclass(slots=True)
 class CommitOffsets:
     """Commit offsets, all or none but those whose metadata is too long. Reply: `CommitResult`.
 
-    Not frozen because one is made for every commit.
+    With conditions it is all or none whatever the reason. Not frozen because one is made for every commit.
     """
 
     group_id: GroupId
@@ -61,6 +68,8 @@ class CommitOffsets:
     """To v4: how long these offsets are to be kept; -1: as the broker's settings say."""
     knows_group_not_found: bool = True
     """From v9: a group that is not there is GROUP_ID_NOT_FOUND, before that ILLEGAL_GENERATION."""
+    expected: Mapping[Place, int] | None = None
+    """Offsets that must be the committed ones for this commit to take place (R3.16)."""
 
 
 class CommitAgain(NamedTuple):
@@ -78,8 +87,12 @@ class CommitResult:
     """The outcome of a commit: what holds for all its partitions, and where that is not the truth."""
 
     error: ErrorCode
-    too_large: frozenset[tuple[int, int]] = frozenset()
-    """Partitions whose metadata is too long, by their place: (topic, partition of the topic)."""
+    too_large: frozenset[Place] = frozenset()
+    """Partitions whose metadata is too long."""
+    current: Mapping[Place, int] | None = None
+    """What is committed where something else was expected."""
+    is_attempted: bool = True
+    """False: nothing is committed, because one of the others could not be or a condition failed."""
 
 
 @dataclass(slots=True, frozen=True)

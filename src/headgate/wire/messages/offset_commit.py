@@ -40,6 +40,7 @@ class OffsetCommitRequestPartition(Struct):
     committed_offset: Annotated[int, "int64"] = 0
     committed_leader_epoch: Annotated[int, "int32 6+"] = -1
     committed_metadata: Annotated[str | None, "string null"] = ""
+    expected_offset: Annotated[int | None, "int64 8+ tag 20001"] = None
 
 
 class OffsetCommitResponse(Response):
@@ -66,3 +67,4 @@ class OffsetCommitResponsePartition(Struct):
 
     partition_index: Annotated[int, "int32"] = 0
     error_code: Annotated[int, "int16"] = 0
+    current_offset: Annotated[int | None, "int64 8+ tag 20001"] = None

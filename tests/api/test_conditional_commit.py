@@ -1,0 +1,185 @@
+"""OffsetCommit with conditions (R3.16), as a client library meets it on the wire."""
+
+from __future__ import annotations
+
+import pytest
+from tests.api.node import OneNode
+from tests.api.test_wide_offsets import fetch
+from tests.wire.kio_oracle import Case
+
+from headgate.api import k08_offset_commit, k18_api_versions
+from headgate.domain.errors import ErrorCode
+from headgate.domain.features import CONDITIONAL_COMMIT
+from headgate.wire.codec import decode, encode
+from headgate.wire.messages.api_versions import ApiVersionsRequest
+from headgate.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+WIDTH = 300
+NONE, FAILED, NOT_ATTEMPTED = (
+    ErrorCode.NONE,
+    ErrorCode.INVALID_UPDATE_VERSION,
+    ErrorCode.OPERATION_NOT_ATTEMPTED,
+)
+Offsets = dict[int, tuple[int, int | None]]
+"""For each partition the offset to commit, and the one that is expected."""
+
+
+@pytest.fixture
+def node() -> OneNode:
+    """A node with the topics t and u."""
+    return OneNode({"t": WIDTH, "u": 1})
+
+
+def request_of(topics: dict[str, Offsets], **more: int | str) -> OffsetCommitRequest:
+    """A commit by nobody in particular."""
+    return OffsetCommitRequest(
+        group_id="g",
+        topics=[
+            OffsetCommitRequestTopic(
+                name=name,
+                partitions=[
+                    OffsetCommitRequestPartition(
+                        partition_index=index, committed_offset=offset, expected_offset=expected
+                    )
+                    for index, (offset, expected) in offsets.items()
+                ],
+            )
+            for name, offsets in topics.items()
+        ],
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def commit(
+    node: OneNode, topics: dict[str, Offsets], version: int = 9, **more: int | str
+) -> list[tuple[int, int, int | None]]:
+    """The answers: partition, error, and what is committed where the answer says it."""
+    response = node.ask(k08_offset_commit.API, request_of(topics, **more), version)
+    return [
+        (one.partition_index, one.error_code, one.current_offset)
+        for topic in response.topics
+        for one in topic.partitions
+    ]
+
+
+def offsets(node: OneNode, *indexes: int) -> list[int]:
+    """What is committed in these partitions of t."""
+    return [offset for _, offset, _, _ in fetch(node, 9, list(indexes))]
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_a_condition_that_holds_lets_the_commit_take_place(node: OneNode, version: int) -> None:
+    """-1 expects that nothing is committed; partitions without a condition come along."""
+    assert commit(node, {"t": {0: (5, -1), 1: (7, None)}}, version) == [(0, NONE, None), (1, NONE, None)]
+    assert commit(node, {"t": {0: (6, 5)}}, version) == [(0, NONE, None)]
+    assert offsets(node, 0, 1) == [6, 7]
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_a_condition_that_fails_stops_the_whole_request(node: OneNode, version: int) -> None:
+    """It is told what is committed, in its own topic and in others the rest is told that nothing was done."""
+    commit(node, {"t": {0: (5, None)}})
+    asked: dict[str, Offsets] = {"t": {0: (6, 4), 1: (6, -1), 2: (6, 9)}, "u": {0: (6, None)}}
+    assert commit(node, asked, version) == [
+        (0, FAILED, 5),
+        (1, NOT_ATTEMPTED, None),
+        (2, FAILED, -1),
+        (0, NOT_ATTEMPTED, None),
+    ]
+    assert offsets(node, 0, 1, 2) == [5, -1, -1]
+
+
+def test_with_a_condition_a_partition_that_is_not_there_stops_the_whole_request(node: OneNode) -> None:
+    """Without one, the others are committed."""
+    assert commit(node, {"t": {0: (1, -1), WIDTH: (1, None)}, "nowhere": {0: (1, None)}}) == [
+        (0, NOT_ATTEMPTED, None),
+        (WIDTH, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None),
+        (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None),
+    ]
+    assert offsets(node, 0) == [-1]
+    commit(node, {"t": {0: (1, None), WIDTH: (1, None)}})
+    assert offsets(node, 0) == [1]
+
+
+def test_with_a_condition_metadata_too_long_stops_the_whole_request(node: OneNode) -> None:
+    """The partition whose metadata it is is told so."""
+    request = request_of({"t": {0: (1, -1), 1: (1, None)}})
+    request.topics[0].partitions[1].committed_metadata = "m" * 5000
+    response = node.ask(k08_offset_commit.API, request, 9)
+    assert [one.error_code for one in response.topics[0].partitions] == [
+        NOT_ATTEMPTED,
+        ErrorCode.OFFSET_METADATA_TOO_LARGE,
+    ]
+    assert offsets(node, 0, 1) == [-1, -1]
+
+
+def test_a_member_that_is_not_of_the_group_is_told_that(node: OneNode) -> None:
+    """Every partition has the group's error, as without conditions."""
+    answers = commit(node, {"t": {0: (1, 7), 1: (1, None)}}, member_id="who", generation_id_or_member_epoch=3)
+    assert answers == [
+        (0, ErrorCode.GROUP_ID_NOT_FOUND, None),
+        (1, ErrorCode.GROUP_ID_NOT_FOUND, None),
+    ]
+
+
+@pytest.mark.parametrize("is_same", [True, False], ids=["the same condition", "one each"])
+def test_hundreds_of_partitions_have_conditions(node: OneNode, is_same: bool) -> None:
+    """Equal conditions are read as columns, different ones one by one; both count."""
+    everywhere = range(WIDTH)
+    start = {index: (100 if is_same else index, -1) for index in everywhere}
+    assert commit(node, {"t": dict(start)}) == [(index, NONE, None) for index in everywhere]
+    assert commit(node, {"t": dict(start)}) == [(index, FAILED, start[index][0]) for index in everywhere]
+    step: Offsets = {index: (offset + 1, offset) for index, (offset, _) in start.items()}
+    commit(node, {"t": {17: (5000, None)}})
+    answers = commit(node, {"t": step})
+    assert answers[17] == (17, FAILED, 5000)
+    assert {error for _, error, _ in answers[:17] + answers[18:]} == {NOT_ATTEMPTED}
+    step[17] = (5001, 5000)
+    assert {error for _, error, _ in commit(node, {"t": step})} == {NONE}
+    assert offsets(node, *everywhere) == [offset for offset, _ in step.values()]
+
+
+def test_a_version_without_tagged_fields_has_no_conditions(node: OneNode) -> None:
+    """The field is not on the wire, so the commit is an ordinary one."""
+    assert commit(node, {"t": {0: (5, 99)}}, version=7) == [(0, NONE, None)]
+    assert offsets(node, 0) == [5]
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_who_asks_for_no_condition_gets_the_bytes_of_kafka(node: OneNode, version: int) -> None:
+    """No field of ours is in a response to a request without one: kio, which knows none, reads it whole."""
+    for topics in ({"t": {0: (5, None), WIDTH: (5, None)}}, {"t": dict.fromkeys(range(40), (5, None))}):
+        response = node.ask(k08_offset_commit.API, request_of(topics), version)  # type: ignore[arg-type]
+        answer = Case(8, "response", version).kio_reads(encode(response, version))
+        codes = [int(one.error_code.value) for one in answer.topics[0].partitions]
+        assert codes == [one.error_code for one in response.topics[0].partitions]
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_the_fields_are_tagged_fields_of_their_own_number(version: int) -> None:
+    """Eight bytes behind tag 20001, in request and response; in a version without tags they are not there."""
+    request = request_of({"t": {0: (5, 0x0102030405060708)}})
+    field = b"\x01\xa1\x9c\x01\x08" + bytes(range(1, 9))
+    assert field in encode(request, version)
+    assert decode(OffsetCommitRequest, version, encode(request, version)) == request
+    partition = OffsetCommitResponsePartition(current_offset=0x0102030405060708)
+    response = OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=[partition])])
+    assert field in encode(response, version)
+    assert field not in encode(request, 7)
+
+
+def test_the_node_says_that_it_knows_conditions(node: OneNode) -> None:
+    """Whoever sends one to a node that does not say so has it skipped, and the commit done."""
+    api = k18_api_versions.api_versions([k08_offset_commit.API])
+    request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+    for version in (3, 4):
+        (feature,) = node.ask(api, request, version).supported_features
+        assert (feature.name, feature.min_version, feature.max_version) == (CONDITIONAL_COMMIT, 1, 1)
+    assert node.ask(api, request, 2).supported_features == []
