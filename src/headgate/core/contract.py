@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from headgate.domain.ids import Millis
+from headgate.records.offset_rows import OffsetRows
 
 Token = int
 """Names one waiting request; chosen by the runtime, meaningless to the shard."""
@@ -70,4 +71,17 @@ class Shard(Protocol[CommandT, RecordT]):
 
     def next_deadline(self) -> Millis | None:
         """When the runtime must call `handle(Tick(), now)`; None: not before something else happens."""
+        ...
+
+
+@runtime_checkable
+class TakesRows(Protocol):
+    """A shard that takes the offset records of a log many at a time.
+
+    Only offset records and tombstones may touch the same state: between two tombstones of other kinds a load
+    applies the records of other kinds first.
+    """
+
+    def apply_rows(self, rows: OffsetRows) -> None:
+        """The same as `apply` for each of these records, in order. Raises MalformedRecord."""
         ...

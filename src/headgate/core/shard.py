@@ -66,6 +66,7 @@ from headgate.records import (
     Record,
     UnknownRecord,
 )
+from headgate.records.offset_rows import OffsetRows
 
 
 class GroupShard:
@@ -122,6 +123,10 @@ class GroupShard:
             case UnknownRecord():
                 pass
 
+    def apply_rows(self, rows: OffsetRows) -> None:
+        """Take many offset records into durable state; see `headgate.core.contract.TakesRows`."""
+        self.offsets.put_rows(rows)
+
     def standing(self, record: Change) -> Record | None:
         """What stands where `record` would put something else; None if no record can say it.
 
@@ -150,6 +155,7 @@ class GroupShard:
 
     def loaded(self, now: Millis) -> None:
         """The log is read to its end: members' sessions begin anew, the first sweep is an interval away."""
+        self.offsets.forget_prefixes()
         self.classic.loaded(self._turn(now))
         self._upkeep.loaded(now)
 

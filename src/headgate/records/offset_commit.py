@@ -80,7 +80,7 @@ def encode_tombstone(tombstone: OffsetTombstone) -> tuple[bytes, None]:
 
 
 @lru_cache(maxsize=_PREFIXES_KEPT)
-def _names_of(prefix: bytes) -> tuple[GroupId, TopicName]:
+def names_of(prefix: bytes) -> tuple[GroupId, TopicName]:
     """Group and topic of a key without its partition; raises MalformedRecord."""
     reader = Reader(prefix, "OffsetCommitKey")
     reader.int16()
@@ -91,7 +91,7 @@ def _names_of(prefix: bytes) -> tuple[GroupId, TopicName]:
 
 def decode_offset(key: bytes, value: bytes | None) -> OffsetCommit | OffsetTombstone:
     """Read an offset by its whole key and its value. Raises MalformedRecord."""
-    group_id, topic = _names_of(key[:-_PARTITION_BYTES])  # never without: a prefix takes six bytes
+    group_id, topic = names_of(key[:-_PARTITION_BYTES])  # never without: a prefix takes six bytes
     (partition,) = _unpack_partition(key[-_PARTITION_BYTES:])
     if value is None:
         return OffsetTombstone(group_id, topic, partition)

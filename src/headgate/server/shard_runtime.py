@@ -23,13 +23,13 @@ from headgate.core.commands import Tick
 from headgate.core.contract import Effects, Shard, Token
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
-from headgate.log.batch import CorruptBatch, Record, iterate_records
+from headgate.log.batch import CorruptBatch
 from headgate.log.log import Log
-from headgate.records import MalformedRecord, decode
+from headgate.records import MalformedRecord
 from headgate.records.columns import record_count
-from headgate.records.runs import RunReader, run_place
 from headgate.server.clock import Clock
 from headgate.server.group_commit import GroupCommit
+from headgate.server.shard_loading import LogLoading
 from headgate.server.turn_batches import batches_of
 from headgate.topics.partition import Partition
 
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 OnReply = Callable[[Any], None]
 
 RELOAD_DELAY_SECONDS = 1.0
-LOAD_SLICE_SECONDS = 0.01
+LOAD_SLICE_SECONDS = 0.005
 
 
 class State(Enum):
@@ -239,21 +239,13 @@ class ShardRuntime(Generic[ShardT]):
 
     async def _apply_log(self, log: Log) -> None:
         slice_end = self._loop.time() + LOAD_SLICE_SECONDS
-        apply = self.shard.apply
-        runs: RunReader[tuple[int, Record]] = RunReader()
-        for header, batch in log.batches(log.log_start_offset):
-            if not header.is_control:
-                for offset, record in iterate_records(batch):
-                    if record.headers or runs.is_open:
-                        for at, complete in runs.take((offset, record), run_place(record.headers)):
-                            apply(decode(complete.key, complete.value), at)
-                    else:
-                        apply(decode(record.key, record.value), offset)
+        loading = LogLoading(self.shard)
+        for _ in loading.steps(log.batches(log.log_start_offset)):
             if self._loop.time() > slice_end:
                 await asyncio.sleep(0)
                 slice_end = self._loop.time() + LOAD_SLICE_SECONDS
         self._position = self._written_position = self._visible_position = log.log_end_offset
-        self._torn = [decode(record.key, record.value) for _, record in runs.end()]
+        self._torn = loading.torn()
 
     def _fail(self, event: str, failure: OSError | None) -> None:
         logger.error(

@@ -122,7 +122,7 @@ def test_mass_removal_keeps_the_rest_and_gives_back_the_room() -> None:
             table.forget_group(GroupId(f"group-{group}"))
     # Rows are dropped when more are left behind than an eighth; take one more step to see it.
     assert len(table) == len(kept)
-    assert len(table._keys) < len(kept) * 1.2 + 2000
+    assert len(table._rows.keys) < len(kept) * 1.2 + 2000
     assert all(find(table, place) == entry for place, entry in kept.items())
     assert table.group_count == 1000
     assert sorted(table.group_ids()) == sorted(f"group-{group}" for group in range(0, 10_000, 10))
@@ -138,7 +138,7 @@ def test_partitions_committed_and_deleted_for_ever_do_not_leak() -> None:
             assert remove(table, place)
         table.forget_group(GroupId(passing[0]))
     assert len(table) == 0
-    assert len(table._keys) < 3000
+    assert len(table._rows.keys) < 3000
     assert len(table._groups) < 3000
     assert len(table._topics) < 3000
     assert not table._aside

@@ -1,10 +1,7 @@
 """The table of committed offsets: columns of numbers, at most 64 bytes an offset, all counted (R3.6).
 
-One row an offset, 32 bytes: key, offset, commit timestamp, leader epoch, and the next row of the same group.
-The key packs the interned group and topic and the partition into 64 bits. An open-addressed index of row
-numbers (6 to 7 bytes an offset) finds a row by its key. Metadata and explicit expiry, which few offsets
-have, stand aside in a dict. Columns are `array`s: reading and writing one number takes half of what numpy
-takes, and numpy works on the same memory where many are touched at once.
+One row an offset (`rows`), found by a key that packs the interned group and topic and the partition into 64
+bits. Metadata and explicit expiry, which few offsets have, stand aside in a dict.
 
 A removed offset leaves its row behind, marked, to be revived by the next commit of the same partition; when
 rows left behind are an eighth of the table it is built anew. A group is known from its first offset until
@@ -13,22 +10,12 @@ rows left behind are an eighth of the table it is built anew. A group is known f
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from headgate.core.offsets.columns import (
-    FREE,
-    HASH_FACTOR,
-    HASH_SHIFT,
-    NONE,
-    build_index,
-    chains,
-    column,
-    flip,
-)
+from headgate.core.offsets.columns import NONE
 from headgate.core.offsets.keys import (
     GROUP_SHIFT,
     MOST_GROUPS,
@@ -42,17 +29,19 @@ from headgate.core.offsets.keys import (
     topics_of,
 )
 from headgate.core.offsets.names import Names
+from headgate.core.offsets.rows import Keys, Rows
 from headgate.core.offsets.wide_rows import NARROWEST_WIDE, WideRows
 from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.records.columns import Int64s, OffsetCommits
 from headgate.records.model import NO_EXPIRY, OffsetCommit
+from headgate.records.offset_commit import names_of
+from headgate.records.offset_rows import OffsetRows, split_prefix
 
-_MASK64 = (1 << 64) - 1
-_SMALLEST_INDEX = 64
-_HIGHEST_LOAD = 0.7
-_GROWTH = 1.25
 _ROWS_LEFT_BEHIND = 1024
 _CACHED_BASES = 1024
+_CACHED_PREFIXES = 1 << 15
+_NO_BASE = (1 << 64) - 1
+"""Stands for a group or a topic that is not known. No base: the bits of its partition are not empty."""
 _HIGH_PARTITION_MARK = b"\xff"
 """Never part of UTF-8: stands between a topic's name and the high part of a partition out of range."""
 
@@ -77,45 +66,31 @@ class OffsetTable:
     __slots__ = (
         "_aside",
         "_bases",
-        "_epochs",
-        "_group_count",
         "_groups",
-        "_heads",
         "_high_partitions",
-        "_home_slots",
-        "_index",
-        "_keys",
-        "_left_behind",
-        "_nexts",
-        "_offsets",
-        "_timestamps",
+        "_prefix_bases",
+        "_rows",
         "_topics",
         "_wide_rows",
     )
 
     def __init__(self) -> None:
         self._groups, self._topics = Names(), Names()
-        self._keys, self._offsets, self._timestamps = array("Q"), array("q"), array("q")
-        self._epochs, self._nexts = array("i"), array("i")
-        """`nexts` links the rows of a group; a marked link is that of a row left behind."""
-        self._heads = array("i")
-        """A group's first row; a marked link is that of a group that is not known (any more)."""
-        self._home_slots = _SMALLEST_INDEX
-        self._index = build_index(np.empty(0, np.uint64), _SMALLEST_INDEX)
+        self._rows = Rows()
         self._aside: dict[int, tuple[str, Millis]] = {}
         """Key to metadata and explicit expiry, where there is either."""
         self._bases: dict[tuple[str, str], int] = {}
         """Recently used groups and topics: their key but for the partition."""
+        self._prefix_bases: dict[bytes, int] = {}
+        """The same by how a record's key begins: for those who read logs."""
         self._high_partitions: dict[int, tuple[TopicName, int]] = {}
         """Topic ids that stand for a topic and the high part of a partition, as good as never needed."""
         self._wide_rows = WideRows()
-        self._left_behind = 0
-        self._group_count = 0
 
     # --- one offset ---
 
     def __len__(self) -> int:
-        return len(self._keys) - self._left_behind
+        return len(self._rows)
 
     def put(self, commit: OffsetCommit) -> None:
         """Take a committed offset in, over the partition's previous one if there is one."""
@@ -124,20 +99,7 @@ class OffsetTable:
         if base is None or not 0 <= partition <= PARTITION_MASK:
             base, partition = self._intern_base(commit.group_id, commit.topic, partition)
         key = base | partition
-        row = self._find(key)
-        if row < 0:
-            row = self._add_row(key, commit)
-        else:
-            self._offsets[row] = commit.offset
-            self._timestamps[row] = commit.commit_timestamp
-            self._epochs[row] = commit.leader_epoch
-            if self._nexts[row] < NONE:
-                self._nexts[row] = flip(self._nexts[row])
-                self._left_behind -= 1
-        group = key >> GROUP_SHIFT
-        if self._heads[group] < NONE:
-            self._heads[group] = flip(self._heads[group])
-            self._group_count += 1
+        self._rows.put(key, commit.offset, commit.leader_epoch, commit.commit_timestamp)
         if commit.metadata or commit.expire_timestamp != NO_EXPIRY:
             self._aside[key] = (commit.metadata, commit.expire_timestamp)
         elif self._aside:
@@ -158,9 +120,63 @@ class OffsetTable:
                 self._wide_rows.remember(name, commits.partitions, found)
             return
         # Of a partition that stands twice the last value stays: arrays are assigned in order.
-        np.frombuffer(self._offsets, np.int64)[rows] = commits.offsets
-        np.frombuffer(self._timestamps, np.int64)[rows] = commits.commit_timestamp
-        np.frombuffer(self._epochs, np.int32)[rows] = commits.leader_epochs
+        columns = self._rows
+        np.frombuffer(columns.offsets, np.int64)[rows] = commits.offsets
+        np.frombuffer(columns.timestamps, np.int64)[rows] = commits.commit_timestamp
+        np.frombuffer(columns.epochs, np.int32)[rows] = commits.leader_epochs
+
+    def put_rows(self, rows: OffsetRows) -> None:
+        """Take offsets of many groups in, and let others go, as the log has them: the same as one by one.
+
+        Raises MalformedRecord where the name of a group or topic does not read.
+        """
+        if not len(rows):
+            return
+        is_high = (rows.partitions < 0) | (rows.partitions > PARTITION_MASK)
+        if is_high.any():
+            self._put_one_by_one(rows)
+            return
+        is_gone = rows.is_gone
+        has_gone = bool(is_gone.any())
+        bases = self._bases_of(rows)
+        if has_gone:
+            has_base = bases[rows.stretch_of] != _NO_BASE  # what never was need not go
+            if not has_base.all():
+                at = np.flatnonzero(has_base)
+                if not len(at):
+                    return
+                rows, is_gone = rows.at(at), is_gone[at]
+        keys = bases[rows.stretch_of] | rows.partitions.astype(np.uint64)
+        offsets, epochs, timestamps = rows.offsets, rows.leader_epochs, rows.commit_timestamps
+        if has_gone:
+            self._rows.know_each(keys[~is_gone])
+            stays, goes = _last_of_each(keys, is_gone)
+            self._rows.put_each(keys[stays], offsets[stays], epochs[stays], timestamps[stays])
+            self._rows.leave_each_behind(keys[goes])
+            self._wide_rows.clear()
+        else:
+            self._rows.put_each(keys, offsets, epochs, timestamps)
+        if self._aside or rows.metadata:
+            self._set_aside(keys.tolist(), rows)
+        if has_gone:
+            self._rebuild_if_due()
+
+    def _put_one_by_one(self, rows: OffsetRows) -> None:
+        for change in rows.each():
+            if isinstance(change, OffsetCommit):
+                self.put(change)
+            else:
+                self.remove(change.group_id, change.topic, change.partition)
+
+    def _set_aside(self, keys: list[int], rows: OffsetRows) -> None:
+        metadata, aside = rows.metadata, self._aside
+        gone = rows.is_gone.tolist()
+        for row, key in enumerate(keys):
+            text = metadata.get(row)
+            if text and not gone[row]:
+                aside[key] = text, NO_EXPIRY
+            else:
+                aside.pop(key, None)
 
     def get(self, group_id: GroupId, topic: TopicName, partition: int) -> StoredOffset | None:
         """The committed offset of a partition, or None."""
@@ -175,9 +191,8 @@ class OffsetTable:
         found: list[tuple[int, StoredOffset | None]] = []
         for partition in partitions:
             if base is not None and 0 <= partition <= PARTITION_MASK:
-                row = self._find(base | partition)
-                is_there = row >= 0 and self._nexts[row] >= NONE
-                found.append((partition, self._stored(row) if is_there else None))
+                row = self._rows.find(base | partition)
+                found.append((partition, self._stored(row) if row >= 0 else None))
             else:
                 found.append((partition, self.get(group_id, topic, partition)))
         return found
@@ -213,20 +228,18 @@ class OffsetTable:
         rows = self._wide_rows.get((group_id, topic), partitions)
         if rows is None or self._aside:
             return None
-        offsets = np.frombuffer(self._offsets, np.int64)[rows]
-        return partitions, offsets, np.frombuffer(self._epochs, np.int32)[rows].astype(np.int64)
+        offsets = np.frombuffer(self._rows.offsets, np.int64)[rows]
+        return partitions, offsets, np.frombuffer(self._rows.epochs, np.int32)[rows].astype(np.int64)
 
     def remove(self, group_id: GroupId, topic: TopicName, partition: int) -> bool:
         """Let an offset go; whether there was one. The group stays known."""
         row = self._row(group_id, topic, partition)
         if row < 0:
             return False
-        self._nexts[row] = flip(self._nexts[row])
-        self._aside.pop(self._keys[row], None)
+        self._rows.leave_behind(row)
+        self._aside.pop(self._rows.keys[row], None)
         self._wide_rows.forget((group_id, topic))
-        self._left_behind += 1
-        if self._left_behind > _ROWS_LEFT_BEHIND + len(self) // 8:
-            self._rebuild()
+        self._rebuild_if_due()
         return True
 
     # --- groups ---
@@ -234,44 +247,35 @@ class OffsetTable:
     @property
     def group_count(self) -> int:
         """How many groups are known."""
-        return self._group_count
+        return self._rows.group_count
 
     def has_group(self, group_id: GroupId) -> bool:
         """Whether the group ever committed and was not forgotten since."""
         group = self._groups.find(group_id.encode())
-        return group is not None and self._heads[group] >= NONE
+        return group is not None and self._rows.is_known(group)
 
     def group_ids(self) -> Iterator[GroupId]:
         """Every known group."""
-        for group, head in enumerate(self._heads):
-            if head >= NONE:
-                yield GroupId(self._groups.text(group).decode())
+        for group in np.flatnonzero(self._rows.known_groups()).tolist():
+            yield GroupId(self._groups.text(group).decode())
 
     def forget_group(self, group_id: GroupId) -> None:
         """The group is no longer known. Its offsets, if any are left, stay: a group may change its type."""
         group = self._groups.find(group_id.encode())
-        if group is not None and self._heads[group] >= NONE:
-            self._heads[group] = flip(self._heads[group])
-            self._group_count -= 1
+        if group is not None:
+            self._rows.forget(group)
 
     def offsets_of(self, group_id: GroupId) -> list[tuple[TopicName, int, StoredOffset]]:
         """All offsets of a group as topic, partition, offset; in no order."""
-        found: list[tuple[TopicName, int, StoredOffset]] = []
         group = self._groups.find(group_id.encode())
         if group is None:
-            return found
+            return []
         names: dict[int, tuple[TopicName, int]] = {}
-        head = self._heads[group]
-        row = head if head >= NONE else flip(head)
-        while row != NONE:
-            following = self._nexts[row]
-            if following >= NONE:
-                topic, partition = self._topic_partition(self._keys[row], names)
-                found.append((topic, partition, self._stored(row)))
-                row = following
-            else:
-                row = flip(following)
-        return found
+        keys = self._rows.keys
+        return [
+            (*self._topic_partition(keys[row], names), self._stored(row))
+            for row in self._rows.of_group(group)
+        ]
 
     # --- many at once ---
 
@@ -283,10 +287,10 @@ class OffsetTable:
             ids.append(plain)
         if not ids:
             return []
-        keys = np.frombuffer(self._keys, np.uint64)
+        keys = np.frombuffer(self._rows.keys, np.uint64)
         is_hit = np.isin(topics_of(keys), np.array(ids, np.int64))
-        is_hit &= np.frombuffer(self._nexts, np.int32) >= NONE
-        is_hit &= np.frombuffer(self._timestamps, np.int64) <= committed_by
+        is_hit &= self._rows.is_live()
+        is_hit &= np.frombuffer(self._rows.timestamps, np.int64) <= committed_by
         hits = keys[is_hit]
         names: dict[int, tuple[TopicName, int]] = {}
         return [(self._group_id(key), self._topic_partition(key, names)[1]) for key in hits.tolist()]
@@ -295,39 +299,80 @@ class OffsetTable:
         """Known groups that may have something to expire: an offset committed at or before a time, an offset
         with an expiry of its own, or no offset at all.
         """
-        keys = self._live_keys()
-        timestamps = np.frombuffer(self._timestamps, np.int64)
-        nexts = np.frombuffer(self._nexts, np.int32)
-        is_old = timestamps[nexts >= NONE] <= committed_by
-        wanted = np.zeros(len(self._heads), np.bool_)
+        keys = self._rows.live_keys()
+        is_old = np.frombuffer(self._rows.timestamps, np.int64)[self._rows.is_live()] <= committed_by
+        is_known = self._rows.known_groups()
+        wanted = np.zeros(len(is_known), np.bool_)
         wanted[groups_of(keys[is_old])] = True
-        has_any = np.zeros(len(self._heads), np.bool_)
+        has_any = np.zeros(len(is_known), np.bool_)
         has_any[groups_of(keys)] = True
         wanted |= ~has_any
         for key, (_, expire_timestamp) in self._aside.items():
             if expire_timestamp != NO_EXPIRY:
                 wanted[key >> GROUP_SHIFT] = True
-        wanted &= np.frombuffer(self._heads, np.int32) >= NONE
+        wanted &= is_known
         return [GroupId(self._groups.text(group).decode()) for group in np.flatnonzero(wanted).tolist()]
 
     # --- keys and rows ---
 
     def _intern_base(self, group_id: GroupId, topic: TopicName, partition: int) -> tuple[int, int]:
         """The key but for the partition, and the partition as it goes into the key; names are taken in."""
-        group = self._groups.intern(group_id.encode())
-        if group == len(self._heads):
-            self._heads.append(flip(NONE))
         name, low = topic.encode(), partition & PARTITION_MASK
         high = partition >> PARTITION_BITS
-        topic_id = self._topics.intern(self._high_name(name, high) if high else name)
-        if group >= MOST_GROUPS or topic_id >= MOST_TOPICS:
-            raise OffsetTableFull(f"{group} groups, {topic_id} topics")
-        base: int = group << GROUP_SHIFT | topic_id << PARTITION_BITS
+        base = self._take_in(group_id.encode(), self._high_name(name, high) if high else name)
         if high:
-            self._high_partitions[topic_id] = (topic, high)
+            self._high_partitions[base >> PARTITION_BITS & TOPIC_MASK] = (topic, high)
         else:
             self._remember(group_id, topic, base)
         return base, low
+
+    def _take_in(self, group_name: bytes, topic_name: bytes) -> int:
+        group, topic_id = self._groups.intern(group_name), self._topics.intern(topic_name)
+        if group == len(self._rows.heads):
+            self._rows.add_group()
+        if group >= MOST_GROUPS or topic_id >= MOST_TOPICS:
+            raise OffsetTableFull(f"{group} groups, {topic_id} topics")
+        base: int = group << GROUP_SHIFT | topic_id << PARTITION_BITS
+        return base
+
+    def _bases_of(self, rows: OffsetRows) -> Keys:
+        """For each stretch of rows its keys but for the partition; _NO_BASE where names are not known.
+
+        Names are taken in where something is committed.
+        """
+        get = self._prefix_bases.get
+        bases = [get(prefix, _NO_BASE) for prefix in rows.prefixes]
+        if _NO_BASE in bases:
+            commits = np.zeros(len(bases), np.bool_)
+            commits[rows.stretch_of[~rows.is_gone]] = True
+            for stretch in [at for at, base in enumerate(bases) if base == _NO_BASE]:
+                bases[stretch] = self._base_of_prefix(rows.prefixes[stretch], is_new=bool(commits[stretch]))
+        return np.array(bases, np.uint64)
+
+    def _base_of_prefix(self, prefix: bytes, *, is_new: bool) -> int:
+        known = self._prefix_bases.get(prefix)
+        if known is not None:
+            return known
+        group_name, topic_name = split_prefix(prefix)
+        try:
+            group_name.decode(), topic_name.decode()
+        except UnicodeDecodeError:
+            names_of(prefix)  # says so
+        if is_new:
+            base = self._take_in(group_name, topic_name)
+        else:
+            group, topic_id = self._groups.find(group_name), self._topics.find(topic_name)
+            if group is None or topic_id is None:
+                return _NO_BASE
+            base = group << GROUP_SHIFT | topic_id << PARTITION_BITS
+        if len(self._prefix_bases) >= _CACHED_PREFIXES:
+            self._prefix_bases.clear()
+        self._prefix_bases[prefix] = base
+        return base
+
+    def forget_prefixes(self) -> None:
+        """Whoever read a log is done with it."""
+        self._prefix_bases.clear()
 
     def _remember(self, group_id: GroupId, topic: TopicName, base: int) -> None:
         if len(self._bases) >= _CACHED_BASES:
@@ -362,51 +407,14 @@ class OffsetTable:
             base = group << GROUP_SHIFT | topic_id << PARTITION_BITS
         if base is None:
             return NONE
-        row = self._find(base | partition & PARTITION_MASK)
-        return row if row >= 0 and self._nexts[row] >= NONE else NONE
-
-    def _find(self, key: int) -> int:
-        """The row of a key, live or left behind, or -1."""
-        index, keys = self._index, self._keys
-        slot = ((((key ^ key >> HASH_SHIFT) * HASH_FACTOR & _MASK64) >> 32) * self._home_slots) >> 32
-        row = index[slot]
-        while row != FREE:
-            if keys[row] == key:
-                return row
-            slot += 1
-            row = index[slot]
-        return NONE
-
-    def _add_row(self, key: int, commit: OffsetCommit) -> int:
-        row = len(self._keys)
-        if row >= _HIGHEST_LOAD * self._home_slots:
-            self._build_index(row + 1)
-        slot = ((((key ^ key >> HASH_SHIFT) * HASH_FACTOR & _MASK64) >> 32) * self._home_slots) >> 32
-        while self._index[slot] != FREE:
-            slot += 1
-        self._keys.append(key)
-        self._offsets.append(commit.offset)
-        self._timestamps.append(commit.commit_timestamp)
-        self._epochs.append(commit.leader_epoch)
-        group = key >> GROUP_SHIFT
-        head = self._heads[group]
-        if head >= NONE:
-            self._nexts.append(head)
-            self._heads[group] = row
-        else:
-            self._nexts.append(flip(head))
-            self._heads[group] = flip(row)
-        if slot >= len(self._index) - 1:  # the last slot stays free: it ends every probe
-            self._build_index(row + 1)
-        else:
-            self._index[slot] = row
-        return row
+        return self._rows.find(base | partition & PARTITION_MASK)
 
     def _stored(self, row: int) -> StoredOffset:
-        aside = self._aside and self._aside.get(self._keys[row])
+        rows = self._rows
+        aside = self._aside and self._aside.get(rows.keys[row])
         metadata, expire_timestamp = aside or ("", NO_EXPIRY)
-        timestamp: Millis = self._timestamps[row]  # type: ignore[assignment]  # a call costs too much here
-        return StoredOffset(self._offsets[row], self._epochs[row], metadata, timestamp, expire_timestamp)
+        timestamp: Millis = rows.timestamps[row]  # type: ignore[assignment]  # a call costs too much here
+        return StoredOffset(rows.offsets[row], rows.epochs[row], metadata, timestamp, expire_timestamp)
 
     def _group_id(self, key: int) -> GroupId:
         return GroupId(self._groups.text(key >> GROUP_SHIFT).decode())
@@ -425,22 +433,14 @@ class OffsetTable:
 
     # --- building anew ---
 
-    def _live_keys(self) -> np.ndarray[Any, np.dtype[np.uint64]]:
-        keys = np.frombuffer(self._keys, np.uint64)
-        if not self._left_behind:
-            return keys.copy()
-        return keys[np.frombuffer(self._nexts, np.int32) >= NONE]
-
-    def _build_index(self, row_count: int) -> None:
-        """Place every row into an index with room for `row_count` and some growth."""
-        self._home_slots = max(_SMALLEST_INDEX, int(row_count * _GROWTH / _HIGHEST_LOAD))
-        self._index = build_index(np.frombuffer(self._keys, np.uint64), self._home_slots)
+    def _rebuild_if_due(self) -> None:
+        if self._rows.left_behind > _ROWS_LEFT_BEHIND + len(self) // 8:
+            self._rebuild()
 
     def _rebuild(self) -> None:
         """Drop the rows left behind and the names that nothing uses any more."""
-        is_live = np.frombuffer(self._nexts, np.int32) >= NONE
-        keys = np.frombuffer(self._keys, np.uint64)[is_live]
-        is_known = np.frombuffer(self._heads, np.int32) >= NONE
+        keys = self._rows.live_keys()
+        is_known = self._rows.known_groups()
         keeps_group = is_known | (np.bincount(groups_of(keys), minlength=len(is_known)) > 0)
         keeps_topic = np.bincount(topics_of(keys), minlength=len(self._topics)) > 0
         new_groups, new_topics = new_numbers(keeps_group), new_numbers(keeps_topic)
@@ -455,13 +455,15 @@ class OffsetTable:
         }
         self._groups.retain(np.flatnonzero(keeps_group).tolist())
         self._topics.retain(np.flatnonzero(keeps_topic).tolist())
-        keys = renumbered(keys, new_groups, new_topics)
-        heads, nexts = chains(groups_of(keys), is_known[keeps_group])
-        self._offsets = column("q", np.frombuffer(self._offsets, np.int64)[is_live])
-        self._timestamps = column("q", np.frombuffer(self._timestamps, np.int64)[is_live])
-        self._epochs = column("i", np.frombuffer(self._epochs, np.int32)[is_live])
-        self._keys, self._heads, self._nexts = column("Q", keys), column("i", heads), column("i", nexts)
+        self._rows.rebuild(renumbered(keys, new_groups, new_topics), is_known[keeps_group])
         self._bases.clear()
+        self._prefix_bases.clear()
         self._wide_rows.clear()
-        self._left_behind = 0
-        self._build_index(len(self._keys))
+
+
+def _last_of_each(keys: Keys, is_gone: np.ndarray[Any, np.dtype[np.bool_]]) -> tuple[Int64s, Int64s]:
+    """Of rows by their keys the last of each: those that are not gone, and those that are."""
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    last = order[np.append(ordered[1:] != ordered[:-1], True)]
+    return last[~is_gone[last]], last[is_gone[last]]

@@ -1,0 +1,237 @@
+"""The rows of the offset table: columns of numbers, an index that finds a row by its key, a chain a group.
+
+A row takes 32 bytes: key, offset, commit timestamp, leader epoch, and the next row of the same group.
+Columns are `array`s: reading and writing one number takes half of what numpy takes, and numpy works on the
+same memory where many are touched at once.
+
+A row whose offset is gone is left behind, marked, to be revived by the next commit of the same key; `rebuild`
+drops what was left behind. A mark on the head of a group says that the group is not known (any more).
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.core.offsets.columns import NONE, chains, column, flip
+from headgate.core.offsets.keys import GROUP_SHIFT, groups_of
+from headgate.core.offsets.row_index import RowIndex
+
+Keys = NDArray[np.uint64]
+Int64s = NDArray[np.int64]
+Int32s = NDArray[np.int32]
+
+
+class Rows:
+    """Offsets by key, and which groups are known."""
+
+    __slots__ = (
+        "epochs",
+        "group_count",
+        "heads",
+        "index",
+        "keys",
+        "left_behind",
+        "nexts",
+        "offsets",
+        "timestamps",
+    )
+
+    def __init__(self) -> None:
+        self.keys, self.offsets, self.timestamps = array("Q"), array("q"), array("q")
+        self.epochs, self.nexts = array("i"), array("i")
+        """`nexts` links the rows of a group; a marked link is that of a row left behind."""
+        self.heads = array("i")
+        """A group's first row; a marked link is that of a group that is not known."""
+        self.index = RowIndex()
+        self.left_behind = 0
+        self.group_count = 0
+        """How many groups are known."""
+
+    def __len__(self) -> int:
+        return len(self.keys) - self.left_behind
+
+    # --- one row ---
+
+    def find(self, key: int) -> int:
+        """The row of a live offset, or NONE."""
+        row = self.index.find(key, self.keys)
+        return row if row >= 0 and self.nexts[row] >= NONE else NONE
+
+    def put(self, key: int, offset: int, epoch: int, timestamp: int) -> None:
+        """Take an offset in, over the previous one of its key; its group is known from here on."""
+        row = self.index.find(key, self.keys)
+        if row < 0:
+            self._add(key, offset, epoch, timestamp)
+        else:
+            self.offsets[row] = offset
+            self.timestamps[row] = timestamp
+            self.epochs[row] = epoch
+            following = self.nexts[row]
+            if following < NONE:
+                self.nexts[row] = flip(following)
+                self.left_behind -= 1
+        group = key >> GROUP_SHIFT
+        head = self.heads[group]
+        if head < NONE:
+            self.heads[group] = flip(head)
+            self.group_count += 1
+
+    def _add(self, key: int, offset: int, epoch: int, timestamp: int) -> None:
+        row = len(self.keys)
+        if row >= self.index.full_at:
+            self.index.make_room(row + 1, self.keys)
+        self.keys.append(key)
+        self.offsets.append(offset)
+        self.timestamps.append(timestamp)
+        self.epochs.append(epoch)
+        group = key >> GROUP_SHIFT
+        head = self.heads[group]
+        if head >= NONE:
+            self.nexts.append(head)
+            self.heads[group] = row
+        else:
+            self.nexts.append(flip(head))
+            self.heads[group] = flip(row)
+        self.index.add(row, key)
+
+    def leave_behind(self, row: int) -> None:
+        """The offset of a live row is gone."""
+        self.nexts[row] = flip(self.nexts[row])
+        self.left_behind += 1
+
+    def of_group(self, group: int) -> Iterator[int]:
+        """The live rows of a group, in no order."""
+        head = self.heads[group]
+        row = head if head >= NONE else flip(head)
+        nexts = self.nexts
+        while row != NONE:
+            following = nexts[row]
+            if following >= NONE:
+                yield row
+                row = following
+            else:
+                row = flip(following)
+
+    # --- groups ---
+
+    def add_group(self) -> None:
+        """One more group, not known so far."""
+        self.heads.append(flip(NONE))
+
+    def is_known(self, group: int) -> bool:
+        """Whether the group committed and was not forgotten since."""
+        return self.heads[group] >= NONE
+
+    def forget(self, group: int) -> None:
+        """The group is no longer known; its rows stay."""
+        if self.heads[group] >= NONE:
+            self.heads[group] = flip(self.heads[group])
+            self.group_count -= 1
+
+    # --- many rows ---
+
+    def put_each(self, keys: Keys, offsets: Int64s, epochs: Int32s, timestamps: Int64s) -> None:
+        """Take many offsets in; of those with one key the last one stays."""
+        rows = self.index.find_each(keys, self.keys)
+        is_new = rows < 0
+        if is_new.any():
+            new_keys, numbers = _ascending(keys[is_new])
+            rows[is_new] = numbers + len(self.keys)
+            self._add_each(new_keys)
+        if self.left_behind:
+            nexts = np.frombuffer(self.nexts, np.int32)
+            revived = np.unique(rows[nexts[rows] < NONE])
+            nexts[revived] = flip(nexts[revived])
+            self.left_behind -= len(revived)
+        # Arrays are assigned in order: the last value of a row stays.
+        np.frombuffer(self.offsets, np.int64)[rows] = offsets
+        np.frombuffer(self.timestamps, np.int64)[rows] = timestamps
+        np.frombuffer(self.epochs, np.int32)[rows] = epochs
+        self.know_each(keys)
+
+    def know_each(self, keys: Keys) -> None:
+        """The groups of these keys are known from here on."""
+        groups = groups_of(keys)
+        heads = np.frombuffer(self.heads, np.int32)
+        is_marked = heads[groups] < NONE
+        if is_marked.any():
+            found = np.unique(groups[is_marked])
+            heads[found] = flip(heads[found])
+            self.group_count += len(found)
+
+    def leave_each_behind(self, keys: Keys) -> None:
+        """The offsets of these keys are gone, those there are; no key stands twice."""
+        rows = self.index.find_each(keys, self.keys)
+        rows = rows[rows >= 0]
+        nexts = np.frombuffer(self.nexts, np.int32)
+        rows = rows[nexts[rows] >= NONE]
+        nexts[rows] = flip(nexts[rows])
+        self.left_behind += len(rows)
+
+    def _add_each(self, keys: Keys) -> None:
+        """Add a row for each of these keys, which ascend; nothing is said of their offsets."""
+        first, count = len(self.keys), len(keys)
+        if first + count >= self.index.full_at:
+            self.index.make_room(first + count, self.keys)
+        rows = np.arange(first, first + count)
+        groups = groups_of(keys)
+        is_last = np.append(groups[1:] != groups[:-1], True)
+        is_first = np.concatenate((is_last[-1:], is_last[:-1]))
+        heads = np.frombuffer(self.heads, np.int32)
+        old = heads[groups[is_first]]
+        is_marked = old < NONE
+        nexts = (rows - 1).astype(np.int32)
+        nexts[is_first] = np.where(is_marked, flip(old), old)
+        last = rows[is_last]
+        heads[groups[is_last]] = np.where(is_marked, flip(last), last)
+        self.keys.frombytes(keys.tobytes())
+        for numbers in (self.offsets, self.timestamps):
+            numbers.frombytes(bytes(8 * count))
+        self.epochs.frombytes(bytes(4 * count))
+        self.nexts.frombytes(nexts.tobytes())
+        self.index.add_each(rows, keys)
+
+    # --- all rows ---
+
+    def is_live(self) -> NDArray[np.bool_]:
+        """For every row whether its offset is there."""
+        return np.frombuffer(self.nexts, np.int32) >= NONE
+
+    def known_groups(self) -> NDArray[np.bool_]:
+        """For every group whether it is known."""
+        return np.frombuffer(self.heads, np.int32) >= NONE
+
+    def live_keys(self) -> Keys:
+        """The keys of all live rows."""
+        keys = np.frombuffer(self.keys, np.uint64)
+        return keys[self.is_live()] if self.left_behind else keys.copy()
+
+    def rebuild(self, keys: Keys, is_known: NDArray[np.bool_]) -> None:
+        """Drop the rows left behind; the others have these keys now, and these groups are known."""
+        is_live = self.is_live()
+        self.keys = column("Q", keys)
+        self.offsets = column("q", np.frombuffer(self.offsets, np.int64)[is_live])
+        self.timestamps = column("q", np.frombuffer(self.timestamps, np.int64)[is_live])
+        self.epochs = column("i", np.frombuffer(self.epochs, np.int32)[is_live])
+        self.link(is_known)
+
+    def link(self, is_known: NDArray[np.bool_]) -> None:
+        """Make chains and index of the other columns; no row is left behind, and these groups are known."""
+        keys = np.frombuffer(self.keys, np.uint64)
+        heads, nexts = chains(groups_of(keys), is_known)
+        self.heads, self.nexts = column("i", heads), column("i", nexts)
+        self.left_behind = 0
+        self.group_count = int(is_known.sum())
+        self.index = RowIndex(keys)
+
+
+def _ascending(keys: Keys) -> tuple[Keys, Any]:
+    """The keys in ascending order, each once, and where each of those given stands among them."""
+    if (keys[1:] > keys[:-1]).all():
+        return keys, np.arange(len(keys))
+    return np.unique(keys, return_inverse=True)

@@ -1,0 +1,212 @@
+"""Committed offsets of many groups and topics, read together: records of a log as columns of numbers.
+
+For whoever loads millions of them. What is read this way is what `decode` reads, and nothing is read this way
+but offsets as they are written nowadays (value version 3) and tombstones of offsets; the rest is told apart
+and stays for `decode`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.records.errors import MalformedRecord
+from headgate.records.model import OffsetCommit, OffsetTombstone
+from headgate.records.offset_commit import KEY_STARTS, WRITTEN_VERSION, names_of
+
+Int64s = NDArray[np.int64]
+
+_PARTITION_BYTES = 4
+_SMALLEST_KEY = 10
+_WORD_BYTES = 8
+_HEAD = np.dtype([("version", ">i2"), ("offset", ">i8"), ("epoch", ">i4"), ("metadata", ">i2")])
+_VALUE_BYTES = _HEAD.itemsize + 8
+_KEY_TYPES = np.array([struct.unpack(">H", start)[0] for start in KEY_STARTS], np.uint16)
+
+
+class Spans(NamedTuple):
+    """Where keys or values stand in a buffer; a size of -1 is a null."""
+
+    starts: Int64s
+    sizes: Int64s
+
+
+@dataclass(slots=True, eq=False)
+class OffsetRows:
+    """Offsets committed or gone, in the order of the log; all arrays but the stretches have a row each."""
+
+    prefixes: list[bytes]
+    """The keys without the partition, one for each stretch of rows that have it in common."""
+    stretch_of: Int64s
+    """For each row the stretch it belongs to; ascending."""
+    partitions: Int64s
+    offsets: Int64s
+    leader_epochs: NDArray[np.int32]
+    commit_timestamps: Int64s
+    is_gone: NDArray[np.bool_]
+    """Rows that are tombstones: what the other columns say of them means nothing."""
+    metadata: dict[int, str]
+    """By row, where there is any."""
+
+    def __len__(self) -> int:
+        return len(self.partitions)
+
+    def each(self) -> Iterator[OffsetCommit | OffsetTombstone]:
+        """The records this stands for, in order. Raises MalformedRecord."""
+        names = [names_of(prefix) for prefix in self.prefixes]
+        columns = zip(
+            self.stretch_of.tolist(),
+            self.partitions.tolist(),
+            self.offsets.tolist(),
+            self.leader_epochs.tolist(),
+            self.commit_timestamps.tolist(),
+            self.is_gone.tolist(),
+            strict=True,
+        )
+        for row, (stretch, partition, offset, epoch, timestamp, is_gone) in enumerate(columns):
+            group_id, topic = names[stretch]
+            if is_gone:
+                yield OffsetTombstone(group_id, topic, partition)
+            else:
+                metadata = self.metadata.get(row, "")
+                yield OffsetCommit(group_id, topic, partition, offset, epoch, metadata, timestamp)
+
+    def at(self, rows: Int64s) -> OffsetRows:
+        """These rows alone; they ascend."""
+        kept = {row: new for new, row in enumerate(rows.tolist())} if self.metadata else {}
+        return OffsetRows(
+            self.prefixes,
+            self.stretch_of[rows],
+            self.partitions[rows],
+            self.offsets[rows],
+            self.leader_epochs[rows],
+            self.commit_timestamps[rows],
+            self.is_gone[rows],
+            {kept[row]: text for row, text in self.metadata.items() if row in kept},
+        )
+
+    def between(self, first: int, end: int) -> OffsetRows:
+        """The rows from `first` up to and without `end`."""
+        rows = slice(first, end)
+        stretches = self.stretch_of[rows]
+        low = int(stretches[0]) if len(stretches) else 0
+        high = int(stretches[-1]) + 1 if len(stretches) else 0
+        return OffsetRows(
+            self.prefixes[low:high],
+            stretches - low,
+            self.partitions[rows],
+            self.offsets[rows],
+            self.leader_epochs[rows],
+            self.commit_timestamps[rows],
+            self.is_gone[rows],
+            {row - first: text for row, text in self.metadata.items() if first <= row < end},
+        )
+
+
+def split_prefix(prefix: bytes) -> tuple[bytes, bytes]:
+    """Group and topic of a key without its partition, as they are written. Raises MalformedRecord."""
+    topic_at = 4 + (prefix[2] << 8 | prefix[3])
+    topic = prefix[topic_at + 2 :]
+    if len(prefix) < topic_at + 2 or len(topic) != prefix[topic_at] << 8 | prefix[topic_at + 1]:
+        names_of(prefix)
+        raise MalformedRecord(f"the key {prefix!r} does not hold what it claims")
+    return prefix[4:topic_at], topic
+
+
+def read_rows(data: bytes, keys: Spans, values: Spans) -> tuple[Int64s, OffsetRows]:
+    """The offsets among these records, and which of the records they are; `data` has some bytes to spare.
+
+    All other records are for `decode`, which says so if one does not read. Raises MalformedRecord for
+    metadata that is not text; that names are text is left to whoever looks them up.
+    """
+    is_offset = _are_offsets(data, keys)
+    is_gone = is_offset & (values.sizes == -1)
+    heads = np.ndarray((len(data) - _HEAD.itemsize,), _HEAD, data, strides=(1,))
+    held = np.flatnonzero(is_offset & (values.sizes >= _VALUE_BYTES))
+    head = heads[values.starts[held]]
+    metadata_sizes = head["metadata"].astype(np.int64)
+    is_plain = (head["version"] == WRITTEN_VERSION) & (metadata_sizes == values.sizes[held] - _VALUE_BYTES)
+    held, head, metadata_sizes = held[is_plain], head[is_plain], metadata_sizes[is_plain]
+    chosen = is_gone.copy()
+    chosen[held] = True
+    at = np.flatnonzero(chosen)
+    count = len(at)
+    # Where the rows that are no tombstones come to stand among all.
+    places = np.searchsorted(at, held) if len(held) < count else slice(None)
+    offsets, timestamps = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    epochs = np.zeros(count, np.int32)
+    offsets[places], epochs[places] = head["offset"], head["epoch"]
+    times = _numbers(data, ">i8")
+    timestamps[places] = times[values.starts[held] + _HEAD.itemsize + metadata_sizes]
+    starts, sizes = keys.starts[at], keys.sizes[at] - _PARTITION_BYTES
+    prefixes, stretch_of = _stretches(data, starts, sizes)
+    rows = OffsetRows(
+        prefixes,
+        stretch_of,
+        _numbers(data, ">i4")[starts + sizes].astype(np.int64),
+        offsets,
+        epochs,
+        timestamps,
+        is_gone[at],
+        {},
+    )
+    if metadata_sizes.any():
+        noted = np.flatnonzero(metadata_sizes)
+        row_of = np.arange(count)[places][noted] if isinstance(places, slice) else places[noted]
+        text_starts = values.starts[held[noted]] + _HEAD.itemsize
+        rows.metadata = _texts(data, row_of, text_starts, metadata_sizes[noted])
+    return at, rows
+
+
+def _texts(data: bytes, rows: Int64s, starts: Int64s, sizes: Int64s) -> dict[int, str]:
+    texts = {}
+    try:
+        for row, start, size in zip(rows.tolist(), starts.tolist(), sizes.tolist(), strict=True):
+            texts[row] = data[start : start + size].decode()
+    except UnicodeDecodeError:
+        raise MalformedRecord("OffsetCommitValue: metadata that is not UTF-8") from None
+    return texts
+
+
+def _numbers(data: bytes, form: str) -> NDArray[Any]:
+    """The buffer as numbers, one from each position on."""
+    kind = np.dtype(form)
+    return np.ndarray((len(data) - kind.itemsize,), kind, data, strides=(1,))
+
+
+def _are_offsets(data: bytes, keys: Spans) -> NDArray[np.bool_]:
+    key_types = _numbers(data, ">u2")[keys.starts]
+    is_offset: NDArray[np.bool_] = keys.sizes >= _SMALLEST_KEY
+    is_offset &= (key_types == _KEY_TYPES[0]) | (key_types == _KEY_TYPES[1])
+    return is_offset
+
+
+def _stretches(data: bytes, starts: Int64s, sizes: Int64s) -> tuple[list[bytes], Int64s]:
+    """The prefixes of keys, each as often as it begins anew, and for each key which one is its."""
+    count = len(starts)
+    begins = np.ones(count, np.bool_)
+    if count > 1:
+        begins[1:] = sizes[1:] != sizes[:-1]
+        # A word at a time; of the last one only the bytes that belong to the prefix count.
+        words = _numbers(data, "<u8")
+        done = 0
+        pending = np.flatnonzero(~begins)
+        while len(pending):
+            short = sizes[pending] - done < _WORD_BYTES
+            last = pending[short]
+            mask = (np.uint64(1) << (8 * (sizes[last] - done)).astype(np.uint64)) - np.uint64(1)
+            begins[last] = ((words[starts[last] + done] ^ words[starts[last - 1] + done]) & mask) != 0
+            pending = pending[~short]
+            differs = words[starts[pending] + done] != words[starts[pending - 1] + done]
+            begins[pending[differs]] = True
+            pending = pending[~differs]
+            done += _WORD_BYTES
+    first = np.flatnonzero(begins)
+    ends = starts[first] + sizes[first]
+    prefixes = [data[a:b] for a, b in zip(starts[first].tolist(), ends.tolist(), strict=True)]
+    return prefixes, np.cumsum(begins) - 1

@@ -1,0 +1,132 @@
+"""Brings a shard up from a log: many records at a time where they are plain offsets, else one by one.
+
+What counts is what reading record by record leads to, and that is how everything is read that is not plain:
+runs (`headgate.records.runs`), what a batch should not look like, logs of other times. The records of a slice
+are applied in the log's order but for those that have a value and are no offsets: these touch nothing that
+offsets do (`headgate.core.contract.TakesRows`) and come before the offsets around them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from headgate.core.contract import Shard, TakesRows
+from headgate.log.batch import BatchHeader, Record, iterate_records
+from headgate.log.record_columns import RecordColumns, read_columns
+from headgate.records import decode
+from headgate.records.offset_commit import KEY_STARTS
+from headgate.records.offset_rows import Spans, read_rows
+from headgate.records.runs import RunReader, run_place
+
+Batches = Sequence[tuple[BatchHeader, bytes]]
+
+_RECORDS_AT_ONCE = 4000
+"""Some milliseconds' worth of plain records."""
+_BYTES_AT_ONCE = 1 << 20
+_STEP_RECORDS = 256
+"""The same of records that are read one by one."""
+_FEWEST_BETWEEN = 16
+"""With fewer plain records than this from one that is not to the next, one by one is as quick."""
+
+
+class LogLoading:
+    """Applies the batches of one log, from the start of a batch that is in no run, to a shard."""
+
+    def __init__(self, shard: Shard[Any, Any]) -> None:
+        self._shard = shard
+        self._takes_rows = isinstance(shard, TakesRows)
+        self._runs: RunReader[tuple[int, Record]] = RunReader()
+
+    def steps(self, batches: Iterable[tuple[BatchHeader, bytes]]) -> Iterator[None]:
+        """Apply all batches; between two steps others may have their turn.
+
+        Raises OSError, CorruptBatch, MalformedRecord: the shard is then good for nothing.
+        """
+        for held in _slices(batches):
+            if self._takes_rows and not self._runs.is_open:
+                columns = read_columns(held)
+                if columns is not None and self._take_columns(columns):
+                    yield
+                    continue
+            yield from self._one_by_one(held)
+
+    def torn(self) -> list[Any]:
+        """The log ends here: the records at its end of commits that a crash cut short."""
+        return [decode(record.key, record.value) for _, record in self._runs.end()]
+
+    def _one_by_one(self, batches: Batches) -> Iterator[None]:
+        apply, runs = self._shard.apply, self._runs
+        count = 0
+        for _, batch in batches:
+            for offset, record in iterate_records(batch):
+                if record.headers or runs.is_open:
+                    for at, complete in runs.take((offset, record), run_place(record.headers)):
+                        apply(decode(complete.key, complete.value), at)
+                else:
+                    apply(decode(record.key, record.value), offset)
+                count += 1
+                if not count % _STEP_RECORDS:
+                    yield
+        yield
+
+    def _take_columns(self, columns: RecordColumns) -> bool:
+        """Apply the records, none of which has headers; False, and nothing is done, if that pays not."""
+        if columns.has_headers.any():
+            return False
+        keys = Spans(columns.key_starts, columns.key_sizes)
+        at, rows = read_rows(columns.data, keys, Spans(columns.value_starts, columns.value_sizes))
+        if len(at) == len(columns):
+            self._apply_rows(rows)
+            return True
+        is_other = np.ones(len(columns), np.bool_)
+        is_other[at] = False
+        others = np.flatnonzero(is_other).tolist()
+        in_order = [other for other in others if not _is_of_no_offset(columns, other)]
+        if len(in_order) * _FEWEST_BETWEEN > len(columns):
+            return False
+        done = 0
+        pending = iter(others)
+        for barrier in (*in_order, len(columns)):
+            for other in pending:
+                if other == barrier:
+                    break
+                self._apply(columns, other)
+            end = int(np.searchsorted(at, barrier))
+            self._apply_rows(rows.between(done, end))
+            done = end
+            if barrier < len(columns):
+                self._apply(columns, barrier)
+        return True
+
+    def _apply(self, columns: RecordColumns, at: int) -> None:
+        self._shard.apply(decode(columns.key(at), columns.value(at)), int(columns.offsets[at]))
+
+    def _apply_rows(self, rows: Any) -> None:
+        assert isinstance(self._shard, TakesRows)
+        self._shard.apply_rows(rows)
+
+
+def _is_of_no_offset(columns: RecordColumns, at: int) -> bool:
+    """Whether a record has a value and is no offset."""
+    key = columns.key(at)
+    return columns.value_sizes[at] >= 0 and key is not None and not key.startswith(KEY_STARTS)
+
+
+def _slices(batches: Iterable[tuple[BatchHeader, bytes]]) -> Iterator[Batches]:
+    """The batches but for the broker's markers, some thousand records at a time."""
+    held: list[tuple[BatchHeader, bytes]] = []
+    records = size = 0
+    for header, batch in batches:
+        if header.is_control:
+            continue
+        if held and (records + header.record_count > _RECORDS_AT_ONCE or size + header.size > _BYTES_AT_ONCE):
+            yield held
+            held, records, size = [], 0, 0
+        held.append((header, batch))
+        records += header.record_count
+        size += header.size
+    if held:
+        yield held

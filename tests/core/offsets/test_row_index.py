@@ -1,0 +1,104 @@
+"""The index of the offset table: every row is found, also while the index grows under it."""
+
+from __future__ import annotations
+
+from array import array
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headgate.core.offsets import row_index
+from headgate.core.offsets.row_index import NOT_FOUND, RowIndex
+
+
+class Pair:
+    """An index, and a dict that says what must be in it."""
+
+    def __init__(self) -> None:
+        self.index = RowIndex()
+        self.keys = array("Q")
+        self.rows: dict[int, int] = {}
+
+    def add(self, key: int) -> None:
+        row = len(self.keys)
+        if row >= self.index.full_at:
+            self.index.make_room(row + 1, self.keys)
+        self.keys.append(key)
+        self.index.add(row, key)
+        self.rows[key] = row
+
+    def add_each(self, keys: list[int]) -> None:
+        first, wanted = len(self.keys), np.array(keys, np.uint64)
+        if first + len(keys) >= self.index.full_at:
+            self.index.make_room(first + len(keys), self.keys)
+        self.keys.frombytes(wanted.tobytes())
+        self.index.add_each(np.arange(first, first + len(keys)), wanted)
+        self.rows.update(zip(keys, range(first, first + len(keys)), strict=True))
+
+    def check(self, index: RowIndex | None = None) -> None:
+        index = index or self.index
+        assert all(index.find(key, self.keys) == row for key, row in self.rows.items())
+        wanted = [*self.rows, *(key ^ 1 << 62 for key in self.rows)]
+        found = index.find_each(np.array(wanted, np.uint64), self.keys).tolist()
+        assert found == [self.rows.get(key, NOT_FOUND) for key in wanted]
+
+
+keys = st.lists(st.integers(0, 2**64 - 1), max_size=60, unique=True)
+
+
+@given(st.lists(keys, max_size=12), st.sampled_from([0, 1 << 13]))
+@settings(deadline=None, max_examples=60)
+def test_rows_are_found_whatever_came_one_by_one_or_together(script: list[list[int]], at_once: int) -> None:
+    """Keys of any kind, half of them in bulk, with growth in steps and in one go."""
+    with patch.object(row_index, "_MOVED_AT_ONCE", at_once):
+        pair = Pair()
+        for number, some in enumerate(script):
+            new = [key for key in some if key not in pair.rows]
+            if number % 2:
+                pair.add_each(new)
+            else:
+                for key in new:
+                    pair.add(key)
+            pair.check()
+
+
+@pytest.mark.parametrize("shape", ["random", "packed"])
+def test_rows_are_found_while_the_index_grows(shape: str) -> None:
+    """Step by step through several growths, looking again and again."""
+    random = np.random.default_rng(5)
+    count = 6000
+    if shape == "random":
+        wanted = random.integers(0, 2**63, count).tolist()
+    else:
+        wanted = [group << 40 | partition for group in range(count // 100) for partition in range(100)]
+    with patch.object(row_index, "_MOVED_AT_ONCE", 0), patch.object(row_index, "_ROWS_A_STEP", 16):
+        pair = Pair()
+        grew = 0
+        for number, key in enumerate(wanted):
+            pair.add(key)
+            grew += pair.index.is_growing
+            if number % 499 == 0:
+                pair.check()
+        pair.check()
+    assert grew > count // 4, "the steps are what is tested"
+    pair.check(RowIndex(np.frombuffer(pair.keys, np.uint64)))
+
+
+def test_no_step_of_growth_moves_much() -> None:
+    """However large the index, what one new row has to wait for is a few thousand slots."""
+    pair = Pair()
+    moved: list[int] = []
+    move = RowIndex._move
+
+    def watch(index: RowIndex, count: int, held: array[int]) -> None:
+        moved.append(min(count, index._home_slots))
+        move(index, count, held)
+
+    with patch.object(RowIndex, "_move", watch):
+        for key in np.random.default_rng(6).integers(0, 2**63, 120_000).tolist():
+            pair.add(key)
+    assert max(moved) <= 1 << 13
+    assert len(pair.index._slots) < 2.3 * len(pair.keys)

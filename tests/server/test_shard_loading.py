@@ -1,0 +1,262 @@
+"""Quick loading: whatever stands in a log, it leads to what reading it record by record leads to."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headgate.core.shard import GroupShard
+from headgate.domain.ids import GroupId, MemberId, Millis, TopicName
+from headgate.domain.settings import Settings
+from headgate.log.batch import CorruptBatch, Record, encode_batch, iterate_records, place_batch, read_header
+from headgate.log.header import CONTROL, BatchHeader
+from headgate.records import (
+    GroupMetadata,
+    GroupTombstone,
+    MalformedRecord,
+    OffsetCommit,
+    OffsetCommits,
+    OffsetTombstone,
+    UnknownRecord,
+    decode,
+    encode,
+)
+from headgate.records.runs import HEADER_KEY, RunPlace, RunReader, run_place
+from headgate.server import shard_loading
+from headgate.server.shard_loading import LogLoading
+from headgate.server.turn_batches import batches_of
+
+Batches = list[tuple[BatchHeader, bytes]]
+
+GROUPS = ["", "g", "g1", "group-of-some-length", "grüppe"]
+TOPICS = ["t", "t2", "a-topic-of-some-length", "täma"]
+groups = st.sampled_from(GROUPS).map(GroupId)
+topics = st.sampled_from(TOPICS).map(TopicName)
+partitions = st.one_of(st.integers(0, 5), st.sampled_from([262_143, 262_144, 2**31 - 1, -1]))
+int64s = st.integers(-(2**63), 2**63 - 1)
+commits = st.builds(
+    OffsetCommit,
+    groups,
+    topics,
+    partitions,
+    int64s,
+    st.integers(-1, 2**31 - 1),
+    st.sampled_from(["", "", "", "note", "nöte", "x" * 70]),
+    st.sampled_from([Millis(7), Millis(2**40)]),
+    st.sampled_from([Millis(-1)] * 6 + [Millis(5)]),
+)
+wide = st.builds(
+    lambda group, topic, count, offset: OffsetCommits(
+        group, topic, np.arange(count), np.arange(count) * 3 + offset, np.full(count, 4), "", Millis(9)
+    ),
+    groups,
+    topics,
+    st.sampled_from([1, 8, 40, 100]),
+    st.integers(0, 10**6),
+)
+group_records = st.one_of(
+    st.builds(
+        lambda group, generation: GroupMetadata(
+            group, "consumer", generation, "range", MemberId("m"), Millis(3)
+        ),
+        groups,
+        st.integers(0, 9),
+    ),
+    st.builds(GroupTombstone, groups),
+    st.just(UnknownRecord(99, b"\x00\x63key", b"value")),
+    st.just(UnknownRecord(99, b"\x00\x63key", None)),
+)
+tombstones = st.builds(OffsetTombstone, groups, topics, partitions)
+commands = st.lists(
+    st.one_of(commits, commits, commits, tombstones, wide, group_records), min_size=1, max_size=12
+)
+pieces = st.one_of(
+    st.tuples(st.just("turn"), st.lists(commands, min_size=1, max_size=4)),
+    st.tuples(st.just("run"), commands, st.integers(1, 9), st.integers(0, 30)),
+    st.tuples(st.just("headers"), commands),
+    st.tuples(st.just("codec"), commands, st.integers(1, 4)),
+    st.tuples(st.just("old"), commits, st.integers(0, 4)),
+    st.tuples(st.just("control")),
+    st.tuples(st.just("gaps"), commands, st.integers(1, 300)),
+)
+
+
+class LogText:
+    """Batches, placed one behind the other."""
+
+    def __init__(self) -> None:
+        self.batches: Batches = []
+        self.end = 0
+
+    def add(self, batch: bytearray) -> None:
+        place_batch(batch, 0, self.end, 0)
+        header = read_header(batch)
+        self.end = header.next_offset
+        self.batches.append((header, bytes(batch)))
+
+    def add_records(self, records: list[Record], **given: Any) -> None:
+        self.add(encode_batch(records, **given))
+
+
+def _singles(changes: list[Any]) -> list[Any]:
+    return [one for change in changes for one in (change.each() if hasattr(change, "each") else (change,))]
+
+
+def _as_records(changes: list[Any], headers: Any = ()) -> list[Record]:
+    return [Record(*encode(one), 11, headers) for one in _singles(changes)]
+
+
+def log_of(script: list[Any]) -> Batches:
+    """The log that a script tells of."""
+    log = LogText()
+    for piece in script:
+        match piece:
+            case ("turn", turn):
+                for batch in batches_of(turn, log.end, Millis(11)):
+                    log.add(batch)
+            case ("run", changes, batch_size, missing):
+                records, first = _as_records(changes), log.end
+                placed = [
+                    record._replace(headers=(RunPlace(first, before, len(records)).header(),))
+                    for before, record in enumerate(records)
+                ]
+                placed = placed[: max(len(placed) - missing, 0)] if missing < 10 else placed
+                for start in range(0, len(placed), batch_size):
+                    log.add_records(placed[start : start + batch_size])
+            case ("headers", changes):
+                log.add_records(_as_records(changes, ((b"trace", b"1"), (HEADER_KEY, b"short"))))
+            case ("codec", changes, codec):
+                log.add_records(_as_records(changes), codec=codec)
+            case ("old", commit, version):
+                key, value = encode(commit)
+                assert value is not None
+                log.add_records([Record(key, version.to_bytes(2, "big") + value[2:], 11)])
+            case ("control",):
+                log.add_records([Record(b"\x00\x00\x00\x01", b"\x00\x00\x00\x00\x00\x00", 11)])
+                header, batch = log.batches[-1]
+                log.batches[-1] = (header._replace(attributes=header.attributes | CONTROL), batch)
+            case ("gaps", changes, gap):
+                # As compaction leaves them: records are missing, times differ.
+                gapped = encode_batch(_as_records(changes))
+                gapped[23:27] = (int.from_bytes(gapped[23:27], "big") + gap).to_bytes(4, "big")
+                log.add(gapped)
+    return log.batches
+
+
+def load_one_by_one(shard: GroupShard, batches: Batches) -> list[Any]:
+    """What loading means: every record decoded and applied, in order, but for those of torn runs."""
+    runs: RunReader[tuple[int, Record]] = RunReader()
+    for header, batch in batches:
+        if header.is_control:
+            continue
+        for offset, record in iterate_records(batch):
+            if record.headers or runs.is_open:
+                for at, complete in runs.take((offset, record), run_place(record.headers)):
+                    shard.apply(decode(complete.key, complete.value), at)
+            else:
+                shard.apply(decode(record.key, record.value), offset)
+    return [decode(record.key, record.value) for _, record in runs.end()]
+
+
+def load_quickly(shard: GroupShard, batches: Batches, at_once: int) -> list[Any]:
+    with patch.object(shard_loading, "_RECORDS_AT_ONCE", at_once):
+        loading = LogLoading(shard)
+        for _ in loading.steps(batches):
+            pass
+    return loading.torn()
+
+
+def state_of(shard: GroupShard) -> dict[str, Any]:
+    """All that a shard remembers."""
+    table = shard.offsets
+    return {
+        "offsets": {
+            (group, topic, partition): stored
+            for group in GROUPS
+            for topic, partition, stored in table.offsets_of(GroupId(group))
+        },
+        "by key": [
+            table.get(GroupId(group), TopicName(topic), partition)
+            for group in GROUPS
+            for topic in TOPICS
+            for partition in (*range(6), 99, 262_143, 262_144, 2**31 - 1, -1)
+        ],
+        "by topic": [sorted(table.offsets_of_topic(TopicName(topic), Millis(2**62))) for topic in TOPICS],
+        "groups": sorted(table.group_ids()),
+        "counts": (len(table), table.group_count),
+        "recorded": shard.classic.recorded,
+    }
+
+
+def outcome(load: Any) -> Any:
+    shard = GroupShard(Settings({}))
+    try:
+        torn = load(shard)
+    except (CorruptBatch, MalformedRecord) as problem:
+        return type(problem)
+    return torn, state_of(shard)
+
+
+@given(st.lists(pieces, max_size=14), st.sampled_from([1, 7, 60, 10_000]), st.booleans())
+@settings(deadline=None, max_examples=100)
+def test_quick_loading_leads_where_record_by_record_leads(
+    script: list[Any], at_once: int, is_patient: bool
+) -> None:
+    """Commits, tombstones, groups, runs whole and torn, markers, other times: any log, cut anyhow."""
+    batches = log_of(script)
+    expected = outcome(lambda shard: load_one_by_one(shard, batches))
+    with patch.object(shard_loading, "_FEWEST_BETWEEN", 1 if is_patient else 16):
+        assert outcome(lambda shard: load_quickly(shard, batches, at_once)) == expected
+
+
+@given(st.lists(pieces, min_size=1, max_size=4), st.data())
+@settings(deadline=None, max_examples=100)
+def test_a_damaged_log_is_refused_quickly_where_it_is_refused_slowly(script: list[Any], data: Any) -> None:
+    """Any byte of the records may be any other: what is read is the same, or both ways say no."""
+    batches = log_of(script)
+    if not batches:
+        return
+    at = data.draw(st.integers(0, len(batches) - 1))
+    header, batch = batches[at]
+    place = data.draw(st.integers(57, len(batch) - 1))
+    damaged = bytearray(batch)
+    damaged[place] = data.draw(st.integers(0, 255))
+    batches[at] = (read_header(damaged)._replace(attributes=header.attributes), bytes(damaged))
+    expected = outcome(lambda shard: load_one_by_one(shard, batches))
+    with patch.object(shard_loading, "_FEWEST_BETWEEN", 1):
+        found = outcome(lambda shard: load_quickly(shard, batches, 10_000))
+    if isinstance(expected, type) and isinstance(found, type):
+        return
+    assert found == expected
+
+
+def test_a_wide_log_is_not_read_record_by_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commits of a thousand partitions, with a group's record here and there, come as columns."""
+    changes: list[list[Any]] = []
+    for group in range(20):
+        numbers = np.arange(1000)
+        changes.append(
+            [OffsetCommits(GroupId(f"g{group}"), TopicName("t"), numbers, numbers, numbers, "", Millis(1))]
+        )
+        changes.append([GroupMetadata(GroupId(f"g{group}"), "consumer", 1, None, None, Millis(1))])
+    log = LogText()
+    for batch in batches_of(changes, 0, Millis(1)):
+        log.add(batch)
+    shard = GroupShard(Settings({}))
+    applied: list[Any] = []
+    apply = shard.apply
+
+    def watch(record: Any, position: int) -> None:
+        applied.append(record)
+        apply(record, position)
+
+    monkeypatch.setattr(shard, "apply", watch)
+    load_quickly(shard, log.batches, 5000)
+    assert len(shard.offsets) == 20_000
+    assert {type(record) for record in applied} == {GroupMetadata}
+    assert len(applied) == 20
