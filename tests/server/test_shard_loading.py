@@ -138,8 +138,8 @@ def log_of(script: list[Any]) -> Batches:
                 log.add_records([Record(key, version.to_bytes(2, "big") + value[2:], 11)])
             case ("control",):
                 log.add_records([Record(b"\x00\x00\x00\x01", b"\x00\x00\x00\x00\x00\x00", 11)])
-                header, batch = log.batches[-1]
-                log.batches[-1] = (header._replace(attributes=header.attributes | CONTROL), batch)
+                header, marked = log.batches[-1]
+                log.batches[-1] = (header._replace(attributes=header.attributes | CONTROL), marked)
             case ("gaps", changes, gap):
                 # As compaction leaves them: records are missing, times differ.
                 gapped = encode_batch(_as_records(changes))

@@ -202,20 +202,21 @@ class OffsetTable:
 
         None if the group is not known or one of the offsets has metadata: `get_each` tells.
         """
+        rows = self._rows
         base = self._base(group_id, topic)
-        if base is None or self._heads[base >> GROUP_SHIFT] < NONE:
+        if base is None or rows.heads[base >> GROUP_SHIFT] < NONE:
             return None
         numbers: list[int] = []
         for partition in partitions:
             if not 0 <= partition <= PARTITION_MASK:
                 return None
-            row = self._find(base | partition)
-            if row < 0 or self._nexts[row] < NONE:
+            row = rows.find(base | partition)
+            if row < 0:
                 numbers += (NONE, NONE)
             elif self._aside and base | partition in self._aside:
                 return None
             else:
-                numbers += (self._offsets[row], self._epochs[row])
+                numbers += (rows.offsets[row], rows.epochs[row])
         return numbers
 
     def get_columns(
