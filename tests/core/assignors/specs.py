@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from headgate.core.assignors.contract import Assignment, GroupSpec, MemberSubscription
 from headgate.domain.ids import InstanceId, MemberId, TopicId
+
+few = settings(max_examples=60, deadline=None)
 
 Targets = Mapping[MemberId, Assignment]
 

@@ -6,6 +6,7 @@ from hypothesis import given
 from tests.core.assignors.specs import (
     after,
     check_every_partition_has_one_subscribed_owner,
+    few,
     group,
     groups,
     member,
@@ -16,12 +17,14 @@ from headgate.core.assignors.contract import GroupSpec
 from headgate.core.assignors.ranges import assign_ranges
 
 
+@few
 @given(groups())
 def test_every_partition_has_one_owner_that_subscribes_to_it(spec: GroupSpec) -> None:
     """Whatever the members have now, the targets are whole, disjoint, and subscribed to."""
     check_every_partition_has_one_subscribed_owner(spec, assign_ranges(spec))
 
 
+@few
 @given(groups())
 def test_ranges_are_consecutive_and_differ_by_one_at_most(spec: GroupSpec) -> None:
     """Each topic is cut evenly among its subscribers, none left out while there are partitions."""
@@ -36,6 +39,7 @@ def test_ranges_are_consecutive_and_differ_by_one_at_most(spec: GroupSpec) -> No
             assert sum(sizes) == count
 
 
+@few
 @given(groups())
 def test_topics_with_the_same_subscribers_and_size_are_co_partitioned(spec: GroupSpec) -> None:
     """Whoever has a partition of one has the same partition of the other."""
@@ -47,6 +51,7 @@ def test_topics_with_the_same_subscribers_and_size_are_co_partitioned(spec: Grou
         assert seen.setdefault((readers, count), cut) == cut
 
 
+@few
 @given(groups())
 def test_its_own_answer_satisfies_it(spec: GroupSpec) -> None:
     """Asked again about what it decided, it leaves every member its target, the same object."""

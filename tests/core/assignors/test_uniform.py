@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,6 +11,7 @@ from tests.core.assignors.specs import (
     after,
     check_every_partition_has_one_subscribed_owner,
     currently,
+    few,
     group,
     groups,
     load,
@@ -52,12 +54,14 @@ def _evenest(spec: GroupSpec) -> list[int]:
     )
 
 
+@few
 @given(groups())
 def test_every_partition_has_one_owner_that_subscribes_to_it(spec: GroupSpec) -> None:
     """Whatever the members have now, the targets are whole, disjoint, and subscribed to."""
     check_every_partition_has_one_subscribed_owner(spec, assign_uniformly(spec))
 
 
+@few
 @given(groups(alike=True))
 def test_members_that_subscribe_alike_are_balanced_within_one(spec: GroupSpec) -> None:
     """No member has two partitions more than another."""
@@ -65,7 +69,7 @@ def test_members_that_subscribe_alike_are_balanced_within_one(spec: GroupSpec) -
     assert max(loads) - min(loads) <= 1
 
 
-@settings(deadline=None)
+@few
 @given(groups(most_partitions=2).filter(lambda spec: len(spec.members) <= 4))
 def test_members_that_subscribe_differently_are_as_even_as_can_be(spec: GroupSpec) -> None:
     """No other assignment has a lighter heaviest member, or fewer of them, and so on down."""
@@ -73,6 +77,7 @@ def test_members_that_subscribe_differently_are_as_even_as_can_be(spec: GroupSpe
     assert loads == _evenest(spec)
 
 
+@few
 @given(groups(alike=True))
 def test_among_members_alike_nothing_moves_that_need_not(spec: GroupSpec) -> None:
     """As many partitions stay as any balanced assignment can leave where they are."""
@@ -97,6 +102,7 @@ def test_among_members_alike_nothing_moves_that_need_not(spec: GroupSpec) -> Non
     assert stays >= could_stay
 
 
+@few
 @given(groups())
 def test_its_own_answer_satisfies_it(spec: GroupSpec) -> None:
     """Asked again about what it decided, it leaves every member its target, the same object."""
@@ -105,6 +111,7 @@ def test_its_own_answer_satisfies_it(spec: GroupSpec) -> None:
     assert all(again[member_id] is one.current for member_id, one in settled.members.items())
 
 
+@few
 @given(groups(), st.data())
 def test_whoever_leaves_makes_nobody_else_lose_a_partition_among_members_alike(
     spec: GroupSpec, data: st.DataObject
@@ -128,6 +135,7 @@ def test_whoever_leaves_makes_nobody_else_lose_a_partition_among_members_alike(
     assert all(now[where] == owner for where, owner in before.items())
 
 
+@few
 @given(groups())
 def test_the_order_of_mappings_and_sets_does_not_matter(spec: GroupSpec) -> None:
     """The same group, put together in another order, is assigned the same."""
@@ -187,3 +195,30 @@ def test_nobody_is_assigned_nothing() -> None:
     """A group without members has no targets, and members without topics have empty ones."""
     assert assign_uniformly(group({"t": 1})) == {}
     assert readable(assign_uniformly(group({"t": 1}, a=member([])))) == {"a": {}}
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.integers(0, 2**32), st.integers(2, 40), st.integers(2, 12), st.sampled_from(["fresh", "one has all"])
+)
+def test_no_chain_of_moves_makes_a_large_group_more_even(
+    seed: int, size: int, topics: int, start: str
+) -> None:
+    """In groups too large to try everything, nobody reaches a member that has two partitions less."""
+    chance = random.Random(seed)
+    names = [f"t{n}" for n in range(topics)]
+    counts = {name: chance.randint(1, 30) for name in names}
+    members = {f"m{n}": member(chance.sample(names, chance.randint(1, topics))) for n in range(size)}
+    everything = {name: range(count) for name, count in counts.items()}
+    members["m0"] = member(names, everything if start == "one has all" else None)
+    spec = group(counts, **members)
+    targets = assign_uniformly(spec)
+    check_every_partition_has_one_subscribed_owner(spec, targets)
+    for first, target in targets.items():
+        reached = {first}
+        queue = [first]
+        for giver in queue:
+            takers = {m for m, one in spec.members.items() if targets[giver].keys() & one.topics} - reached
+            reached |= takers
+            queue += takers
+        assert load(target) - min(load(targets[one]) for one in reached) < 2

@@ -6,9 +6,9 @@ one class to another, directly or along a chain of classes that each pass one on
 more than another loses one to it. Then no assignment is more even: the heaviest load is as small as it can
 be, and so is the number of members that carry it, and so on down.
 
-The theory: take the class with the heaviest member and walk over what could be passed on (a class that has a
-partition of a topic, another that subscribes to it) to the class with the lightest member. If that has two
-less, pass partitions along the walk. If not, none of the classes reached can be relieved, now or later, and
+The theory: take the classes with the heaviest members and walk over what could be passed on (a class that has
+a partition of a topic, another that subscribes to it) to those with the lightest. Where these have two less,
+pass partitions along the walk. If none has, none of the classes reached can be relieved, now or later, and
 they are done with: what they reach is as heavy as they are, within one, and stays so.
 """
 
@@ -85,48 +85,95 @@ def _even_out(classes: list[Shares], subscribers: Mapping[TopicId, list[int]]) -
     """Passes partitions on until the shares are balanced."""
     waiting = set(range(len(classes)))
     while waiting:
-        heavy = max(waiting, key=lambda n: (classes[n].heaviest(), -n))
-        came_from = _reach(heavy, classes, subscribers, waiting)
-        light = min(came_from, key=lambda n: classes[n].lightest())
-        if classes[heavy].heaviest() - classes[light].lightest() < 2:
-            waiting -= came_from.keys()
-            continue
-        _pass_on(heavy, light, came_from, classes)
+        loads = {n: classes[n].heaviest() for n in sorted(waiting)}
+        level = max(loads.values())
+        below = max((load for load in loads.values() if load < level), default=0)
+        reach = _Reach(classes, level, below)
+        reach.walk_over(subscribers, waiting)
+        if not reach.relieve():
+            waiting -= reach.comes_by.keys()
 
 
-_Origin = tuple[int, TopicId] | None
-"""The class that passes on to this one, and the topic of what it passes on."""
+_Walk = list[tuple[int, int, TopicId]]
+"""Who gives to whom, and of what topic: the last step first."""
 
 
-def _reach(
-    start: int, classes: list[Shares], subscribers: Mapping[TopicId, list[int]], waiting: set[int]
-) -> dict[int, _Origin]:
-    """The classes that something could come to from `start`, nearest first, and where it would come from."""
-    came_from: dict[int, _Origin] = {start: None}
-    seen: set[TopicId] = set()
-    queue = [start]
-    for giver in queue:
-        for topic in sorted(classes[giver].counts.keys() - seen):
-            seen.add(topic)
-            for taker in subscribers[topic]:
-                if taker not in came_from and taker in waiting:
-                    came_from[taker] = (giver, topic)
-                    queue.append(taker)
-    return came_from
+class _Reach:
+    """What the heaviest classes can pass on, and to whom."""
 
+    def __init__(self, classes: list[Shares], level: int, below: int) -> None:
+        """`level` is the load of the heaviest classes, `below` that of the heaviest after them."""
+        self._classes = classes
+        self._level = level
+        self._below = below
+        self.comes_by: dict[int, TopicId | None] = {}
+        """The classes reached, with the topic that something comes by; None: it is one of the heaviest."""
+        self._givers: dict[TopicId, list[int]] = {}
+        """Who can give of a topic, among the classes that are reached in one step less than its takers."""
 
-def _pass_on(heavy: int, light: int, came_from: Mapping[int, _Origin], classes: list[Shares]) -> None:
-    """Passes as many partitions along one walk as leave the heaviest no lighter than the lightest becomes."""
-    walk: list[tuple[int, int, TopicId]] = []
-    at = light
-    while (origin := came_from[at]) is not None:
-        giver, topic = origin
-        walk.append((giver, at, topic))
-        at = giver
-    giver_class, taker_class = classes[heavy], classes[light]
-    above = giver_class.load - (giver_class.heaviest() - 1) * giver_class.members
-    room = (taker_class.lightest() + 1) * taker_class.members - taker_class.load
-    count = min(above, room, *(classes[giver].counts[topic] for giver, _taker, topic in walk))
-    for giver, taker, topic in walk:
-        classes[giver].change(topic, -count)
-        classes[taker].change(topic, count)
+    def walk_over(self, subscribers: Mapping[TopicId, list[int]], waiting: set[int]) -> None:
+        """Reaches all that can be reached, in as few steps as possible."""
+        front = [n for n in sorted(waiting) if self._classes[n].heaviest() == self._level]
+        self.comes_by = dict.fromkeys(front)
+        while front:
+            found: dict[TopicId, list[int]] = {}
+            for giver in front:
+                for topic in self._classes[giver].counts:
+                    if topic not in self._givers:
+                        found.setdefault(topic, []).append(giver)
+            self._givers |= found
+            front = []
+            for topic in sorted(found):
+                for taker in subscribers[topic]:
+                    if taker not in self.comes_by and taker in waiting:
+                        self.comes_by[taker] = topic
+                        front.append(taker)
+
+    def relieve(self) -> bool:
+        """Passes partitions from the heaviest to the lightest they reach; says whether it came to that.
+
+        None is relieved to less than the load `below`, when it is the turn of others: so nothing moves twice.
+        """
+        queue = [(self._classes[n].lightest(), n) for n, topic in self.comes_by.items() if topic is not None]
+        heapq.heapify(queue)
+        relieved = False
+        while queue:
+            lightest, light = heapq.heappop(queue)
+            if self._level - lightest < 2:
+                break
+            walk = self._walk_to(light)
+            if walk is None:
+                continue
+            giver, taker = self._classes[walk[-1][0]], self._classes[light]
+            if giver.heaviest() - lightest < 2:
+                continue
+            above = giver.load - (giver.heaviest() - 1) * giver.members
+            room = (lightest + 1) * taker.members - taker.load
+            count = min(above, room, *(self._classes[n].counts[topic] for n, _taker, topic in walk))
+            for n, to, topic in walk:
+                self._classes[n].change(topic, -count)
+                self._classes[to].change(topic, count)
+            heapq.heappush(queue, (taker.lightest(), light))
+            relieved = True
+        return relieved
+
+    def _walk_to(self, light: int) -> _Walk | None:
+        """The steps from one of the heaviest to this class; None when what led there is used up."""
+        walk: _Walk = []
+        at = light
+        while (topic := self.comes_by[at]) is not None:
+            givers = self._givers[topic]
+            while givers and not self._can_give(givers[-1], topic):
+                givers.pop()
+            if not givers:
+                return None
+            walk.append((givers[-1], at, topic))
+            at = givers[-1]
+        return walk
+
+    def _can_give(self, giver: int, topic: TopicId) -> bool:
+        """Whether it has a partition of the topic and, if one of the heaviest, is still to be relieved."""
+        one = self._classes[giver]
+        if topic not in one.counts:
+            return False
+        return self.comes_by[giver] is not None or one.heaviest() in range(self._below + 1, self._level + 1)

@@ -65,23 +65,26 @@ class _Class:
         return counts
 
     def give_up(self, topic: TopicId, count: int) -> list[int]:
-        """Takes `count` partitions of a topic from those who hold the most."""
-        given: list[int] = []
+        """Takes `count` partitions of a topic from those who hold the most altogether."""
         holders = [(-self.sizes[n], n) for n, held in enumerate(self.held) if topic in held]
         heapq.heapify(holders)
-        while len(given) < count:
+        taken: dict[int, int] = {}
+        for _ in range(count):
             _size, n = holders[0]
-            held = dict(self.held[n])
-            *kept, last = held.pop(topic)
-            given.append(last)
-            if kept:
-                held[topic] = tuple(kept)
-            self.held[n] = held
+            taken[n] = taken.get(n, 0) + 1
             self.sizes[n] -= 1
-            if kept:
+            if taken[n] < len(self.held[n][topic]):
                 heapq.heapreplace(holders, (-self.sizes[n], n))
             else:
                 heapq.heappop(holders)
+        given: list[int] = []
+        for n, number in taken.items():
+            held = dict(self.held[n])
+            partitions = held.pop(topic)
+            if kept := partitions[:-number]:
+                held[topic] = kept
+            self.held[n] = held
+            given += partitions[-number:]
         return given
 
     def hand_out(self, targets: dict[MemberId, Assignment]) -> None:
