@@ -1,0 +1,88 @@
+"""Regular expressions over topic names: RE2's syntax, whole names, and no pattern that takes long."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headgate.core.topic_pattern import InvalidPattern, TopicPattern, compile_pattern, matching
+from headgate.domain.ids import TopicName
+
+TOPICS = [TopicName(name) for name in ("orders", "orders-eu", "Orders", "reorders", "flights.2013", "a_1")]
+
+
+def _pattern(text: str) -> TopicPattern:
+    pattern = compile_pattern(text)
+    assert isinstance(pattern, TopicPattern), pattern
+    return pattern
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("orders", {"orders"}),
+        ("orders.*", {"orders", "orders-eu"}),
+        (".*orders", {"orders", "reorders"}),
+        ("orders|flights\\.\\d{4}", {"orders", "flights.2013"}),
+        ("(?i)orders", {"orders", "Orders"}),
+        ("[[:alpha:]]_\\d", {"a_1"}),
+        ("\\Qflights.2013\\E", {"flights.2013"}),
+        ("^orders$", {"orders"}),
+        ("(?P<kind>order)s", {"orders"}),
+        ("\\p{Lu}.*", {"Orders"}),
+        ("", set()),
+        ("nothing", set()),
+    ],
+)
+def test_a_pattern_means_the_topics_whose_whole_name_it_matches(text: str, expected: set[str]) -> None:
+    """RE2's syntax, and never a part of a name."""
+    assert matching(TOPICS, _pattern(text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("orders(", "missing )"),
+        ("orders)", "unexpected )"),
+        ("[a", "missing ]"),
+        ("*", "no argument for repetition operator"),
+        ("(a)\\1", "invalid escape sequence"),
+        ("(?=orders).*", "invalid perl operator"),
+        ("(?<!re)orders", "invalid perl operator"),
+        ("a{1001}", "invalid repetition size"),
+        ("|".join(f"topic{n}.*" for n in range(20_000)), "pattern too large"),
+    ],
+)
+def test_what_is_no_pattern_is_refused_with_the_reason(text: str, reason: str) -> None:
+    """Malformed, beyond RE2, or too large: the refusal says which."""
+    refused = compile_pattern(text)
+    assert isinstance(refused, InvalidPattern)
+    assert reason in refused.reason
+    assert "not a valid regular expression" in str(refused)
+
+
+def test_a_refusal_says_nothing_to_the_process_that_runs_it(capfd: pytest.CaptureFixture[str]) -> None:
+    """The library under it would write to the standard error output by itself."""
+    compile_pattern("orders(")
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.timeout(10)
+def test_a_pattern_that_backtracks_elsewhere_does_not_here() -> None:
+    """Time grows with the name's length, not with the ways to match it: elsewhere this would never end."""
+    assert matching([TopicName("a" * 249)], _pattern("(a*)*b")) == frozenset()
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.sampled_from(["a", "b", ".", "-", "a*", "[ab]", "(a|b)", "b?", "a{2}", "\\d"]), max_size=5),
+    st.lists(st.text("ab.-1", max_size=6), max_size=10),
+)
+def test_it_agrees_with_another_engine_on_what_both_know(parts: list[str], names: list[str]) -> None:
+    """Python's own `re` matches the same names where the syntax is common to both."""
+    text = "".join(parts)
+    topics = [TopicName(name) for name in names]
+    assert matching(topics, _pattern(text)) == {name for name in names if re.fullmatch(text, name)}
