@@ -51,7 +51,7 @@ def test_a_batch_of_columns_is_the_batch_of_its_records(blocks: list[OffsetCommi
     expected: list[Record] = []
     for block in blocks:
         for _ in range(singles):
-            builder.add(single, 20)
+            builder.add(single.key, single.value, 20)
             expected.append(single)
         builder.add_columns(*block.encode())
         expected += [Record(*encode(record), now) for record in block.each()]

@@ -139,6 +139,14 @@ def _with_head(summed: bytes, base_offset: int, leader_epoch: int) -> bytearray:
     return batch
 
 
+def finish_batch(batch: bytearray, count: int, timestamp: int) -> None:
+    """Write the header of a batch whose `count` records, all of one time, stand behind the room for it."""
+    batch[CRC_END:HEADER_BYTES] = _REST(0, count - 1, timestamp, timestamp, -1, -1, -1, count)
+    with memoryview(batch) as whole, whole[CRC_END:] as summed:
+        crc = crc32c(summed)
+    batch[:CRC_END] = _HEAD(0, len(batch) - LENGTH_FIELD_END, 0, MAGIC, crc)
+
+
 def encode_record(
     parts: list[bytes],
     key: bytes | None,

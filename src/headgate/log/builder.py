@@ -7,12 +7,13 @@ the rest of a wide commit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.log.batch import Record, assemble_batch, encode_record, varint
+from headgate.log.batch import RecordHeader, assemble_batch, encode_record, varint
 
 Rows = NDArray[np.uint8]
 """One row a record: (records, bytes)."""
@@ -33,9 +34,11 @@ class BatchBuilder:
         """What the records come to, without the batch's header; roughly, for single ones."""
         self._parts: list[bytes] = []
 
-    def add(self, record: Record, size: int) -> None:
+    def add(
+        self, key: bytes | None, value: bytes | None, size: int, headers: Sequence[RecordHeader] = ()
+    ) -> None:
         """Append one record of about `size` bytes."""
-        encode_record(self._parts, record.key, record.value, 0, self.record_count, record.headers)
+        encode_record(self._parts, key, value, 0, self.record_count, headers)
         self.record_count += 1
         self.size_bytes += size
 
@@ -55,20 +58,25 @@ class BatchBuilder:
 
 def uniform_records(keys: Rows, values: Rows, first_delta: int) -> bytes:
     """The bytes of records with these keys and values, the first at this offset delta, all at one time."""
-    parts: list[bytes] = []
+    return b"".join(block.tobytes() for block in uniform_blocks(keys, values, first_delta))
+
+
+def uniform_blocks(keys: Rows, values: Rows, first_delta: int) -> list[Rows]:
+    """The same in blocks of rows of one length each: offset deltas take more bytes as they grow."""
+    blocks: list[Rows] = []
     end = first_delta + len(keys)
     lowest = 0
     for width, limit in _DELTAS_OF_WIDTH:
         start, stop = max(first_delta, lowest), min(end, limit)
         if start < stop:
             rows = slice(start - first_delta, stop - first_delta)
-            parts.append(_rows_of_width(keys[rows], values[rows], start, width))
+            blocks.append(_rows_of_width(keys[rows], values[rows], start, width))
         lowest = limit
     assert end <= lowest, "no batch holds so many records"
-    return b"".join(parts)
+    return blocks
 
 
-def _rows_of_width(keys: Rows, values: Rows, first_delta: int, width: int) -> bytes:
+def _rows_of_width(keys: Rows, values: Rows, first_delta: int, width: int) -> Rows:
     key_length, value_length = varint(keys.shape[1]), varint(values.shape[1])
     columns: list[Any] = [
         b"\x00\x00",  # attributes and timestamp delta
@@ -87,7 +95,7 @@ def _rows_of_width(keys: Rows, values: Rows, first_delta: int, width: int) -> by
     for column, size in zip(columns, widths, strict=True):
         rows[:, at : at + size] = np.frombuffer(column, np.uint8) if isinstance(column, bytes) else column
         at += size
-    return rows.tobytes()
+    return rows
 
 
 def _varints(first: int, count: int, width: int) -> Rows:

@@ -79,6 +79,10 @@ class OffsetCommits:
         values[:, 10:14] = _big_endian(self.leader_epochs, ">i4")
         return keys, values
 
+    def value_fields(self) -> tuple[tuple[int, str], ...]:
+        """Where offset, leader epoch and commit timestamp stand in each value, and as which numpy type."""
+        return (2, ">i8"), (10, ">i4"), (_head.size + len(self.metadata.encode()), ">i8")
+
 
 def _big_endian(numbers: Int64s, layout: str) -> Rows:
     return numbers.astype(layout).view(np.uint8).reshape(len(numbers), -1)

@@ -30,7 +30,7 @@ from headgate.records.columns import record_count
 from headgate.server.clock import Clock
 from headgate.server.group_commit import GroupCommit
 from headgate.server.shard_loading import LogLoading
-from headgate.server.turn_batches import batches_of
+from headgate.server.turn_batches import TurnBatches
 from headgate.topics.partition import Partition
 
 logger = logging.getLogger(__name__)
@@ -74,6 +74,7 @@ class ShardRuntime(Generic[ShardT]):
         self._group_commit = group_commit
         self._clock = clock
         self._loop = asyncio.get_running_loop()
+        self._turn_batches = TurnBatches()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_deadline: Millis | None = None
         self._reset()
@@ -147,7 +148,7 @@ class ShardRuntime(Generic[ShardT]):
         self._written_position = self._position
         try:
             base_offset = self._partition.append_internal(
-                batches_of(commands, first_offset, self._clock.now())
+                self._turn_batches.of(commands, first_offset, self._clock.now())
             )
         except OSError as failure:
             self._fail("write failed", failure)

@@ -1,7 +1,8 @@
 """The batches of one turn: commands small enough share one, a command too large for one becomes a run.
 
 A batch is all or nothing, so the commands that share it stand or fall together; none was answered yet. A
-run's records carry their place in it (`headgate.records.runs`).
+run's records carry their place in it (`headgate.records.runs`). A wide commit that came before is a batch of
+its own, copied from the last one: that is quicker than laying its records out anew.
 """
 
 from __future__ import annotations
@@ -9,39 +10,114 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headgate.domain.ids import Millis
-from headgate.log.batch import Record
 from headgate.log.builder import BatchBuilder
-from headgate.records import Change, OffsetCommits, encode
+from headgate.log.template import BatchTemplate
+from headgate.records import Change, OffsetCommit, OffsetCommits, encode
 from headgate.records.columns import records_of
+from headgate.records.offset_commit import encode_commit
 from headgate.records.runs import RunPlace
 
 BATCH_BYTES = 900_000
 """What the records of a batch come to at most, so that it stays below Kafka's limit of 1 MiB."""
+NARROWEST_TEMPLATE = 16
+MOST_TEMPLATE_BYTES = 8 << 20
+"""What the batches kept to be copied come to at most."""
 _RECORD_OVERHEAD = 16
 _RUN_HEADER_OVERHEAD = 40
 
 
-def batches_of(commands: Sequence[Sequence[Change]], first_offset: int, now: Millis) -> list[bytearray]:
-    """The batches that hold the records of `commands`, in order; `first_offset` is the first record's."""
-    batches: list[bytearray] = []
-    shared = BatchBuilder(now)
-    written = 0
-    for changes in commands:
+class TurnBatches:
+    """Makes the batches of one shard's turns; remembers the wide commits that come again."""
+
+    def __init__(self) -> None:
+        self._templates = _Templates()
+        self._batches: list[bytearray] = []
+        self._shared = BatchBuilder(Millis(0))
+
+    def of(self, commands: Sequence[Sequence[Change]], first_offset: int, now: Millis) -> list[bytearray]:
+        """The batches that hold the records of `commands`, in order; `first_offset` is the first record's."""
+        self._batches = []
+        self._shared = BatchBuilder(now)
+        written = 0
+        for changes in commands:
+            if len(changes) == 1:
+                change = changes[0]
+                if type(change) is OffsetCommit:  # by far the most frequent
+                    key, value = encode_commit(change)
+                    size = len(key) + len(value) + _RECORD_OVERHEAD
+                    self._make_room(size)
+                    self._shared.add(key, value, size)
+                    written += 1
+                    continue
+                if isinstance(change, OffsetCommits):
+                    template = self._templates.of(change)
+                    if template is not None:
+                        self._close_shared()
+                        self._batches.append(_filled(template, change, now))
+                        written += len(change)
+                        continue
+            written += self._add(changes, first_offset + written)
+        self._close_shared()
+        return self._batches
+
+    def _add(self, changes: Sequence[Change], first_offset: int) -> int:
+        """Put a command's records into the shared batch, or into a run of their own; returns how many."""
         parts = [_Columns(one) if isinstance(one, OffsetCommits) else _Single(one) for one in changes]
-        size = parts[0].size if len(parts) == 1 else sum(part.size for part in parts)
-        count = parts[0].count if len(parts) == 1 else sum(part.count for part in parts)
-        if shared.record_count and shared.size_bytes + size > BATCH_BYTES:
-            batches.append(shared.build())
-            shared = BatchBuilder(now)
+        size = sum(part.size for part in parts)
+        count = sum(part.count for part in parts)
+        self._make_room(size)
         if size > BATCH_BYTES and count > 1:
-            batches += _run(changes, first_offset + written, count, now)
+            self._batches += _run(changes, first_offset, count, self._shared.timestamp)
         else:
             for part in parts:
-                part.add_to(shared)
-        written += count
-    if shared.record_count:
-        batches.append(shared.build())
-    return batches
+                part.add_to(self._shared)
+        return count
+
+    def _make_room(self, size: int) -> None:
+        if self._shared.size_bytes + size > BATCH_BYTES:
+            self._close_shared()
+
+    def _close_shared(self) -> None:
+        if self._shared.record_count:
+            self._batches.append(self._shared.build())
+            self._shared = BatchBuilder(self._shared.timestamp)
+
+
+class _Templates:
+    """A batch to copy from for each wide commit that came more than once."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str, str, bytes], BatchTemplate] = {}
+        self._kept_bytes = 0
+        self._seen: set[int] = set()
+
+    def of(self, commits: OffsetCommits) -> BatchTemplate | None:
+        """What to copy from; None for a commit that is new, narrow or too large."""
+        if len(commits) < NARROWEST_TEMPLATE:
+            return None
+        name = (commits.group_id, commits.topic, commits.metadata, commits.partitions.tobytes())
+        template = self._kept.get(name)
+        if template is not None:
+            return template
+        if hash(name) not in self._seen:
+            if len(self._seen) >= 4096:
+                self._seen.clear()
+            self._seen.add(hash(name))
+            return None
+        keys, values = commits.encode()
+        if keys.size + values.size + len(commits) * _RECORD_OVERHEAD > BATCH_BYTES:
+            return None
+        template = BatchTemplate(keys, values, commits.value_fields())
+        self._kept_bytes += template.size_bytes
+        if self._kept_bytes > MOST_TEMPLATE_BYTES:
+            self._kept.clear()
+            self._kept_bytes = template.size_bytes
+        self._kept[name] = template
+        return template
+
+
+def _filled(template: BatchTemplate, commits: OffsetCommits, now: Millis) -> bytearray:
+    return template.batch(now, commits.offsets, commits.leader_epochs, commits.commit_timestamp)
 
 
 class _Single:
@@ -56,7 +132,7 @@ class _Single:
         self.size = len(self._key) + len(self._value or b"") + _RECORD_OVERHEAD
 
     def add_to(self, builder: BatchBuilder) -> None:
-        builder.add(Record(self._key, self._value), self.size)
+        builder.add(self._key, self._value, self.size)
 
 
 class _Columns:
@@ -73,16 +149,16 @@ class _Columns:
         builder.add_columns(self._keys, self._values)
 
 
-def _run(changes: Sequence[Change], first_offset: int, total: int, now: Millis) -> list[bytearray]:
+def _run(changes: Sequence[Change], first_offset: int, total: int, timestamp: int) -> list[bytearray]:
     records = [record for change in changes for record in records_of(change)]
     batches: list[bytearray] = []
-    part = BatchBuilder(now)
+    part = BatchBuilder(timestamp)
     for before, record in enumerate(records):
         key, value = encode(record)
         header = RunPlace(first_offset, before, total).header()
         size = len(key) + len(value or b"") + _RECORD_OVERHEAD + _RUN_HEADER_OVERHEAD
-        part.add(Record(key, value, now, (header,)), size)
+        part.add(key, value, size, (header,))
         if part.size_bytes > BATCH_BYTES or before + 1 == total:
             batches.append(part.build())
-            part = BatchBuilder(now)
+            part = BatchBuilder(timestamp)
     return batches
