@@ -57,7 +57,7 @@ class PendingCall:
         self._connection = connection
         self._route = route
         self.correlation_id = correlation_id
-        self._started = perf_counter()
+        self._started = connection.last_heard
         self.is_done = False
 
     @property
@@ -108,6 +108,27 @@ def _read_nothing(frame: bytes, at: int) -> None:
     raise AssertionError("a request in a version that is not spoken is not read")
 
 
+class Outbox:
+    """The connections that have responses to send at the end of this turn of the loop."""
+
+    __slots__ = ("_connections", "_loop")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._connections: list[Connection] = []
+
+    def add(self, connection: Connection) -> None:
+        """Have the connection send what is ready."""
+        if not self._connections:
+            self._loop.call_soon(self._send)
+        self._connections.append(connection)
+
+    def _send(self) -> None:
+        connections, self._connections = self._connections, []
+        for connection in connections:
+            connection.send()
+
+
 @dataclass(slots=True, frozen=True)
 class Served:
     """What the connections of one listener share."""
@@ -116,6 +137,7 @@ class Served:
     metrics: Metrics
     open_connections: set[Connection] = field(default_factory=set)
     repeats: Repeats = field(default_factory=Repeats)
+    outbox: Outbox = field(default_factory=Outbox)
 
 
 class Connection(asyncio.Protocol):
@@ -128,6 +150,7 @@ class Connection(asyncio.Protocol):
         self._node = node
         self._apis = served.apis
         self._repeats = served.repeats
+        self._outbox = served.outbox
         self._open_connections = served.open_connections
         self._frames = FrameReader(node.settings["socket.request.max.bytes"])
         self._waiting: deque[PendingCall] = deque()
@@ -135,12 +158,12 @@ class Connection(asyncio.Protocol):
         self._routes: dict[bytes, tuple[bytes, Route]] = {}
         """By api key and version as they stand in the frame: what the last such request said of itself."""
         self._transport: asyncio.Transport | None = None
-        self._loop = asyncio.get_running_loop()
         self._is_write_paused = False
         self._is_read_paused = False
         self._is_stopped = False
         self._is_receiving = False
-        self.last_heard = self._loop.time()
+        self.last_heard = perf_counter()
+        """When bytes arrived last, by the clock for durations."""
 
     # --- asyncio.Protocol ---
 
@@ -161,7 +184,7 @@ class Connection(asyncio.Protocol):
         logger.debug("connection closed", extra={"peer": self._peer, "reason": reason or "by the client"})
 
     def data_received(self, data: bytes) -> None:
-        self.last_heard = self._loop.time()
+        self.last_heard = perf_counter()
         self._is_receiving = True
         try:
             for frame in self._frames.feed(data):
@@ -173,7 +196,7 @@ class Connection(asyncio.Protocol):
         finally:
             self._is_receiving = False
         if self._outgoing:
-            self._write()  # what could be answered at once leaves at once, without another turn of the loop
+            self.send()  # what could be answered at once leaves at once, without another turn of the loop
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
@@ -270,7 +293,7 @@ class Connection(asyncio.Protocol):
             return
         logger.warning("connection closed", extra={"peer": self._peer, "reason": reason})
         self.metrics.connections_refused += 1
-        self._write()
+        self.send()
         self._transport.close()
         self._transport = None
         self._waiting.clear()
@@ -289,7 +312,7 @@ class Connection(asyncio.Protocol):
     def close(self) -> None:
         """Send what is ready and close."""
         if self._transport is not None:
-            self._write()
+            self.send()
             self._transport.close()
 
     # --- responses ---
@@ -299,11 +322,12 @@ class Connection(asyncio.Protocol):
         waiting = self._waiting
         outgoing = self._outgoing
         if not self._is_receiving and not outgoing and waiting and waiting[0].is_done:
-            self._loop.call_soon(self._write)
+            self._outbox.add(self)
         while waiting and waiting[0].is_done:
             outgoing.append(waiting.popleft().frame)
 
-    def _write(self) -> None:
+    def send(self) -> None:
+        """Write all responses that are queued, in one piece."""
         outgoing = self._outgoing
         if outgoing and self._transport is not None:
             self._transport.write(outgoing[0] if len(outgoing) == 1 else b"".join(outgoing))

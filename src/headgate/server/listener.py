@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from time import perf_counter
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
@@ -67,7 +68,7 @@ class Listener:
             self._cancel_sweep = self._node.call_later(max(1000, idle_ms // 10), self._sweep)
 
     def _sweep(self) -> None:
-        oldest = asyncio.get_running_loop().time() - self._node.settings["connections.max.idle.ms"] / 1000
+        oldest = perf_counter() - self._node.settings["connections.max.idle.ms"] / 1000
         for connection in list(self._open_connections):
             if connection.last_heard < oldest:
                 connection.close_idle()

@@ -25,7 +25,7 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
 from headgate.log.batch import CorruptBatch
 from headgate.log.log import Log
-from headgate.records import MalformedRecord
+from headgate.records import MalformedRecord, OffsetCommit
 from headgate.records.columns import record_count
 from headgate.server.clock import Clock
 from headgate.server.group_commit import GroupCommit
@@ -117,7 +117,7 @@ class ShardRuntime(Generic[ShardT]):
         apply = self.shard.apply
         for record in effects.records:
             apply(record, self._position)
-            self._position += record_count(record)
+            self._position += 1 if type(record) is OffsetCommit else record_count(record)
         waiting = self._waiting
         if self._position <= self._visible_position:  # nothing is outstanding: what was read can be told
             for reply in effects.replies:

@@ -61,6 +61,9 @@ class FrameReader:
         stream cannot be followed after either, and frames before it in the same bytes are lost with it.
         """
         if not self._pending:
+            if len(data) > LENGTH_SIZE and _LENGTH.unpack_from(data)[0] == len(data) - LENGTH_SIZE:
+                self._check_length(len(data) - LENGTH_SIZE)
+                return [data[LENGTH_SIZE:]]  # nearly always: one frame, and nothing else
             frames, at = self._cut(data)
             if at < len(data):
                 self._pending += data[at:]

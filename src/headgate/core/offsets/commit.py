@@ -16,7 +16,6 @@ from headgate.core.offsets.commands import (
     CommitOffsets,
     CommitResult,
     OffsetColumns,
-    partition_count,
 )
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
@@ -79,15 +78,16 @@ def commit_again(command: CommitAgain, now: Millis, token: Token) -> GroupEffect
     before, offsets = command
     group_id = before.group_id
     records: list[Change] = []
-    end = 0
+    at = 0
     for topic, partitions in before.topics:
-        start, end = end, end + partition_count(partitions)
         if isinstance(partitions, OffsetColumns):
-            column = np.asarray(offsets[start:end], np.int64)
+            end = at + len(partitions.partitions)
+            column = np.asarray(offsets[at:end], np.int64)
             records.append(OffsetCommits(group_id, topic, *partitions._replace(offsets=column), now))
-        else:
-            for (partition, _, leader_epoch, metadata), offset in zip(
-                partitions, map(int, offsets[start:end]), strict=True
-            ):
-                records.append(OffsetCommit(group_id, topic, partition, offset, leader_epoch, metadata, now))
+            at = end
+            continue
+        for partition, _, leader_epoch, metadata in partitions:
+            offset = int(offsets[at])
+            records.append(OffsetCommit(group_id, topic, partition, offset, leader_epoch, metadata, now))
+            at += 1
     return Effects(records, (Reply(token, ACCEPTED),))
