@@ -29,7 +29,7 @@ from headgate.records import (
 from headgate.records.runs import HEADER_KEY, RunPlace, RunReader, run_place
 from headgate.server import shard_loading
 from headgate.server.shard_loading import LogLoading
-from headgate.server.turn_batches import batches_of
+from headgate.server.turn_batches import TurnBatches
 
 Batches = list[tuple[BatchHeader, bytes]]
 
@@ -117,7 +117,7 @@ def log_of(script: list[Any]) -> Batches:
     for piece in script:
         match piece:
             case ("turn", turn):
-                for batch in batches_of(turn, log.end, Millis(11)):
+                for batch in TurnBatches().of(turn, log.end, Millis(11)):
                     log.add(batch)
             case ("run", changes, batch_size, missing):
                 records, first = _as_records(changes), log.end
@@ -245,7 +245,7 @@ def test_a_wide_log_is_not_read_record_by_record(monkeypatch: pytest.MonkeyPatch
         )
         changes.append([GroupMetadata(GroupId(f"g{group}"), "consumer", 1, None, None, Millis(1))])
     log = LogText()
-    for batch in batches_of(changes, 0, Millis(1)):
+    for batch in TurnBatches().of(changes, 0, Millis(1)):
         log.add(batch)
     shard = GroupShard(Settings({}))
     applied: list[Any] = []
