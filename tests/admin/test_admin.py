@@ -12,6 +12,7 @@ from headgate.admin import (
     CommittedOffset,
     GroupIsActive,
     NothingToReset,
+    OffsetsMoved,
     PartlyRefused,
     RequestRefused,
     ShiftBy,
@@ -125,6 +126,31 @@ def test_a_reset_is_planned_and_done(admin: Admin, group: str) -> None:
     in_time = admin.plan_reset(group, PARTITIONS, ToDatetime(Millis(START_MS + 2500)))
     assert [each.offset for each in in_time] == [3, 3, 3]
     assert in_time[2].committed is None
+
+
+def test_offsets_are_set_on_condition_of_what_they_are(admin: Admin, group: str) -> None:
+    """All of them, or none and an error that carries what is committed."""
+    admin.alter_offsets(group, {FIRST: 4, SECOND: 9}, expected={FIRST: None, SECOND: None})
+    with pytest.raises(OffsetsMoved) as moved:
+        admin.alter_offsets(group, {FIRST: 5, SECOND: 5}, expected={FIRST: 3, SECOND: 9})
+    assert moved.value.current == {FIRST: 4}
+    assert admin.committed_offsets(group) == {FIRST: CommittedOffset(4), SECOND: CommittedOffset(9)}
+
+
+def test_a_reset_is_done_only_from_where_it_was_planned(admin: Admin, group: str) -> None:
+    """Whoever moved one offset meanwhile stops all of it."""
+    admin.alter_offsets(group, {FIRST: 4, SECOND: 9})
+    planned = admin.plan_reset(group, PARTITIONS, ToEarliest())
+    admin.alter_offsets(group, {THIRD: 2})
+    with pytest.raises(OffsetsMoved, match="flights-2 is at 2, not at no offset"):
+        admin.execute_reset(group, planned)
+    assert {each.partition: each.committed.offset for each in admin.positions(group) if each.committed} == {
+        FIRST: 4,
+        SECOND: 9,
+        THIRD: 2,
+    }
+    admin.execute_reset(group, admin.plan_reset(group, PARTITIONS, ToEarliest()))
+    assert set(admin.committed_offsets(group).values()) == {CommittedOffset(0)}
 
 
 def test_what_cannot_be_reset_is_refused(admin: Admin, group: str) -> None:

@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner, Result
 
+from headgate.admin import Admin
 from headgate.broker import run
 from headgate.cli import app
 from headgate.cli.consumer_groups.arguments import parse_datetime, parse_duration
@@ -254,6 +255,25 @@ def test_an_active_group_is_not_reset(command: Command, group: str, member: Cons
     refused = command("--reset-offsets", "--group", group, "--topic", "flights", "--to-latest", "--execute")
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert f"group {group} is active: state Stable, 1 member; stop its members first" in refused.stderr
+
+
+def test_a_reset_changes_what_it_shows_or_nothing(
+    command: Command, group: str, bootstrap_servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody commits between the look and the change: the error says what, and that nothing was changed."""
+    plan_reset = Admin.plan_reset
+
+    def overtaken(admin: Admin, *arguments: Any) -> Any:
+        planned = plan_reset(admin, *arguments)
+        with Admin(bootstrap_servers) as somebody:
+            somebody.alter_offsets(group, {planned[1].partition: 8})
+        return planned
+
+    monkeypatch.setattr(Admin, "plan_reset", overtaken)
+    refused = command("--reset-offsets", "--group", group, "--all-topics", "--to-earliest", "--execute")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert f"group {group}: flights-1 is at 8, not at 9; somebody moved it meanwhile" in refused.stderr
+    assert committed(command, group) == {0: 4, 1: 8}
 
 
 def test_partitions_that_are_not_there_are_refused_with_those_there_are(command: Command, group: str) -> None:

@@ -25,7 +25,7 @@ from headgate.admin.reset import (
     ToOffset,
     ToOffsets,
 )
-from headgate.client.errors import ClientError, PartlyRefused, RequestRefused
+from headgate.client.errors import ClientError, OffsetsMoved, OutcomeUnknown, PartlyRefused, RequestRefused
 from headgate.client.groups import GroupDescription, GroupListing, MemberDescription
 from headgate.client.offsets import CommittedOffset
 from headgate.domain.ids import TopicPartition
@@ -40,6 +40,8 @@ __all__ = [
     "GroupListing",
     "MemberDescription",
     "NothingToReset",
+    "OffsetsMoved",
+    "OutcomeUnknown",
     "PartlyRefused",
     "PlannedOffset",
     "Position",

@@ -86,15 +86,26 @@ class Admin:
         return positions_of(committed, readers, self.log_end_offsets({*committed, *readers}))
 
     def alter_offsets(
-        self, group_id: str, offsets_to_commit: Mapping[TopicPartition, int | CommittedOffset]
+        self,
+        group_id: str,
+        offsets_to_commit: Mapping[TopicPartition, int | CommittedOffset],
+        expected: Mapping[TopicPartition, int | None] | None = None,
     ) -> None:
         """Set offsets of a group without members; a group that is not there comes into being.
 
         Raises `GroupIsActive`; `PartlyRefused` for partitions that do not exist or whose metadata is too
         long, the others being set.
+
+        With `expected`, offsets that must be committed now (None: that nothing is), all are set or none.
+        Raises also `OffsetsMoved`, which says what is committed instead; `OutcomeUnknown`, where the answer
+        was lost; `VersionNotSupported`, where the cluster knows no conditions.
         """
         self._refuse_active(group_id)
-        offsets.commit_offsets(self.cluster, GroupId(group_id), offsets_to_commit)
+        offsets.commit_offsets(self.cluster, GroupId(group_id), offsets_to_commit, expected)
+
+    def knows_conditions(self, group_id: str) -> bool:
+        """Whether the group's coordinator can set offsets on condition of what they are."""
+        return offsets.knows_conditions(self.cluster.coordinator(GroupId(group_id)))
 
     def plan_reset(
         self, group_id: str, partitions: Iterable[TopicPartition], target: Target
@@ -121,8 +132,22 @@ class Admin:
     ) -> list[PlannedOffset]:
         """Plan a reset and do it; the plan is what was done. Raises what these two raise."""
         planned = self.plan_reset(group_id, partitions, target)
-        self.alter_offsets(group_id, {each.partition: each.offset for each in planned})
+        self.execute_reset(group_id, planned)
         return planned
+
+    def execute_reset(self, group_id: str, planned: Iterable[PlannedOffset]) -> None:
+        """Do what was planned: all of it, and only if everything is still as it was planned from.
+
+        Raises what `alter_offsets` raises. A cluster that knows no conditions sets the offsets whatever they
+        are by now.
+        """
+        plans = list(planned)
+        expected = {each.partition: each.committed.offset if each.committed else None for each in plans}
+        self.alter_offsets(
+            group_id,
+            {each.partition: each.offset for each in plans},
+            expected if self.knows_conditions(group_id) else None,
+        )
 
     def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         """Delete committed offsets of topics that the group does not read now.

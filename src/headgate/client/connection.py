@@ -48,7 +48,7 @@ class Connection:
         self._frames = FrameReader(LARGEST_RESPONSE_BYTES)
         self._socket = self._connect()
         try:
-            self.versions = self._ask_versions()
+            self.versions, self.features = self._ask_versions()
         except BaseException:
             self.close()
             raise
@@ -119,8 +119,10 @@ class Connection:
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return connected
 
-    def _ask_versions(self) -> dict[int, tuple[int, int]]:
-        """Ask in our newest version, and in the oldest if the node does not know that one.
+    def _ask_versions(self) -> tuple[dict[int, tuple[int, int]], frozenset[str]]:
+        """The versions by API key, and the names of supported features.
+
+        Asks in our newest version, and in the oldest if the node does not know that one.
 
         Of a refusal only the error code is read: it is of version 0, or should be.
         """
@@ -133,7 +135,8 @@ class Connection:
         response = self._read(ApiVersionsResponse, version, answer, at)
         if response.error_code != ErrorCode.NONE:
             raise BadResponse(f"{self.address} answers ApiVersions with error {response.error_code}")
-        return {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
+        versions = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
+        return versions, frozenset(feature.name for feature in response.supported_features)
 
     def _exchange(self, message: Request[ResponseT], version: int, timeout_s: float) -> tuple[bytes, int]:
         """The frame that answers the request, and where in it the response begins."""

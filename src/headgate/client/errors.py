@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Generic, TypeVar
 
 from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, TopicPartition
 
 PartT = TypeVar("PartT")
 
@@ -86,6 +87,40 @@ class PartlyRefused(ClientError, Generic[PartT]):
         first = [str(error) for error in islice(refused.values(), TOLD_OF)]
         rest = len(refused) - len(first)
         super().__init__("; ".join(first) + (f"; and {rest} more" if rest else ""))
+
+
+class OutcomeUnknown(ClientError):
+    """The answer was lost, or says that the node failed meanwhile: what was asked for may be done or not.
+
+    It is not asked for again, as that would be answered by what the first time did.
+    """
+
+
+class OffsetsMoved(ClientError):
+    """Nothing was committed, as offsets are not what was expected of them.
+
+    `current` has what is committed in those partitions, None where nothing is; `expected` what was expected.
+    """
+
+    def __init__(
+        self,
+        group_id: GroupId,
+        current: Mapping[TopicPartition, int | None],
+        expected: Mapping[TopicPartition, int | None],
+    ) -> None:
+        self.group_id = group_id
+        self.current = current
+        self.expected = {partition: expected[partition] for partition in current}
+        first = [
+            f"{partition} is at {_offset(offset)}, not at {_offset(expected[partition])}"
+            for partition, offset in islice(current.items(), TOLD_OF)
+        ]
+        rest = len(current) - len(first)
+        super().__init__(f"group {group_id}: {'; '.join(first)}{f'; and {rest} more' if rest else ''}")
+
+
+def _offset(offset: int | None) -> str:
+    return "no offset" if offset is None else str(offset)
 
 
 def check(what: str, code: int, reason: str | None = None) -> None:

@@ -1,4 +1,7 @@
-"""Committed offsets as a client outside the group sees them: fetch, commit, delete."""
+"""Committed offsets as a client outside the group sees them: fetch, commit, delete.
+
+A commit may be conditional: it takes place if offsets are what they are expected to be, or not at all.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,32 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from headgate.client.cluster import NO_OFFSET, Cluster
-from headgate.client.errors import VersionNotSupported, check, check_parts
+from headgate.client.connection import Connection
+from headgate.client.errors import (
+    BadResponse,
+    ConnectionFailed,
+    OffsetsMoved,
+    OutcomeUnknown,
+    RequestRefused,
+    RequestTimedOut,
+    VersionNotSupported,
+    check,
+    check_parts,
+)
+from headgate.domain.errors import ErrorCode
+from headgate.domain.features import CONDITIONAL_COMMIT
 from headgate.domain.ids import GroupId, TopicName, TopicPartition
 from headgate.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetCommitResponse,
 )
 from headgate.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
 )
 from headgate.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -33,6 +51,9 @@ LAST_BY_NAME = 9
 _GROUPS_SINCE = 8
 _ALL_SINCE = 2
 NO_LEADER_EPOCH = -1
+_NOT_ATTEMPTED = ErrorCode.OPERATION_NOT_ATTEMPTED
+_SURELY_NOT_DONE = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
+"""Refusals before anything was decided; others that pass may come after the commit was written."""
 
 PartitionT = TypeVar("PartitionT")
 
@@ -47,6 +68,9 @@ class CommittedOffset(NamedTuple):
 
 Offsets = Mapping[TopicPartition, int | CommittedOffset]
 """Offsets to commit; a bare number has no leader epoch and no metadata."""
+
+Expected = Mapping[TopicPartition, int | None]
+"""Offsets that must be committed now; None: that nothing is."""
 
 
 def fetch_offsets(
@@ -101,37 +125,97 @@ def _fetched(
     return dict(sorted(found.items()))
 
 
-def commit_offsets(cluster: Cluster, group_id: GroupId, offsets: Offsets) -> None:
+def commit_offsets(
+    cluster: Cluster, group_id: GroupId, offsets: Offsets, expected: Expected | None = None
+) -> None:
     """Set the offsets of a group without members; it comes into being with its first offset.
 
     Raises `PartlyRefused` for partitions that do not exist or whose metadata is too long, the others being
     committed, and for all of them when the group is not taken (UNKNOWN_MEMBER_ID: it has members).
+
+    With `expected`, offsets that must be committed now in these partitions, everything is committed or
+    nothing. Raises also `OffsetsMoved`, where they are not; `OutcomeUnknown`, where the answer is lost; and
+    `VersionNotSupported`, where the cluster knows no conditions.
     """
+    conditions = dict(expected or {})
+    if strangers := conditions.keys() - offsets.keys():
+        raise ValueError(f"offsets are expected in partitions that are not committed: {sorted(strangers)}")
+    on_wire = {where: NO_OFFSET if offset is None else offset for where, offset in conditions.items()}
     topics = [
-        OffsetCommitRequestTopic(name=name, partitions=[_to_commit(*one) for one in each.items()])
+        OffsetCommitRequestTopic(
+            name=name,
+            partitions=[
+                _to_commit(partition, wanted, on_wire.get(TopicPartition(name, partition)))
+                for partition, wanted in each.items()
+            ],
+        )
         for name, each in by_topic(offsets).items()
     ]
     message = OffsetCommitRequest(group_id=group_id, topics=topics)
 
     def attempt() -> None:
-        response = cluster.coordinator(group_id).request(message, at_most=LAST_BY_NAME)
-        codes = {
-            TopicPartition(TopicName(topic.name), partition.partition_index): partition.error_code
-            for topic in response.topics
-            for partition in topic.partitions
-        }
-        check_parts(codes, f"offset of group {group_id} in")
+        check_parts(_codes(cluster.coordinator(group_id).request(message, at_most=LAST_BY_NAME)), what)
 
-    cluster.retrying(attempt)
+    def attempt_if() -> None:
+        response = _ask_once(cluster.coordinator(group_id), message)
+        if moved := _moved(response):
+            raise OffsetsMoved(group_id, moved, conditions)
+        # What stopped the commit is told before what it stopped.
+        check_parts(dict(sorted(_codes(response).items(), key=lambda each: each[1] == _NOT_ATTEMPTED)), what)
+
+    what = f"offset of group {group_id} in"
+    cluster.retrying(attempt_if if conditions else attempt)
 
 
-def _to_commit(partition: int, wanted: int | CommittedOffset) -> OffsetCommitRequestPartition:
+def knows_conditions(node: Connection) -> bool:
+    """Whether a node commits on condition; one that does not would commit all the same."""
+    return CONDITIONAL_COMMIT in node.features
+
+
+def _ask_once(node: Connection, message: OffsetCommitRequest) -> OffsetCommitResponse:
+    """The answer to a commit that may have taken place even though no answer came."""
+    if not knows_conditions(node):
+        raise VersionNotSupported(f"{node.address} does not commit on condition")
+    try:
+        response = node.request(message, at_most=LAST_BY_NAME)
+    except (ConnectionFailed, RequestTimedOut, BadResponse) as error:
+        raise OutcomeUnknown(f"{error}; whether the offsets are committed is not known") from error
+    for code in _codes(response).values():
+        refused = RequestRefused(f"offsets of group {message.group_id}", code)
+        if refused.is_retriable and code not in _SURELY_NOT_DONE:
+            raise OutcomeUnknown(f"{refused}; whether they are committed is not known")
+    return response
+
+
+def _moved(response: OffsetCommitResponse) -> dict[TopicPartition, int | None]:
+    return {
+        TopicPartition(TopicName(topic.name), partition.partition_index): (
+            None if partition.current_offset == NO_OFFSET else partition.current_offset
+        )
+        for topic in response.topics
+        for partition in topic.partitions
+        if partition.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    }
+
+
+def _codes(response: OffsetCommitResponse | OffsetDeleteResponse) -> dict[TopicPartition, int]:
+    return {
+        TopicPartition(TopicName(topic.name), partition.partition_index): partition.error_code
+        for topic in response.topics
+        for partition in topic.partitions
+    }
+
+
+def _to_commit(
+    partition: int, wanted: int | CommittedOffset, expected: int | None
+) -> OffsetCommitRequestPartition:
     offset, leader_epoch, metadata = CommittedOffset(wanted) if isinstance(wanted, int) else wanted
     return OffsetCommitRequestPartition(
         partition_index=partition,
         committed_offset=offset,
         committed_leader_epoch=leader_epoch,
         committed_metadata=metadata,
+        expected_offset=expected,
     )
 
 
@@ -152,12 +236,7 @@ def delete_offsets(cluster: Cluster, group_id: GroupId, partitions: Iterable[Top
     def attempt() -> None:
         response = cluster.coordinator(group_id).request(message)
         check(f"group {group_id}", response.error_code)
-        codes = {
-            TopicPartition(TopicName(topic.name), partition.partition_index): partition.error_code
-            for topic in response.topics
-            for partition in topic.partitions
-        }
-        check_parts(codes, f"offset of group {group_id} in")
+        check_parts(_codes(response), f"offset of group {group_id} in")
 
     cluster.retrying(attempt)
 

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from headgate.admin import ClientError, GroupIsActive, PartlyRefused, RequestRefused
+from headgate.admin import (
+    ClientError,
+    GroupIsActive,
+    OffsetsMoved,
+    OutcomeUnknown,
+    PartlyRefused,
+    RequestRefused,
+)
 from headgate.client.errors import NoNodeReachable, RequestTimedOut
 from headgate.domain.errors import ErrorCode
 
@@ -30,6 +37,10 @@ def in_words(error: ClientError) -> str:
 def _advice(error: ClientError) -> str | None:
     if isinstance(error, GroupIsActive):
         return _STOP_THEM
+    if isinstance(error, OffsetsMoved):
+        return "somebody moved it meanwhile, so nothing of the group was changed; look again"
+    if isinstance(error, OutcomeUnknown):
+        return "--describe shows it"
     if isinstance(error, NoNodeReachable):
         return "is a server running there? --bootstrap-server names another"
     if isinstance(error, RequestTimedOut):

@@ -12,6 +12,8 @@ from headgate.admin import (
     ClientError,
     GroupIsActive,
     NothingToReset,
+    OffsetsMoved,
+    OutcomeUnknown,
     PartlyRefused,
     PlannedOffset,
     RequestRefused,
@@ -26,6 +28,15 @@ from headgate.cli.consumer_groups.options import Options
 from headgate.cli.consumer_groups.printing import Row, print_csv, print_json, print_table, say
 from headgate.domain.errors import ErrorCode
 
+_OF_ONE_GROUP = (
+    GroupIsActive,
+    NothingToReset,
+    OffsetsMoved,
+    OutcomeUnknown,
+    PartlyRefused,
+    RequestRefused,
+)
+"""Errors that leave the other groups as they are."""
 _PLAN = ("group", "topic", "partition", "current_offset", "new_offset")
 
 
@@ -41,8 +52,8 @@ def reset_offsets(admin: Admin, options: Options) -> int:
         try:
             planned = admin.plan_reset(group_id, partitions, target)
             if options.execute:
-                admin.alter_offsets(group_id, {each.partition: each.offset for each in planned})
-        except (GroupIsActive, NothingToReset, PartlyRefused, RequestRefused) as error:
+                admin.execute_reset(group_id, planned)
+        except _OF_ONE_GROUP as error:
             say(in_words(error))
             is_refused = True
             continue
