@@ -131,10 +131,18 @@ class Collecting:
     offered: list[tuple[int, Record]] = field(default_factory=list)
     settled: int = 0
 
-    def offer(self, offset: int, one: Record) -> None:
-        self.offered.append((offset, one))
+    def offer(self, offset: int, record: Record) -> None:
+        self.offered.append((offset, record))
 
-    def settle(self) -> None:
+    @property
+    def is_flush_due(self) -> bool:
+        return len(self.offered) % 3 == 2
+
+    def flush(self) -> Steps[None]:
+        yield None
+
+    def settle(self) -> Steps[None]:
+        yield None
         self.settled = len(self.offered)
 
 

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from headgate.core.offsets.history import GroupHistory, HistoryQuery
+    from headgate.domain.errors import ErrorCode
     from headgate.domain.ids import GroupId, Millis
     from headgate.domain.settings import Settings
     from headgate.log.log import Log
     from headgate.topics.topics import Topics
     from headgate.wire.repeats import Numbers
+
+ResultT = TypeVar("ResultT")
 
 
 class Call(Protocol):
@@ -98,6 +102,23 @@ class Durability(Protocol):
         ...
 
 
+class OffsetHistory(Protocol):
+    """What the offsets of this node's groups were."""
+
+    def describe(
+        self,
+        query: HistoryQuery,
+        max_wait_ms: int,
+        render: Callable[[GroupHistory], ResultT],
+        on_reply: Callable[[ResultT | ErrorCode], None],
+    ) -> None:
+        """Read the past beside everything else; what is not read within `max_wait_ms` is not known.
+
+        `render` makes the result of the answer, in another thread: an answer may be long.
+        """
+        ...
+
+
 class Node(Protocol):
     """This node, as handlers see it."""
 
@@ -111,6 +132,11 @@ class Node(Protocol):
     @property
     def coordinator(self) -> Coordinator:
         """The group coordinator."""
+        ...
+
+    @property
+    def history(self) -> OffsetHistory:
+        """The past of the offsets."""
         ...
 
     @property

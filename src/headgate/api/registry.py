@@ -33,6 +33,7 @@ from headgate.api import (
     k60_describe_cluster,
     k74_list_config_resources,
     k75_describe_topic_partitions,
+    k20004_describe_offset_history,
 )
 from headgate.api.contract import Api
 
@@ -66,6 +67,7 @@ _APIS: tuple[Api, ...] = (
     k60_describe_cluster.API,
     k74_list_config_resources.API,
     k75_describe_topic_partitions.API,
+    k20004_describe_offset_history.API,
 )
 
 

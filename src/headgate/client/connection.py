@@ -16,9 +16,9 @@ from headgate.client.errors import BadResponse, ConnectionFailed, RequestTimedOu
 from headgate.domain.errors import ErrorCode
 from headgate.wire.codec import decode
 from headgate.wire.errors import MalformedFrame, WireError
+from headgate.wire.extensions import ALL_APIS
 from headgate.wire.framing import FrameReader, read_response_header, request_frame
 from headgate.wire.message import Request, Response
-from headgate.wire.messages import APIS
 from headgate.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 ResponseT = TypeVar("ResponseT", bound=Response)
@@ -84,7 +84,7 @@ class Connection:
 
     def version_for(self, request_type: type[Request[ResponseT]], *, at_most: int | None = None) -> int:
         """The newest version of a request that both sides know. Raises `VersionNotSupported`."""
-        name = APIS[request_type.API_KEY].name
+        name = ALL_APIS[request_type.API_KEY].name
         if request_type.API_KEY not in self.versions:
             raise VersionNotSupported(f"{self.address} does not offer {name}")
         node_first, node_last = self.versions[request_type.API_KEY]
@@ -140,7 +140,7 @@ class Connection:
 
     def _exchange(self, message: Request[ResponseT], version: int, timeout_s: float) -> tuple[bytes, int]:
         """The frame that answers the request, and where in it the response begins."""
-        name = APIS[message.API_KEY].name
+        name = ALL_APIS[message.API_KEY].name
         correlation_id = next(self._correlation_ids)
         frame = request_frame(message, version, correlation_id, self.client_id)
         if not self.is_open:

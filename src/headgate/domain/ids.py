@@ -19,6 +19,8 @@ Millis = NewType("Millis", int)
 ZERO_TOPIC_ID = TopicId(bytes(16))
 
 GROUP_OFFSETS_TOPIC = TopicName("__consumer_offsets")
+OFFSETS_HISTORY_TOPIC = TopicName("__consumer_offsets_history")
+"""What compaction takes out of the former, partition by partition."""
 
 
 class TopicPartition(NamedTuple):

@@ -250,6 +250,13 @@ BROKER_SETTINGS: Mapping[str, Setting] = _table(
         minimum=1024,
     ),
     Setting(
+        "offsets.history.retention.ms",
+        Kind.LONG,
+        7 * DAY_MS,
+        "How long a replaced or removed offset is remembered; -1 for ever, 0 not at all.",
+        minimum=-1,
+    ),
+    Setting(
         "offset.metadata.max.bytes",
         Kind.INT,
         4096,

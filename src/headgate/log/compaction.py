@@ -223,7 +223,7 @@ class _Compaction:
         return following.next_offset - output.segment.base_offset <= LARGEST_RELATIVE_OFFSET
 
     def _copy(self, segment: Segment, output: _Output) -> Steps[None]:
-        is_over, end = self._order.is_slice_over, self._last.end
+        is_over, end, dropped = self._order.is_slice_over, self._last.end, self._order.dropped
         warmed = 0
         self._last.check_there(segment)
         file = segment.pin()
@@ -239,6 +239,8 @@ class _Compaction:
                     output.keep(header, batch)
                 else:
                     yield from self._copy_batch(header, batch, output)
+                    if dropped is not None and dropped.is_flush_due:
+                        yield from dropped.flush()
                 if output.is_flush_due:
                     yield output.flush
         finally:
@@ -285,7 +287,7 @@ class _Compaction:
                 return True
         self._records_dropped += 1
         if self._order.dropped is not None:
-            self._order.dropped.offer(offset, record)
+            self._order.dropped.offer(offset, self._plain(record))
         return False
 
     def _plain(self, record: Record) -> Record:
@@ -328,10 +330,10 @@ class _Compaction:
         def make_durable() -> None:
             for output in outputs:
                 output.finish()
-            if dropped is not None:
-                dropped.settle()
             prepare(log.files, log.directory, state)
 
+        if dropped is not None:
+            yield from dropped.settle()
         yield make_durable
         self._last.check()
         # From the decision on the copies are not ours to remove.

@@ -62,14 +62,26 @@ class Completeness(Protocol):
 
 
 class Dropped(Protocol):
-    """Is offered every record that counted and is about to be dropped, perhaps more than once."""
+    """Is offered every record that counted and is about to be dropped, perhaps more than once.
+
+    Those of one key come in the order of the log, from the first on when a compaction begins anew.
+    """
 
     def offer(self, offset: int, record: Record) -> None:
-        """A record that a later one replaced, or a tombstone whose time is over."""
+        """A record that a later one replaced, or a tombstone whose time is over; without a place in a run."""
         ...
 
-    def settle(self) -> None:
-        """Make all that was offered durable: after this it is dropped. Runs in another thread. OSError."""
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether what was offered takes so much memory that it should be written."""
+        ...
+
+    def flush(self) -> Steps[None]:
+        """Write what was offered. Raises OSError."""
+        ...
+
+    def settle(self) -> Steps[None]:
+        """Write all that was offered and make it durable: after this it is dropped. Raises OSError."""
         ...
 
 

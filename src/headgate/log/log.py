@@ -295,6 +295,12 @@ class Log:
         if request.indexes:
             self._move_recovery_point()
 
+    def abandon_sync(self, request: SyncRequest) -> None:
+        """Let go of a sync that never ran, or was given up: nothing is known to be durable by it."""
+        request.release()
+        if request in self._syncs:
+            self._syncs.remove(request)
+
     def fail(self, error: OSError) -> None:
         """Take no more appends until `recover`: for one who learns of a failed sync by other ways."""
         self._fail_sync(error)

@@ -20,6 +20,7 @@ from headgate.server.clock import Clock
 from headgate.server.compaction import CompactionRunner
 from headgate.server.coordinator import GroupCoordinator
 from headgate.server.group_commit import GroupCommit
+from headgate.server.history import OffsetHistory
 from headgate.server.identity import cluster_id
 from headgate.server.metrics import gauge
 from headgate.server.shard_runtime import ShardRuntime
@@ -45,7 +46,8 @@ class BrokerNode:
         self.topics = Topics.open(files, data_dir, settings, clock.now())
         self.durability = GroupCommit(self._loop, lambda seconds: self.observe_sync(seconds))
         self.coordinator = GroupCoordinator([])
-        self._compaction = CompactionRunner(self.topics, clock)
+        self.history = OffsetHistory(self.topics, clock)
+        self._compaction = CompactionRunner(self.topics, clock, self.history.rules_of)
 
     async def start(self) -> None:
         """Bring the coordinator up from its logs, and begin to look after the topics."""
@@ -59,6 +61,7 @@ class BrokerNode:
             ]
         )
         await self.coordinator.load()
+        self.history.open(topic)
         self.topics.on_deleted.append(self._forget_offsets_of)
         self._look_after_topics()
         if self.settings["log.cleaner.enable"]:
@@ -86,6 +89,7 @@ class BrokerNode:
     def close(self) -> None:
         """Write and sync what is left, and say so on disk: the next start need not look for damage."""
         self._compaction.close()
+        self.history.close()
         self.coordinator.close()
         self.durability.close()
         self.topics.close()

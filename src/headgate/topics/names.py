@@ -2,20 +2,21 @@
 
 A name is 1 to 249 characters of ASCII letters, digits, '.', '_' and '-', other than '.' and '..'. Names that
 differ only in '.' against '_' collide, because metric names cannot tell them apart. Some names are internal:
-clients neither produce to these topics nor delete them.
+clients neither produce to these topics nor delete them. All but the history of offsets are always compacted.
 """
 
 from __future__ import annotations
 
 import re
 
-from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicName
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC, TopicName
 
 MAXIMUM_LENGTH = 249
 
-INTERNAL_TOPICS = frozenset(
+COMPACTED_INTERNAL_TOPICS = frozenset(
     {GROUP_OFFSETS_TOPIC, TopicName("__transaction_state"), TopicName("__share_group_state")}
 )
+INTERNAL_TOPICS = COMPACTED_INTERNAL_TOPICS | {OFFSETS_HISTORY_TOPIC}
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
@@ -47,3 +48,8 @@ def collision_key(name: str) -> str:
 def is_internal(name: str) -> bool:
     """Whether the topic belongs to the coordinators."""
     return name in INTERNAL_TOPICS
+
+
+def is_always_compacted(name: str) -> bool:
+    """Whether the topic is compacted whatever its settings say, and nothing else is deleted from it."""
+    return name in COMPACTED_INTERNAL_TOPICS

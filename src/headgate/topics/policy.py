@@ -2,7 +2,7 @@
 
 The topic's own value wins over the broker's, the broker's over the default. That holds for internal topics
 too: whoever trusts the page cache with everything may trust it with the coordinator's log. But nothing set on
-an internal topic lets retention delete from it: what a coordinator has not replaced it still needs.
+a coordinator's topic lets retention delete from it: what a coordinator has not replaced it still needs.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ class TopicPolicy:
         return self.is_deleted_from and (self.retention_ms >= 0 or self.retention_bytes >= 0)
 
 
-def policy_of(settings: Settings, overrides: Mapping[str, str], *, is_internal: bool) -> TopicPolicy:
+def policy_of(settings: Settings, overrides: Mapping[str, str], *, is_always_compacted: bool) -> TopicPolicy:
     """The policy of a topic with these settings of its own; they have been checked before."""
 
     def value(name: str) -> int:
         return int(settings.of_topic(overrides, name))
 
     cleanup_policy = settings.of_topic(overrides, "cleanup.policy")
-    is_compacted = is_internal or "compact" in cleanup_policy
+    is_compacted = is_always_compacted or "compact" in cleanup_policy
     # What is never closed is never compacted: the longest lag bounds a segment's age as well, as in Kafka.
     longest_open_ms = value("max.compaction.lag.ms") if is_compacted else value("segment.ms")
     return TopicPolicy(
         is_durable=settings.of_topic(overrides, "headgate.durability") == SYNC,
         is_compacted=is_compacted,
-        is_deleted_from=not is_internal and "delete" in cleanup_policy,
+        is_deleted_from=not is_always_compacted and "delete" in cleanup_policy,
         max_message_bytes=value("max.message.bytes"),
         uses_log_append_time=settings.of_topic(overrides, "message.timestamp.type") == "LogAppendTime",
         timestamp_before_max_ms=value("message.timestamp.before.max.ms"),

@@ -16,7 +16,7 @@ from headgate.domain.settings import Settings
 from headgate.log.filesystem import FileSystem
 from headgate.log.log import Log, LogSettings, Recovery
 from headgate.topics.catalogue import CatalogueEntry
-from headgate.topics.names import is_internal
+from headgate.topics.names import is_always_compacted, is_internal
 from headgate.topics.partition import Partition
 from headgate.topics.policy import TopicPolicy, policy_of
 from headgate.topics.waiters import Waiters
@@ -102,7 +102,9 @@ class Topic:
         policy = self._policy
         if policy is None:
             policy = self._policy = policy_of(
-                self.shared.settings, self._entry.overrides, is_internal=self.is_internal
+                self.shared.settings,
+                self._entry.overrides,
+                is_always_compacted=is_always_compacted(self.name),
             )
         return policy
 

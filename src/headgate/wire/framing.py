@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from headgate.wire.codec import encode_into
 from headgate.wire.errors import MalformedFrame, MalformedMessage, OversizedFrame
+from headgate.wire.extensions import ALL_APIS
 from headgate.wire.message import Message
-from headgate.wire.messages import APIS
 from headgate.wire.primitives import Refusal, skip_tagged_fields
 
 API_VERSIONS_KEY = 18
@@ -26,7 +26,7 @@ _LENGTH_AND_CORRELATION_ID = struct.Struct(">ii")
 
 _NEVER = 1 << 15
 _FLEXIBLE_SINCE = {
-    key: _NEVER if info.flexible_since is None else info.flexible_since for key, info in APIS.items()
+    key: _NEVER if info.flexible_since is None else info.flexible_since for key, info in ALL_APIS.items()
 }
 
 

@@ -1,0 +1,149 @@
+"""DescribeOffsetHistory (20004), version 0, Headgate's own: what a group's offsets were, and when.
+
+The group's coordinator answers. A group or partition of which nothing is known is no error. What is older
+than the history is answered "not known", never by a guess; so is what could not be read within
+`max_wait_ms`.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from functools import partial
+from itertools import groupby
+from typing import Any, Final
+
+from headgate.api.contract import Api, Call, Node
+from headgate.core.offsets.history import (
+    LAST_TIME,
+    GroupHistory,
+    HistoryEntry,
+    HistoryQuery,
+    HistoryScope,
+    PartitionHistory,
+)
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, Millis, TopicName
+from headgate.wire.codec import encode
+from headgate.wire.extensions.describe_offset_history import (
+    DescribeOffsetHistoryRequest,
+    DescribeOffsetHistoryResponse,
+    DescribeOffsetHistoryResponseEntry,
+    DescribeOffsetHistoryResponsePartition,
+    DescribeOffsetHistoryResponseTopic,
+    EncodedOffsetHistory,
+)
+
+LARGEST_LIMIT: Final = 10_000
+LONGEST_WAIT_MS: Final = 60_000
+LONGEST_GROUP_ID_BYTES: Final = 0x7FFF
+
+
+class Mode(IntEnum):
+    """What is asked of a history."""
+
+    LIST = 0
+    AS_OF = 1
+    LAST_CHANGE = 2
+
+
+class Kind(IntEnum):
+    """What an entry is."""
+
+    COMMIT = 0
+    REMOVAL = 1
+
+
+def handle(
+    node: Node, call: Call, request: DescribeOffsetHistoryRequest
+) -> DescribeOffsetHistoryResponse | None:
+    """Answer when the logs are read."""
+    if len(request.group_id.encode()) > LONGEST_GROUP_ID_BYTES:
+        return DescribeOffsetHistoryResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+    query = _query(request)
+    if isinstance(query, str):
+        return DescribeOffsetHistoryResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=query)
+
+    def on_reply(result: EncodedOffsetHistory | ErrorCode) -> None:
+        if isinstance(result, EncodedOffsetHistory):
+            call.answer(result)
+        else:
+            call.answer(DescribeOffsetHistoryResponse(error_code=result))
+
+    max_wait_ms = min(max(0, request.max_wait_ms), LONGEST_WAIT_MS)
+    node.history.describe(query, max_wait_ms, partial(_encoded, call.api_version), on_reply)
+    return None
+
+
+def _query(request: DescribeOffsetHistoryRequest) -> HistoryQuery | str:
+    """What is asked; as text, why that cannot be."""
+    group_id = GroupId(request.group_id)
+    scope: HistoryScope = None
+    if request.topics is not None:
+        scope = [(TopicName(topic.name), topic.partition_indexes) for topic in request.topics]
+    match request.mode:
+        case Mode.LIST:
+            if request.limit < 1:
+                return "A list needs a limit of at least 1."
+            until = Millis(request.until_ms) if request.until_ms >= 0 else LAST_TIME
+            since, limit = Millis(request.since_ms), min(request.limit, LARGEST_LIMIT)
+            return HistoryQuery(group_id, scope, since, until, limit)
+        case Mode.AS_OF:
+            if request.until_ms < 0:
+                return "The time is missing for which the offsets are asked."
+            return HistoryQuery.as_of(group_id, scope, Millis(request.until_ms))
+        case Mode.LAST_CHANGE:
+            return HistoryQuery.last_change(group_id, scope)
+        case other:
+            return f"There is no mode {other}."
+
+
+def _encoded(version: int, history: GroupHistory) -> EncodedOffsetHistory:
+    return EncodedOffsetHistory(body=encode(_response(history), version))
+
+
+def _response(history: GroupHistory) -> DescribeOffsetHistoryResponse:
+    by_topic = groupby(history.partitions, lambda partition: partition.topic)
+    return DescribeOffsetHistoryResponse(
+        known_since_ms=history.known_since,
+        topics=[
+            DescribeOffsetHistoryResponseTopic(name=topic, partitions=[_partition(one) for one in partitions])
+            for topic, partitions in by_topic
+        ],
+    )
+
+
+def _partition(partition: PartitionHistory) -> DescribeOffsetHistoryResponsePartition:
+    return DescribeOffsetHistoryResponsePartition(
+        partition_index=partition.partition,
+        earlier=partition.earlier,
+        entries=[_entry(entry) for entry in partition.entries],
+    )
+
+
+def _entry(entry: HistoryEntry) -> DescribeOffsetHistoryResponseEntry:
+    place: dict[str, Any] = {
+        "time_ms": entry.time,
+        "written_ms": entry.written,
+        "log_offset": entry.log_offset,
+    }
+    commit = entry.commit
+    if commit is None:
+        return DescribeOffsetHistoryResponseEntry(kind=Kind.REMOVAL, **place)
+    return DescribeOffsetHistoryResponseEntry(
+        kind=Kind.COMMIT,
+        committed_offset=commit.offset,
+        committed_leader_epoch=commit.leader_epoch,
+        metadata=commit.metadata,
+        **place,
+    )
+
+
+API = Api(
+    20004,
+    "DescribeOffsetHistory",
+    0,
+    0,
+    DescribeOffsetHistoryRequest,
+    DescribeOffsetHistoryResponse,
+    handle,
+)

@@ -1,0 +1,293 @@
+"""What a group's offsets were, and when: put together from the records of its shard, old and new.
+
+The records come a segment at a time, the newest segment first and within it the oldest record first; of the
+log before those of its history. Rules:
+
+1. A record counts once, by its offset in the log, wherever it is found and however often.
+2. Of each partition the records that are missing, if any are, come before all that are there. So what is
+   known of a time is the last record up to it; without one there was no offset at that time, unless the time
+   lies before everything is known.
+3. What was written again behind a commit that a crash cut short is no change: same value, same commit time.
+4. A commit's time is its commit timestamp, a removal's that of its record.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+from headgate.domain.ids import GroupId, Millis, TopicName
+from headgate.records import OffsetCommit, OffsetTombstone
+
+FIRST_TIME = Millis(-1)
+LAST_TIME = Millis(2**63 - 1)
+MOST_ENTRIES = 500_000
+"""How many entries are collected for one query: of each partition fewer where a group has very many."""
+
+_BEFORE_AND_AFTER = 2
+_NOWHERE: frozenset[int] = frozenset()
+
+HistoryScope = Sequence[tuple[TopicName, Sequence[int] | None]] | None
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryQuery:
+    """What is asked of a group's history."""
+
+    group_id: GroupId
+    topics: HistoryScope
+    """None: every partition of which anything is known; so for the partitions of a topic."""
+    since: Millis = FIRST_TIME
+    until: Millis = LAST_TIME
+    limit: int = 1
+    """How many entries of each partition, the newest; at least 1."""
+    is_as_of: bool = False
+    """Only what was in force at `until`: with a limit of 1."""
+    is_last_change: bool = False
+    """Only partitions that the newest change in scope changed: that change, and what stood before."""
+
+    @property
+    def least_entries(self) -> int:
+        """How many entries of a partition the answer needs, however many partitions there are."""
+        return _BEFORE_AND_AFTER if self.is_last_change else 1
+
+    @classmethod
+    def as_of(cls, group_id: GroupId, topics: HistoryScope, time: Millis) -> HistoryQuery:
+        """What the offsets were at a time."""
+        return cls(group_id, topics, until=time, is_as_of=True)
+
+    @classmethod
+    def last_change(cls, group_id: GroupId, topics: HistoryScope) -> HistoryQuery:
+        """What was changed last, and what it was before."""
+        return cls(group_id, topics, limit=_BEFORE_AND_AFTER, is_last_change=True)
+
+
+class HistoryEntry(NamedTuple):
+    """One change of a partition's offset."""
+
+    log_offset: int
+    """The offset of its record in the partition of `__consumer_offsets` that is the group's."""
+    written: Millis
+    """The timestamp of that record: all that one request changed has the same."""
+    commit: OffsetCommit | None
+    """None: the offset was removed."""
+
+    @property
+    def time(self) -> Millis:
+        """When it came into force."""
+        return self.written if self.commit is None else self.commit.commit_timestamp
+
+
+class Earlier(IntEnum):
+    """What there is to tell of the time before the oldest entry, or of all of it without one."""
+
+    NOTHING = 0
+    """There was no offset before."""
+    MORE = 1
+    """There are more entries, before `since` or beyond the limit."""
+    UNKNOWN = 2
+    """It is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionHistory:
+    """The entries of one partition that were asked for, newest first."""
+
+    topic: TopicName
+    partition: int
+    entries: Sequence[HistoryEntry]
+    earlier: Earlier
+
+
+@dataclass(frozen=True, slots=True)
+class GroupHistory:
+    """The answer to a query."""
+
+    known_since: Millis
+    """Of what was in force at this time or later nothing is missing; -1: since ever."""
+    partitions: Sequence[PartitionHistory]
+
+
+_Key = tuple[TopicName, int]
+
+
+class _Timeline:
+    """What a stretch of records says of one partition, oldest first."""
+
+    __slots__ = ("entries", "first", "has_more", "last")
+
+    def __init__(self, first: HistoryEntry) -> None:
+        self.first = self.last = first
+        """The first and the last record of the stretch, whether they were asked for or not."""
+        self.entries: deque[HistoryEntry] = deque()
+        self.has_more = False
+
+    def limit_to(self, limit: int) -> int:
+        """Drop the oldest entries beyond so many; how many went."""
+        surplus = max(0, len(self.entries) - limit)
+        for _ in range(surplus):
+            self.entries.popleft()
+            self.has_more = True
+        return surplus
+
+
+class HistoryCollector:
+    """Collects the answer to one query. Give it the records of a segment, then `end_segment`, and so on."""
+
+    def __init__(self, query: HistoryQuery, most_entries: int = MOST_ENTRIES) -> None:
+        self._query = query
+        self._limit = query.limit
+        self._most_entries = most_entries
+        self._entry_count = 0
+        self._wanted = _wanted(query.topics)
+        self._known: dict[_Key, _Timeline] = {}
+        self._segment: dict[_Key, _Timeline] = {}
+
+    def take(self, log_offset: int, written: Millis, record: OffsetCommit | OffsetTombstone) -> None:
+        """One record of the segment at hand: of any group, if its place and time in the log are these."""
+        query = self._query
+        if record.group_id != query.group_id:
+            return
+        if self._wanted is not None:
+            partitions = self._wanted.get(record.topic, _NOWHERE)
+            if partitions is not None and record.partition not in partitions:
+                return
+        entry = HistoryEntry(log_offset, written, record if isinstance(record, OffsetCommit) else None)
+        key = record.topic, record.partition
+        timeline = self._segment.get(key)
+        if timeline is None:
+            timeline = self._segment[key] = _Timeline(entry)
+        elif log_offset <= timeline.last.log_offset or _repeats(entry, timeline.last):
+            return
+        timeline.last = entry
+        if entry.time > query.until:
+            return
+        if entry.time < query.since:
+            timeline.has_more = True
+            return
+        timeline.entries.append(entry)
+        self._entry_count += 1 - timeline.limit_to(self._limit)
+        if self._entry_count > self._most_entries and self._limit > query.least_entries:
+            self._halve_limit()
+
+    def end_segment(self) -> None:
+        """What comes next is of an older segment."""
+        segment, self._segment = self._segment, {}
+        for key, older in segment.items():
+            newer = self._known.get(key)
+            if newer is None:
+                self._known[key] = older
+            else:
+                self._entry_count -= len(newer.entries) + len(older.entries)
+                self._join(older, newer)
+                self._entry_count += len(newer.entries)
+
+    def _join(self, older: _Timeline, newer: _Timeline) -> None:
+        """Put an older stretch in front of a newer one; what is in both counts in the newer."""
+        first = newer.first
+        if older.first.log_offset >= first.log_offset:
+            return
+        while older.entries and older.entries[-1].log_offset >= first.log_offset:
+            older.entries.pop()
+        if older.last.log_offset >= first.log_offset:
+            older.last = older.entries[-1] if older.entries else older.first
+        elif _repeats(first, older.last) and newer.entries and newer.entries[0] is first:
+            newer.entries.popleft()
+        newer.first = older.first
+        newer.has_more |= older.has_more
+        newer.entries.extendleft(reversed(older.entries))
+        newer.limit_to(self._limit)
+
+    def _halve_limit(self) -> None:
+        self._limit = max(self._limit // 2, self._query.least_entries)
+        for timelines in (self._known, self._segment):
+            for timeline in timelines.values():
+                self._entry_count -= timeline.limit_to(self._limit)
+
+    def is_answered(self, moved_until: Millis) -> bool:
+        """Whether older segments of the history have nothing to add, all moved at that time or before."""
+        query = self._query
+        if query.is_last_change:
+            newest = self._newest()
+            return newest is not None and moved_until < newest.written
+        if moved_until < (query.until if query.is_as_of else query.since):
+            return True
+        keys = self._asked_for()
+        return keys is not None and all(
+            key in self._known and self._is_enough(self._known[key]) for key in keys
+        )
+
+    def _is_enough(self, timeline: _Timeline) -> bool:
+        return bool(timeline.entries) if self._query.is_as_of else timeline.has_more
+
+    def _newest(self) -> HistoryEntry | None:
+        return max((one.entries[-1] for one in self._known.values() if one.entries), default=None, key=_place)
+
+    def answer(self, known_since: Millis) -> GroupHistory:
+        """The answer, where nothing is missing of what was in force at `known_since` or later."""
+        asked_for = self._asked_for()
+        keys: Iterable[_Key]
+        if self._query.is_last_change:
+            keys = self._last_changed()
+        elif asked_for is not None:
+            keys = asked_for
+        else:
+            keys = sorted(
+                key for key, timeline in self._known.items() if timeline.entries or self._query.is_as_of
+            )
+        return GroupHistory(known_since, [self._of_partition(key, known_since) for key in keys])
+
+    def _asked_for(self) -> list[_Key] | None:
+        """Every partition in scope, if it was said which; in the order they were named."""
+        if self._query.topics is None:
+            return None
+        keys: list[_Key] = []
+        for topic, partitions in self._query.topics:
+            if partitions is None:
+                return None
+            keys += ((topic, partition) for partition in partitions)
+        return list(dict.fromkeys(keys))
+
+    def _last_changed(self) -> list[_Key]:
+        newest = self._newest()
+        if newest is None:
+            return []
+        return sorted(
+            key
+            for key, timeline in self._known.items()
+            if timeline.entries and timeline.entries[-1].written == newest.written
+        )
+
+    def _of_partition(self, key: _Key, known_since: Millis) -> PartitionHistory:
+        timeline = self._known.get(key)
+        entries = tuple(reversed(timeline.entries)) if timeline is not None else ()
+        if timeline is not None and timeline.has_more:
+            earlier = Earlier.MORE
+        elif entries:
+            earlier = Earlier.NOTHING if known_since < entries[-1].written else Earlier.UNKNOWN
+        else:
+            before = self._query.until if self._query.is_as_of else self._query.since
+            earlier = Earlier.NOTHING if known_since <= before else Earlier.UNKNOWN
+        return PartitionHistory(*key, entries, earlier)
+
+
+def _place(entry: HistoryEntry) -> int:
+    return entry.log_offset
+
+
+def _repeats(entry: HistoryEntry, before: HistoryEntry) -> bool:
+    """Whether an entry only says again what the one before it said."""
+    return entry.commit == before.commit
+
+
+def _wanted(topics: HistoryScope) -> Mapping[TopicName, frozenset[int] | None] | None:
+    if topics is None:
+        return None
+    wanted: dict[TopicName, frozenset[int] | None] = {}
+    for topic, partitions in topics:
+        so_far = wanted.get(topic, _NOWHERE)
+        wanted[topic] = None if partitions is None or so_far is None else so_far.union(partitions)
+    return wanted

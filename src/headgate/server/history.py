@@ -1,0 +1,229 @@
+"""The history of offsets: where it is kept, what goes into it, and who asks.
+
+`__consumer_offsets_history` has a partition for each of `__consumer_offsets`. Rules:
+
+1. What compaction takes out of the one is in the other, durably, before it is gone.
+2. The topic's own settings are this module's to set: its retention is `offsets.history.retention.ms`.
+3. A history that was switched off begins anew: what it had does not join on to what comes.
+4. One query at a time is answered, in slices beside everything else; the others wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, TypeVar
+
+from headgate.core.offsets.history import GroupHistory, HistoryCollector, HistoryQuery
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC, Millis, TopicId
+from headgate.domain.partitioning import partition_for
+from headgate.log.header import CorruptBatch
+from headgate.records.history import SINCE_EVER
+from headgate.records.run_completeness import RunCompleteness
+from headgate.server.clock import Clock
+from headgate.server.history_scan import ScanCancelled, ScanOrder, known_since, scan
+from headgate.server.history_writer import HistoryWriter, append_mark
+from headgate.server.slices import SliceRunner
+from headgate.topics.compactor import NO_RULES, CompactionRules
+from headgate.topics.partition import Partition
+from headgate.topics.refusal import Refusal
+from headgate.topics.topic import Topic
+from headgate.topics.topics import NewTopic, Topics
+
+logger = logging.getLogger(__name__)
+
+RETENTION_SETTING: Final = "offsets.history.retention.ms"
+SEGMENT_BYTES: Final = 16 << 20
+"""Small segments: a crash has the last one read again, and retention deletes whole ones."""
+SEGMENTS_A_RETENTION: Final = 7
+LONGEST_LINE: Final = 100
+"""How many queries may wait."""
+ATTEMPTS: Final = 5
+
+ResultT = TypeVar("ResultT")
+
+
+class OffsetHistory:
+    """The history of one node's offsets."""
+
+    def __init__(self, topics: Topics, clock: Clock) -> None:
+        self._topics = topics
+        self._clock = clock
+        self._retention_ms: int = topics.settings[RETENTION_SETTING]
+        self._offsets: Topic | None = None
+        self._topic: Topic | None = None
+        """Where the history is; None while none is kept."""
+        self._slices = SliceRunner("headgate-history")
+        self._turn = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is a history at all."""
+        return self._retention_ms != 0
+
+    # --- where it is ---
+
+    def open(self, offsets: Topic) -> None:
+        """Create the topic or give it the settings in force, before anything is compacted. Raises OSError."""
+        self._offsets = offsets
+        topic = self._topics.by_name(OFFSETS_HISTORY_TOPIC)
+        if topic is None and not self.is_kept:
+            return
+        if topic is None:
+            topic = self._create(offsets.partition_count)
+            self._begin_anew(offsets, topic)
+        elif topic.overrides != self._overrides():
+            self._change_retention(offsets, topic)
+        self._topic = topic if self.is_kept else None
+
+    def _create(self, partition_count: int) -> Topic:
+        topic_id = TopicId(uuid.uuid4().bytes)
+        new = NewTopic(OFFSETS_HISTORY_TOPIC, topic_id, partition_count, self._overrides())
+        created = self._topics.create(new, self._clock.now())
+        if isinstance(created, Refusal):
+            raise OSError(f"{OFFSETS_HISTORY_TOPIC} cannot be created: {created.message}")
+        return created
+
+    def _overrides(self) -> dict[str, str]:
+        overrides = {
+            "cleanup.policy": "delete",
+            "retention.bytes": "-1",
+            "retention.ms": str(self._retention_ms),
+            "segment.bytes": str(SEGMENT_BYTES),
+        }
+        if self._retention_ms > 0:
+            overrides["segment.ms"] = str(max(1, self._retention_ms // SEGMENTS_A_RETENTION))
+        return overrides
+
+    def _change_retention(self, offsets: Topic, topic: Topic) -> None:
+        before_ms = topic.policy.retention_ms
+        if self.is_kept and before_ms == 0:
+            self._begin_anew(offsets, topic)
+        elif before_ms > 0:
+            self._keep_limits(topic, before_ms)
+        refusal = self._topics.set_overrides(topic, self._overrides(), self._clock.now())
+        if refusal is not None:
+            raise OSError(f"{OFFSETS_HISTORY_TOPIC} cannot be configured: {refusal.message}")
+
+    def _begin_anew(self, offsets: Topic, topic: Topic) -> None:
+        """What was compacted so far is gone: every history is whole from now on."""
+        now = self._clock.now()
+        for index in offsets.written_partitions():
+            if offsets.partition(index).log.compacted_to or topic.is_written(index):
+                history = topic.partition(index)
+                history.log.delete_before(history.log.log_end_offset)
+                self._mark(history, now)
+
+    def _keep_limits(self, topic: Topic, before_ms: int) -> None:
+        """Of an empty history nothing but its retention says what is gone: write that down."""
+        now = self._clock.now()
+        for index in topic.written_partitions():
+            history = topic.partition(index)
+            if 0 < history.log.log_start_offset == history.log.log_end_offset:
+                self._mark(history, Millis(now - before_ms))
+
+    def _mark(self, history: Partition, known_since: Millis) -> None:
+        append_mark(history, known_since, self._clock.now())
+        request = history.log.begin_sync()
+        with suppress(OSError):
+            request.run()
+        history.log.complete_sync(request)
+
+    # --- what goes into it ---
+
+    def rules_of(self, partition: Partition) -> CompactionRules:
+        """What there is to know when a partition is about to be compacted."""
+        if partition.topic.name != GROUP_OFFSETS_TOPIC:
+            return NO_RULES
+        if self._topic is None:
+            return CompactionRules(new_completeness=RunCompleteness)
+        history = self._topic.partition(partition.index)
+        is_first = not partition.log.compacted_to
+        return CompactionRules(RunCompleteness, HistoryWriter(history, self._clock, is_first=is_first))
+
+    # --- who asks ---
+
+    def describe(
+        self,
+        query: HistoryQuery,
+        max_wait_ms: int,
+        render: Callable[[GroupHistory], ResultT],
+        on_reply: Callable[[ResultT | ErrorCode], None],
+    ) -> None:
+        """Answer a query; see `headgate.api.contract.OffsetHistory`."""
+        if len(self._tasks) >= LONGEST_LINE:
+            on_reply(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return
+        task = asyncio.get_running_loop().create_task(self._answer(query, max_wait_ms, render, on_reply))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(
+        self,
+        query: HistoryQuery,
+        max_wait_ms: int,
+        render: Callable[[GroupHistory], ResultT],
+        on_reply: Callable[[ResultT | ErrorCode], None],
+    ) -> None:
+        async with self._turn:
+            result: ResultT | ErrorCode
+            try:
+                result = await self._scan(query, max_wait_ms, render)
+            except (OSError, CorruptBatch) as failure:
+                logger.error("history unreadable", extra={"group": query.group_id, "error": str(failure)})
+                result = ErrorCode.KAFKA_STORAGE_ERROR
+        on_reply(result)
+
+    async def _scan(
+        self, query: HistoryQuery, max_wait_ms: int, render: Callable[[GroupHistory], ResultT]
+    ) -> ResultT | ErrorCode:
+        deadline = time.monotonic() + max_wait_ms / 1000
+        for _ in range(ATTEMPTS):
+            order = self._order(query, lambda: time.monotonic() > deadline, render)
+            if order is None:
+                return render(HistoryCollector(query).answer(SINCE_EVER))
+            try:
+                return await self._slices.run(scan(order))
+            except ScanCancelled:
+                await asyncio.sleep(0)
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    def _order(
+        self,
+        query: HistoryQuery,
+        is_time_up: Callable[[], bool],
+        render: Callable[[GroupHistory], ResultT],
+    ) -> ScanOrder[ResultT] | None:
+        """What there is to read now; None if nothing was ever written. Raises OSError, CorruptBatch."""
+        offsets, now = self._offsets, self._clock.now()
+        assert offsets is not None, "not opened"
+        index = partition_for(query.group_id, offsets.partition_count)
+        if not offsets.is_written(index):
+            return None
+        partition, history = offsets.partition(index), None
+        since = now if partition.log.compacted_to else SINCE_EVER
+        if self._topic is not None and self._topic.is_written(index):
+            history = self._topic.partition(index).log
+            if history.log_end_offset:
+                since = known_since(history, now, self._retention_ms)
+        return ScanOrder(
+            query=query,
+            log=partition.log,
+            visible_end=partition.high_watermark,
+            history=history,
+            known_since=since,
+            is_time_up=is_time_up,
+            render=render,
+        )
+
+    def close(self) -> None:
+        """Stop answering."""
+        for task in self._tasks:
+            task.cancel()
+        self._slices.close()

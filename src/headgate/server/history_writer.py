@@ -1,0 +1,106 @@
+"""Moves what compaction takes out of a partition of `__consumer_offsets` into its history.
+
+One writer serves one compaction. It keeps what it is offered as the bytes of a batch, writes a batch at a
+time on the loop, which is a copy into the page cache, and syncs in the thread of the compaction. Group
+metadata and whatever else is no offset is let go.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headgate.domain.ids import Millis
+from headgate.log.batch import Record
+from headgate.log.builder import BatchBuilder
+from headgate.log.compaction import Steps
+from headgate.log.log import Log
+from headgate.records.history import SINCE_EVER, Origin, encode_mark
+from headgate.records.offset_commit import KEY_STARTS
+from headgate.server.clock import Clock
+from headgate.topics.partition import Partition
+
+BATCH_BYTES: Final = 256 << 10
+UNSYNCED_BYTES: Final = 4 << 20
+"""How much is written before a sync is due."""
+_RECORD_OVERHEAD: Final = 48
+
+
+class HistoryWriter:
+    """A `headgate.log.compaction.Dropped` that keeps offsets."""
+
+    def __init__(self, history: Partition, clock: Clock, *, is_first: bool) -> None:
+        """`is_first`: nothing was ever taken out of the partition whose history this is."""
+        self._history = history
+        self._clock = clock
+        self._is_first = is_first
+        self._batch: BatchBuilder | None = None
+        self._unsynced_bytes = 0
+
+    def offer(self, offset: int, record: Record) -> None:
+        """Take a record for the history, if it is of an offset."""
+        key = record.key
+        if key is None or not key.startswith(KEY_STARTS):
+            return
+        if self._batch is None:
+            self._batch = BatchBuilder(self._clock.now())
+        origin = Origin(offset, record.timestamp).header()
+        moved = Record(key, record.value, headers=(*record.headers, origin))
+        self._batch.add(moved, len(key) + len(record.value or b"") + _RECORD_OVERHEAD)
+
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether a batch is full."""
+        return self._batch is not None and self._batch.size_bytes >= BATCH_BYTES
+
+    def flush(self) -> Steps[None]:
+        """Write what was offered. Raises OSError."""
+        log = self._log()
+        if self._batch is None:
+            return
+        batch, self._batch = self._batch.build(), None
+        active = log.segments.active
+        is_rolling = active is not None and active.size + len(batch) > log.settings.segment_bytes
+        # A roll syncs what it closes, here and now: so that is done before, elsewhere.
+        if is_rolling or self._unsynced_bytes > UNSYNCED_BYTES:
+            yield from self._sync(log)
+        self._history.append_internal([batch])
+        self._unsynced_bytes += len(batch)
+
+    def settle(self) -> Steps[None]:
+        """Make all that was offered durable. Raises OSError."""
+        yield from self.flush()
+        yield from self._sync(self._log())
+
+    def _log(self) -> Log:
+        """The history's log, fit to be written, its first record in it."""
+        log = self._history.log
+        if log.failure is not None:
+            log.recover()
+        if not log.log_end_offset:
+            now = self._clock.now()
+            append_mark(self._history, SINCE_EVER if self._is_first else now, now)
+        return log
+
+    def _sync(self, log: Log) -> Steps[None]:
+        if not log.needs_sync:
+            return
+        request = log.begin_sync()
+        try:
+            yield request.run
+        except OSError:
+            log.complete_sync(request)
+            raise
+        except BaseException:
+            log.abandon_sync(request)
+            raise
+        log.complete_sync(request)
+        self._unsynced_bytes = 0
+        self._history.advance()
+
+
+def append_mark(history: Partition, known_since: Millis, now: Millis) -> None:
+    """Begin a history with what says from when on it is whole. Raises OSError."""
+    batch = BatchBuilder(now)
+    key, value = encode_mark(known_since)
+    batch.add(Record(key, value), len(key) + len(value))
+    history.append_internal([batch.build()])
