@@ -192,9 +192,10 @@ class HistoryCollector:
             return
         while older.entries and older.entries[-1].log_offset >= first.log_offset:
             older.entries.pop()
-        if older.last.log_offset >= first.log_offset:
-            older.last = older.entries[-1] if older.entries else older.first
-        elif _repeats(first, older.last) and newer.entries and newer.entries[0] is first:
+        before = older.last
+        if before.log_offset >= first.log_offset:
+            before = older.entries[-1] if older.entries else first
+        if before is not first and _repeats(first, before) and newer.entries and newer.entries[0] is first:
             newer.entries.popleft()
         newer.first = older.first
         newer.has_more |= older.has_more

@@ -1,0 +1,270 @@
+"""A group's past, put together from segments as a log and its history hold them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+import pytest
+
+from headgate.core.offsets.history import (
+    Earlier,
+    GroupHistory,
+    HistoryCollector,
+    HistoryEntry,
+    HistoryQuery,
+)
+from headgate.domain.ids import GroupId, Millis, TopicName
+from headgate.records import OffsetCommit, OffsetTombstone
+from headgate.records.history import SINCE_EVER
+
+GROUP, OTHER, TOPIC = GroupId("g"), GroupId("other"), TopicName("t")
+PARTITIONS = range(4)
+RETENTION_MS = 300
+Record = OffsetCommit | OffsetTombstone
+
+
+@dataclass(frozen=True)
+class Written:
+    """A record where it was written first."""
+
+    log_offset: int
+    time: int
+    record: Record
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A record in the history, and when it got there."""
+
+    at: int
+    written: Written
+
+
+def commit(partition: int, offset: int, time: int, group: GroupId = GROUP) -> OffsetCommit:
+    """A committed offset."""
+    return OffsetCommit(group, TOPIC, partition, offset, partition, f"m{offset}", Millis(time))
+
+
+class Life:
+    """A log, its history, and all that ever happened; what is moved and deleted is by chance."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.time = 1000
+        self.all: list[Written] = []
+        self.log: list[Written] = []
+        self.history: list[list[Moved]] = [[]]
+        self.known_since = SINCE_EVER
+
+    def run(self, steps: int) -> None:
+        """Commit, remove, compact, crash in the midst of a compaction, and delete what is old."""
+        for _ in range(steps):
+            self.time += self.random.randint(0, 20)
+            match self.random.randint(0, 12):
+                case 0 | 1:
+                    self.compact()
+                case 2:
+                    self.delete_old()
+                case _:
+                    self.commit()
+
+    def commit(self) -> None:
+        random = self.random
+        for partition in random.sample(PARTITIONS, random.randint(1, 3)):
+            group = random.choice([GROUP, GROUP, OTHER])
+            record: Record = commit(partition, len(self.all), self.time, group)
+            ours = [one.record for one in self.all if key_of(one) == (group, partition)]
+            if ours and isinstance(ours[-1], OffsetCommit):
+                if random.random() < 0.2:
+                    record = OffsetTombstone(group, TOPIC, partition)
+                elif random.random() < 0.1:
+                    record = ours[-1]  # as it is behind a torn commit
+            self.all.append(Written(len(self.all), self.time, record))
+            self.log.append(self.all[-1])
+
+    def compact(self) -> None:
+        end = self.random.randint(0, len(self.log))
+        last = {key_of(one): one for one in self.log[:end]}
+        moved = [one for one in self.log[:end] if one is not last[key_of(one)] or self.is_over(one)]
+        completed = self.random.random() < 0.7
+        for one in moved if completed else moved[: self.random.randint(0, len(moved))]:
+            self.history[-1].append(Moved(self.time, one))
+            if self.random.random() < 0.2:
+                self.history.append([])
+        if completed:
+            gone = set(map(id, moved))
+            self.log = [one for one in self.log if id(one) not in gone]
+
+    def is_over(self, one: Written) -> bool:
+        """Whether a tombstone goes as well."""
+        return isinstance(one.record, OffsetTombstone) and one.time < self.time - 50
+
+    def delete_old(self) -> None:
+        while self.history[0] and self.history[0][-1].at < self.time - RETENTION_MS:
+            self.known_since = Millis(self.time - RETENTION_MS)
+            del self.history[0]
+            if not self.history:
+                self.history.append([])
+        first = next((one.at for segment in self.history for one in segment), None)
+        if self.known_since != SINCE_EVER and first is not None:
+            self.known_since = Millis(first)
+
+    def ask(self, query: HistoryQuery) -> GroupHistory:
+        """What the collector makes of it, read as a node reads it."""
+        collector = HistoryCollector(query)
+        cut = sorted(self.random.sample(range(len(self.log) + 1), min(3, len(self.log) + 1)))
+        for start, end in reversed(list(zip([0, *cut], [*cut, len(self.log)], strict=True))):
+            for one in self.log[start:end]:
+                collector.take(one.log_offset, Millis(one.time), one.record)
+            collector.end_segment()
+        since = self.known_since
+        for segment in reversed(self.history):
+            moved_until = Millis(max((one.at for one in segment), default=-1))
+            if segment and collector.is_answered(moved_until):
+                since = max(since, moved_until)
+                break
+            for moved in segment:
+                one = moved.written
+                collector.take(one.log_offset, Millis(one.time), one.record)
+            collector.end_segment()
+        return collector.answer(since)
+
+    def entries(self, partition: int) -> list[HistoryEntry]:
+        """All that happened to a partition of GROUP, oldest first; what changes nothing is no entry."""
+        entries: list[HistoryEntry] = []
+        for one in self.all:
+            if key_of(one) == (GROUP, partition):
+                record = one.record if isinstance(one.record, OffsetCommit) else None
+                if not entries or entries[-1].commit != record:
+                    entries.append(HistoryEntry(one.log_offset, Millis(one.time), record))
+        return entries
+
+
+def key_of(one: Written) -> tuple[GroupId, int]:
+    """What compaction goes by."""
+    return one.record.group_id, one.record.partition
+
+
+def lives() -> list[Life]:
+    """Lives of different lengths, some of which forget."""
+    made = []
+    for seed in range(90):
+        life = Life(Random(seed))
+        life.run(seed)
+        made.append(life)
+    return made
+
+
+def test_what_was_in_force_at_any_time_is_told_or_said_not_to_be_known() -> None:
+    """Through compactions, crashes, moves that come twice and retention: never a wrong offset."""
+    outcomes = set()
+    for life in lives():
+        for _ in range(20):
+            time = life.random.randint(900, life.time + 10)
+            for scope in (None, [(TOPIC, None)], [(TOPIC, list(PARTITIONS))]):
+                history = life.ask(HistoryQuery.as_of(GROUP, scope, Millis(time)))
+                for answer in history.partitions:
+                    before = [entry for entry in life.entries(answer.partition) if entry.time <= time]
+                    if answer.entries:
+                        assert [answer.entries[0].commit] == [before[-1].commit]
+                    elif answer.earlier is Earlier.NOTHING:
+                        assert not before or before[-1].commit is None
+                    else:
+                        assert answer.earlier is Earlier.UNKNOWN
+                        assert time < history.known_since
+                    outcomes.add((bool(answer.entries), answer.earlier))
+                told = {answer.partition for answer in history.partitions}
+                for partition in set(PARTITIONS) - told:
+                    before = [entry for entry in life.entries(partition) if entry.time <= time]
+                    assert not before or before[-1].commit is None or time < history.known_since
+    assert len(outcomes) >= 4
+
+
+def test_the_list_of_changes_has_no_gaps_and_says_where_it_ends() -> None:
+    """The newest entries of each partition, exactly, and the truth about what came before them."""
+    for life in lives():
+        for limit in (1, 3, 1000):
+            history = life.ask(HistoryQuery(GROUP, None, limit=limit))
+            for answer in history.partitions:
+                everything = life.entries(answer.partition)
+                found = [entry.commit for entry in reversed(answer.entries)]
+                assert found == [entry.commit for entry in everything][-len(found) :]
+                assert len(found) <= limit
+                if answer.earlier is Earlier.NOTHING:
+                    assert len(everything) == len(found) or everything[-len(found) - 1].commit is None
+                if answer.earlier is Earlier.MORE:
+                    assert len(everything) > len(found)
+
+
+def test_the_last_change_is_all_that_was_written_with_the_newest_record() -> None:
+    """Of every partition of that change, and no other, it and what stood before, or that it is not known."""
+    for life in lives():
+        history = life.ask(HistoryQuery.last_change(GROUP, None))
+        newest = {partition: entries[-1] for partition in PARTITIONS if (entries := life.entries(partition))}
+        if not history.partitions:
+            assert all(entry.commit is None for entry in newest.values()), "only what retention deleted"
+            continue
+        latest = max(newest.values(), key=lambda entry: entry.log_offset)
+        expected = {partition for partition, entry in newest.items() if entry.written == latest.written}
+        if latest.commit is None and latest.written < history.known_since:
+            continue  # a removal that is forgotten itself
+        assert {answer.partition for answer in history.partitions} == expected
+        for answer in history.partitions:
+            entries = life.entries(answer.partition)
+            assert answer.entries[0] == entries[-1]
+            if len(answer.entries) == 2:
+                assert answer.entries[1].commit == entries[-2].commit
+            elif answer.earlier is Earlier.NOTHING:
+                assert len(entries) == 1 or entries[-2].commit is None
+            else:
+                assert answer.earlier is Earlier.UNKNOWN
+
+
+def test_a_time_span_selects_and_says_that_there_is_more() -> None:
+    """Entries from `since` up to `until`; what lies before is mentioned, what lies behind is not."""
+    collector = HistoryCollector(HistoryQuery(GROUP, None, Millis(20), Millis(40), 10))
+    for at in range(1, 6):
+        collector.take(at, Millis(at * 10), commit(0, at, at * 10))
+    collector.take(9, Millis(90), commit(1, 9, 90))
+    collector.end_segment()
+    assert collector.is_answered(Millis(19))
+    assert not collector.is_answered(Millis(20))
+    (answer,) = collector.answer(SINCE_EVER).partitions
+    assert [entry.time for entry in answer.entries] == [40, 30, 20]
+    assert answer.earlier is Earlier.MORE
+
+
+def test_values_written_again_behind_a_torn_commit_are_no_changes() -> None:
+    """They keep their commit time; the entry is that of the first writing, wherever the second is found."""
+    for is_apart in (False, True):
+        collector = HistoryCollector(HistoryQuery.last_change(GROUP, None))
+        first, change = commit(0, 5, 10), commit(1, 7, 30)
+        records = [
+            (1, 10, first),
+            (2, 10, commit(1, 6, 10)),
+            (3, 30, change),
+            (9, 99, first),
+            (10, 99, change),
+        ]
+        newer = [record for record in records if record[0] >= 9]
+        for part in [newer, records[:3]] if is_apart else [records]:
+            for log_offset, time, record in part:
+                collector.take(log_offset, Millis(time), record)
+            collector.end_segment()
+        (answer,) = collector.answer(SINCE_EVER).partitions
+        assert answer.partition == 1
+        assert [entry.log_offset for entry in answer.entries] == [3, 2]
+
+
+@pytest.mark.parametrize("limit", [1, 50])
+def test_very_many_entries_are_fewer_of_each_partition(limit: int) -> None:
+    """Memory is bounded by the number of entries, not by what a group did; the newest stay."""
+    collector = HistoryCollector(HistoryQuery(GROUP, None, limit=limit), most_entries=100)
+    for segment in (range(300, 500), range(130, 300), range(130)):
+        for at in segment:
+            collector.take(at, Millis(at), commit(at % 20, at, at))
+        collector.end_segment()
+    answers = collector.answer(SINCE_EVER).partitions
+    assert sum(len(answer.entries) for answer in answers) <= 100
+    assert all(answer.earlier is Earlier.MORE for answer in answers)
