@@ -24,7 +24,7 @@ from headgate.log.memory_filesystem import MemoryFileSystem
 from headgate.records import OffsetCommit, OffsetTombstone, Record
 from headgate.server.clock import Clock
 from headgate.server.history import OffsetHistory
-from headgate.server.turn_batches import batches_of
+from headgate.server.turn_batches import TurnBatches
 from headgate.topics.compactor import Compactor
 from headgate.topics.partition import Partition
 from headgate.topics.topic import Topic
@@ -100,7 +100,7 @@ class Life:
         """What one turn of the loop appends, durably."""
         log = self.partition.log
         offset, now = log.log_end_offset, self.clock.now()
-        self.partition.append_internal(batches_of(commands, offset, now))
+        self.partition.append_internal(TurnBatches().of(commands, offset, now))
         request = log.begin_sync()
         request.run()
         log.complete_sync(request)

@@ -93,7 +93,7 @@ def scenario(files: MemoryFileSystem) -> tuple[Life, Past]:
 def batches_of_a_torn_commit(life: Life) -> list[bytearray]:
     """A commit over several batches without the last of them."""
     records = [life.record(666, partition) for partition in range(20)]
-    batches = turn_batches.batches_of([records], life.partition.log.log_end_offset, life.clock.now())
+    batches = turn_batches.TurnBatches().of([records], life.partition.log.log_end_offset, life.clock.now())
     assert len(batches) > 2
     return batches[:-1]
 
@@ -270,6 +270,6 @@ def test_only_what_cannot_be_lost_is_told() -> None:
     """A commit that is written and not synced is not in the answer; nor is a wide one without its end."""
     life, past = Life(new_disk(), SetClock()), Past()
     fill(life, past)
-    life.partition.append_internal(turn_batches.batches_of([[life.record(99, 0)]], 0, life.clock.now()))
+    life.partition.append_internal(turn_batches.TurnBatches().of([[life.record(99, 0)]], 0, life.clock.now()))
     assert life.all_entries() == past.entries
     life.end()

@@ -44,8 +44,8 @@ class HistoryWriter:
         if self._batch is None:
             self._batch = BatchBuilder(self._clock.now())
         origin = Origin(offset, record.timestamp).header()
-        moved = Record(key, record.value, headers=(*record.headers, origin))
-        self._batch.add(moved, len(key) + len(record.value or b"") + _RECORD_OVERHEAD)
+        size = len(key) + len(record.value or b"") + _RECORD_OVERHEAD
+        self._batch.add(key, record.value, size, (*record.headers, origin))
 
     @property
     def is_flush_due(self) -> bool:
@@ -102,5 +102,5 @@ def append_mark(history: Partition, known_since: Millis, now: Millis) -> None:
     """Begin a history with what says from when on it is whole. Raises OSError."""
     batch = BatchBuilder(now)
     key, value = encode_mark(known_since)
-    batch.add(Record(key, value), len(key) + len(value))
+    batch.add(key, value, len(key) + len(value))
     history.append_internal([batch.build()])
