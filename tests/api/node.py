@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from headgate.api.contract import Api, Node
+from headgate.api.contract import Api, Node, Router
+from headgate.api.router import Here
 from headgate.core.commands import Tick
 from headgate.core.contract import Effects
 from headgate.core.shard import GroupShard
@@ -130,6 +131,7 @@ class OneNode:
         self.settings = Settings({name.replace("_", "."): value for name, value in settings.items()})
         self.topics = TopicTable({"t": 3, "u": 1} if topics is None else topics)
         self.coordinator = Shards(self.settings, self.now)
+        self.router: Router = Here(cast(Node, self))
         self._members = 0
 
     def now(self) -> Millis:

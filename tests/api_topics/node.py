@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tests.topics.disk import NOW, Disk
 
-from headgate.api.contract import Api, Coordinator, OffsetHistory
+from headgate.api.contract import Api, Coordinator, OffsetHistory, Router
 from headgate.domain.ids import Millis
 from headgate.domain.settings import Settings
 from headgate.topics.topic import Topic
@@ -90,6 +90,7 @@ class OneNode:
     advertised_port = 9092
     coordinator = cast(Coordinator, None)
     history = cast(OffsetHistory, None)
+    router = cast(Router, None)
 
     def __init__(self, **settings: str) -> None:
         self.disk = Disk()

@@ -86,7 +86,7 @@ class CommitRepeat:
             if by_name(name) is not topic:
                 return False
         command = self._command
-        node.coordinator.submit(
+        node.router.owner_of(command.group_id).submit(
             command.group_id, CommitAgain(command, numbers), partial(self._on_result, node, call)
         )
         return True

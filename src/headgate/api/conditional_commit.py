@@ -84,7 +84,7 @@ def handle(node: Node, call: Call, request: OffsetCommitRequest) -> OffsetCommit
         knows_group_not_found=call.api_version >= _GROUP_NOT_FOUND_SINCE_VERSION,
         expected=expected,
     )
-    node.coordinator.submit(command.group_id, command, on_result)
+    node.router.owner_of(command.group_id).submit(command.group_id, command, on_result)
     return None
 
 

@@ -76,8 +76,23 @@ class Repeat(Protocol):
         ...
 
 
-class Coordinator(Protocol):
-    """The group coordinator as handlers see it: every shard of `__consumer_offsets`."""
+class ShardOwner(Protocol):
+    """The node that runs a group's shard: where clients find it, and the way to that shard."""
+
+    @property
+    def node_id(self) -> int:
+        """The node's id."""
+        ...
+
+    @property
+    def host(self) -> str:
+        """Where clients connect to it."""
+        ...
+
+    @property
+    def port(self) -> int:
+        """Where clients connect to it."""
+        ...
 
     def submit(self, group_id: GroupId, command: Any, on_reply: Callable[[Any], None]) -> None:
         """Hand a command to the group's shard; `on_reply` gets the command's result when it is durable,
@@ -85,12 +100,24 @@ class Coordinator(Protocol):
         """
         ...
 
-    def submit_to_all(self, command: Any, on_replies: Callable[[list[Any]], None]) -> None:
-        """Hand the same command to every shard; `on_replies` gets one result (or `ErrorCode`) a shard."""
+
+class Router(Protocol):
+    """Knows which node runs which shard, so that any node can answer for any group (R3.14)."""
+
+    def owner_of(self, group_id: GroupId) -> ShardOwner:
+        """The node that runs the group's shard: this one or another."""
         ...
 
-    def partition_of(self, group_id: GroupId) -> int:
-        """The partition of `__consumer_offsets` that holds the group."""
+
+class Coordinator(Protocol):
+    """The group coordinator as handlers see it: the shards of `__consumer_offsets` that this node runs."""
+
+    def submit(self, group_id: GroupId, command: Any, on_reply: Callable[[Any], None]) -> None:
+        """Hand a command to the group's shard, which is here; handlers ask the router for its owner."""
+        ...
+
+    def submit_to_all(self, command: Any, on_replies: Callable[[list[Any]], None]) -> None:
+        """Hand the same command to every shard; `on_replies` gets one result (or `ErrorCode`) a shard."""
         ...
 
 
@@ -128,6 +155,11 @@ class Node(Protocol):
     advertised_port: int
     settings: Settings
     topics: Topics
+
+    @property
+    def router(self) -> Router:
+        """Who runs which shard."""
+        ...
 
     @property
     def coordinator(self) -> Coordinator:

@@ -65,7 +65,9 @@ class FetchRepeat:
 
     def serve(self, node: Node, call: RepeatedCall, numbers: Numbers) -> bool:
         """Fetch once more."""
-        node.coordinator.submit(self._asked.group_id, self._command, partial(self._on_result, call))
+        node.router.owner_of(self._asked.group_id).submit(
+            self._asked.group_id, self._command, partial(self._on_result, call)
+        )
         return True
 
     def _on_result(self, call: RepeatedCall, result: Any) -> None:

@@ -37,7 +37,7 @@ def submit_each(
         return
     take_at = gather(len(commands), on_results)
     for index, (group_id, command) in enumerate(commands):
-        node.coordinator.submit(group_id, command, take_at(index))
+        node.router.owner_of(group_id).submit(group_id, command, take_at(index))
 
 
 def error_of(result: Any) -> ErrorCode:

@@ -31,7 +31,7 @@ def handle(node: Node, call: Call, request: OffsetCommitRequest) -> OffsetCommit
         call.answer(response)
 
     command = command_of(request, wanted, call.api_version)
-    node.coordinator.submit(command.group_id, command, on_result)
+    node.router.owner_of(command.group_id).submit(command.group_id, command, on_result)
     return None
 
 

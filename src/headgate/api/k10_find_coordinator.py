@@ -1,4 +1,4 @@
-"""FindCoordinator (10), versions 0-6: who coordinates a group. Always this node.
+"""FindCoordinator (10), versions 0-6: who coordinates a group: the owner of its shard, as the router says.
 
 1 adds the type of the key and the error message, 3 is flexible, 4 asks for several keys at once (KIP-699),
 5 has no change for us, 6 knows the type "share" (KIP-932). Transactions and share groups are not there yet:
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from headgate.api.contract import Api, Call, Node
 from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId
 from headgate.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -27,25 +28,32 @@ _NO_PORT = -1
 
 
 def handle(node: Node, call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
-    """Answer with this node, or why there is no such coordinator."""
-    is_group = request.key_type == _GROUP
-    reason = "" if is_group else _REFUSALS.get(request.key_type, f"Unknown key type {request.key_type}.")
-    error = ErrorCode.NONE if is_group else ErrorCode.INVALID_REQUEST
-    node_id, host, port = (
-        (node.node_id, node.advertised_host, node.advertised_port) if is_group else (_NO_NODE, "", _NO_PORT)
-    )
-    if call.api_version < _SEVERAL_KEYS_SINCE_VERSION:
+    """Answer with the owner of each key, or why there is no such coordinator."""
+    if call.api_version >= _SEVERAL_KEYS_SINCE_VERSION:
         return FindCoordinatorResponse(
-            error_code=error, error_message=reason or error.name, node_id=node_id, host=host, port=port
+            coordinators=[_find(node, request.key_type, key) for key in request.coordinator_keys]
         )
+    found = _find(node, request.key_type, request.key)
     return FindCoordinatorResponse(
-        coordinators=[
-            Coordinator(
-                key=key, node_id=node_id, host=host, port=port, error_code=error, error_message=reason
-            )
-            for key in request.coordinator_keys
-        ]
+        error_code=found.error_code,
+        error_message=found.error_message or ErrorCode(found.error_code).name,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
     )
+
+
+def _find(node: Node, key_type: int, key: str) -> Coordinator:
+    if key_type != _GROUP:
+        return Coordinator(
+            key=key,
+            node_id=_NO_NODE,
+            port=_NO_PORT,
+            error_code=ErrorCode.INVALID_REQUEST,
+            error_message=_REFUSALS.get(key_type, f"Unknown key type {key_type}."),
+        )
+    owner = node.router.owner_of(GroupId(key))
+    return Coordinator(key=key, node_id=owner.node_id, host=owner.host, port=owner.port, error_message="")
 
 
 API = Api(10, "FindCoordinator", 0, 6, FindCoordinatorRequest, FindCoordinatorResponse, handle)

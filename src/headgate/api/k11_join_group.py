@@ -35,7 +35,7 @@ def handle(node: Node, call: Call, request: JoinGroupRequest) -> None:
             result = JoinResult(error=result, member_id=command.member_id)
         call.answer(_response(result, call.api_version))
 
-    node.coordinator.submit(command.group_id, command, on_result)
+    node.router.owner_of(command.group_id).submit(command.group_id, command, on_result)
 
 
 def _command(node: Node, call: Call, request: JoinGroupRequest) -> JoinGroup:

@@ -29,7 +29,7 @@ def handle(node: Node, call: Call, request: HeartbeatRequest) -> None:
         generation=request.generation_id,
         instance_id=None if instance_id is None else InstanceId(instance_id),
     )
-    node.coordinator.submit(command.group_id, command, on_result)
+    node.router.owner_of(command.group_id).submit(command.group_id, command, on_result)
 
 
 API = Api(12, "Heartbeat", 0, 4, HeartbeatRequest, HeartbeatResponse, handle)

@@ -31,7 +31,7 @@ def handle(node: Node, call: Call, request: LeaveGroupRequest) -> None:
             call.answer(LeaveGroupResponse(error_code=result.error or first))
 
     command = LeaveGroup(group_id=GroupId(request.group_id), members=_members(request, has_several))
-    node.coordinator.submit(command.group_id, command, on_result)
+    node.router.owner_of(command.group_id).submit(command.group_id, command, on_result)
 
 
 def _members(request: LeaveGroupRequest, has_several: bool) -> tuple[LeavingMember, ...]:

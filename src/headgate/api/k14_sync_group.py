@@ -48,7 +48,7 @@ def handle(node: Node, call: Call, request: SyncGroupRequest) -> SyncGroupRespon
             for assignment in request.assignments
         ),
     )
-    node.coordinator.submit(command.group_id, command, on_result)
+    node.router.owner_of(command.group_id).submit(command.group_id, command, on_result)
     return None
 
 

@@ -53,7 +53,7 @@ def handle(node: Node, call: Call, request: OffsetDeleteRequest) -> None:
         call.answer(response)
 
     command = DeleteOffsets(GroupId(request.group_id), wanted)
-    node.coordinator.submit(command.group_id, command, on_result)
+    node.router.owner_of(command.group_id).submit(command.group_id, command, on_result)
 
 
 API = Api(47, "OffsetDelete", 0, 0, OffsetDeleteRequest, OffsetDeleteResponse, handle)

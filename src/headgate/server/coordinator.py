@@ -20,7 +20,7 @@ class GroupCoordinator:
         self._runtimes = runtimes
 
     def submit(self, group_id: GroupId, command: Any, on_reply: Callable[[Any], None]) -> None:
-        """Hand a command to the group's shard; see `headgate.api.contract.Coordinator`."""
+        """Hand a command to the group's shard; see `headgate.api.contract.ShardOwner`."""
         self._runtimes[self.partition_of(group_id)].submit(command, on_reply)
 
     def submit_to_all(self, command: Any, on_replies: Callable[[list[Any]], None]) -> None:

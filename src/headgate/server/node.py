@@ -11,6 +11,8 @@ from pathlib import Path
 
 from prometheus_client.metrics_core import Metric
 
+from headgate.api.contract import Router
+from headgate.api.router import Here
 from headgate.core.commands import DeleteTopicOffsets
 from headgate.core.shard import GroupShard
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, Millis, TopicId
@@ -46,6 +48,7 @@ class BrokerNode:
         self.topics = Topics.open(files, data_dir, settings, clock.now())
         self.durability = GroupCommit(self._loop, lambda seconds: self.observe_sync(seconds))
         self.coordinator = GroupCoordinator([])
+        self.router: Router = Here(self)
         self.history = OffsetHistory(self.topics, clock)
         self._compaction = CompactionRunner(self.topics, clock, self.history.rules_of)
 
@@ -60,6 +63,7 @@ class BrokerNode:
                 for index in range(topic.partition_count)
             ]
         )
+        self.router = Here(self)
         await self.coordinator.load()
         self.history.open(topic)
         self.topics.on_deleted.append(self._forget_offsets_of)
