@@ -9,12 +9,14 @@ moment, so a commit seen in part fits nowhere.
 An operation without an answer may have happened, or not. But not later than its end: what a server had not
 done when it was killed, it must not do when it comes back.
 
-Two things make it quick. What was never answered and never seen cannot matter, and is left out. Keys that
-every operation treated alike are one key.
+Three things make it quick. What was never answered and never seen cannot matter, and is left out. Keys that
+every operation treated alike are one key. And nothing may replace a value that somebody has yet to read and
+nobody is left to write.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -95,16 +97,43 @@ class _Steps:
         """Keys that are one key."""
         self.reads: list[list[tuple[int, Value]]] = [[] for _ in operations]
         self.writes: list[list[tuple[int, Value]]] = [[] for _ in operations]
+        self._readers: Counter[tuple[int, Value]] = Counter()
+        self._writers: Counter[tuple[int, Value]] = Counter()
+        """How many of the operations that are not taken read or write a value."""
         for at, keys in enumerate(self.classes):
             for index, is_read, read, is_written, written in uses[keys[0]]:
                 if is_read:
                     self.reads[index].append((at, read))
                 if is_written:
                     self.writes[index].append((at, written))
+        for reads, writes in zip(self.reads, self.writes, strict=True):
+            self._readers.update(reads)
+            self._writers.update(writes)
 
     def fits(self, index: int, state: State) -> bool:
-        """Whether the operation read what is there."""
-        return all(state[at] == value for at, value in self.reads[index])
+        """Whether the operation read what is there, and replaces nothing that is needed."""
+        if any(state[at] != value for at, value in self.reads[index]):
+            return False
+        own = self.reads[index]
+        for at, value in self.writes[index]:
+            there = (at, state[at])
+            if there[1] != value and self._readers[there] > (there in own) and not self._writers[there]:
+                return False
+        return True
+
+    def take(self, index: int) -> None:
+        """The operation is taken, or never happened."""
+        for use in self.reads[index]:
+            self._readers[use] -= 1
+        for use in self.writes[index]:
+            self._writers[use] -= 1
+
+    def put_back(self, index: int) -> None:
+        """The opposite of `take`."""
+        for use in self.reads[index]:
+            self._readers[use] += 1
+        for use in self.writes[index]:
+            self._writers[use] += 1
 
     def after(self, index: int, state: State) -> State:
         """The values after the operation."""
@@ -192,6 +221,7 @@ class _Search:
             place = way[-1]
             if place.chosen is not None:
                 self._put_back(place.chosen)
+                steps.put_back(place.chosen.index)
                 place.chosen = None
             if not place.choices:
                 way.pop()
@@ -209,6 +239,7 @@ class _Search:
             been.add((taken, after))
             place.chosen = begin
             self._take(begin)
+            steps.take(index)
             way.append(_Place(taken, after, self._choices()))
             if taken.bit_count() > furthest.taken.bit_count():
                 furthest = way[-1]
