@@ -122,6 +122,7 @@ def test_a_flipped_byte_in_a_batch_is_found_there(data_dir: Path, name: str, fie
         f"{FLIGHTS}/leader-epoch-checkpoint",
         f"{FLIGHTS}/producers.snapshot",
         f"{FLIGHTS}/headgate.checkpoint",
+        f"{FLIGHTS}/headgate.synced",
         "clean-shutdown",
     ],
 )
@@ -181,6 +182,7 @@ def test_a_log_cut_short_after_a_clean_stop_is_damage(
         (f"{FLIGHTS}/producers.snapshot", 0),
         (f"{FLIGHTS}/headgate.checkpoint", -1),
         (f"{FLIGHTS}/headgate.checkpoint", 0),
+        (f"{FLIGHTS}/headgate.synced", 0),
         ("clean-shutdown", -1),
         ("clean-shutdown", 0),
         ("meta.properties", 20),
@@ -339,6 +341,7 @@ def test_a_tail_torn_by_a_crash_is_noted_with_the_bytes_the_next_start_cuts(
 ) -> None:
     """However much of the last batch is there: what is foretold is what recovery does."""
     crash(data_dir)
+    (data_dir / FLIGHTS / "headgate.synced").unlink()  # no sync had reached it
     path = data_dir / LAST
     last = batch_positions(path)[-1]
     size = path.stat().st_size
@@ -404,11 +407,12 @@ def test_a_life_that_ends_in_a_crash_leaves_notes_only(data_dir: Path) -> None:
     assert [note.file for note in notes(data_dir)] == ["clean-shutdown", OFFSETS]
 
 
-def test_a_failed_sync_is_noted(data_dir: Path) -> None:
-    """Whoever starts next is told to look after the disk."""
-    (data_dir / FLIGHTS / "headgate.sync-failed").touch()
-    assert errors(data_dir) == []
-    assert any("sync" in note.what for note in notes(data_dir))
+def test_records_the_disk_had_and_has_no_more_are_found(data_dir: Path) -> None:
+    """What was synced cannot be torn: a log shorter than that lost something, after a crash too."""
+    crash(data_dir)
+    path = data_dir / LAST
+    os.truncate(path, batch_positions(path)[-1])
+    assert f"{FLIGHTS}/headgate.synced" in {error.file for error in errors(data_dir)}
 
 
 # Records.

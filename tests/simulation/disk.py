@@ -14,7 +14,6 @@ from tests.simulation.loop import SimulatedTime
 
 from headgate.log.log import Log
 from headgate.log.memory_filesystem import Fault, MemoryFileSystem, PowerCut
-from headgate.log.recovery import SYNC_FAILED_NAME
 from headgate.log.sync import SyncRequest
 from headgate.server.group_commit import GroupCommit
 
@@ -33,9 +32,7 @@ class SimulatedDisk(MemoryFileSystem):
         self.on_power_cut: Callable[[], None] = lambda: None
 
     def pass_change(self, kind: str, path: Path) -> Fault | None:
-        """Count what goes wrong on the way. That a log cannot note a failed sync is not simulated."""
-        if path.name == SYNC_FAILED_NAME and not self.is_off:
-            return None
+        """Count what goes wrong on the way."""
         try:
             fault = super().pass_change(kind, path)
         except PowerCut:

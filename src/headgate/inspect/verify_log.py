@@ -21,16 +21,16 @@ from headgate.inspect.verify_records import CatalogueRecordCheck, CoordinatorRec
 from headgate.inspect.verify_segment import LogState, SegmentCheck
 from headgate.log.checkpoint import CHECKPOINT_NAME
 from headgate.log.log import LogSettings
-from headgate.log.recovery import SYNC_FAILED_NAME
 from headgate.log.segment import LOG_SUFFIX
 from headgate.log.swap import CLEANED_SUFFIX, COMPACTION_NAME
+from headgate.log.sync_mark import SYNC_MARK_NAME, SyncMark
 from headgate.topics.leader_epochs import LeaderEpochs
 from headgate.topics.partition_files import LEADER_EPOCHS_FILE, PRODUCERS_FILE
 from headgate.topics.producers import Producers
 
 _KAFKAS_OWN = ("partition.metadata", ".txnindex", ".snapshot")
 """Files of Apache Kafka's that say nothing here."""
-_OWN_FILES = (CHECKPOINT_NAME, COMPACTION_NAME, LEADER_EPOCHS_FILE, PRODUCERS_FILE)
+_OWN_FILES = (CHECKPOINT_NAME, COMPACTION_NAME, SYNC_MARK_NAME, LEADER_EPOCHS_FILE, PRODUCERS_FILE)
 _ANYWHERE = 1 << 62
 _RESTORE = "Restore the file from a copy if there is one."
 
@@ -61,13 +61,12 @@ class LogCheck:
         """Check everything in the directory. Raises OSError."""
         log, findings = self._log, self._findings
         files = read_partition(log.directory)
-        was_closed_well = log.was_closed_well and SYNC_FAILED_NAME not in files.names
         self._check_names(files)
         records = self._record_check()
         state = LogState(
             findings=findings,
             records=records,
-            was_closed_well=was_closed_well,
+            was_closed_well=log.was_closed_well,
             epochs=self._check_epochs_file(),
             index_interval_bytes=self._index_interval_bytes(),
             on_progress=self._on_progress,
@@ -80,6 +79,7 @@ class LogCheck:
         if not state.is_damaged:
             self._check_compacted_to(files, state)
             self._check_checkpoint(files, state)
+            self._check_sync_mark(files)
             self._check_producers(files, state)
 
     def _record_check(self) -> RecordCheck:
@@ -121,12 +121,6 @@ class LogCheck:
                 if name not in decided:
                     what = "a file that was being written aside"
                     self._findings.note(path, what, "Nothing: the next start removes it.")
-            elif name == SYNC_FAILED_NAME:
-                self._findings.note(
-                    path,
-                    "the disk refused a sync, and the server ended before it could mend the log",
-                    "Look after the disk. The next start reads the log whole and writes it again.",
-                )
             elif name not in _OWN_FILES and not name.endswith(_KAFKAS_OWN):
                 self._findings.note(
                     path, "not a file of a log's", "Look what it is: the server leaves it alone."
@@ -248,6 +242,27 @@ class LogCheck:
         if files.segments and checkpoint.log_start_offset > end:
             self._tell_short_log(
                 name, f"the log starts at {checkpoint.log_start_offset} and ends at {end}", state
+            )
+
+    def _check_sync_mark(self, files: PartitionFiles) -> None:
+        if SYNC_MARK_NAME not in files.names:
+            return
+        name = f"{self._log.name}/{SYNC_MARK_NAME}"
+        mark = SyncMark.from_bytes((files.directory / SYNC_MARK_NAME).read_bytes())
+        if mark is None:
+            self._findings.error(
+                name,
+                "its checksum does not hold: it counts as absent",
+                "Nothing: the next start writes more of the log again than it had to.",
+            )
+            return
+        sizes = {segment.base_offset: segment.path().stat().st_size for segment in files.segments}
+        if mark.position > sizes.get(mark.base_offset, mark.position):
+            self._findings.error(
+                name,
+                f"the disk had {mark.position} bytes of segment {mark.base_offset}, which has "
+                f"{sizes[mark.base_offset]}: records are missing",
+                "Restore the segment from a copy.",
             )
 
     def _check_producers(self, files: PartitionFiles, state: LogState) -> None:

@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING
 
 from headgate.log.checkpoint import Checkpoint, save_checkpoint
 from headgate.log.deletion import delete_directory, remove_deleted
-from headgate.log.recovery import Loading, Recovery, load, mark_sync_failed
+from headgate.log.recovery import Loading, Recovery, load
 from headgate.log.retention import Retention
 from headgate.log.segment import LARGEST_RELATIVE_OFFSET, Segment
 from headgate.log.segments import Segments
 from headgate.log.swap import carry_out, decide, discard, save_compacted_to, settle
 from headgate.log.sync import SyncRequest
+from headgate.log.sync_mark import SyncMark, remove_sync_mark, save_sync_mark
 from headgate.log.time_search import find_largest_timestamp, find_timestamp
 
 if TYPE_CHECKING:
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
     from headgate.log.swap import CompactionState
 
 __all__ = ["Log", "LogFailed", "LogSettings", "OffsetOutOfRange", "Recovery", "SyncRequest", "remove_deleted"]
+
+
+SYNC_MARK_EVERY_BYTES = 1 << 20
+"""About how much is written again, at most, when a log is opened after a kill."""
 
 
 class LogFailed(OSError):
@@ -79,6 +84,7 @@ class Log:
         "_replacement_lock",
         "_segments",
         "_syncs",
+        "_unmarked_bytes",
         "compacted_to",
         "directory",
         "durable_offset",
@@ -103,6 +109,7 @@ class Log:
         self._directory_changes_synced = 0
         self._parent_synced = False
         self._syncs: list[SyncRequest] = []
+        self._unmarked_bytes = 0
         # A sync that began before the log was read anew tells nothing about it.
         self._generation = 0
         self._failure: OSError | None = None
@@ -232,7 +239,7 @@ class Log:
             try:
                 closing.file().datasync()
             except OSError as error:
-                self._fail_sync(error)
+                self._failure = error
                 raise
             closing.synced_bytes = closing.size
         interval = self.settings.index_interval_bytes
@@ -281,17 +288,20 @@ class Log:
             for segment, position in request.synced_before:
                 # A roll may have synced it since, without an error: the kernel reports a failure once.
                 segment.synced_bytes = min(segment.synced_bytes, position)
-            self._fail_sync(request.error)
+            self._failure = request.error
             raise request.error
         if self._failure is not None:
             self._refuse()
         for segment, _, size in parts:
+            self._unmarked_bytes += max(size - segment.synced_bytes, 0)
             segment.synced_bytes = max(segment.synced_bytes, size)
         for segment in request.indexes:
             segment.indexes_synced = True
         self._directory_changes_synced = max(self._directory_changes_synced, request.directory_changes)
         self._parent_synced |= self.directory.parent in request.directories
         self.durable_offset = max(self.durable_offset, request.end_offset)
+        if self._unmarked_bytes >= SYNC_MARK_EVERY_BYTES:
+            self._mark_synced()
         if request.indexes:
             self._move_recovery_point()
 
@@ -303,14 +313,18 @@ class Log:
 
     def fail(self, error: OSError) -> None:
         """Take no more appends until `recover`: for one who learns of a failed sync by other ways."""
-        self._fail_sync(error)
+        self._failure = error
         for request in [request for request in self._syncs if request.has_run]:
             request.release()
             self._syncs.remove(request)
 
-    def _fail_sync(self, error: OSError) -> None:
-        self._failure = error
-        mark_sync_failed(self._files, self.directory)
+    def _mark_synced(self) -> None:
+        """Tell the next process how far the disk has the log: up to the first byte that is not synced."""
+        segment = next((one for one in self._segments if one.synced_bytes < one.size), self._segments.active)
+        assert segment is not None
+        mark = SyncMark(segment.base_offset, segment.synced_bytes)
+        self._unmarked_bytes = 0
+        save_sync_mark(self._files, self.directory, mark)
 
     def _move_recovery_point(self) -> None:
         """Spare the next start the closed segments that are durable with their indexes."""
@@ -342,9 +356,6 @@ class Log:
             self._refuse()
         with self._replacement_lock:
             self._generation += 1
-            if self._failure is not None:
-                # Whatever fails a sync can fail its marker too: this is another chance for it.
-                mark_sync_failed(self._files, self.directory)
             synced_before = {segment.base_offset: segment.synced_bytes for segment in self._segments}
             for segment in self._segments:
                 segment.close_file()
@@ -440,10 +451,11 @@ class Log:
                     self._is_replacing = False
             self._truncate(offset)
         except OSError as error:
-            self._fail_sync(error)
+            self._failure = error
             raise
 
     def _truncate(self, offset: int) -> None:
+        remove_sync_mark(self._files, self.directory)
         if self.compacted_to > offset:
             save_compacted_to(self._files, self.directory, offset)
             self.compacted_to = offset
@@ -462,6 +474,8 @@ class Log:
         self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
         start = min(self._checkpoint.log_start_offset, self.log_start_offset)
         self._save_checkpoint(replace(self._checkpoint, log_start_offset=start))
+        if active is not None:
+            self._mark_synced()
 
     # Compaction.
 
@@ -508,7 +522,7 @@ class Log:
         try:
             carry_out(self._files, self.directory, state)
         except OSError as error:
-            self._fail_sync(error)
+            self._failure = error
             raise
         for segment in (*old, *new):
             segment.close_file()
@@ -539,7 +553,6 @@ class Log:
         """Make all durable, indexes included, and close: the next `open` may be `clean`. Raises OSError."""
         try:
             if self._failure is not None:
-                mark_sync_failed(self._files, self.directory)
                 self._refuse()
             active = self._segments.active
             if active is not None:
@@ -550,6 +563,7 @@ class Log:
                 with suppress(OSError):
                     request.run()
                 self.complete_sync(request)
+                self._mark_synced()
         finally:
             self.close_files()
 

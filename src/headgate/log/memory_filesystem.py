@@ -167,6 +167,7 @@ class MemoryFile:
         node = self._live()
         fault = self._files.pass_change("pwrite", self._path)
         if fault is None:
+            self._files.written_bytes += len(data)
             node.write(data, position)
             return len(data)
         written = min(fault.written, len(data))
@@ -209,10 +210,14 @@ class MemoryLock:
 
 
 class MemoryFileSystem:
-    """A FileSystem in memory, with faults. `operations` counts the changes asked for since it was made."""
+    """A FileSystem in memory, with faults.
+
+    `operations` counts the changes asked for since it was made, `written_bytes` what was written to files.
+    """
 
     def __init__(self) -> None:
         self.operations = 0
+        self.written_bytes = 0
         self.generation = 0
         self._root = _DirectoryNode()
         self._faults: list[Fault] = []

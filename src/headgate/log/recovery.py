@@ -7,8 +7,8 @@ Rules:
 3. At the first bad batch the log ends: its file is cut there, later segments are removed. What was dropped is
    reported, never silently.
 4. What a scan found good may still be only in the page cache: it is synced before it counts as durable.
-   After a sync that failed it may sit there in pages the system takes for clean, which no sync writes:
-   then it is written again first. A marker file tells a later process that this is so.
+   If a sync failed it may sit there in pages the system takes for clean, which no sync writes: so whatever
+   no sync is known to have reached is written again first.
 5. A compaction that was decided is carried out before anything is read; what another left is removed.
 Recovering twice is recovering once.
 """
@@ -25,6 +25,7 @@ from headgate.log.checkpoint import Checkpoint, load_checkpoint
 from headgate.log.header import CRC_END, MAGIC, CorruptBatch
 from headgate.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment, walk_batches
 from headgate.log.swap import CLEANED_SUFFIX, finish, save_compacted_to
+from headgate.log.sync_mark import SyncMark, load_sync_mark, remove_sync_mark, save_sync_mark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from headgate.log.filesystem import FileSystem
 
-SYNC_FAILED_NAME: Final = "headgate.sync-failed"
 _NAME_DIGITS: Final = 20
 _REWRITE_BYTES: Final = 1 << 20
 
@@ -52,7 +52,7 @@ class Recovery:
 class Loading:
     """What there is to load, and how much of it can be trusted.
 
-    `synced_before` gives, where a sync failed, how many bytes of each segment were durable before it.
+    `synced_before` gives how many bytes of each segment the disk has, where the mark knows it less well.
     """
 
     files: FileSystem
@@ -83,26 +83,22 @@ def load(loading: Loading) -> Loaded:
         return Loaded(Checkpoint(), [], None, is_durable=False)
     checkpoint = load_checkpoint(files, directory)
     loading = replace(loading, compacted_to=finish(files, directory))
-    marker = directory / SYNC_FAILED_NAME
-    has_failed_sync = files.exists(marker)
-    if has_failed_sync:
-        loading = replace(loading, clean=False, synced_before=loading.synced_before or {})
+    mark = load_sync_mark(files, directory)
     point = max(loading.recovery_point, checkpoint.recovery_point)
     loading = replace(loading, recovery_point=point)
     segments, recovery = _load_segments(loading, checkpoint.log_start_offset)
     scanned = [segment for segment in segments if not segment.is_loaded_as_saved]
-    _sync_segments(scanned, loading.synced_before)
+    _sync_segments(scanned, mark, loading.synced_before)
     if scanned or recovery is not None:
         files.sync_directory(directory)
         files.sync_directory(directory.parent)
-    if has_failed_sync:
-        files.remove(marker)
     if segments and segments[-1].next_offset < checkpoint.log_start_offset:
         # Records were deleted past what survived: the log is empty and goes on at its start.
         for segment in segments:
             segment.remove()
         segments = []
     _settle_indexes(loading, [segment for segment in scanned if segment in segments[:-1]])
+    _settle_mark(loading, mark, segments)
     end_offset = segments[-1].next_offset if segments else 0
     if loading.compacted_to > end_offset:
         # Before the log grows past it again, with records that nothing has compacted.
@@ -132,9 +128,11 @@ def _load_segments(loading: Loading, start_offset: int) -> tuple[list[Segment], 
     return segments, None
 
 
-def _sync_segments(segments: list[Segment], synced_before: Mapping[int, int] | None) -> None:
+def _sync_segments(segments: list[Segment], mark: SyncMark, synced_before: Mapping[int, int] | None) -> None:
     for segment in segments:
-        if synced_before is not None:
+        if synced_before is None:
+            _rewrite(segment, mark.bytes_of(segment.base_offset, segment.size))
+        else:
             _rewrite(segment, synced_before.get(segment.base_offset, 0))
         segment.file().datasync()
         segment.synced_bytes = segment.size
@@ -155,11 +153,13 @@ def _settle_indexes(loading: Loading, rebuilt: list[Segment]) -> None:
             segment.indexes_synced = True
 
 
-def mark_sync_failed(files: FileSystem, directory: Path) -> None:
-    """Leave word for whoever opens the log next, as well as a failing disk lets us. Never raises OSError."""
-    # The marker need not be durable: a machine that restarts has no stale pages either.
-    with suppress(OSError):
-        files.open(directory / SYNC_FAILED_NAME, create=True).close()
+def _settle_mark(loading: Loading, mark: SyncMark, segments: list[Segment]) -> None:
+    """All there is is durable: let the mark say so, and above all no more than that."""
+    true = SyncMark(segments[-1].base_offset, segments[-1].size) if segments else SyncMark()
+    if mark > true:
+        remove_sync_mark(loading.files, loading.directory)
+    if segments and mark != true and not loading.clean:
+        save_sync_mark(loading.files, loading.directory, true)
 
 
 def _rewrite(segment: Segment, position: int) -> None:
