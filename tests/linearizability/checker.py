@@ -106,9 +106,9 @@ class _Steps:
                     self.reads[index].append((at, read))
                 if is_written:
                     self.writes[index].append((at, written))
-        for reads, writes in zip(self.reads, self.writes, strict=True):
-            self._readers.update(reads)
-            self._writers.update(writes)
+        for read_uses, written_uses in zip(self.reads, self.writes, strict=True):
+            self._readers.update(read_uses)
+            self._writers.update(written_uses)
 
     def fits(self, index: int, state: State) -> bool:
         """Whether the operation read what is there, and replaces nothing that is needed."""
