@@ -10,7 +10,7 @@ An assignor is a pure function from a `GroupSpec` to every member's target. Its 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -27,8 +27,9 @@ Assignment: TypeAlias = Mapping[TopicId, Partitions]
 class MemberSubscription:
     """One member as an assignor sees it."""
 
-    topics: Set[TopicId]
-    """What it subscribes to, by name and by regular expression together."""
+    topics: frozenset[TopicId]
+    """What it subscribes to, by name and by regular expression together. Members that subscribe alike are
+    found faster when they share one set."""
     instance_id: InstanceId | None = None
     rack_id: str | None = None
     current: Assignment = field(default_factory=dict)

@@ -22,26 +22,35 @@ from headgate.domain.ids import MemberId, TopicId
 def assign_ranges(spec: GroupSpec) -> Mapping[MemberId, Assignment]:
     """Every member's ranges. A member that has just these gets its `current` back, the same object."""
     line = _line(spec)
-    subscribers: dict[TopicId, list[MemberId]] = {}
-    for member_id in line:
-        for topic in spec.members[member_id].topics:
-            if topic in spec.partition_counts:
-                subscribers.setdefault(topic, []).append(member_id)
-
     targets: dict[MemberId, dict[TopicId, Partitions]] = {member_id: {} for member_id in line}
-    cuts: dict[tuple[int, int], list[Partitions]] = {}
-    for topic in sorted(subscribers):
-        members = subscribers[topic]
-        shape = (spec.partition_counts[topic], len(members))
-        if shape not in cuts:
-            cuts[shape] = _cut(*shape)
+    for (count, readers), topics in _alike(spec, line).items():
+        members = [member_id for member_id in line if spec.members[member_id].topics in readers]
         # There are fewer ranges than members when there are fewer partitions.
-        for member_id, partitions in zip(members, cuts[shape], strict=False):
-            targets[member_id][topic] = partitions
+        for member_id, partitions in zip(members, _cut(count, len(members)), strict=False):
+            targets[member_id].update(dict.fromkeys(topics, partitions))
     return {
         member_id: current if (current := spec.members[member_id].current) == target else target
         for member_id, target in targets.items()
     }
+
+
+_Subscription = frozenset[TopicId]
+
+
+def _alike(
+    spec: GroupSpec, line: list[MemberId]
+) -> dict[tuple[int, frozenset[_Subscription]], list[TopicId]]:
+    """The topics that are cut alike: by their number of partitions and the subscriptions that have them."""
+    readers: dict[TopicId, list[_Subscription]] = {}
+    for subscription in dict.fromkeys(spec.members[member_id].topics for member_id in line):
+        for topic in subscription:
+            readers.setdefault(topic, []).append(subscription)
+    alike: dict[tuple[int, frozenset[_Subscription]], list[TopicId]] = {}
+    for topic in sorted(readers):
+        if topic in spec.partition_counts:
+            key = (spec.partition_counts[topic], frozenset(readers[topic]))
+            alike.setdefault(key, []).append(topic)
+    return alike
 
 
 def _line(spec: GroupSpec) -> list[MemberId]:

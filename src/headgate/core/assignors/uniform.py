@@ -16,21 +16,22 @@ first keeps it.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
+import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headgate.core.assignors.class_shares import Shares, balanced_shares
 from headgate.core.assignors.contract import Assignment, GroupSpec, Partitions
 from headgate.domain.ids import MemberId, TopicId
 
-_Pool = list[tuple[TopicId, list[int]]]
+_Pool = list[tuple[TopicId, Partitions]]
 """Partitions that wait for an owner, topic by topic."""
 
 
 def assign_uniformly(spec: GroupSpec) -> Mapping[MemberId, Assignment]:
     """Every member's target. A member whose target stays gets its `current` back, the same object."""
     classes = _classes(spec)
-    free = _take_stock(spec, classes)
+    free = _take_stock(classes, spec.partition_counts)
     if len(classes) == 1:
         classes[0].incoming = [(topic, free[topic]) for topic in sorted(free)]
     else:
@@ -50,7 +51,7 @@ class _Class:
     members: list[MemberId] = field(default_factory=list)
     """Ascending."""
     held: list[Assignment] = field(default_factory=list)
-    """What each member may keep; replaced, never changed, where it becomes less."""
+    """What each member has, and then what it may keep; replaced where it changes, never changed."""
     sizes: list[int] = field(default_factory=list)
     """How many partitions that is."""
     incoming: _Pool = field(default_factory=list)
@@ -92,86 +93,106 @@ class _Class:
         pool = self.incoming
         total = sum(self.sizes) + sum(len(partitions) for _topic, partitions in pool)
         quota, larger = divmod(total, len(self.members))
-        # Whoever has more than the quota already keeps one more, as long as there are larger shares.
-        rights = [quota] * len(self.members)
+        unfilled = []
         for n, size in enumerate(self.sizes):
-            if size > quota and larger:
-                rights[n] += 1
+            if size <= quota:
+                unfilled.append(n)
+                continue
+            # Whoever has more than the quota already keeps one more, as long as there are larger shares.
+            right = quota
+            if larger:
+                right += 1
                 larger -= 1
-        unfilled: list[tuple[int, int]] = []
-        for n, size in enumerate(self.sizes):
-            if size > rights[n]:
-                self.held[n], surplus = _split(self.held[n], rights[n])
+            if size > right:
+                self.held[n], surplus = _split(self.held[n], right)
                 pool += surplus
-            elif size <= quota:
-                wanted = quota - size + bool(larger)
-                larger -= bool(larger)
-                if wanted:
-                    unfilled.append((n, wanted))
         cursor = _Cursor(pool)
-        for n, wanted in unfilled:
-            self.held[n] = _joined(self.held[n], cursor.take(wanted))
+        for n in unfilled:
+            wanted = quota - self.sizes[n]
+            if larger:
+                wanted += 1
+                larger -= 1
+            if wanted:
+                self.held[n] = cursor.add_to(self.held[n], wanted)
         targets.update(zip(self.members, self.held, strict=True))
 
 
 def _classes(spec: GroupSpec) -> list[_Class]:
-    """The members by subscription, in an order that depends on nothing but their ids."""
+    """The members by subscription, with what they have, in an order that depends on nothing but their ids."""
     classes: dict[frozenset[TopicId], _Class] = {}
-    existing: dict[frozenset[TopicId], frozenset[TopicId]] = {}
+    by_subscription: dict[frozenset[TopicId], _Class] = {}
     for member_id in sorted(spec.members):
-        named = frozenset(spec.members[member_id].topics)
-        topics = existing.get(named)
-        if topics is None:
-            topics = existing[named] = frozenset(t for t in named if t in spec.partition_counts)
-        classes.setdefault(topics, _Class(topics)).members.append(member_id)
+        member = spec.members[member_id]
+        one = by_subscription.get(member.topics)
+        if one is None:
+            topics = frozenset(topic for topic in member.topics if topic in spec.partition_counts)
+            one = by_subscription[member.topics] = classes.setdefault(topics, _Class(topics))
+        one.members.append(member_id)
+        one.held.append(member.current)
     return list(classes.values())
 
 
-def _take_stock(spec: GroupSpec, classes: Iterable[_Class]) -> dict[TopicId, list[int]]:
-    """Fills in what the members of each class may keep; returns what nobody keeps, by topic."""
+_Free = dict[TopicId, Partitions]
+"""The partitions that have no owner, ascending, of each topic that has such."""
+
+
+def _take_stock(classes: list[_Class], partition_counts: Mapping[TopicId, int]) -> _Free:
+    """Takes from the members what they may not keep and counts the rest; returns what nobody keeps."""
     subscribed = frozenset[TopicId]().union(*(one.topics for one in classes))
-    owned = {topic: bytearray(spec.partition_counts[topic]) for topic in subscribed}
-    class_of = {member_id: one for one in classes for member_id in one.members}
-    for member_id in sorted(spec.members):
-        one = class_of[member_id]
-        current = spec.members[member_id].current
-        held, size = _claim(current, one.topics, owned)
-        one.held.append(held)
-        one.sizes.append(size)
-    return {
-        topic: [partition for partition, taken in enumerate(marks) if not taken]
-        for topic, marks in owned.items()
-        if 0 in marks
-    }
+    counts = {topic: partition_counts[topic] for topic in subscribed}
+    owned: dict[TopicId, list[int]] = {topic: [] for topic in subscribed}
+    sound = True
+    for one in classes:
+        topics = one.topics
+        for held in one.held:
+            size = 0
+            for topic, partitions in held.items():
+                if topic in topics:
+                    owned[topic] += partitions
+                    size += len(partitions)
+                else:
+                    sound = False
+            one.sizes.append(size)
+    free = _ownerless(owned, counts)
+    # Nearly always the members have what they may keep, and there is nothing to look at one by one.
+    if sound and sum(map(len, free.values())) == sum(counts.values()) - sum(map(len, owned.values())):
+        return free
+    return _ownerless(_claim(classes, counts), counts)
 
 
-def _claim(
-    current: Assignment, topics: frozenset[TopicId], owned: dict[TopicId, bytearray]
-) -> tuple[Assignment, int]:
-    """What of `current` exists, is subscribed to and belongs to nobody yet; marks it, and counts it."""
-    held: dict[TopicId, Partitions] = {}
-    size = 0
-    whole = True
-    for topic, partitions in current.items():
-        if topic not in topics:
-            whole = False
-            continue
-        marks = owned[topic]
-        kept = [p for p in partitions if p < len(marks) and not marks[p]]
-        for partition in kept:
-            marks[partition] = 1
-        if len(kept) != len(partitions):
-            whole = False
-            partitions = tuple(kept)
-        if kept:
-            held[topic] = partitions
-            size += len(kept)
-    if whole:
-        return current, size
-    return held, size
+def _ownerless(owned: Mapping[TopicId, list[int]], counts: Mapping[TopicId, int]) -> _Free:
+    """The partitions of each topic that are not in `owned`."""
+    every = {count: list(range(count)) for count in counts.values()}
+    free = {}
+    for topic, count in counts.items():
+        whole = every[count]
+        # Most topics have owners for all partitions; to sort these, run by run, is the fastest way to see it.
+        if sorted(owned[topic]) != whole:
+            taken = set(owned[topic])
+            free[topic] = tuple([partition for partition in whole if partition not in taken])
+    return free
 
 
-def _share_out(classes: list[_Class], free: dict[TopicId, list[int]]) -> None:
+def _claim(classes: list[_Class], counts: Mapping[TopicId, int]) -> dict[TopicId, list[int]]:
+    """Takes from each member what does not exist, is not subscribed to, or is another's already."""
+    owned: dict[TopicId, dict[int, None]] = {topic: {} for topic in counts}
+    places = sorted((member_id, one, n) for one in classes for n, member_id in enumerate(one.members))
+    for _member_id, one, n in places:
+        held: dict[TopicId, Partitions] = {}
+        for topic, partitions in one.held[n].items():
+            if topic in one.topics:
+                taken, count = owned[topic], counts[topic]
+                kept = tuple(p for p in partitions if p < count and p not in taken)
+                taken |= dict.fromkeys(kept)
+                if kept:
+                    held[topic] = kept
+        if held != one.held[n]:
+            one.held[n] = held
+        one.sizes[n] = sum(map(len, held.values()))
+    return {topic: list(taken) for topic, taken in owned.items()}
+
+
+def _share_out(classes: list[_Class], free: _Free) -> None:
     """Decides what leaves each class and what comes to it."""
     counts = [one.counts() for one in classes]
     shares = balanced_shares(
@@ -184,12 +205,12 @@ def _share_out(classes: list[_Class], free: dict[TopicId, list[int]]) -> None:
     for one, before, after in zip(classes, counts, shares, strict=True):
         for topic in sorted(before):
             if (surplus := before[topic] - after.get(topic, 0)) > 0:
-                free.setdefault(topic, []).extend(one.give_up(topic, surplus))
+                free[topic] = (*free.get(topic, ()), *one.give_up(topic, surplus))
     cursors = {topic: iter(sorted(partitions)) for topic, partitions in free.items()}
     for one, before, after in zip(classes, counts, shares, strict=True):
         for topic in sorted(after):
             if (wanted := after[topic] - before.get(topic, 0)) > 0:
-                one.incoming.append((topic, [next(cursors[topic]) for _ in range(wanted)]))
+                one.incoming.append((topic, tuple(itertools.islice(cursors[topic], wanted))))
 
 
 class _Cursor:
@@ -200,19 +221,20 @@ class _Cursor:
         self._entry = 0
         self._at = 0
 
-    def take(self, count: int) -> _Pool:
-        """The next `count` partitions; there are as many."""
-        taken: _Pool = []
+    def add_to(self, held: Assignment, count: int) -> Assignment:
+        """An assignment with the next `count` partitions, which there are, besides its own."""
+        joined = dict(held)
         while count:
             topic, partitions = self._pool[self._entry]
             part = partitions[self._at : self._at + count]
-            taken.append((topic, part))
+            before = joined.get(topic)
+            joined[topic] = tuple(sorted(before + part)) if before else part
             count -= len(part)
             self._at += len(part)
             if self._at == len(partitions):
                 self._entry += 1
                 self._at = 0
-        return taken
+        return joined
 
 
 def _split(held: Assignment, right: int) -> tuple[Assignment, _Pool]:
@@ -224,14 +246,6 @@ def _split(held: Assignment, right: int) -> tuple[Assignment, _Pool]:
         if right:
             kept[topic] = partitions[:right]
         if len(partitions) > right:
-            surplus.append((topic, list(partitions[right:])))
+            surplus.append((topic, partitions[right:]))
         right -= min(right, len(partitions))
     return kept, surplus
-
-
-def _joined(held: Assignment, more: _Pool) -> Assignment:
-    """An assignment with more partitions."""
-    joined = dict(held)
-    for topic, partitions in more:
-        joined[topic] = tuple(sorted((*joined.get(topic, ()), *partitions)))
-    return joined
