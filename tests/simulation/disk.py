@@ -8,14 +8,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from random import Random
-from typing import Any, cast
 
 from tests.simulation.loop import SimulatedTime
 
-from headgate.log.log import Log
 from headgate.log.memory_filesystem import Fault, MemoryFileSystem, PowerCut
 from headgate.log.sync import SyncRequest
-from headgate.server.group_commit import GroupCommit
 
 NEVER = float("-inf")
 
@@ -63,66 +60,35 @@ class SimulatedDisk(MemoryFileSystem):
         self.is_off = False
 
 
-class SimulatedGroupCommit(GroupCommit):
-    """The real group commit, with a thread that is a chain of timers: log by log, each sync takes a while."""
+class SimulatedSyncer:
+    """In the place of kernel and thread: a chain of timers; each sync takes a while, and so does the news."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, random: Random, slowest_sync_seconds: float) -> None:
         self._loop = loop
-        self._observe_sync = lambda seconds: None
-        self._waiting = {}
-        self._served = {}
-        self._is_busy = False
-        thread = _SyncTimers(self, random, slowest_sync_seconds)
-        self._requests = cast(Any, thread)
-        self._thread = cast(Any, thread)
-
-    def schedule(self, delay: float, action: Callable[[], None]) -> None:
-        """Run `action` a while later."""
-        self._loop.call_later(delay, action)
-
-    def end(self, requests: list[tuple[Log, SyncRequest]]) -> None:
-        """The syncs of one round have run."""
-        self._end(requests, 0.0)
-
-
-class _SyncTimers:
-    """In the place of the queue and of the thread that reads it."""
-
-    def __init__(self, commit: SimulatedGroupCommit, random: Random, slowest_sync_seconds: float) -> None:
-        self._commit = commit
         self._random = random
         self._slowest = slowest_sync_seconds
         self._left: list[SyncRequest] = []
         self._is_closed = False
 
-    def put(self, requests: list[tuple[Log, SyncRequest]] | None) -> None:
-        if requests is not None:
-            self._left = [request for _, request in requests]
-            self._run_next(requests)
-
-    def _run_next(self, requests: list[tuple[Log, SyncRequest]]) -> None:
+    def run(self, request: SyncRequest, on_run: Callable[[], None]) -> None:
+        """Run the request a while later, and tell of it another while later."""
+        self._left.append(request)
         delay = self._random.random() ** 3 * self._slowest
-        if self._left:
-            self._commit.schedule(delay, lambda: self._run(requests))
-        else:
-            self._commit.schedule(delay / 2, lambda: self._tell(requests))
+        self._loop.call_later(delay, lambda: self._run(request, delay / 2, on_run))
 
-    def _tell(self, requests: list[tuple[Log, SyncRequest]]) -> None:
+    def _run(self, request: SyncRequest, delay: float, on_run: Callable[[], None]) -> None:
         if not self._is_closed:
-            self._commit.end(requests)
+            self._left.remove(request)
+            _run(request)
+            self._loop.call_later(delay, lambda: None if self._is_closed else on_run())
 
-    def _run(self, requests: list[tuple[Log, SyncRequest]]) -> None:
-        if self._is_closed:
-            return
-        request = self._left.pop(0)
-        with suppress(OSError):
-            request.run()
-        self._run_next(requests)
-
-    def join(self) -> None:
-        """The thread ends when it has run what it was given."""
+    def close(self) -> None:
+        """Run what was given."""
         self._is_closed = True
         for request in self._left:
-            with suppress(OSError):
-                request.run()
-        self._left = []
+            _run(request)
+
+
+def _run(request: SyncRequest) -> None:
+    with suppress(OSError):
+        request.run()

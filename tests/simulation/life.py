@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.disk import SimulatedGroupCommit
+from tests.simulation.disk import SimulatedSyncer
 from tests.simulation.loop import NothingLeft, SimulatedLoop
 from tests.simulation.requests import Request, Violation
 
@@ -94,7 +94,8 @@ class Life:
             if isinstance(created, Refusal):
                 raise OSError(created.message)
             topic = created
-        commit = SimulatedGroupCommit(self._loop, world.random, world.plan.slowest_sync_seconds)
+        syncer = SimulatedSyncer(self._loop, world.random, world.plan.slowest_sync_seconds)
+        commit = GroupCommit(self._loop, lambda seconds: None, syncer)
         self._runtimes = [
             WatchedRuntime(self, index, topic.partition(index), commit) for index in range(world.plan.shards)
         ]

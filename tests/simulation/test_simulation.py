@@ -28,7 +28,7 @@ from headgate.server.shard_runtime import ShardRuntime
 
 OPERATIONS = 300
 """Fewer a seed than by default, so that there are more seeds in the same time."""
-SEEDS = range(1, 13)
+SEEDS = range(9, 21)
 MOST_SEEDS = 60
 """A broken server is noticed within so many seeds."""
 

@@ -36,6 +36,11 @@ __all__ = [
 class File(Protocol):
     """One open file."""
 
+    @property
+    def descriptor(self) -> int | None:
+        """The operating system's number for the open file; None for one that is not the system's."""
+        ...
+
     def pread(self, size: int, position: int) -> bytes:
         """Up to `size` bytes from `position`; fewer only at the end of the file."""
         ...
@@ -120,6 +125,10 @@ class OsFile:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+
+    @property
+    def descriptor(self) -> int:
+        return self._descriptor
 
     def pread(self, size: int, position: int) -> bytes:
         return os.pread(self._descriptor, size, position)

@@ -153,6 +153,11 @@ class MemoryFile:
         self._node: _FileNode | None = node
         self._generation = files.generation
 
+    @property
+    def descriptor(self) -> None:
+        """There is none."""
+        return None
+
     def _live(self) -> _FileNode:
         if self._node is None or self._generation != self._files.generation:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF), str(self._path))

@@ -46,6 +46,18 @@ class SyncRequest:
         finally:
             self.has_run = True
 
+    @property
+    def only_descriptor(self) -> int | None:
+        """The operating system's number of the one file to sync; None if there is more to do, or less."""
+        if len(self.parts) != 1 or self.indexes or self.directories:
+            return None
+        return self.parts[0][1].descriptor
+
+    def end(self, error: OSError | None) -> None:
+        """The sync of `only_descriptor` has run by other ways than `run`, with this outcome."""
+        self.error = error
+        self.has_run = True
+
     def release(self) -> None:
         """Let go of the files."""
         for segment, _, _ in self.parts:

@@ -109,7 +109,7 @@ def _read_nothing(frame: bytes, at: int) -> None:
 
 
 class Outbox:
-    """The connections that have responses to send at the end of this turn of the loop."""
+    """The connections that have responses to send, at the end of this turn of the loop at the latest."""
 
     __slots__ = ("_connections", "_loop")
 
@@ -120,10 +120,11 @@ class Outbox:
     def add(self, connection: Connection) -> None:
         """Have the connection send what is ready."""
         if not self._connections:
-            self._loop.call_soon(self._send)
+            self._loop.call_soon(self.send)
         self._connections.append(connection)
 
-    def _send(self) -> None:
+    def send(self) -> None:
+        """Send now what there is."""
         connections, self._connections = self._connections, []
         for connection in connections:
             connection.send()

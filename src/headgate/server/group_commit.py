@@ -1,102 +1,116 @@
 """Group commit: one sync of a log serves every request that was written before it began.
 
-A sync runs in a thread beside the event loop. While it runs, the next turns append to the same logs; what
-they wait for is served by the next sync, which starts as soon as this one ends. No timer lingers: an idle
-server syncs at once, a busy one syncs as often as the disk can.
+A sync runs beside the event loop (`headgate.server.syncing`). While it runs, the next turns append to the
+same log; what they wait for is served by the next sync, which starts as soon as this one ends. No timer
+lingers: an idle server syncs at once, a busy one as often as the disk can. Each log has its own line: none
+waits for another's sync.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import queue
-import sys
-import threading
-import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from time import perf_counter
 
 from headgate.log.log import Log
 from headgate.log.sync import SyncRequest
+from headgate.server.syncing import Syncer, syncer_for
 
 logger = logging.getLogger(__name__)
 
 OnDone = Callable[[bool], None]
 
-GIL_SWITCH_SECONDS = 0.0005
-"""How long a sync that has ended may wait for the loop to let its thread run; Python's default is 5 ms."""
+
+class _Line:
+    """Who waits for one log, and who is being served."""
+
+    __slots__ = ("is_begun", "request", "served", "started", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: list[OnDone] = []
+        self.served: list[OnDone] = []
+        self.is_begun = False
+        """Whether a sync runs, or will begin at the end of this turn of the loop."""
+        self.request: SyncRequest | None = None
+        self.started = 0.0
 
 
 class GroupCommit:
     """Calls back when what a log held at the time of asking is on disk."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, observe_sync: Callable[[float], None]) -> None:
-        """`observe_sync` is told the seconds each round of syncs took."""
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        observe_sync: Callable[[float], None],
+        syncer: Syncer | None = None,
+    ) -> None:
+        """`observe_sync` is told the seconds each sync took."""
         self._loop = loop
         self._observe_sync = observe_sync
-        self._waiting: dict[Log, list[OnDone]] = {}
-        self._served: dict[Log, list[OnDone]] = {}
-        self._is_busy = False
-        self._requests: queue.SimpleQueue[list[tuple[Log, SyncRequest]] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="headgate-sync", daemon=True)
-        sys.setswitchinterval(GIL_SWITCH_SECONDS)
-        self._thread.start()
+        self._syncer = syncer or syncer_for(loop)
+        self._lines: dict[Log, _Line] = {}
 
-    def when_durable(self, log: Log, on_done: OnDone) -> None:
-        """Call `on_done(True)` when all that `log` holds now is durable, `on_done(False)` if it cannot be."""
-        self._waiting.setdefault(log, []).append(on_done)
-        if not self._is_busy:
-            self._is_busy = True
-            self._loop.call_soon(self._begin)
+    def when_durable(self, log: Log, on_done: OnDone, *, is_turn_over: bool = False) -> None:
+        """Call `on_done(True)` when all that `log` holds now is durable, `on_done(False)` if it cannot be.
+
+        The sync begins at the end of this turn of the loop, so that it serves all that the turn brings to
+        this log; who knows that nothing more will come says that the turn is over.
+        """
+        line = self._lines.get(log)
+        if line is None:
+            line = self._lines[log] = _Line()
+        line.waiting.append(on_done)
+        if line.is_begun:
+            return
+        line.is_begun = True
+        if is_turn_over:
+            self._begin(log, line)
+        else:
+            self._loop.call_soon(self._begin, log, line)
 
     def close(self) -> None:
-        """End the thread, then sync what still waits, here and now, so that its replies can leave."""
-        self._requests.put(None)
-        self._thread.join()
-        for waiting in (self._served, self._waiting):
-            for log, callbacks in waiting.items():
+        """Let the syncs end that run, then sync what still waits, here and now: its replies can leave."""
+        self._syncer.close()
+        lines, self._lines = self._lines, {}
+        for log, line in lines.items():
+            if line.request is not None:
+                served, line.served = line.served, []
+                _call_all(served, _complete(log, line.request))
+            if line.waiting:
                 request = log.begin_sync()
                 with suppress(OSError):
                     request.run()
-                _call_all(callbacks, _complete(log, request))
-        self._served, self._waiting = {}, {}
+                _call_all(line.waiting, _complete(log, request))
 
-    def _begin(self) -> None:
-        self._served, self._waiting = self._waiting, {}
-        requests: list[tuple[Log, SyncRequest]] = []
-        refused: list[list[OnDone]] = []
-        for log in self._served:
-            try:
-                requests.append((log, log.begin_sync()))
-            except OSError as failure:  # its files cannot be opened again
-                logger.error("sync failed", extra={"log": log.directory, "error": str(failure)})
-                refused.append(self._served[log])
-        self._requests.put(requests)
-        for callbacks in refused:
-            _call_all(callbacks, False)
+    def _begin(self, log: Log, line: _Line) -> None:
+        if self._lines.get(log) is not line:
+            return  # closed meanwhile
+        line.served, line.waiting = line.waiting, []
+        line.started = perf_counter()
+        try:
+            request = line.request = log.begin_sync()
+        except OSError as failure:  # its files cannot be opened again
+            logger.error("sync failed", extra={"log": log.directory, "error": str(failure)})
+            self._end(log, line, is_durable=False)
+            return
+        self._syncer.run(request, lambda: self._on_run(log, line, request))
 
-    def _run(self) -> None:
-        while (requests := self._requests.get()) is not None:
-            started = time.perf_counter()
-            for _, request in requests:
-                with suppress(OSError):  # the request keeps it, and complete_sync tells
-                    request.run()
-            seconds = time.perf_counter() - started
-            try:
-                self._loop.call_soon_threadsafe(self._end, requests, seconds)
-            except RuntimeError:
-                return  # the loop is closed: nobody is left to tell
+    def _on_run(self, log: Log, line: _Line, request: SyncRequest) -> None:
+        if self._lines.get(log) is not line:
+            return
+        self._observe_sync(perf_counter() - line.started)
+        self._end(log, line, is_durable=_complete(log, request))
 
-    def _end(self, requests: list[tuple[Log, SyncRequest]], seconds: float) -> None:
-        self._observe_sync(seconds)
-        outcomes = [(log, _complete(log, request)) for log, request in requests]
-        served, self._served = self._served, {}
-        if self._waiting:
-            self._begin()  # before the answers go out: the disk works while the loop does
+    def _end(self, log: Log, line: _Line, *, is_durable: bool) -> None:
+        served, line.served, line.request = line.served, [], None
+        if line.waiting:
+            self._begin(log, line)  # before the answers go out: the disk works while the loop does
         else:
-            self._is_busy = False
-        for log, is_durable in outcomes:
-            _call_all(served.get(log, ()), is_durable)
+            line.is_begun = False
+            del self._lines[log]
+        _call_all(served, is_durable)
 
 
 def _complete(log: Log, request: SyncRequest) -> bool:

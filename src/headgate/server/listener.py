@@ -32,6 +32,7 @@ class Listener:
         self.metrics.add_gauges(self._connection_gauges)
         self.metrics.add_gauges(node.gauges)
         node.observe_sync = self.metrics.observe_sync
+        node.send_responses = self.served.outbox.send
         self.registry = CollectorRegistry()
         self.registry.register(self.metrics)
 

@@ -44,6 +44,8 @@ class BrokerNode:
         self.advertised_host = ""
         self.advertised_port = 0
         self.observe_sync: Callable[[float], None] = lambda seconds: None
+        self.send_responses: Callable[[], None] = lambda: None
+        """Sends at once what would leave at the end of the turn."""
         self.cluster_id = cluster_id(files, data_dir)
         self.topics = Topics.open(files, data_dir, settings, clock.now())
         self.durability = GroupCommit(self._loop, lambda seconds: self.observe_sync(seconds))
@@ -55,14 +57,15 @@ class BrokerNode:
     async def start(self) -> None:
         """Bring the coordinator up from its logs, and begin to look after the topics."""
         topic = self._group_offsets_topic()
-        self.coordinator = GroupCoordinator(
-            [
-                ShardRuntime(
-                    lambda: GroupShard(self.settings), topic.partition(index), self.durability, self._clock
-                )
-                for index in range(topic.partition_count)
-            ]
-        )
+        runtimes = [
+            ShardRuntime(
+                lambda: GroupShard(self.settings), topic.partition(index), self.durability, self._clock
+            )
+            for index in range(topic.partition_count)
+        ]
+        for runtime in runtimes:
+            runtime.on_released = lambda: self.send_responses()
+        self.coordinator = GroupCoordinator(runtimes)
         self.router = Here(self)
         await self.coordinator.load()
         self.history.open(topic)

@@ -72,6 +72,8 @@ class ShardRuntime(Generic[ShardT]):
         self._new_shard = new_shard
         self._partition = partition
         self._group_commit = group_commit
+        self.on_released: Callable[[], None] = lambda: None
+        """Called when replies were handed out that waited for the log."""
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._turn_batches = TurnBatches()
@@ -157,7 +159,9 @@ class ShardRuntime(Generic[ShardT]):
         if self._is_durable_before_answer:
             shard = self.shard
             self._group_commit.when_durable(
-                self._partition.log, lambda is_durable: self._on_sync(shard, is_durable)
+                self._partition.log,
+                lambda is_durable: self._on_sync(shard, is_durable),
+                is_turn_over=True,
             )
         else:
             self._visible_position = self._position
@@ -180,12 +184,15 @@ class ShardRuntime(Generic[ShardT]):
 
     def _release(self) -> None:
         held = self._held
+        if not held:
+            return
         while held and held[0][0] <= self._visible_position:
             _, on_reply, result = held.popleft()
             try:
                 on_reply(result)
             except Exception:  # one reply that cannot be sent must not hold up the others
                 logger.exception("a reply could not be sent")
+        self.on_released()
 
     # --- time ---
 
