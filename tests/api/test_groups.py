@@ -285,7 +285,7 @@ def test_groups_of_all_shards_are_listed(version: int) -> None:
     assert sorted(group.group_id for group in groups) == names
     assert {group.protocol_type for group in groups} == {"consumer"}
     assert {group.group_state for group in groups} == {"Stable" if version >= 4 else ""}
-    assert {group.group_type for group in groups} == {"Classic" if version >= 5 else ""}
+    assert {group.group_type for group in groups} == {"classic" if version >= 5 else ""}
     nothing = node.ask(k16_list_groups.API, ListGroupsRequest(states_filter=["no such"]), version).groups
     assert len(nothing) == (0 if version >= 4 else 6)
 

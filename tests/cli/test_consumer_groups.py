@@ -139,7 +139,7 @@ def test_members_and_state_are_described(command: Command, group: str, member: C
     _, line = rows(command("--describe", "--group", group, "--members"))
     assert line == [group, member.memberid(), "/127.0.0.1", "reader", "3"]
     heading, line = rows(command("--describe", "--group", group, "--members", "--verbose"))
-    assert line[heading.index("ASSIGNMENT")] == "flights:0,1,2"
+    assert line[heading.index("CURRENT-ASSIGNMENT")] == "flights:0,1,2"
     heading, line = rows(command("--describe", "--group", group, "--state"))
     assert line[heading.index("STATE") :] == ["Stable", "1"]
     document = json.loads(command("--describe", "--group", group, "--members", "--output", "json").stdout)

@@ -59,10 +59,10 @@ def test_a_list_shows_protocol_type_state_and_type() -> None:
     """A group that only ever committed has no protocol type, as seen of Kafka 4.3.1."""
     groups = some_groups().ask(ListGroups()).groups
     assert {group.group_id: (group.protocol_type, group.state, group.group_type) for group in groups} == {
-        "emptied": ("connect", "Empty", "Classic"),
-        "preparing": ("consumer", "PreparingRebalance", "Classic"),
-        "simple": ("", "Empty", "Classic"),
-        "stable": ("consumer", "Stable", "Classic"),
+        "emptied": ("connect", "Empty", "classic"),
+        "preparing": ("consumer", "PreparingRebalance", "classic"),
+        "simple": ("", "Empty", "classic"),
+        "stable": ("consumer", "Stable", "classic"),
     }
 
 

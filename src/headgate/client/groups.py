@@ -109,7 +109,9 @@ def _list_groups_of(node: Connection, message: ListGroupsRequest) -> list[GroupL
     response = node.request(message, version)
     check(f"the groups of {node.address}", response.error_code)
     return [
-        GroupListing(GroupId(group.group_id), group.group_type, group.group_state, group.protocol_type)
+        GroupListing(
+            GroupId(group.group_id), group.group_type.capitalize(), group.group_state, group.protocol_type
+        )
         for group in response.groups
     ]
 

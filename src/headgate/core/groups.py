@@ -18,9 +18,9 @@ from headgate.domain.ids import GroupId
 
 
 class GroupType(Enum):
-    """The type of a group, with the name clients see."""
+    """The type of a group, with the name clients see: in small letters, as Kafka's brokers send it."""
 
-    CLASSIC = "Classic"
+    CLASSIC = "classic"
 
 
 class Groups:

@@ -21,7 +21,6 @@ _BY_CODE = {
     ErrorCode.NON_EMPTY_GROUP: _STOP_THEM,
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "its members read this topic: stop them first",
     ErrorCode.UNKNOWN_MEMBER_ID: "the group got members meanwhile: stop them first",
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "the topic or partition does not exist",
 }
 
 

@@ -20,7 +20,7 @@ Row = dict[str, Any]
 Columns = Sequence[str]
 """Which of them are shown, in order; a heading is the name in capitals with dashes, or Kafka's own."""
 
-_HEADINGS = {"member_count": "#MEMBERS", "partition_count": "#PARTITIONS"}
+_HEADINGS = {"member_count": "#MEMBERS", "partition_count": "#PARTITIONS", "assignment": "CURRENT-ASSIGNMENT"}
 
 
 def print_table(rows: Iterable[Row], columns: Columns) -> None:

@@ -71,15 +71,8 @@ _OFFSETS = (
     "client_id",
 )
 _OFFSETS_VERBOSE = (*_OFFSETS[:3], "leader_epoch", *_OFFSETS[3:], "metadata")
-_MEMBERS = ("group", "consumer_id", "host", "client_id", "partition_count")
-_MEMBERS_VERBOSE = (
-    *_MEMBERS[:2],
-    "group_instance_id",
-    *_MEMBERS[2:],
-    "current_epoch",
-    "assignment",
-    "target_assignment",
-)
+_MEMBERS = ("group", "consumer_id", "group_instance_id", "host", "client_id", "partition_count")
+_MEMBERS_VERBOSE = (*_MEMBERS, "current_epoch", "assignment", "target_epoch", "target_assignment")
 _STATE = ("group", "coordinator", "type", "assignment_strategy", "state", "member_count")
 _STATE_VERBOSE = (*_STATE[:5], "group_epoch", "target_assignment_epoch", _STATE[5])
 
@@ -106,7 +99,7 @@ def describe_groups(admin: Admin, options: Options) -> int:
                 print()
             _remark(group, rows)
             if rows:
-                print_table(rows, columns)
+                print_table(rows, _without_instance_ids(rows, columns))
     for group_id in missing:
         say(not_there(admin, group_id))
     return 1 if missing else 0
@@ -128,6 +121,13 @@ def _columns(options: Options) -> Columns:
     if options.state is not None:
         return _STATE_VERBOSE if options.verbose else _STATE
     return _OFFSETS_VERBOSE if options.verbose else _OFFSETS
+
+
+def _without_instance_ids(rows: Sequence[Row], columns: Columns) -> Columns:
+    """Without the column of group instance ids where nobody has one, as Kafka's tool has it."""
+    if "group_instance_id" not in columns or any(row["group_instance_id"] for row in rows):
+        return columns
+    return [column for column in columns if column != "group_instance_id"]
 
 
 def _rows(admin: Admin, group: GroupDescription, options: Options) -> list[Row]:
@@ -165,6 +165,7 @@ def _member_row(group: GroupDescription, member: MemberDescription) -> Row:
         "partition_count": None if member.assignment is None else len(member.assignment),
         "current_epoch": member.member_epoch,
         "assignment": _assignment(member.assignment),
+        "target_epoch": group.assignment_epoch,
         "target_assignment": _assignment(member.target),
     }
 

@@ -1,0 +1,163 @@
+"""`headgate consumer-groups` beside Kafka's own tool, on the same broker: the same groups, the same resets.
+
+And conditional commits among stock clients, who notice nothing.
+"""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench.kafka.broker import java_command, kafka_missing
+from confluent_kafka import Consumer
+from tests.compat.support.driver import Committed, Driver, Sent
+from typer.testing import CliRunner
+
+from headgate.admin import Admin, OffsetsMoved, TopicPartition
+from headgate.cli import app
+from headgate.domain.ids import TopicName
+
+needs_kafka = pytest.mark.skipif(kafka_missing() is not None, reason=kafka_missing() or "")
+KAFKAS_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+
+Command = Callable[..., str]
+
+
+@pytest.fixture
+def ours(bootstrap: str) -> Command:
+    """Runs our command; what it printed."""
+
+    def run(*arguments: str | Path) -> str:
+        done = CliRunner().invoke(
+            app, ["consumer-groups", "--bootstrap-server", bootstrap, *map(str, arguments)]
+        )
+        assert done.exit_code == 0, done.stderr
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture
+def kafkas(bootstrap: str) -> Command:
+    """Runs Kafka's tool; what it printed."""
+
+    def run(*arguments: str | Path) -> str:
+        done = subprocess.run(
+            java_command(KAFKAS_TOOL, "--bootstrap-server", bootstrap, *map(str, arguments)),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture
+def flights(admin: Driver, name: str) -> str:
+    """A topic of three partitions with ten records each; a group of the same name is at 4 and 10."""
+    admin.create_topic(name, 3)
+    admin.produce(name, [Sent(value=str(number), partition=number % 3) for number in range(30)])
+    admin.commit(name, name, {0: Committed(4), 1: Committed(10)})
+    return name
+
+
+@pytest.fixture
+def member(bootstrap: str, flights: str) -> Iterator[None]:
+    """A member of the group."""
+    settings: dict[str, Any] = {
+        "bootstrap.servers": bootstrap,
+        "group.id": flights,
+        "group.instance.id": "one",
+        "enable.auto.commit": False,
+    }
+    consumer = Consumer(settings)
+    consumer.subscribe([flights])
+    while not consumer.assignment():
+        consumer.poll(0.1)
+    yield
+    consumer.close()
+
+
+def rows(printed: str, group: str) -> list[list[str]]:
+    """Heading and rows about the group, in words."""
+    lines = [line.split() for line in printed.splitlines() if line.startswith(("GROUP ", group))]
+    return [lines[0], *sorted(lines[1:])]
+
+
+@needs_kafka
+@pytest.mark.parametrize("what", [["--offsets"], ["--members"], ["--members", "--verbose"]], ids=" ".join)
+def test_a_group_is_described_as_kafkas_tool_does(
+    ours: Command, kafkas: Command, flights: str, member: None, what: list[str]
+) -> None:
+    """The same columns, the same words in them."""
+    asked = ("--describe", "--group", flights, *what)
+    assert rows(ours(*asked), flights) == rows(kafkas(*asked), flights)
+
+
+@needs_kafka
+def test_groups_are_listed_as_kafkas_tool_does(ours: Command, kafkas: Command, flights: str) -> None:
+    """By name, by state, by type."""
+    for asked in (["--list"], ["--list", "--state", "empty", "--type"], ["--list", "--type", "consumer"]):
+        assert sorted(map(str.split, ours(*asked).splitlines())) == sorted(
+            map(str.split, kafkas(*asked).splitlines())
+        )
+
+
+@needs_kafka
+@pytest.mark.parametrize(
+    "target",
+    [["--shift-by", "-7"], ["--to-offset", "100"], ["--by-duration", "PT0S"], ["--to-current"]],
+    ids=" ".join,
+)
+def test_a_reset_leads_where_kafkas_tool_leads(
+    ours: Command, kafkas: Command, flights: str, target: list[str]
+) -> None:
+    """What the one exports is what the other exports, and either reads it."""
+    asked = ("--reset-offsets", "--group", flights, "--topic", f"{flights}:0,1", *target, "--dry-run")
+    theirs = sorted(csv.reader(kafkas(*asked, "--export").strip().splitlines()))
+    assert len(theirs) == 2
+    assert list(csv.reader(ours(*asked, "--export").splitlines())) == theirs
+
+
+@needs_kafka
+def test_what_one_tool_exports_the_other_reads(
+    ours: Command, kafkas: Command, flights: str, tmp_path: Path
+) -> None:
+    """Saved with Kafka's tool, moved, and brought back with ours; then the other way round."""
+    group, everything = ("--reset-offsets", "--group", flights), ("--all-topics", "--to-current", "--dry-run")
+    before = ours(*group, *everything, "--export")
+    saved = tmp_path / "saved.csv"
+    for save, load in ((kafkas, ours), (ours, kafkas)):
+        saved.write_text(save(*group, *everything, "--export").strip() + "\n")
+        ours(*group, "--all-topics", "--to-latest", "--execute")
+        assert ours(*group, *everything, "--export") != before
+        load(*group, "--from-file", saved, "--execute")
+        assert ours(*group, *everything, "--export") == before
+
+
+def test_stock_clients_notice_nothing_of_conditional_commits(
+    bootstrap: str, all_drivers: Callable[[str], Driver], flights: str
+) -> None:
+    """They read what was set on condition, and what they commit is what the next condition sees."""
+    zero = TopicPartition(TopicName(flights), 0)
+    stock = ("confluent-kafka", "kafka-python", "aiokafka", "kafkajs")
+    with Admin(bootstrap) as admin:
+        if not admin.knows_conditions(flights):
+            pytest.skip("the broker under test knows no conditions")
+        offset = 4
+        for name in stock:
+            client = all_drivers(name)
+            admin.alter_offsets(flights, {zero: offset + 1}, expected={zero: offset})
+            assert client.committed(flights, flights, [0]) == {0: Committed(offset + 1)}
+            offset += 10
+            client.commit(flights, flights, {0: Committed(offset)})
+            with pytest.raises(OffsetsMoved) as moved:
+                admin.alter_offsets(flights, {zero: 0}, expected={zero: offset - 9})
+            assert moved.value.current == {zero: offset}
