@@ -114,7 +114,7 @@ def build(data_dir: Path) -> Path:
     coordinator.append_internal(
         [
             coordinator_batch(OffsetTombstone(GroupId("billing"), TopicName("flights"), 1)),
-            coordinator_batch(UnknownRecord(3, b"\x00\x03new", b"value")),
+            coordinator_batch(UnknownRecord(1000, b"\x03\xe8new", b"value")),
             coordinator_batch(GroupTombstone(GroupId("old"))),
         ]
     )

@@ -7,13 +7,14 @@ are bytes, times are ms since the epoch, and null stands for what there is none 
 from __future__ import annotations
 
 import base64
-from datetime import UTC, datetime
 from struct import Struct
 from typing import Any, Final
 
 from headgate.domain.ids import ZERO_TOPIC_ID
+from headgate.inspect.consumer_records import consumer_record
 from headgate.inspect.directory import text_of_id
 from headgate.inspect.reading import FoundBatch
+from headgate.inspect.wording import plain, quoted, time_text
 from headgate.log.batch import Record
 from headgate.records import (
     GroupMember,
@@ -119,7 +120,7 @@ def meaning_of(record: Record) -> Json:
         case OffsetTombstone(group_id, topic, partition):
             return {
                 "kind": "offset-tombstone",
-                "words": f"tombstone: {_quoted(group_id)} has no offset of {_plain(topic)}-{partition} now",
+                "words": f"tombstone: {quoted(group_id)} has no offset of {plain(topic)}-{partition} now",
                 "group": group_id,
                 "topic": topic,
                 "partition": partition,
@@ -129,7 +130,7 @@ def meaning_of(record: Record) -> Json:
         case GroupTombstone(group_id):
             return {
                 "kind": "group-tombstone",
-                "words": f"tombstone: group {_quoted(group_id)} is no more",
+                "words": f"tombstone: group {quoted(group_id)} is no more",
                 "group": group_id,
             }
         case UnknownRecord(key_type, _, value):
@@ -139,14 +140,16 @@ def meaning_of(record: Record) -> Json:
                 "words": f"{what} of key type {key_type}, which this version does not know",
                 "key_type": key_type,
             }
+        case _:
+            return consumer_record(decoded)
 
 
 def _offset_commit(commit: OffsetCommit) -> Json:
-    words = f"{_quoted(commit.group_id)} is at {commit.offset} of {_plain(commit.topic)}-{commit.partition}"
+    words = f"{quoted(commit.group_id)} is at {commit.offset} of {plain(commit.topic)}-{commit.partition}"
     if commit.leader_epoch >= 0:
         words += f", leader epoch {commit.leader_epoch}"
     if commit.metadata:
-        words += f", metadata {_quoted(commit.metadata)}"
+        words += f", metadata {quoted(commit.metadata)}"
     words += f", committed {time_text(commit.commit_timestamp)}"
     if commit.expire_timestamp >= 0:
         words += f", expires {time_text(commit.expire_timestamp)}"
@@ -167,12 +170,12 @@ def _offset_commit(commit: OffsetCommit) -> Json:
 
 def _group_metadata(group: GroupMetadata) -> Json:
     members = f"{len(group.members)} member{'' if len(group.members) == 1 else 's'}"
-    kind = f"{_plain(group.protocol_type)} group" if group.protocol_type else "group"
-    words = f"{kind} {_quoted(group.group_id)} is in generation {group.generation} with {members}"
+    kind = f"{plain(group.protocol_type)} group" if group.protocol_type else "group"
+    words = f"{kind} {quoted(group.group_id)} is in generation {group.generation} with {members}"
     if group.protocol_name is not None:
-        words += f", protocol {_plain(group.protocol_name)}"
+        words += f", protocol {plain(group.protocol_name)}"
     if group.leader is not None:
-        words += f", leader {_plain(group.leader)}"
+        words += f", leader {plain(group.leader)}"
     return {
         "kind": "group-metadata",
         "words": words,
@@ -206,20 +209,3 @@ def _marker(record: Record) -> Json:
     marker = _MARKERS.get(number)
     words = f"transaction marker: {marker}" if marker else f"a marker of type {number}"
     return {"kind": "control", "words": words, "marker": marker}
-
-
-def time_text(timestamp_ms: int) -> str:
-    """A time in UTC to the millisecond; the number where no calendar has it."""
-    try:
-        moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
-    except (OverflowError, ValueError, OSError):
-        return str(timestamp_ms)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{timestamp_ms % 1000:03d}Z"
-
-
-def _plain(text: str) -> str:
-    return text if text.isprintable() else ascii(text)
-
-
-def _quoted(text: str) -> str:
-    return f'"{text}"' if text.isprintable() else ascii(text)

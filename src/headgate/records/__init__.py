@@ -5,6 +5,20 @@
 
 from headgate.records.codec import decode, encode
 from headgate.records.columns import Change, OffsetCommits
+from headgate.records.consumer_model import (
+    ClassicMemberMetadata,
+    ConsumerGroupCurrentAssignment,
+    ConsumerGroupMemberMetadata,
+    ConsumerGroupMetadata,
+    ConsumerGroupPartitionMetadata,
+    ConsumerGroupRegularExpression,
+    ConsumerGroupTargetMember,
+    ConsumerGroupTargetMetadata,
+    ConsumerGroupTombstone,
+    ConsumerRecord,
+    ConsumerRecordType,
+    MemberState,
+)
 from headgate.records.errors import MalformedRecord
 from headgate.records.model import (
     GroupMember,
@@ -18,10 +32,22 @@ from headgate.records.model import (
 
 __all__ = [
     "Change",
+    "ClassicMemberMetadata",
+    "ConsumerGroupCurrentAssignment",
+    "ConsumerGroupMemberMetadata",
+    "ConsumerGroupMetadata",
+    "ConsumerGroupPartitionMetadata",
+    "ConsumerGroupRegularExpression",
+    "ConsumerGroupTargetMember",
+    "ConsumerGroupTargetMetadata",
+    "ConsumerGroupTombstone",
+    "ConsumerRecord",
+    "ConsumerRecordType",
     "GroupMember",
     "GroupMetadata",
     "GroupTombstone",
     "MalformedRecord",
+    "MemberState",
     "OffsetCommit",
     "OffsetCommits",
     "OffsetTombstone",

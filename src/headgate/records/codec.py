@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.records import group_metadata, offset_commit
+from headgate.records import consumer_group, group_metadata, offset_commit
 from headgate.records.errors import MalformedRecord
 from headgate.records.model import (
     GroupMetadata,
@@ -30,6 +30,8 @@ def encode(record: Record) -> tuple[bytes, bytes | None]:
             return group_metadata.encode_tombstone(record)
         case UnknownRecord():
             return record.key, record.value
+        case _:
+            return consumer_group.encode_consumer(record)
 
 
 def decode(key: bytes | None, value: bytes | None) -> Record:
@@ -42,4 +44,6 @@ def decode(key: bytes | None, value: bytes | None) -> Record:
     key_type = reader.int16()
     if key_type == group_metadata.KEY_TYPE:
         return group_metadata.decode_group(reader, value)
+    if key_type in consumer_group.KEY_TYPES:
+        return consumer_group.decode_consumer(key_type, reader, value)
     return UnknownRecord(key_type, key, value)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headgate.domain.ids import ZERO_TOPIC_ID, GroupId, InstanceId, MemberId, Millis, TopicId, TopicName
+from headgate.records.consumer_model import ConsumerRecord
 
 NO_LEADER_EPOCH = -1
 NO_EXPIRY = Millis(-1)
@@ -91,4 +92,4 @@ class UnknownRecord:
     value: bytes | None
 
 
-Record = OffsetCommit | OffsetTombstone | GroupMetadata | GroupTombstone | UnknownRecord
+Record = OffsetCommit | OffsetTombstone | GroupMetadata | GroupTombstone | ConsumerRecord | UnknownRecord

@@ -1,0 +1,383 @@
+"""The records of a consumer group (key types 3 to 8 and 16) to and from bytes: value version 0, flexible.
+
+Kafka's schemas, and one field more: the time at which a group became empty stands in a tagged field of ours
+at the end of ConsumerGroupMetadataValue, where other readers skip it. Keys are not flexible.
+
+Assignment epochs (KIP-1251, R1.6) may be missing, or not be as many as the partitions: then all of them are
+the member's epoch, and never below 0 (a static member that is away has -2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import assert_never
+
+from headgate.domain.ids import GroupId, InstanceId, MemberId, Millis, TopicId, TopicName
+from headgate.records.consumer_model import (
+    NEVER,
+    ClassicMemberMetadata,
+    ConsumerGroupCurrentAssignment,
+    ConsumerGroupMemberMetadata,
+    ConsumerGroupMetadata,
+    ConsumerGroupPartitionMetadata,
+    ConsumerGroupRegularExpression,
+    ConsumerGroupTargetMember,
+    ConsumerGroupTargetMetadata,
+    ConsumerGroupTombstone,
+    ConsumerRecord,
+    ConsumerRecordType,
+    MemberState,
+    OwnedPartitions,
+    PartitionRacks,
+    SubscribedTopic,
+)
+from headgate.records.reader import Reader
+from headgate.records.writer import (
+    compact_array,
+    compact_blob,
+    compact_int32s,
+    compact_text,
+    int16_bytes,
+    int32_bytes,
+    int64_bytes,
+    key_bytes,
+    tagged_bytes,
+)
+
+_VERSION = 0
+_HEAD = int16_bytes(_VERSION)
+_END = tagged_bytes({})
+
+_METADATA_HASH_TAG = 0
+_EMPTY_SINCE_TAG = 1000
+_CLASSIC_TAG = 0
+_TIMESTAMP_TAG = 0
+_ASSIGNMENT_EPOCHS_TAG = 0
+
+_TOPIC_ID_BYTES = 16
+_NAMED_TYPES = frozenset(
+    {
+        ConsumerRecordType.MEMBER,
+        ConsumerRecordType.TARGET_MEMBER,
+        ConsumerRecordType.CURRENT_ASSIGNMENT,
+        ConsumerRecordType.REGULAR_EXPRESSION,
+    }
+)
+"""Records of which a group has several, each with a name in its key."""
+
+KEY_TYPES = frozenset(ConsumerRecordType)
+
+
+# --- writing ---
+
+
+def encode_consumer(record: ConsumerRecord) -> tuple[bytes, bytes | None]:
+    """The key and the value of a record; a tombstone's value is None."""
+    kind = ConsumerRecordType
+    group_id = record.group_id
+    match record:
+        case ConsumerGroupMetadata():
+            return key_bytes(kind.GROUP, group_id), _group_value(record)
+        case ConsumerGroupPartitionMetadata():
+            return key_bytes(kind.PARTITION_METADATA, group_id), _partition_metadata_value(record)
+        case ConsumerGroupMemberMetadata():
+            return key_bytes(kind.MEMBER, group_id, record.member_id), _member_value(record)
+        case ConsumerGroupTargetMetadata():
+            return key_bytes(kind.TARGET_METADATA, group_id), _target_metadata_value(record)
+        case ConsumerGroupTargetMember():
+            return key_bytes(kind.TARGET_MEMBER, group_id, record.member_id), _target_value(record)
+        case ConsumerGroupCurrentAssignment():
+            return key_bytes(kind.CURRENT_ASSIGNMENT, group_id, record.member_id), _current_value(record)
+        case ConsumerGroupRegularExpression():
+            key = key_bytes(kind.REGULAR_EXPRESSION, group_id, record.regular_expression)
+            return key, _regular_expression_value(record)
+        case ConsumerGroupTombstone():
+            names = (record.name,) if record.record_type in _NAMED_TYPES else ()
+            return key_bytes(record.record_type, group_id, *names), None
+    assert_never(record)
+
+
+def _group_value(group: ConsumerGroupMetadata) -> bytes:
+    fields = {}
+    if group.metadata_hash:
+        fields[_METADATA_HASH_TAG] = int64_bytes(group.metadata_hash)
+    if group.empty_since != NEVER:
+        fields[_EMPTY_SINCE_TAG] = int64_bytes(group.empty_since)
+    return _HEAD + int32_bytes(group.epoch) + tagged_bytes(fields)
+
+
+def _partition_metadata_value(metadata: ConsumerGroupPartitionMetadata) -> bytes:
+    return _HEAD + compact_array(map(_subscribed_topic, metadata.topics)) + _END
+
+
+def _subscribed_topic(topic: SubscribedTopic) -> bytes:
+    racks = compact_array(
+        int32_bytes(one.partition) + compact_array(map(compact_text, one.racks)) + _END for one in topic.racks
+    )
+    return topic.topic_id + compact_text(topic.name) + int32_bytes(topic.partition_count) + racks + _END
+
+
+def _member_value(member: ConsumerGroupMemberMetadata) -> bytes:
+    fields = {}
+    if member.classic is not None:
+        protocols = compact_array(
+            compact_text(name) + compact_blob(metadata) + _END for name, metadata in member.classic.protocols
+        )
+        # A tagged struct that may be null begins with a byte that says whether it is.
+        fields[_CLASSIC_TAG] = b"\x01" + int32_bytes(member.classic.session_timeout_ms) + protocols + _END
+    return b"".join(
+        (
+            _HEAD,
+            compact_text(member.instance_id),
+            compact_text(member.rack_id),
+            compact_text(member.client_id),
+            compact_text(member.client_host),
+            compact_array(map(compact_text, member.subscribed_topic_names)),
+            compact_text(member.subscribed_topic_regex),
+            int32_bytes(member.rebalance_timeout_ms),
+            compact_text(member.server_assignor),
+            tagged_bytes(fields),
+        )
+    )
+
+
+def _target_metadata_value(target: ConsumerGroupTargetMetadata) -> bytes:
+    fields = {}
+    if target.assignment_timestamp:
+        fields[_TIMESTAMP_TAG] = int64_bytes(target.assignment_timestamp)
+    return _HEAD + int32_bytes(target.assignment_epoch) + tagged_bytes(fields)
+
+
+def _target_value(target: ConsumerGroupTargetMember) -> bytes:
+    topics = (
+        topic_id + compact_int32s(sorted(partitions)) + _END
+        for topic_id, partitions in sorted(target.partitions.items())
+    )
+    return _HEAD + compact_array(topics) + _END
+
+
+def _current_value(current: ConsumerGroupCurrentAssignment) -> bytes:
+    return b"".join(
+        (
+            _HEAD,
+            int32_bytes(current.member_epoch),
+            int32_bytes(current.previous_member_epoch),
+            bytes((current.state,)),
+            _owned(current.assigned),
+            _owned(current.pending_revocation),
+            _END,
+        )
+    )
+
+
+def _owned(owned: OwnedPartitions) -> bytes:
+    topics = []
+    for topic_id, epochs in sorted(owned.items()):
+        partitions = sorted(epochs)
+        aligned = compact_int32s([epochs[partition] for partition in partitions])
+        topics.append(topic_id + compact_int32s(partitions) + tagged_bytes({_ASSIGNMENT_EPOCHS_TAG: aligned}))
+    return compact_array(topics)
+
+
+def _regular_expression_value(regex: ConsumerGroupRegularExpression) -> bytes:
+    topics = compact_array(map(compact_text, regex.topics))
+    return _HEAD + topics + int64_bytes(regex.version) + int64_bytes(regex.timestamp) + _END
+
+
+# --- reading ---
+
+
+def decode_consumer(key_type: int, key: Reader, value: bytes | None) -> ConsumerRecord:
+    """Read a record; `key` stands behind the key type, one of `KEY_TYPES`. Raises MalformedRecord."""
+    kind = ConsumerRecordType(key_type)
+    group_id = GroupId(key.text())
+    name = key.text() if kind in _NAMED_TYPES else ""
+    key.finish()
+    if value is None:
+        return ConsumerGroupTombstone(kind, group_id, name)
+    what, read = _READERS[kind]
+    reader = Reader(value, what)
+    version = reader.int16()
+    if version != _VERSION:
+        raise reader.malformed(f"version {version} is not {_VERSION}")
+    record = read(group_id, name, reader)
+    reader.finish()
+    return record
+
+
+def _read_group(group_id: GroupId, name: str, reader: Reader) -> ConsumerGroupMetadata:
+    epoch = reader.int32()
+    fields = reader.tagged_fields()
+    return ConsumerGroupMetadata(
+        group_id=group_id,
+        epoch=epoch,
+        metadata_hash=_tagged_int64(fields, _METADATA_HASH_TAG, 0),
+        empty_since=Millis(_tagged_int64(fields, _EMPTY_SINCE_TAG, NEVER)),
+    )
+
+
+def _tagged_int64(fields: dict[int, bytes], tag: int, default: int) -> int:
+    if tag not in fields:
+        return default
+    reader = Reader(fields[tag], f"tagged field {tag}")
+    number = reader.int64()
+    reader.finish()
+    return number
+
+
+def _read_partition_metadata(group_id: GroupId, name: str, reader: Reader) -> ConsumerGroupPartitionMetadata:
+    count = reader.count(smallest=_TOPIC_ID_BYTES, is_flexible=True)
+    topics = tuple(_read_subscribed_topic(reader) for _ in range(count))
+    reader.tagged_fields()
+    return ConsumerGroupPartitionMetadata(group_id=group_id, topics=topics)
+
+
+def _read_subscribed_topic(reader: Reader) -> SubscribedTopic:
+    topic_id = TopicId(reader.take(_TOPIC_ID_BYTES))
+    name = TopicName(reader.text(is_flexible=True))
+    partition_count = reader.int32()
+    racks = []
+    for _ in range(reader.count(smallest=6, is_flexible=True)):
+        partition = reader.int32()
+        racks.append(PartitionRacks(partition=partition, racks=_read_texts(reader)))
+        reader.tagged_fields()
+    reader.tagged_fields()
+    return SubscribedTopic(topic_id=topic_id, name=name, partition_count=partition_count, racks=tuple(racks))
+
+
+def _read_texts(reader: Reader) -> tuple[str, ...]:
+    return tuple(reader.text(is_flexible=True) for _ in range(reader.count(smallest=1, is_flexible=True)))
+
+
+def _read_member(group_id: GroupId, name: str, reader: Reader) -> ConsumerGroupMemberMetadata:
+    instance_id = reader.nullable_text(is_flexible=True)
+    rack_id = reader.nullable_text(is_flexible=True)
+    client_id = reader.text(is_flexible=True)
+    client_host = reader.text(is_flexible=True)
+    topic_names = _read_texts(reader)
+    regex = reader.nullable_text(is_flexible=True)
+    rebalance_timeout_ms = reader.int32()
+    server_assignor = reader.nullable_text(is_flexible=True)
+    classic = reader.tagged_fields().get(_CLASSIC_TAG)
+    return ConsumerGroupMemberMetadata(
+        group_id=group_id,
+        member_id=MemberId(name),
+        instance_id=None if instance_id is None else InstanceId(instance_id),
+        rack_id=rack_id,
+        client_id=client_id,
+        client_host=client_host,
+        subscribed_topic_names=tuple(map(TopicName, topic_names)),
+        subscribed_topic_regex=regex,
+        rebalance_timeout_ms=rebalance_timeout_ms,
+        server_assignor=server_assignor,
+        classic=None if classic is None else _read_classic(classic),
+    )
+
+
+def _read_classic(content: bytes) -> ClassicMemberMetadata | None:
+    reader = Reader(content, "ClassicMemberMetadata")
+    if reader.take(1) != b"\x01":
+        return None
+    session_timeout_ms = reader.int32()
+    protocols = []
+    for _ in range(reader.count(smallest=3, is_flexible=True)):
+        protocols.append((reader.text(is_flexible=True), reader.blob(is_flexible=True)))
+        reader.tagged_fields()
+    reader.tagged_fields()
+    reader.finish()
+    return ClassicMemberMetadata(session_timeout_ms=session_timeout_ms, protocols=tuple(protocols))
+
+
+def _read_target_metadata(group_id: GroupId, name: str, reader: Reader) -> ConsumerGroupTargetMetadata:
+    epoch = reader.int32()
+    fields = reader.tagged_fields()
+    return ConsumerGroupTargetMetadata(
+        group_id=group_id,
+        assignment_epoch=epoch,
+        assignment_timestamp=Millis(_tagged_int64(fields, _TIMESTAMP_TAG, 0)),
+    )
+
+
+def _read_int32s(reader: Reader) -> list[int]:
+    return [reader.int32() for _ in range(reader.count(smallest=4, is_flexible=True))]
+
+
+def _read_target(group_id: GroupId, name: str, reader: Reader) -> ConsumerGroupTargetMember:
+    partitions = {}
+    for _ in range(reader.count(smallest=_TOPIC_ID_BYTES, is_flexible=True)):
+        topic_id = TopicId(reader.take(_TOPIC_ID_BYTES))
+        partitions[topic_id] = tuple(sorted(_read_int32s(reader)))
+        reader.tagged_fields()
+    reader.tagged_fields()
+    return ConsumerGroupTargetMember(group_id=group_id, member_id=MemberId(name), partitions=partitions)
+
+
+def _read_current(group_id: GroupId, name: str, reader: Reader) -> ConsumerGroupCurrentAssignment:
+    member_epoch = reader.int32()
+    previous_member_epoch = reader.int32()
+    state = reader.take(1)[0]
+    assigned = _read_owned(reader, member_epoch)
+    pending_revocation = _read_owned(reader, member_epoch)
+    reader.tagged_fields()
+    is_known = state in frozenset(MemberState)
+    return ConsumerGroupCurrentAssignment(
+        group_id=group_id,
+        member_id=MemberId(name),
+        member_epoch=member_epoch,
+        previous_member_epoch=previous_member_epoch,
+        state=MemberState(state) if is_known else MemberState.UNKNOWN,
+        assigned=assigned,
+        pending_revocation=pending_revocation,
+    )
+
+
+def _read_owned(reader: Reader, member_epoch: int) -> OwnedPartitions:
+    owned: dict[TopicId, dict[int, int]] = {}
+    for _ in range(reader.count(smallest=_TOPIC_ID_BYTES, is_flexible=True)):
+        topic_id = TopicId(reader.take(_TOPIC_ID_BYTES))
+        partitions = _read_int32s(reader)
+        epochs = _read_epochs(reader.tagged_fields().get(_ASSIGNMENT_EPOCHS_TAG))
+        if epochs is None or len(epochs) != len(partitions):
+            epochs = [max(member_epoch, 0)] * len(partitions)
+        owned[topic_id] = dict(zip(partitions, epochs, strict=True))
+    return owned
+
+
+def _read_epochs(content: bytes | None) -> list[int] | None:
+    if content is None or content == b"\x00":  # null
+        return None
+    reader = Reader(content, "AssignmentEpochs")
+    epochs = _read_int32s(reader)
+    reader.finish()
+    return epochs
+
+
+def _read_regular_expression(group_id: GroupId, name: str, reader: Reader) -> ConsumerGroupRegularExpression:
+    topics = _read_texts(reader)
+    version = reader.int64()
+    timestamp = Millis(reader.int64())
+    reader.tagged_fields()
+    return ConsumerGroupRegularExpression(
+        group_id=group_id,
+        regular_expression=name,
+        topics=tuple(map(TopicName, topics)),
+        version=version,
+        timestamp=timestamp,
+    )
+
+
+_Read = Callable[[GroupId, str, Reader], ConsumerRecord]
+
+_READERS: dict[ConsumerRecordType, tuple[str, _Read]] = {
+    ConsumerRecordType.GROUP: ("ConsumerGroupMetadataValue", _read_group),
+    ConsumerRecordType.PARTITION_METADATA: ("ConsumerGroupPartitionMetadataValue", _read_partition_metadata),
+    ConsumerRecordType.MEMBER: ("ConsumerGroupMemberMetadataValue", _read_member),
+    ConsumerRecordType.TARGET_METADATA: ("ConsumerGroupTargetAssignmentMetadataValue", _read_target_metadata),
+    ConsumerRecordType.TARGET_MEMBER: ("ConsumerGroupTargetAssignmentMemberValue", _read_target),
+    ConsumerRecordType.CURRENT_ASSIGNMENT: ("ConsumerGroupCurrentMemberAssignmentValue", _read_current),
+    ConsumerRecordType.REGULAR_EXPRESSION: (
+        "ConsumerGroupRegularExpressionValue",
+        _read_regular_expression,
+    ),
+}
+"""The name of each value, for error messages, and what reads it."""
