@@ -13,6 +13,8 @@ from enum import Enum
 from headgate.core.classic.groups import ClassicGroups
 from headgate.core.classic.state import ClassicState
 from headgate.core.commands import ListedGroup, ListedGroups, ListGroups
+from headgate.core.consumer.groups import ConsumerGroups
+from headgate.core.offsets.expiry import CONSUMER_PROTOCOL_TYPE
 from headgate.core.offsets.table import OffsetTable
 from headgate.domain.ids import GroupId
 
@@ -21,26 +23,43 @@ class GroupType(Enum):
     """The type of a group, with the name clients see: in small letters, as Kafka's brokers send it."""
 
     CLASSIC = "classic"
+    CONSUMER = "consumer"
 
 
 class Groups:
     """A view over all groups of a shard."""
 
-    __slots__ = ("_classic", "_offsets")
+    __slots__ = ("_classic", "_consumer", "_offsets")
 
-    def __init__(self, classic: ClassicGroups, offsets: OffsetTable) -> None:
+    def __init__(self, classic: ClassicGroups, consumer: ConsumerGroups, offsets: OffsetTable) -> None:
         self._classic = classic
+        self._consumer = consumer
         self._offsets = offsets
 
     def type_of(self, group_id: GroupId) -> GroupType | None:
         """The group's type; None when there is no such group."""
-        classic = self._classic
-        is_classic = group_id in classic.recorded or group_id in classic.live
+        if self._consumer.find(group_id) is not None:
+            return GroupType.CONSUMER
+        is_classic = self.has_classic_record(group_id) or group_id in self._classic.live
         return GroupType.CLASSIC if is_classic or self._offsets.has_group(group_id) else None
+
+    def has_classic_record(self, group_id: GroupId) -> bool:
+        """Whether a record makes it a classic group."""
+        return group_id in self._classic.recorded
+
+    def has_classic_members(self, group_id: GroupId) -> bool:
+        """Whether it is a classic group that is not empty."""
+        group = self._classic.live.get(group_id)
+        return group is not None and group.state is not ClassicState.EMPTY
 
     def _all(self) -> Iterator[ListedGroup]:
         classic, type_name = self._classic, GroupType.CLASSIC.value
         seen = set()
+        for group_id, consumer_group in self._consumer.by_id.items():
+            if consumer_group.metadata is not None:
+                seen.add(group_id)
+                state = consumer_group.state.value
+                yield ListedGroup(group_id, CONSUMER_PROTOCOL_TYPE, state, GroupType.CONSUMER.value)
         for group_id, group in classic.live.items():
             seen.add(group_id)
             yield ListedGroup(group_id, group.protocol_type or "", group.state.value, type_name)
@@ -68,8 +87,12 @@ class Groups:
     def count_by_state(self) -> Mapping[str, int]:
         """How many groups are in which state."""
         counts = Counter(group.state.value for group in self._classic.live.values())
+        consumer = {
+            group_id: group for group_id, group in self._consumer.by_id.items() if group.metadata is not None
+        }
+        counts.update(group.state.value for group in consumer.values())
         recorded_only = self._classic.recorded.keys() - self._classic.live.keys()
-        with_record = self._classic.recorded.keys() | self._classic.live.keys()
+        with_record = self._classic.recorded.keys() | self._classic.live.keys() | consumer.keys()
         committed_only = self._offsets.group_count - sum(map(self._offsets.has_group, with_record))
         counts[ClassicState.EMPTY.value] += len(recorded_only) + committed_only
         return counts

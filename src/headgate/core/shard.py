@@ -1,7 +1,8 @@
 """One shard of the group coordinator: routes commands, applies records, tells the next deadline.
 
-    durable    offsets (the table), classic.recorded      changed by `apply` alone
-    volatile   classic.live, deadlines, upkeep            changed by `handle`, reset by `loaded`
+    durable    offsets (the table), classic.recorded, consumer.by_id    changed by `apply` alone
+    volatile   classic.live, what consumer keeps beside its groups,     changed by `handle`, reset by
+               deadlines, upkeep                                        `loaded`
 
 A group belongs to one shard, so that no command needs another.
 """
@@ -33,10 +34,20 @@ from headgate.core.classic.state import ClassicState
 from headgate.core.classic.sync import sync
 from headgate.core.classic.turn import ClassicSettings, Turn
 from headgate.core.commands import DeleteGroup, DeleteTopicOffsets, ListGroups, Tick
+from headgate.core.consumer import offsets as consumer_offsets
+from headgate.core.consumer.commands import (
+    ConsumerGroupConfigured,
+    ConsumerHeartbeat,
+    DescribeConsumerGroup,
+)
+from headgate.core.consumer.dispatch import ConsumerDispatch
+from headgate.core.consumer.group import ConsumerGroup
+from headgate.core.consumer.groups import ConsumerGroups
+from headgate.core.consumer.removal import group_tombstones
 from headgate.core.contract import Effects, Token
 from headgate.core.deadlines import Deadlines
 from headgate.core.effects import NOTHING, GroupEffects, answer, together
-from headgate.core.groups import Groups
+from headgate.core.groups import Groups, GroupType
 from headgate.core.offsets.commands import (
     CommitAgain,
     CommitOffsets,
@@ -49,15 +60,18 @@ from headgate.core.offsets.commands import (
 from headgate.core.offsets.commit import commit, commit_again, unknown_group_error
 from headgate.core.offsets.conditions import refuse
 from headgate.core.offsets.fetch import fetch, fetch_again
-from headgate.core.offsets.removal import delete, delete_group
+from headgate.core.offsets.removal import delete, delete_all
 from headgate.core.offsets.table import OffsetTable
 from headgate.core.timers import Timer, TimerKind
+from headgate.core.topic_image import TopicsChanged
 from headgate.core.upkeep import Upkeep
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, MemberId, Millis, TopicName
 from headgate.domain.settings import Settings
 from headgate.records import (
     Change,
+    ConsumerGroupTombstone,
+    ConsumerRecordType,
     GroupMetadata,
     GroupTombstone,
     OffsetCommit,
@@ -68,6 +82,11 @@ from headgate.records import (
 )
 from headgate.records.offset_rows import OffsetRows
 
+_SEEN_WHEN_APPLIED = frozenset(
+    {TimerKind.SWEEP, TimerKind.ERASE, TimerKind.CONSUMER_SESSION, TimerKind.REVOCATION}
+)
+"""Deadlines whose decisions the next one has to see applied: one of them a tick."""
+
 
 class GroupShard:
     """The groups and offsets of one partition of `__consumer_offsets`; a `headgate.core.contract.Shard`."""
@@ -75,9 +94,11 @@ class GroupShard:
     def __init__(self, settings: Settings) -> None:
         self.offsets = OffsetTable()
         self.classic = ClassicGroups()
-        self.groups = Groups(self.classic, self.offsets)
         self._deadlines: Deadlines[Timer] = Deadlines()
-        self._upkeep = Upkeep(settings, self.offsets, self.classic, self._deadlines)
+        self.consumer = ConsumerGroups(settings, self._deadlines)
+        self.groups = Groups(self.classic, self.consumer, self.offsets)
+        self._consumer_dispatch = ConsumerDispatch(self.consumer, self.groups)
+        self._upkeep = Upkeep(settings, self.offsets, (self.classic, self.consumer), self._deadlines)
         self._classic_settings = ClassicSettings.of(settings)
         self._metadata_limit: int = settings["offset.metadata.max.bytes"]
         self._handlers: Mapping[type[Any], Callable[[Any, Millis, Token], GroupEffects]] = {
@@ -94,6 +115,10 @@ class GroupShard:
             ListGroups: self._list,
             DeleteGroup: self._delete_group,
             DeleteTopicOffsets: self._delete_topic_offsets,
+            ConsumerHeartbeat: self._consumer_dispatch.heartbeat,
+            DescribeConsumerGroup: self._consumer_dispatch.describe,
+            ConsumerGroupConfigured: self._consumer_dispatch.configured,
+            TopicsChanged: self._topics_changed,
             Tick: self._tick,
         }
 
@@ -122,6 +147,10 @@ class GroupShard:
                 self.offsets.forget_group(group_id)
             case UnknownRecord():
                 pass
+            case _:
+                self.consumer.apply(record)
+                if record == ConsumerGroupTombstone(ConsumerRecordType.GROUP, record.group_id):
+                    self.offsets.forget_group(record.group_id)
 
     def apply_rows(self, rows: OffsetRows) -> None:
         """Take many offset records into durable state; see `headgate.core.contract.TakesRows`."""
@@ -152,11 +181,14 @@ class GroupShard:
                 return self.classic.recorded.get(group_id)
             case UnknownRecord() | OffsetCommits():
                 return None
+            case _:
+                return self.consumer.standing(record)
 
     def loaded(self, now: Millis) -> None:
         """The log is read to its end: members' sessions begin anew, the first sweep is an interval away."""
         self.offsets.forget_prefixes()
         self.classic.loaded(self._turn(now))
+        self.consumer.loaded(now)
         self._upkeep.loaded(now)
 
     def next_deadline(self) -> Millis | None:
@@ -183,8 +215,8 @@ class GroupShard:
         effects = []
         while (timer := self._deadlines.pop(now)) is not None:
             effects.append(self._on_timer(timer, now))
-            if timer.kind in (TimerKind.SWEEP, TimerKind.ERASE):
-                break  # their next slice has to see this one applied
+            if timer.kind in _SEEN_WHEN_APPLIED:
+                break
         return together(*effects)
 
     def _on_timer(self, timer: Timer, now: Millis) -> GroupEffects:
@@ -193,6 +225,8 @@ class GroupShard:
                 return self._upkeep.sweep(now)
             case TimerKind.ERASE:
                 return self._upkeep.go_on_erasing(now)
+            case TimerKind.CONSUMER_SESSION | TimerKind.REVOCATION:
+                return self._consumer_dispatch.on_timer(timer, now)
         group = self.classic.live.get(GroupId(timer.group_id))
         if group is None:
             return NOTHING
@@ -231,6 +265,9 @@ class GroupShard:
             if not error:
                 classic_offsets.on_commit(self._turn(now), group, command)
             return error
+        consumer_group = self.consumer.find(command.group_id)
+        if consumer_group is not None:
+            return consumer_offsets.commit_error(consumer_group, command, self.consumer.topics)
         if command.generation < 0:
             return ErrorCode.NONE
         if self.groups.type_of(command.group_id) is None:
@@ -238,11 +275,17 @@ class GroupShard:
         return ErrorCode.UNKNOWN_MEMBER_ID  # the group has no members
 
     def _fetch(self, command: FetchOffsets, now: Millis, token: Token) -> GroupEffects:
+        consumer_group = self.consumer.find(command.group_id)
+        if consumer_group is not None:
+            error = consumer_offsets.fetch_error(consumer_group, command)
+            if error:
+                return answer(token, error)
         is_known = self.groups.type_of(command.group_id) is not None
         return answer(token, fetch(self.offsets, command, is_known=is_known))
 
     def _fetch_again(self, command: FetchAgain, now: Millis, token: Token) -> GroupEffects:
-        numbers = fetch_again(self.offsets, command.before)
+        is_members = command.before.member_id is not None or command.before.member_epoch >= 0
+        numbers = None if is_members else fetch_again(self.offsets, command.before)
         if numbers is None:
             return self._fetch(command.before, now, token)
         return answer(token, numbers)
@@ -256,7 +299,8 @@ class GroupShard:
         error = classic_offsets.delete_error(group) if group is not None else ErrorCode.NONE
         if error:
             return answer(token, DeleteOffsetsResult(error))
-        result, records = delete(self.offsets, command, _subscription_of(group))
+        subscribers = group or self.consumer.find(command.group_id)
+        result, records = delete(self.offsets, command, _subscription_of(subscribers))
         return together(Effects(records), answer(token, result))
 
     def _delete_topic_offsets(self, command: DeleteTopicOffsets, now: Millis, token: Token) -> GroupEffects:
@@ -269,14 +313,18 @@ class GroupShard:
         is_new = self.groups.type_of(command.group_id) is None
         if not error and is_new and command.member_id:
             error = ErrorCode.UNKNOWN_MEMBER_ID
+        before = self.consumer.find(command.group_id)
+        if not error and before is not None:
+            error = _error_of_classic_join(before, command)
         if error:
             return answer(token, JoinResult(error=error, member_id=command.member_id))
         group = self.classic.look(command.group_id) or ClassicGroup(command.group_id, now)
         nobody_yet = group.metadata()
         effects = join(self._turn(now), group, command, token)
         self.classic.settle(group)
-        if is_new and not group.is_idle:
-            return together(Effects((nobody_yet,)), effects)
+        if (is_new or before is not None) and not group.is_idle:
+            given_up = () if before is None else group_tombstones(before)
+            return together(Effects((*given_up, nobody_yet)), effects)
         return effects
 
     def _sync(self, command: SyncGroup, now: Millis, token: Token) -> GroupEffects:
@@ -294,6 +342,9 @@ class GroupShard:
         return heartbeat(self._turn(now), group, command, token)
 
     def _leave(self, command: LeaveGroup, now: Millis, token: Token) -> GroupEffects:
+        consumer_group = self.consumer.find(command.group_id)
+        if consumer_group is not None:
+            return self._consumer_dispatch.leave(consumer_group, command, now, token)
         error, group = self._live(command.group_id)
         if group is None:
             if error is ErrorCode.INVALID_GROUP_ID:
@@ -315,7 +366,7 @@ class GroupShard:
         group = self.classic.look(command.group_id)
         if group is not None:
             return answer(token, describe(group))
-        if self.groups.type_of(command.group_id) is None:
+        if self.groups.type_of(command.group_id) is not GroupType.CLASSIC:
             return answer(token, ErrorCode.GROUP_ID_NOT_FOUND)
         return answer(token, DescribedGroup(group_id=command.group_id, state=ClassicState.EMPTY.value))
 
@@ -326,11 +377,31 @@ class GroupShard:
         group = self.classic.live.get(command.group_id)
         if group is not None and group.state is not ClassicState.EMPTY:
             return answer(token, ErrorCode.NON_EMPTY_GROUP)
+        consumer_group = self.consumer.find(command.group_id)
+        if consumer_group is not None and not consumer_group.is_empty:
+            return answer(token, ErrorCode.NON_EMPTY_GROUP)
         if self.groups.type_of(command.group_id) is None:
             return answer(token, ErrorCode.GROUP_ID_NOT_FOUND)
-        records = delete_group(self.offsets, command.group_id)
+        records = delete_all(self.offsets, command.group_id)
+        if consumer_group is not None:
+            records += group_tombstones(consumer_group)
+        else:
+            records.append(GroupTombstone(command.group_id))
         return together(Effects(records), answer(token, ErrorCode.NONE))
 
+    # --- topics ---
 
-def _subscription_of(group: ClassicGroup | None) -> Callable[[TopicName], bool]:
+    def _topics_changed(self, command: TopicsChanged, now: Millis, token: Token) -> GroupEffects:
+        self.consumer.topics_changed(command)
+        return answer(token, ErrorCode.NONE)
+
+
+def _subscription_of(group: ClassicGroup | ConsumerGroup | None) -> Callable[[TopicName], bool]:
     return group.is_subscribed_to if group is not None else lambda topic: False
+
+
+def _error_of_classic_join(group: ConsumerGroup, command: JoinGroup) -> ErrorCode:
+    """A group that has members of the new protocol takes none of the old one; an empty one is theirs."""
+    if not group.is_empty:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return ErrorCode.UNKNOWN_MEMBER_ID if command.member_id else ErrorCode.NONE

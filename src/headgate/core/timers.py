@@ -15,6 +15,10 @@ class TimerKind(Enum):
     """A rebalance has waited long enough for its members."""
     SYNC = auto()
     """Members that joined have had long enough to ask for their assignment."""
+    CONSUMER_SESSION = auto()
+    """A member of a consumer group was not heard of: it is removed."""
+    REVOCATION = auto()
+    """A member of a consumer group has had long enough to let its partitions go."""
     SWEEP = auto()
     """Expired offsets are looked for."""
     ERASE = auto()

@@ -11,6 +11,10 @@ from collections import deque
 from headgate.core.classic.groups import ClassicGroups
 from headgate.core.classic.offsets import clock_of
 from headgate.core.classic.state import ClassicState
+from headgate.core.consumer.group import ConsumerGroup
+from headgate.core.consumer.groups import ConsumerGroups
+from headgate.core.consumer.offsets import clock_of as consumer_clock_of
+from headgate.core.consumer.removal import group_tombstones
 from headgate.core.contract import Effects, Reply, Token
 from headgate.core.deadlines import Deadlines
 from headgate.core.effects import GroupEffects
@@ -40,6 +44,7 @@ class Upkeep:
 
     __slots__ = (
         "_classic",
+        "_consumer",
         "_deadlines",
         "_interval_ms",
         "_offsets",
@@ -49,12 +54,16 @@ class Upkeep:
     )
 
     def __init__(
-        self, settings: Settings, offsets: OffsetTable, classic: ClassicGroups, deadlines: Deadlines[Timer]
+        self,
+        settings: Settings,
+        offsets: OffsetTable,
+        groups: tuple[ClassicGroups, ConsumerGroups],
+        deadlines: Deadlines[Timer],
     ) -> None:
         self._retention_ms: int = settings["offsets.retention.minutes"] * MINUTE_MS
         self._interval_ms: int = settings["offsets.retention.check.interval.ms"]
         self._offsets = offsets
-        self._classic = classic
+        self._classic, self._consumer = groups
         self._deadlines = deadlines
         self._to_sweep: deque[GroupId] = deque()
         self._to_erase: deque[tuple[TopicName, Millis, Token]] = deque()
@@ -85,10 +94,14 @@ class Upkeep:
     def _candidates(self, now: Millis) -> list[GroupId]:
         by_offsets = self._offsets.groups_to_sweep(Millis(now - self._retention_ms))
         by_record = (group_id for group_id, one in self._classic.recorded.items() if not one.members)
-        return list(dict.fromkeys((*by_offsets, *by_record)))
+        by_members = (group_id for group_id, group in self._consumer.by_id.items() if group.is_empty)
+        return list(dict.fromkeys((*by_offsets, *by_record, *by_members)))
 
     def _sweep_group(self, group_id: GroupId, now: Millis, room: Slice) -> bool:
         """Whether the group is gone with all its offsets."""
+        consumer_group = self._consumer.find(group_id)
+        if consumer_group is not None:
+            return self._sweep_consumer_group(consumer_group, now, room)
         is_subscribed = _nothing
         is_empty = True
         group = self._classic.live.get(group_id)
@@ -110,6 +123,13 @@ class Upkeep:
         if not retention.expire(self._offsets, group_id, room) or not is_empty:
             return False
         room.records.append(GroupTombstone(group_id))
+        return True
+
+    def _sweep_consumer_group(self, group: ConsumerGroup, now: Millis, room: Slice) -> bool:
+        retention = Retention(consumer_clock_of(group), group.is_subscribed_to, now, self._retention_ms)
+        if not retention.expire(self._offsets, group.group_id, room) or not group.is_empty:
+            return False
+        room.records.extend(group_tombstones(group))
         return True
 
     # --- deleted topics ---

@@ -300,6 +300,78 @@ BROKER_SETTINGS: Mapping[str, Setting] = _table(
         minimum=0,
     ),
     Setting("group.max.size", Kind.INT, INT_MAX, "Most members of a classic group.", minimum=1),
+    # Consumer groups
+    Setting(
+        "group.consumer.session.timeout.ms",
+        Kind.INT,
+        45_000,
+        "How long a member of a consumer group may be silent.",
+        minimum=1,
+    ),
+    Setting(
+        "group.consumer.min.session.timeout.ms",
+        Kind.INT,
+        45_000,
+        "Shortest session timeout a consumer group may be given.",
+        minimum=1,
+    ),
+    Setting(
+        "group.consumer.max.session.timeout.ms",
+        Kind.INT,
+        MINUTE_MS,
+        "Longest session timeout a consumer group may be given.",
+        minimum=1,
+    ),
+    Setting(
+        "group.consumer.heartbeat.interval.ms",
+        Kind.INT,
+        5_000,
+        "How often members of a consumer group are to be heard of.",
+        minimum=1,
+    ),
+    Setting(
+        "group.consumer.min.heartbeat.interval.ms",
+        Kind.INT,
+        5_000,
+        "Shortest heartbeat interval a consumer group may be given.",
+        minimum=1,
+    ),
+    Setting(
+        "group.consumer.max.heartbeat.interval.ms",
+        Kind.INT,
+        15_000,
+        "Longest heartbeat interval a consumer group may be given.",
+        minimum=1,
+    ),
+    Setting(
+        "group.consumer.assignment.interval.ms",
+        Kind.INT,
+        1_000,
+        "At least so long lies between two assignments of a consumer group.",
+        minimum=0,
+    ),
+    Setting(
+        "group.consumer.min.assignment.interval.ms",
+        Kind.INT,
+        0,
+        "Shortest assignment interval a consumer group may be given.",
+        minimum=0,
+    ),
+    Setting(
+        "group.consumer.max.assignment.interval.ms",
+        Kind.INT,
+        15_000,
+        "Longest assignment interval a consumer group may be given.",
+        minimum=0,
+    ),
+    Setting("group.consumer.max.size", Kind.INT, INT_MAX, "Most members of a consumer group.", minimum=1),
+    Setting(
+        "group.consumer.assignors",
+        Kind.LIST,
+        ("uniform", "range"),
+        "Assignors that consumer groups may ask for; the first is for those that ask for none.",
+        choices=("uniform", "range"),
+    ),
 )
 
 _KAFKA_ONLY: tuple[tuple[str, Kind, Any], ...] = (
@@ -452,8 +524,33 @@ TOPIC_SETTINGS: Mapping[str, Setting] = _table(
 )
 
 
-GROUP_SETTINGS: Mapping[str, Setting] = {}
-"""Settings of one group. Classic groups have none."""
+GROUP_SETTINGS: Mapping[str, Setting] = _table(
+    Setting(
+        "consumer.session.timeout.ms",
+        Kind.INT,
+        45_000,
+        "How long a member may be silent.",
+        minimum=1,
+        broker_name="group.consumer.session.timeout.ms",
+    ),
+    Setting(
+        "consumer.heartbeat.interval.ms",
+        Kind.INT,
+        5_000,
+        "How often members are to be heard of.",
+        minimum=1,
+        broker_name="group.consumer.heartbeat.interval.ms",
+    ),
+    Setting(
+        "consumer.assignment.interval.ms",
+        Kind.INT,
+        1_000,
+        "At least so long lies between two assignments.",
+        minimum=0,
+        broker_name="group.consumer.assignment.interval.ms",
+    ),
+)
+"""Settings of one consumer group. Classic groups have none."""
 
 
 def find(table: Mapping[str, Setting], name: str) -> Setting:

@@ -67,7 +67,8 @@ class CommitOffsets:
     retention_ms: int = NO_RETENTION
     """To v4: how long these offsets are to be kept; -1: as the broker's settings say."""
     knows_group_not_found: bool = True
-    """From v9: a group that is not there is GROUP_ID_NOT_FOUND, before that ILLEGAL_GENERATION."""
+    """From v9: a group that is not there is GROUP_ID_NOT_FOUND, before that ILLEGAL_GENERATION. Members of
+    consumer groups need it."""
     expected: Mapping[Place, int] | None = None
     """Offsets that must be the committed ones for this commit to take place (R3.16)."""
 
@@ -97,11 +98,14 @@ class CommitResult:
 
 @dataclass(slots=True, frozen=True)
 class FetchOffsets:
-    """Read committed offsets. Reply: `FetchedOffsets`."""
+    """Read committed offsets. Reply: `FetchedOffsets`, or an `ErrorCode`."""
 
     group_id: GroupId
     topics: Sequence[tuple[TopicName, Sequence[int] | Int64s]] | None
     """None: all there are."""
+    member_id: MemberId | None = None
+    """From v9: the member of a consumer group that asks; None: nobody in particular."""
+    member_epoch: int = -1
 
 
 class FetchAgain(NamedTuple):

@@ -13,7 +13,7 @@ from headgate.core.offsets.expiry import GroupClock, is_expired
 from headgate.core.offsets.table import OffsetTable
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, Millis, TopicName
-from headgate.records import GroupTombstone, OffsetTombstone, Record
+from headgate.records import OffsetTombstone, Record
 
 SLICE_BYTES = 800_000
 _TOMBSTONE_OVERHEAD_BYTES = 24
@@ -62,13 +62,9 @@ def delete(
     return DeleteOffsetsResult(ErrorCode.NONE, outcomes), records
 
 
-def delete_group(table: OffsetTable, group_id: GroupId) -> list[Record]:
-    """Remove a group and everything of it, all or nothing."""
-    records: list[Record] = [
-        OffsetTombstone(group_id, topic, partition) for topic, partition, _ in table.offsets_of(group_id)
-    ]
-    records.append(GroupTombstone(group_id))
-    return records
+def delete_all(table: OffsetTable, group_id: GroupId) -> list[Record]:
+    """Remove all offsets of a group."""
+    return [OffsetTombstone(group_id, topic, partition) for topic, partition, _ in table.offsets_of(group_id)]
 
 
 def erase_topic(table: OffsetTable, topic: TopicName, committed_by: Millis, room: Slice) -> bool:

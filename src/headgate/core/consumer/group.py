@@ -1,0 +1,379 @@
+"""A consumer group as its records make it: all of it is durable.
+
+The last record of each key counts, whatever order they come in, so that a log replays to the same group also
+after compaction. What can be looked up quickly (who owns a partition, who is behind an instance id, how many
+read a topic) follows from the records and is kept beside them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from enum import Enum
+from typing import NamedTuple, TypeVar
+
+from headgate.domain.ids import GroupId, InstanceId, MemberId, TopicId, TopicName
+from headgate.records import (
+    ConsumerGroupCurrentAssignment,
+    ConsumerGroupMemberMetadata,
+    ConsumerGroupMetadata,
+    ConsumerGroupPartitionMetadata,
+    ConsumerGroupRegularExpression,
+    ConsumerGroupTargetMember,
+    ConsumerGroupTargetMetadata,
+    ConsumerGroupTombstone,
+    ConsumerRecord,
+    ConsumerRecordType,
+    MemberState,
+)
+from headgate.records.consumer_model import NO_ASSIGNMENT_YET, OwnedPartitions, TargetPartitions
+
+
+class ConsumerState(Enum):
+    """The state of a group, which follows from its epochs, with the name clients see."""
+
+    EMPTY = "Empty"
+    """No members. Offsets may be there, and expire."""
+    ASSIGNING = "Assigning"
+    """The target is older than the group."""
+    RECONCILING = "Reconciling"
+    """Not every member has what the target says."""
+    STABLE = "Stable"
+    """Every member has what it is to have."""
+    DEAD = "Dead"
+    """Gone."""
+
+
+class Member(NamedTuple):
+    """A member: what it said of itself, and what it has."""
+
+    metadata: ConsumerGroupMemberMetadata
+    current: ConsumerGroupCurrentAssignment
+
+    @property
+    def member_id(self) -> MemberId:
+        """The member's id."""
+        return self.metadata.member_id
+
+    @property
+    def member_epoch(self) -> int:
+        """The epoch the member is in."""
+        return self.current.member_epoch
+
+    @property
+    def uses_classic_protocol(self) -> bool:
+        """Whether the member speaks the classic protocol."""
+        return self.metadata.classic is not None
+
+    def is_reconciled_to(self, assignment_epoch: int) -> bool:
+        """Whether the member has what the target of that epoch says."""
+        return self.current.state is MemberState.STABLE and self.current.member_epoch == assignment_epoch
+
+
+def nothing_assigned(group_id: GroupId, member_id: MemberId) -> ConsumerGroupCurrentAssignment:
+    """What a new member has."""
+    return ConsumerGroupCurrentAssignment(
+        group_id=group_id,
+        member_id=member_id,
+        member_epoch=0,
+        previous_member_epoch=0,
+        state=MemberState.STABLE,
+        assigned={},
+        pending_revocation={},
+    )
+
+
+class ConsumerGroup:
+    """One group, changed by `apply` alone."""
+
+    __slots__ = (
+        "assignor_votes",
+        "currents",
+        "group_id",
+        "instances",
+        "members",
+        "metadata",
+        "owners",
+        "partition_metadata",
+        "readers",
+        "regex_users",
+        "regexes",
+        "target_metadata",
+        "targets",
+    )
+
+    def __init__(self, group_id: GroupId) -> None:
+        """A group without any record."""
+        self.group_id = group_id
+        self.metadata: ConsumerGroupMetadata | None = None
+        self.target_metadata: ConsumerGroupTargetMetadata | None = None
+        self.partition_metadata: ConsumerGroupPartitionMetadata | None = None
+        self.members: dict[MemberId, ConsumerGroupMemberMetadata] = {}
+        self.currents: dict[MemberId, ConsumerGroupCurrentAssignment] = {}
+        self.targets: dict[MemberId, ConsumerGroupTargetMember] = {}
+        self.regexes: dict[str, ConsumerGroupRegularExpression] = {}
+        self.owners: dict[TopicId, dict[int, MemberId]] = {}
+        """Who has a partition, or is yet to let it go."""
+        self.instances: dict[InstanceId, MemberId] = {}
+        """Static members by their instance id."""
+        self.readers: Counter[TopicName] = Counter()
+        """How many members name a topic in their subscription."""
+        self.regex_users: Counter[str] = Counter()
+        """How many members subscribe by a regular expression."""
+        self.assignor_votes: Counter[str] = Counter()
+        """How many members want an assignor."""
+
+    # --- what it is ---
+
+    @property
+    def epoch(self) -> int:
+        """The group's epoch."""
+        return 0 if self.metadata is None else self.metadata.epoch
+
+    @property
+    def metadata_hash(self) -> int:
+        """The hash of the topics its members read, as it was when the epoch was raised last."""
+        return 0 if self.metadata is None else self.metadata.metadata_hash
+
+    @property
+    def assignment_epoch(self) -> int:
+        """The group epoch that the target was made for."""
+        return 0 if self.target_metadata is None else self.target_metadata.assignment_epoch
+
+    @property
+    def assignment_timestamp(self) -> int:
+        """When the target was made."""
+        target = self.target_metadata
+        return NO_ASSIGNMENT_YET if target is None else target.assignment_timestamp
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no members."""
+        return not self.members
+
+    @property
+    def is_without_records(self) -> bool:
+        """Whether nothing is left of it."""
+        return not (
+            self.metadata
+            or self.target_metadata
+            or self.partition_metadata
+            or self.members
+            or self.currents
+            or self.targets
+            or self.regexes
+        )
+
+    @property
+    def state(self) -> ConsumerState:
+        """The group's state."""
+        if not self.members:
+            return ConsumerState.EMPTY
+        if self.epoch > self.assignment_epoch:
+            return ConsumerState.ASSIGNING
+        if all(self.member(one).is_reconciled_to(self.assignment_epoch) for one in self.members):
+            return ConsumerState.STABLE
+        return ConsumerState.RECONCILING
+
+    # --- members ---
+
+    def member(self, member_id: MemberId) -> Member:
+        """The member of that id, which there is."""
+        current = self.currents.get(member_id)
+        return Member(self.members[member_id], current or nothing_assigned(self.group_id, member_id))
+
+    def find_member(self, member_id: MemberId) -> Member | None:
+        """The member of that id, if there is one."""
+        return self.member(member_id) if member_id in self.members else None
+
+    def find_static(self, instance_id: InstanceId) -> Member | None:
+        """The member behind an instance id, if there is one."""
+        member_id = self.instances.get(instance_id)
+        return None if member_id is None else self.find_member(member_id)
+
+    def target_of(self, member_id: MemberId) -> TargetPartitions:
+        """What a member is to have."""
+        target = self.targets.get(member_id)
+        return {} if target is None else target.partitions
+
+    # --- subscriptions ---
+
+    def topics_by(self, regex: str | None) -> tuple[TopicName, ...]:
+        """The topics that a regular expression matches: none as long as that is not known."""
+        resolved = self.regexes.get(regex) if regex else None
+        return () if resolved is None else resolved.topics
+
+    def topics_of(self, member: ConsumerGroupMemberMetadata) -> frozenset[TopicName]:
+        """The topics a member reads."""
+        return frozenset(member.subscribed_topic_names).union(self.topics_by(member.subscribed_topic_regex))
+
+    def is_subscribed_to(self, topic: TopicName) -> bool:
+        """Whether a member reads a topic."""
+        return topic in self.readers or any(topic in self.topics_by(regex) for regex in self.regex_users)
+
+    @property
+    def knows_subscription(self) -> bool:
+        """Whether every regular expression has been matched."""
+        return all(regex in self.regexes for regex in self.regex_users)
+
+    # --- records ---
+
+    def apply(self, record: ConsumerRecord) -> None:
+        """Take a record in."""
+        match record:
+            case ConsumerGroupMetadata():
+                self.metadata = record
+            case ConsumerGroupTargetMetadata():
+                self.target_metadata = record
+            case ConsumerGroupPartitionMetadata():
+                self.partition_metadata = record
+            case ConsumerGroupMemberMetadata(member_id=member_id):
+                self._set_member(member_id, record)
+            case ConsumerGroupCurrentAssignment(member_id=member_id):
+                self._set_current(member_id, record)
+            case ConsumerGroupTargetMember(member_id=member_id):
+                self.targets[member_id] = record
+            case ConsumerGroupRegularExpression(regular_expression=regex):
+                self.regexes[regex] = record
+            case ConsumerGroupTombstone():
+                self._remove(record)
+
+    def _remove(self, tombstone: ConsumerGroupTombstone) -> None:
+        match tombstone.record_type:
+            case ConsumerRecordType.GROUP:
+                self.metadata = None
+            case ConsumerRecordType.TARGET_METADATA:
+                self.target_metadata = None
+            case ConsumerRecordType.PARTITION_METADATA:
+                self.partition_metadata = None
+            case ConsumerRecordType.MEMBER:
+                self._set_member(MemberId(tombstone.name), None)
+            case ConsumerRecordType.CURRENT_ASSIGNMENT:
+                self._set_current(MemberId(tombstone.name), None)
+            case ConsumerRecordType.TARGET_MEMBER:
+                self.targets.pop(MemberId(tombstone.name), None)
+            case ConsumerRecordType.REGULAR_EXPRESSION:
+                self.regexes.pop(tombstone.name, None)
+
+    def standing(self, record: ConsumerRecord) -> ConsumerRecord | None:
+        """The record that stands under the key of another one; None when there is none."""
+        match record:
+            case ConsumerGroupMetadata():
+                return self.metadata
+            case ConsumerGroupTargetMetadata():
+                return self.target_metadata
+            case ConsumerGroupPartitionMetadata():
+                return self.partition_metadata
+            case ConsumerGroupMemberMetadata(member_id=member_id):
+                return self.members.get(member_id)
+            case ConsumerGroupCurrentAssignment(member_id=member_id):
+                return self.currents.get(member_id)
+            case ConsumerGroupTargetMember(member_id=member_id):
+                return self.targets.get(member_id)
+            case ConsumerGroupRegularExpression(regular_expression=regex):
+                return self.regexes.get(regex)
+            case ConsumerGroupTombstone(record_type=record_type, name=name):
+                return self._standing_of(record_type, name)
+
+    def _standing_of(self, record_type: ConsumerRecordType, name: str) -> ConsumerRecord | None:
+        match record_type:
+            case ConsumerRecordType.GROUP:
+                return self.metadata
+            case ConsumerRecordType.TARGET_METADATA:
+                return self.target_metadata
+            case ConsumerRecordType.PARTITION_METADATA:
+                return self.partition_metadata
+            case ConsumerRecordType.MEMBER:
+                return self.members.get(MemberId(name))
+            case ConsumerRecordType.CURRENT_ASSIGNMENT:
+                return self.currents.get(MemberId(name))
+            case ConsumerRecordType.TARGET_MEMBER:
+                return self.targets.get(MemberId(name))
+            case ConsumerRecordType.REGULAR_EXPRESSION:
+                return self.regexes.get(name)
+
+    def records(self) -> Iterator[ConsumerRecord]:
+        """Every record that makes the group, the group's own one last."""
+        yield from self.regexes.values()
+        yield from self.currents.values()
+        yield from self.targets.values()
+        yield from self.members.values()
+        for record in (self.partition_metadata, self.target_metadata, self.metadata):
+            if record is not None:
+                yield record
+
+    # --- what follows from the records ---
+
+    def _set_member(self, member_id: MemberId, member: ConsumerGroupMemberMetadata | None) -> None:
+        old = self.members.pop(member_id, None)
+        if old is not None:
+            self._count(old, -1)
+            if old.instance_id is not None and self.instances.get(old.instance_id) == member_id:
+                del self.instances[old.instance_id]
+        if member is not None:
+            self.members[member_id] = member
+            self._count(member, 1)
+            if member.instance_id is not None:
+                self.instances[member.instance_id] = member_id
+
+    def _count(self, member: ConsumerGroupMemberMetadata, change: int) -> None:
+        for name in member.subscribed_topic_names:
+            _add(self.readers, name, change)
+        if member.subscribed_topic_regex:
+            _add(self.regex_users, member.subscribed_topic_regex, change)
+        if member.server_assignor is not None:
+            _add(self.assignor_votes, member.server_assignor, change)
+
+    def _set_current(self, member_id: MemberId, current: ConsumerGroupCurrentAssignment | None) -> None:
+        old = self.currents.pop(member_id, None)
+        if old is not None:
+            self._release(member_id, old.assigned)
+            self._release(member_id, old.pending_revocation)
+        if current is not None:
+            self.currents[member_id] = current
+            for partitions in (current.assigned, current.pending_revocation):
+                for topic_id, epochs in partitions.items():
+                    self.owners.setdefault(topic_id, {}).update(dict.fromkeys(epochs, member_id))
+
+    def _release(self, member_id: MemberId, partitions: OwnedPartitions) -> None:
+        for topic_id, epochs in partitions.items():
+            owners = self.owners.get(topic_id)
+            if owners is None:
+                continue
+            for partition in epochs:
+                if owners.get(partition) == member_id:
+                    del owners[partition]
+            if not owners:
+                del self.owners[topic_id]
+
+
+KeyT = TypeVar("KeyT", bound=str)
+
+
+def _add(counter: Counter[KeyT], key: KeyT, change: int) -> None:
+    counter[key] += change
+    if not counter[key]:
+        del counter[key]
+
+
+def tombstone_of(record: ConsumerRecord) -> ConsumerGroupTombstone:
+    """The tombstone that takes a record away."""
+    kind = ConsumerRecordType
+    group_id = record.group_id
+    match record:
+        case ConsumerGroupMetadata():
+            return ConsumerGroupTombstone(kind.GROUP, group_id)
+        case ConsumerGroupTargetMetadata():
+            return ConsumerGroupTombstone(kind.TARGET_METADATA, group_id)
+        case ConsumerGroupPartitionMetadata():
+            return ConsumerGroupTombstone(kind.PARTITION_METADATA, group_id)
+        case ConsumerGroupMemberMetadata(member_id=member_id):
+            return ConsumerGroupTombstone(kind.MEMBER, group_id, member_id)
+        case ConsumerGroupCurrentAssignment(member_id=member_id):
+            return ConsumerGroupTombstone(kind.CURRENT_ASSIGNMENT, group_id, member_id)
+        case ConsumerGroupTargetMember(member_id=member_id):
+            return ConsumerGroupTombstone(kind.TARGET_MEMBER, group_id, member_id)
+        case ConsumerGroupRegularExpression(regular_expression=regex):
+            return ConsumerGroupTombstone(kind.REGULAR_EXPRESSION, group_id, regex)
+        case ConsumerGroupTombstone():
+            return record

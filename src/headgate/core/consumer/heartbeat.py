@@ -1,0 +1,232 @@
+"""A heartbeat of a member that is or becomes one: three steps, each from values to values and records.
+
+1. The member as it says it is. If its group reads other topics by that, the group's epoch rises.
+2. The target, if it is older than the group and the last one is old enough.
+3. The member's own step towards the target.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from headgate.core.consumer.admission import Admitted, admit
+from headgate.core.consumer.commands import UNCHANGED_MS, ConsumerHeartbeat, HeartbeatResult, Refusal
+from headgate.core.consumer.group import ConsumerGroup, Member
+from headgate.core.consumer.reconcile import Aim, reconciled
+from headgate.core.consumer.removal import member_tombstones
+from headgate.core.consumer.target import GroupAfter, make_target, most_wanted
+from headgate.core.consumer.turn import ConsumerTurn
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import MemberId, TopicId, TopicName
+from headgate.records import (
+    ConsumerGroupCurrentAssignment,
+    ConsumerGroupMemberMetadata,
+    ConsumerGroupMetadata,
+    ConsumerGroupTargetMember,
+    ConsumerGroupTargetMetadata,
+    ConsumerRecord,
+    MemberState,
+)
+from headgate.records.consumer_model import TargetPartitions
+
+FIRST_EPOCH = 1
+"""The epoch of a group that has assigned nothing yet."""
+
+
+@dataclass(slots=True, frozen=True)
+class Target:
+    """What the member is to have, and for which group epoch that was decided."""
+
+    epoch: int
+    partitions: TargetPartitions
+
+
+def heartbeat(
+    turn: ConsumerTurn, group: ConsumerGroup, command: ConsumerHeartbeat, *, is_verified: bool
+) -> tuple[HeartbeatResult, list[ConsumerRecord]] | Refusal:
+    """Let a member in or go on: the answer, and the records.
+
+    `is_verified`: the group's topics are what they were when it last looked.
+    """
+    admitted = admit(group, command, turn.settings.max_size)
+    if isinstance(admitted, Refusal):
+        return admitted
+    before = admitted.member
+    metadata = _as_it_says(before.metadata, command)
+    after = GroupAfter(group, metadata, admitted.replaces)
+    is_subscription_new = metadata is not before.metadata and group.topics_of(metadata) != group.topics_of(
+        before.metadata
+    )
+    epoch, records = _members_records(turn, after, admitted, is_subscription_new, is_verified)
+    target, target_records = _target(turn, after, epoch)
+    current = _step(turn, after, before, command, target, is_subscription_new)
+    if current is None:
+        message = (
+            "The member is in a state of another version. It must abandon all its partitions and rejoin."
+        )
+        return Refusal(ErrorCode.FENCED_MEMBER_EPOCH, message)
+    records += target_records
+    if current is not before.current or admitted.is_new or admitted.replaces is not None:
+        records.append(current)
+    _set_timers(turn, group, before, current, metadata, admitted.replaces)
+    wants_all = command.is_joining or command.is_full or current.assigned != before.current.assigned
+    result = HeartbeatResult(
+        member_id=command.member_id,
+        member_epoch=current.member_epoch,
+        heartbeat_interval_ms=turn.settings.heartbeat_interval_ms,
+        assigned=current.assigned if wants_all else None,
+    )
+    return result, records
+
+
+# --- 1. the member and the group's epoch ---
+
+
+def _as_it_says(
+    metadata: ConsumerGroupMemberMetadata, command: ConsumerHeartbeat
+) -> ConsumerGroupMemberMetadata:
+    """What is known of the member now; the same object when that is what was known."""
+    names = command.subscribed_topic_names
+    says_nothing = (
+        command.rebalance_timeout_ms == UNCHANGED_MS
+        and names is None
+        and command.subscribed_topic_regex is None
+        and command.rack_id is None
+        and command.server_assignor is None
+        and command.client_id == metadata.client_id
+        and command.client_host == metadata.client_host
+        and metadata.classic is None
+    )
+    if says_nothing:
+        return metadata
+    regex, assignor = command.subscribed_topic_regex, command.server_assignor
+    timeout_ms = command.rebalance_timeout_ms
+    said = replace(
+        metadata,
+        instance_id=command.instance_id or metadata.instance_id,
+        rack_id=command.rack_id or metadata.rack_id,
+        rebalance_timeout_ms=metadata.rebalance_timeout_ms if timeout_ms == UNCHANGED_MS else timeout_ms,
+        subscribed_topic_names=metadata.subscribed_topic_names if names is None else _ordered(names),
+        subscribed_topic_regex=metadata.subscribed_topic_regex if regex is None else regex,
+        server_assignor=metadata.server_assignor if assignor is None else assignor,
+        client_id=command.client_id,
+        client_host=command.client_host,
+        classic=None,
+    )
+    return metadata if said == metadata else said
+
+
+def _ordered(names: tuple[TopicName, ...]) -> tuple[TopicName, ...]:
+    return tuple(sorted(set(names)))
+
+
+def _members_records(
+    turn: ConsumerTurn,
+    after: GroupAfter,
+    admitted: Admitted,
+    is_subscription_new: bool,
+    is_verified: bool,
+) -> tuple[int, list[ConsumerRecord]]:
+    """The group's epoch from now on, and the records of member and group."""
+    group, metadata = after.group, after.member
+    records: list[ConsumerRecord] = []
+    if admitted.replaces is not None:
+        records += member_tombstones(group, admitted.replaces)
+    if metadata is not admitted.member.metadata or admitted.is_new or admitted.replaces is not None:
+        records.append(metadata)
+    is_rising = is_subscription_new or _wants_other_assignor(turn, after)
+    metadata_hash = group.metadata_hash
+    if is_rising or not is_verified:
+        metadata_hash = turn.topics.hash_of(after.topics())
+        is_rising = is_rising or metadata_hash != group.metadata_hash
+    epoch = max(group.epoch, FIRST_EPOCH) + is_rising
+    if is_rising or group.is_empty:
+        records.append(
+            ConsumerGroupMetadata(group_id=group.group_id, epoch=epoch, metadata_hash=metadata_hash)
+        )
+    return epoch, records
+
+
+def _wants_other_assignor(turn: ConsumerTurn, after: GroupAfter) -> bool:
+    group = after.group
+    before = group.members.get(after.replaces or after.member.member_id)
+    if group.is_empty or (before is not None and before.server_assignor == after.member.server_assignor):
+        return False
+    offered = turn.settings.assignors
+    return after.assignor(offered) != most_wanted(group.assignor_votes, offered)
+
+
+# --- 2. the target ---
+
+
+def _target(turn: ConsumerTurn, after: GroupAfter, epoch: int) -> tuple[Target, list[ConsumerRecord]]:
+    """The target from now on, and the records that make it."""
+    group, member_id = after.group, after.member.member_id
+    assignment_epoch = max(group.assignment_epoch, FIRST_EPOCH)
+    age_ms = turn.now - group.assignment_timestamp
+    if epoch > assignment_epoch and not 0 <= age_ms < turn.settings.assignment_interval_ms:
+        partitions, records = make_target(turn, after, epoch)
+        return Target(epoch, partitions), records
+    records = []
+    partitions = after.target_of(member_id)
+    if after.replaces is not None:
+        records.append(
+            ConsumerGroupTargetMember(group_id=group.group_id, member_id=member_id, partitions=partitions)
+        )
+    if group.target_metadata is None:
+        records.append(
+            ConsumerGroupTargetMetadata(group_id=group.group_id, assignment_epoch=assignment_epoch)
+        )
+    return Target(assignment_epoch, partitions), records
+
+
+# --- 3. the member's step ---
+
+
+def _step(
+    turn: ConsumerTurn,
+    after: GroupAfter,
+    before: Member,
+    command: ConsumerHeartbeat,
+    target: Target,
+    is_subscription_new: bool,
+) -> ConsumerGroupCurrentAssignment | None:
+    """What the member has from now on; the same object when it is what it had."""
+    if not is_subscription_new and before.is_reconciled_to(target.epoch):
+        return before.current
+    owners = after.group.owners
+    itself = (after.member.member_id, after.replaces)
+
+    def owner_of(topic_id: TopicId, partition: int) -> MemberId | None:
+        owner = owners[topic_id].get(partition) if topic_id in owners else None
+        return None if owner in itself else owner
+
+    aim = Aim(
+        assignment_epoch=target.epoch,
+        target=target.partitions,
+        subscribed=turn.topics.ids_of(after.group.topics_of(after.member)),
+        is_subscription_new=is_subscription_new,
+        owner_of=owner_of,
+    )
+    current = reconciled(before.current, aim, command.reported)
+    return before.current if current == before.current else current
+
+
+def _set_timers(
+    turn: ConsumerTurn,
+    group: ConsumerGroup,
+    before: Member,
+    current: ConsumerGroupCurrentAssignment,
+    metadata: ConsumerGroupMemberMetadata,
+    replaces: MemberId | None,
+) -> None:
+    group_id, member_id = group.group_id, metadata.member_id
+    if replaces is not None:
+        turn.forget(group_id, replaces)
+    turn.start_session(group_id, member_id)
+    if current is before.current:
+        return
+    if current.state is MemberState.UNREVOKED_PARTITIONS:
+        turn.wait_for_revocation(group_id, member_id, metadata.rebalance_timeout_ms)
+    else:
+        turn.stop_waiting_for_revocation(group_id, member_id)

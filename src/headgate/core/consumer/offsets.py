@@ -1,0 +1,87 @@
+"""What a consumer group says to commits, fetches and deletions of its offsets, and to their expiry.
+
+A commit is believed of a member for a partition as long as the member owns it: from the epoch on at which it
+was assigned (KIP-1251), so that a commit on its way while the epoch rises is not lost. What the member does
+not own, it may commit in its present epoch only (R1.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from headgate.core.consumer.group import ConsumerGroup, Member
+from headgate.core.offsets.commands import CommitOffsets, FetchOffsets, OffsetColumns
+from headgate.core.offsets.expiry import Aging, GroupClock
+from headgate.core.topic_image import TopicImage
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import TopicName
+from headgate.records.consumer_model import NEVER
+
+
+def commit_error(group: ConsumerGroup, command: CommitOffsets, topics: TopicImage) -> ErrorCode:
+    """Why a commit is refused, all of it, in the order Kafka checks (R1.1 to R1.7)."""
+    epoch = command.generation
+    if epoch < 0 and group.is_empty:
+        return ErrorCode.NONE
+    member = group.find_member(command.member_id)
+    if member is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if not member.uses_classic_protocol and not command.knows_group_not_found:
+        return ErrorCode.UNSUPPORTED_VERSION
+    if epoch == member.member_epoch:
+        return ErrorCode.NONE
+    if epoch > member.member_epoch or not _all_assigned_by(member, epoch, command, topics):
+        return _stale(member)
+    return ErrorCode.NONE
+
+
+def _stale(member: Member) -> ErrorCode:
+    if member.uses_classic_protocol:
+        return ErrorCode.ILLEGAL_GENERATION
+    return ErrorCode.STALE_MEMBER_EPOCH
+
+
+def _all_assigned_by(member: Member, epoch: int, command: CommitOffsets, topics: TopicImage) -> bool:
+    """Whether the member owns every partition of the commit, since `epoch` at the latest."""
+    current = member.current
+    for name, partitions in _partitions_of(command):
+        topic = topics.find(name)
+        if topic is None:
+            return False
+        assigned = current.assigned.get(topic.topic_id, {})
+        pending = current.pending_revocation.get(topic.topic_id, {})
+        for partition in partitions:
+            since = assigned.get(partition, pending.get(partition))
+            if since is None or epoch < since:
+                return False
+    return True
+
+
+def _partitions_of(command: CommitOffsets) -> Iterator[tuple[TopicName, Iterable[int]]]:
+    for name, partitions in command.topics:
+        if isinstance(partitions, OffsetColumns):
+            yield name, partitions.partitions.tolist()
+        else:
+            yield name, [one.partition for one in partitions]
+
+
+def fetch_error(group: ConsumerGroup, command: FetchOffsets) -> ErrorCode:
+    """Why a fetch is refused: who names a member has to be it, in its present epoch."""
+    if command.member_id is None and command.member_epoch < 0:
+        return ErrorCode.NONE
+    member = None if command.member_id is None else group.find_member(command.member_id)
+    if member is None:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if command.member_epoch != member.member_epoch:
+        return _stale(member)
+    return ErrorCode.NONE
+
+
+def clock_of(group: ConsumerGroup) -> GroupClock:
+    """From when the group's offsets age. What its members read never does; see `ConsumerGroup.readers`."""
+    if group.is_empty:
+        since = NEVER if group.metadata is None else group.metadata.empty_since
+        if since == NEVER:  # Kafka has no such time
+            return GroupClock(Aging.SINCE_COMMIT)
+        return GroupClock(Aging.SINCE_STATE, since)
+    return GroupClock(Aging.SINCE_COMMIT if group.knows_subscription else Aging.HELD)

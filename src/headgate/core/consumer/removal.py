@@ -1,0 +1,122 @@
+"""Members that go: by themselves, for good or for a while, by an administrator, or because they are late.
+
+Whoever goes frees its partitions, and the group's epoch rises. A static member that goes for a while (-2)
+keeps what it has until its session ends: its partitions wait for its next life, from epoch 0 on (R1.8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from headgate.core.consumer.admission import known_member
+from headgate.core.consumer.commands import LEAVING_FOR_A_WHILE, ConsumerHeartbeat, HeartbeatResult, Refusal
+from headgate.core.consumer.group import ConsumerGroup, Member, tombstone_of
+from headgate.core.consumer.turn import ConsumerTurn
+from headgate.domain.ids import MemberId
+from headgate.records import (
+    ConsumerGroupMetadata,
+    ConsumerGroupTargetMetadata,
+    ConsumerGroupTombstone,
+    ConsumerRecord,
+    ConsumerRecordType,
+    MemberState,
+)
+from headgate.records.consumer_model import NEVER, NO_ASSIGNMENT_YET, OwnedPartitions
+
+
+def leave(
+    turn: ConsumerTurn, group: ConsumerGroup, command: ConsumerHeartbeat
+) -> tuple[HeartbeatResult, list[ConsumerRecord]] | Refusal:
+    """A member leaves: the answer, and the records."""
+    member = known_member(group, command)
+    if isinstance(member, Refusal):
+        return member
+    if command.member_epoch == LEAVING_FOR_A_WHILE:
+        records = _away(turn, group, member)
+    else:
+        records = remove_members(turn, group, [member.member_id])
+    return HeartbeatResult(member_id=member.member_id, member_epoch=command.member_epoch), records
+
+
+def _away(turn: ConsumerTurn, group: ConsumerGroup, member: Member) -> list[ConsumerRecord]:
+    """A static member is away; what it was to let go, it has let go."""
+    turn.stop_waiting_for_revocation(group.group_id, member.member_id)
+    away = replace(
+        member.current,
+        member_epoch=LEAVING_FOR_A_WHILE,
+        state=MemberState.STABLE,
+        assigned=_from_the_beginning(member.current.assigned),
+        pending_revocation={},
+    )
+    return [] if away == member.current else [away]
+
+
+def _from_the_beginning(assigned: OwnedPartitions) -> OwnedPartitions:
+    return {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in assigned.items()}
+
+
+def member_tombstones(group: ConsumerGroup, member_id: MemberId) -> list[ConsumerRecord]:
+    """What takes a member's records away."""
+    stand = (group.currents.get(member_id), group.targets.get(member_id), group.members.get(member_id))
+    return [tombstone_of(record) for record in stand if record is not None]
+
+
+def remove_members(
+    turn: ConsumerTurn, group: ConsumerGroup, member_ids: Collection[MemberId]
+) -> list[ConsumerRecord]:
+    """Take members out of the group; its epoch rises once for all of them."""
+    if not member_ids:
+        return []
+    records: list[ConsumerRecord] = []
+    for member_id in member_ids:
+        turn.forget(group.group_id, member_id)
+        records += member_tombstones(group, member_id)
+    gone = set(member_ids)
+    staying = [member for member_id, member in group.members.items() if member_id not in gone]
+    used = {member.subscribed_topic_regex for member in staying}
+    records += [
+        ConsumerGroupTombstone(ConsumerRecordType.REGULAR_EXPRESSION, group.group_id, regex)
+        for regex in group.regexes
+        if regex not in used
+    ]
+    epoch = group.epoch + 1
+    names = {name for member in staying for name in group.topics_of(member)}
+    records.append(
+        ConsumerGroupMetadata(
+            group_id=group.group_id,
+            epoch=epoch,
+            metadata_hash=turn.topics.hash_of(names),
+            empty_since=NEVER if staying else turn.now,
+        )
+    )
+    if not staying:
+        # Nobody is left to have a target made for: the empty one is that of the new epoch.
+        records.append(
+            ConsumerGroupTargetMetadata(
+                group_id=group.group_id, assignment_epoch=epoch, assignment_timestamp=NO_ASSIGNMENT_YET
+            )
+        )
+    return records
+
+
+def on_session_deadline(
+    turn: ConsumerTurn, group: ConsumerGroup, member_id: MemberId
+) -> list[ConsumerRecord]:
+    """A member was not heard of for a session's time."""
+    return remove_members(turn, group, [member_id]) if member_id in group.members else []
+
+
+def on_revocation_deadline(
+    turn: ConsumerTurn, group: ConsumerGroup, member_id: MemberId
+) -> list[ConsumerRecord]:
+    """A member has not let its partitions go in its rebalance timeout."""
+    member = group.find_member(member_id)
+    if member is None or member.current.state is not MemberState.UNREVOKED_PARTITIONS:
+        return []
+    return remove_members(turn, group, [member_id])
+
+
+def group_tombstones(group: ConsumerGroup) -> Iterable[ConsumerRecord]:
+    """What takes the whole group away."""
+    return map(tombstone_of, group.records())

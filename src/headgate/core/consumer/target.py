@@ -1,0 +1,113 @@
+"""The target: what every member of a group is to have, made by an assignor for one group epoch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from headgate.core.assignors import ASSIGNORS
+from headgate.core.assignors.contract import GroupSpec, MemberSubscription
+from headgate.core.consumer.group import ConsumerGroup
+from headgate.core.consumer.turn import ConsumerTurn
+from headgate.domain.ids import MemberId, TopicName
+from headgate.records import (
+    ConsumerGroupMemberMetadata,
+    ConsumerGroupTargetMember,
+    ConsumerGroupTargetMetadata,
+    ConsumerRecord,
+)
+from headgate.records.consumer_model import TargetPartitions
+
+
+@dataclass(slots=True, frozen=True)
+class GroupAfter:
+    """A group as it will be with one member new or changed, before the records say so."""
+
+    group: ConsumerGroup
+    member: ConsumerGroupMemberMetadata
+    replaces: MemberId | None = None
+
+    def members(self) -> Iterator[ConsumerGroupMemberMetadata]:
+        """All members that it will have."""
+        for member_id, metadata in self.group.members.items():
+            if member_id not in (self.member.member_id, self.replaces):
+                yield metadata
+        yield self.member
+
+    def target_of(self, member_id: MemberId) -> TargetPartitions:
+        """What a member is to have now; the one that takes a place has what was meant for it."""
+        if self.replaces is not None and member_id == self.member.member_id:
+            return self.group.target_of(self.replaces)
+        return self.group.target_of(member_id)
+
+    def topics(self) -> set[TopicName]:
+        """The topics that its members will read."""
+        group = self.group
+        counts = Counter(group.readers)
+        regexes = Counter(group.regex_users)
+        before = group.members.get(self.replaces or self.member.member_id)
+        if before is not None:
+            counts.subtract(before.subscribed_topic_names)
+            regexes.subtract([before.subscribed_topic_regex or ""])
+        counts.update(self.member.subscribed_topic_names)
+        regexes.update([self.member.subscribed_topic_regex or ""])
+        names = {name for name, count in counts.items() if count > 0}
+        for regex, count in regexes.items():
+            if count > 0:
+                names.update(group.topics_by(regex))
+        return names
+
+    def assignor(self, assignors: tuple[str, ...]) -> str:
+        """The name of the assignor that most of its members want; of several, the one offered first."""
+        votes = Counter(self.group.assignor_votes)
+        before = self.group.members.get(self.replaces or self.member.member_id)
+        if before is not None and before.server_assignor is not None:
+            votes[before.server_assignor] -= 1
+        if self.member.server_assignor is not None:
+            votes[self.member.server_assignor] += 1
+        return most_wanted(votes, assignors)
+
+
+def most_wanted(votes: Counter[str], assignors: tuple[str, ...]) -> str:
+    """The assignor with most votes; without any, the first one that is offered."""
+    return max(assignors, key=lambda name: votes[name])
+
+
+def make_target(
+    turn: ConsumerTurn, after: GroupAfter, epoch: int
+) -> tuple[TargetPartitions, list[ConsumerRecord]]:
+    """The target for an epoch: the part of the changed member, and the records of all that changes."""
+    group = after.group
+    topics = turn.topics
+    members = {
+        metadata.member_id: MemberSubscription(
+            topics=topics.ids_of(group.topics_of(metadata)),
+            instance_id=metadata.instance_id,
+            rack_id=metadata.rack_id,
+            current=after.target_of(metadata.member_id),
+        )
+        for metadata in after.members()
+    }
+    counts = {}
+    for name in after.topics():
+        topic = topics.find(name)
+        if topic is not None:
+            counts[topic.topic_id] = topic.partition_count
+    assign = ASSIGNORS[after.assignor(turn.settings.assignors)]
+    targets = assign(GroupSpec(members=members, partition_counts=counts))
+    records: list[ConsumerRecord] = []
+    for member_id, before in members.items():
+        partitions = targets.get(member_id, {})
+        if partitions != before.current or member_id not in group.targets:
+            records.append(
+                ConsumerGroupTargetMember(
+                    group_id=group.group_id, member_id=member_id, partitions=dict(partitions)
+                )
+            )
+    records.append(
+        ConsumerGroupTargetMetadata(
+            group_id=group.group_id, assignment_epoch=epoch, assignment_timestamp=turn.now
+        )
+    )
+    return targets.get(after.member.member_id, {}), records

@@ -1,0 +1,56 @@
+"""What is wrong with a heartbeat whatever the group may be, one check a line, in the order Kafka checks."""
+
+from __future__ import annotations
+
+from headgate.core.consumer.commands import (
+    JOINING,
+    LEAVING,
+    LEAVING_FOR_A_WHILE,
+    UNCHANGED_MS,
+    ConsumerHeartbeat,
+    Refusal,
+)
+from headgate.domain.errors import ErrorCode
+
+
+def _invalid(message: str) -> Refusal:
+    return Refusal(ErrorCode.INVALID_REQUEST, message)
+
+
+def invalid_heartbeat(command: ConsumerHeartbeat, assignors: tuple[str, ...]) -> Refusal | None:
+    """Why the heartbeat can be no member's; `assignors` are those that may be asked for."""
+    if not command.member_id:
+        return _invalid("MemberId can't be empty.")
+    if not command.group_id:
+        return _invalid("GroupId can't be empty.")
+    if command.instance_id == "":
+        return _invalid("InstanceId can't be empty.")
+    if command.rack_id == "":
+        return _invalid("RackId can't be empty.")
+    if command.member_epoch == JOINING:
+        refusal = _invalid_join(command)
+        if refusal is not None:
+            return refusal
+    if command.member_epoch == LEAVING_FOR_A_WHILE and command.instance_id is None:
+        return _invalid("InstanceId can't be null.")
+    if command.member_epoch < LEAVING_FOR_A_WHILE:
+        return _invalid("MemberEpoch is invalid.")
+    if command.member_epoch in (LEAVING, LEAVING_FOR_A_WHILE):
+        return None
+    if command.server_assignor is not None and command.server_assignor not in assignors:
+        return Refusal(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {command.server_assignor} is not supported. "
+            f"Supported assignors: {', '.join(assignors)}.",
+        )
+    return None
+
+
+def _invalid_join(command: ConsumerHeartbeat) -> Refusal | None:
+    if command.rebalance_timeout_ms == UNCHANGED_MS:
+        return _invalid("RebalanceTimeoutMs must be provided in first request.")
+    if command.reported is None or command.reported:
+        return _invalid("TopicPartitions must be empty when (re-)joining.")
+    if command.subscribed_topic_names is None and command.subscribed_topic_regex is None:
+        return _invalid("Either SubscribedTopicNames or SubscribedTopicRegex must be non-null.")
+    return None
