@@ -17,6 +17,7 @@ from typing import Any
 from headgate.core.classic.commands import Heartbeat, JoinGroup, LeaveGroup, LeavingMember, SyncGroup
 from headgate.core.classic.state import ClassicState
 from headgate.core.commands import Tick
+from headgate.core.consumer.group import ConsumerGroup, tombstone_of
 from headgate.core.contract import Token
 from headgate.core.offsets.commands import CommitOffsets, FetchOffsets, OffsetToCommit
 from headgate.core.offsets.table import StoredOffset
@@ -33,11 +34,15 @@ Durable = tuple[
     dict[tuple[str, str, int], StoredOffset],
     frozenset[str],
     dict[GroupId, GroupMetadata],
+    dict[GroupId, tuple[object, ...]],
 ]
 
 
 def durable_state(shard: GroupShard) -> Durable:
-    """Everything `apply` makes: offsets, the groups known by them, and the groups' records."""
+    """Everything `apply` makes: offsets, the groups known by them, and the groups' records.
+
+    Of consumer groups also what follows from their records, so that it is right whatever order they came in.
+    """
     known = frozenset(shard.offsets.group_ids())
     return (
         {
@@ -47,6 +52,18 @@ def durable_state(shard: GroupShard) -> Durable:
         },
         known,
         dict(shard.classic.recorded),
+        {group_id: _all_of(group) for group_id, group in shard.consumer.by_id.items()},
+    )
+
+
+def _all_of(group: ConsumerGroup) -> tuple[object, ...]:
+    return (
+        {tombstone_of(record): record for record in group.records()},
+        {topic_id: dict(owners) for topic_id, owners in group.owners.items()},
+        dict(group.instances),
+        dict(group.readers),
+        dict(group.regex_users),
+        dict(group.assignor_votes),
     )
 
 

@@ -156,7 +156,7 @@ def test_epochs_that_are_not_as_many_as_the_partitions_are_not_believed() -> Non
 
 
 def test_epochs_of_a_static_member_that_is_away_are_zero() -> None:
-    """Its epoch is -2, which no partition was ever assigned at; Kafka wrote this value without epochs (R1.8)."""
+    """Its epoch is -2, at which nothing is ever assigned; Kafka wrote this value (R1.8)."""
     value = "0000fffffffe000000040002000102030405060708090a0b0c0d0e0f030000000000000002000100"
     read = decode(key(8, "g", "m"), bytes.fromhex(value))
     assert read == current(

@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from headgate.api.contract import Node
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
-from headgate.topics.configs import ConfigValue, ResourceType, describe_broker, describe_group, describe_topic
+from headgate.topics.configs import (
+    ConfigValue,
+    ResourceType,
+    check_group,
+    describe_broker,
+    describe_group,
+    describe_topic,
+)
 from headgate.topics.names import why_invalid
 from headgate.topics.refusal import Refusal
 from headgate.topics.topic import Topic
@@ -26,6 +33,8 @@ class ConfigResource:
     described: Sequence[ConfigValue]
     overrides: Mapping[str, str]
     replace: Callable[[Mapping[str, str]], Refusal | None]
+    refusal_of: Callable[[Mapping[str, str]], Refusal | None] = lambda values: None
+    """Why these values cannot stand together, though each of them is fit."""
 
 
 def find_resource(node: Node, resource_type: int, name: str) -> ConfigResource | Refusal:
@@ -40,6 +49,7 @@ def find_resource(node: Node, resource_type: int, name: str) -> ConfigResource |
             describe_group(node.settings, overrides),
             overrides,
             lambda values: node.topics.set_group_overrides(name, values, node.now()),
+            lambda values: check_group(node.settings, values),
         )
     if resource_type == ResourceType.BROKER:
         if name not in ("", str(node.node_id)):
@@ -109,5 +119,6 @@ def alter(
         elif resource_type == ResourceType.BROKER:
             outcomes.append(resource.replace(values))
         else:
-            outcomes.append(None if validate_only else resource.replace(values))
+            refusal = resource.refusal_of(values)
+            outcomes.append(refusal if refusal or validate_only else resource.replace(values))
     return outcomes

@@ -7,6 +7,7 @@ A group or partition that is not known is no error: offset -1.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from headgate.core.offsets.commands import (
@@ -17,7 +18,7 @@ from headgate.core.offsets.commands import (
 )
 from headgate.core.offsets.table import StoredOffset
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId, TopicName
+from headgate.domain.ids import GroupId, MemberId, TopicName
 from headgate.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
@@ -41,7 +42,14 @@ def commands_of(request: OffsetFetchRequest, version: int) -> list[FetchOffsets]
     """What the coordinator is asked: a command for each group."""
     if version < _GROUPS_SINCE_VERSION:
         return [_command(request.group_id, request.topics)]
-    return [_command(group.group_id, group.topics) for group in request.groups]
+    return [
+        replace(
+            _command(group.group_id, group.topics),
+            member_id=None if group.member_id is None else MemberId(group.member_id),
+            member_epoch=group.member_epoch,
+        )
+        for group in request.groups
+    ]
 
 
 def _command(

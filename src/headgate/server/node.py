@@ -22,6 +22,7 @@ from headgate.server.clock import Clock
 from headgate.server.compaction import CompactionRunner
 from headgate.server.coordinator import GroupCoordinator
 from headgate.server.group_commit import GroupCommit
+from headgate.server.group_surroundings import GroupSurroundings
 from headgate.server.history import OffsetHistory
 from headgate.server.identity import cluster_id
 from headgate.server.metrics import gauge
@@ -52,6 +53,7 @@ class BrokerNode:
         self.coordinator = GroupCoordinator([])
         self.router: Router = Here(self)
         self.history = OffsetHistory(self.topics, clock)
+        self._surroundings = GroupSurroundings(self.topics)
         self._compaction = CompactionRunner(self.topics, clock, self.history.rules_of)
 
     async def start(self) -> None:
@@ -59,7 +61,11 @@ class BrokerNode:
         topic = self._group_offsets_topic()
         runtimes = [
             ShardRuntime(
-                lambda: GroupShard(self.settings), topic.partition(index), self.durability, self._clock
+                lambda: GroupShard(self.settings),
+                topic.partition(index),
+                self.durability,
+                self._clock,
+                self._surroundings.commands,
             )
             for index in range(topic.partition_count)
         ]
@@ -69,6 +75,7 @@ class BrokerNode:
         self.router = Here(self)
         await self.coordinator.load()
         self.history.open(topic)
+        self._surroundings.keep_telling(self.coordinator)
         self.topics.on_deleted.append(self._forget_offsets_of)
         self._look_after_topics()
         if self.settings["log.cleaner.enable"]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, auto
 from typing import Any, Generic, TypeVar
 
@@ -67,9 +67,13 @@ class ShardRuntime(Generic[ShardT]):
         partition: Partition,
         group_commit: GroupCommit,
         clock: Clock,
+        first_commands: Callable[[], Iterable[Any]] = tuple,
     ) -> None:
-        """`new_shard` makes an empty shard, at start and after a failure."""
+        """`new_shard` makes an empty shard, at start and after a failure; `first_commands` are what each of
+        them is told as soon as it is loaded.
+        """
         self._new_shard = new_shard
+        self._first_commands = first_commands
         self._partition = partition
         self._group_commit = group_commit
         self.on_released: Callable[[], None] = lambda: None
@@ -231,6 +235,8 @@ class ShardRuntime(Generic[ShardT]):
                 raise OSError(f"{log.directory}: {problem}; `headgate log verify` tells more") from problem
         self._state = State.ACTIVE
         self.shard.loaded(self._clock.now())
+        for command in self._first_commands():
+            self.submit(command, lambda result: None)
         self._arm_timer()
         if self._torn:
             self._commit_standing_values()

@@ -131,6 +131,24 @@ def check(table: Mapping[str, Setting], overrides: Mapping[str, str | None]) -> 
     return None
 
 
+def check_group(settings: Settings, overrides: Mapping[str, str]) -> Refusal | None:
+    """What is wrong with a group's values: the broker's settings say how small and how large they may be."""
+    values: dict[str, int] = {}
+    for name, setting in GROUP_SETTINGS.items():
+        in_force = settings[setting.broker_name or ""]
+        values[name] = value = setting.parse(overrides[name]) if name in overrides else in_force
+        scope, _, what = name.partition(".")
+        lowest, highest = settings[f"group.{scope}.min.{what}"], settings[f"group.{scope}.max.{what}"]
+        if name in overrides and not lowest <= value <= highest:
+            return Refusal(
+                ErrorCode.INVALID_CONFIG, f"{name}={value}: a value from {lowest} to {highest} is expected"
+            )
+    if overrides and values["consumer.session.timeout.ms"] <= values["consumer.heartbeat.interval.ms"]:
+        message = "consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms"
+        return Refusal(ErrorCode.INVALID_CONFIG, message)
+    return None
+
+
 def altered(
     described: Sequence[ConfigValue], overrides: Mapping[str, str], changes: Sequence[Change]
 ) -> dict[str, str] | Refusal:

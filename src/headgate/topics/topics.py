@@ -74,6 +74,10 @@ class Topics:
         self._has_leftovers = False
         self.on_deleted: list[Callable[[Topic], None]] = []
         """Called with each topic that is no more."""
+        self.on_changed: list[Callable[[Topic], None]] = []
+        """Called with each topic that is new or has more partitions."""
+        self.on_group_configured: list[Callable[[str], None]] = []
+        """Called with the id of each group that has other settings of its own."""
         self.fetch_sessions = FetchSessions(
             shared.settings["max.incremental.fetch.session.cache.slots"],
             lambda: random.randint(1, (1 << 31) - 1),
@@ -196,7 +200,9 @@ class Topics:
             if failure is not None:
                 return [refusals.get(index, failure) for index in range(len(wanted))]
         for entry in entries.values():
-            self._add(Topic(self._catalogue.topics[entry.name], self._shared))
+            topic = Topic(self._catalogue.topics[entry.name], self._shared)
+            self._add(topic)
+            self._tell_of(topic)
         return [refusals.get(index) or self._topics[TopicName(new.name)] for index, new in enumerate(wanted)]
 
     def delete(self, topic: Topic, now: Millis) -> Refusal | None:
@@ -220,7 +226,10 @@ class Topics:
     def add_partitions(self, topic: Topic, partition_count: int, now: Millis) -> Refusal | None:
         """Raise a topic's number of partitions to `partition_count`."""
         refusal = self.refusal_of_partitions(topic, partition_count)
-        return refusal or self._commit([events.partitions_added(topic.topic_id, partition_count)], now)
+        refusal = refusal or self._commit([events.partitions_added(topic.topic_id, partition_count)], now)
+        if refusal is None:
+            self._tell_of(topic)
+        return refusal
 
     def refusal_of_partitions(self, topic: Topic, partition_count: int) -> Refusal | None:
         """Why a topic cannot have `partition_count` partitions from now on, without trying."""
@@ -263,7 +272,11 @@ class Topics:
         """Give a group these settings of its own and no others; they have been checked."""
         if dict(overrides) == self.group_overrides(group_id):
             return None
-        return self._commit([events.group_configured(group_id, overrides)], now)
+        failure = self._commit([events.group_configured(group_id, overrides)], now)
+        if failure is None:
+            for callback in self.on_group_configured:
+                callback(group_id)
+        return failure
 
     def new_producer_id(self, now: Millis) -> int | Refusal:
         """A producer id that was never given out before, not even before a crash."""
@@ -309,6 +322,10 @@ class Topics:
         self._topics[topic.name] = topic
         self._by_id[topic.topic_id] = topic
         self._collisions[collision_key(topic.name)] = topic.name
+
+    def _tell_of(self, topic: Topic) -> None:
+        for callback in self.on_changed:
+            callback(topic)
 
     def _commit(self, changes: Iterable[events.Event], now: Millis) -> Refusal | None:
         try:

@@ -1,0 +1,98 @@
+"""ConsumerGroupDescribe (69), versions 0-1: what consumer groups look like from outside (KIP-848).
+
+1 tells members of the classic protocol from those of the new one. A group of another type, or none, is
+GROUP_ID_NOT_FOUND. Partitions of topics that are gone are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headgate.api.contract import Api, Call, Node
+from headgate.api.group_answers import submit_each
+from headgate.api.k15_describe_groups import ALL_GROUP_OPERATIONS, OPERATIONS_NOT_ASKED_FOR
+from headgate.core.consumer.commands import (
+    DescribeConsumerGroup,
+    DescribedConsumerGroup,
+    DescribedConsumerMember,
+    Refusal,
+)
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, TopicId, TopicName
+from headgate.wire.messages import consumer_group_describe as wire
+
+_CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
+
+
+def handle(node: Node, call: Call, request: wire.ConsumerGroupDescribeRequest) -> None:
+    """Answer for each group, in the order asked."""
+    operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else OPERATIONS_NOT_ASKED_FOR
+    group_ids = [GroupId(group_id) for group_id in request.group_ids]
+
+    def on_results(results: list[Any]) -> None:
+        groups = [_group(group_id, result) for group_id, result in zip(group_ids, results, strict=True)]
+        for group in groups:
+            if not group.error_code:
+                group.authorized_operations = operations
+        call.answer(wire.ConsumerGroupDescribeResponse(groups=groups))
+
+    submit_each(node, [(group_id, DescribeConsumerGroup(group_id)) for group_id in group_ids], on_results)
+
+
+def _group(group_id: GroupId, result: DescribedConsumerGroup | Refusal | ErrorCode) -> wire.DescribedGroup:
+    match result:
+        case ErrorCode():
+            return wire.DescribedGroup(group_id=group_id, error_code=result)
+        case Refusal(error, message):
+            return wire.DescribedGroup(group_id=group_id, error_code=error, error_message=message)
+        case DescribedConsumerGroup():
+            return wire.DescribedGroup(
+                group_id=group_id,
+                group_state=result.state,
+                group_epoch=result.group_epoch,
+                assignment_epoch=result.assignment_epoch,
+                assignor_name=result.assignor,
+                members=[_member(member, result.topic_names) for member in result.members],
+            )
+
+
+def _member(member: DescribedConsumerMember, topic_names: Mapping[TopicId, TopicName]) -> wire.Member:
+    return wire.Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.member_epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=list(member.subscribed_topic_names),
+        subscribed_topic_regex=member.subscribed_topic_regex or None,
+        assignment=_assignment(member.assigned, topic_names),
+        target_assignment=_assignment(member.target, topic_names),
+        member_type=_CLASSIC_MEMBER if member.uses_classic_protocol else _CONSUMER_MEMBER,
+    )
+
+
+def _assignment(
+    partitions: Mapping[TopicId, tuple[int, ...]], topic_names: Mapping[TopicId, TopicName]
+) -> wire.Assignment:
+    return wire.Assignment(
+        topic_partitions=[
+            wire.TopicPartitions(
+                topic_id=topic_id, topic_name=topic_names[topic_id], partitions=list(indexes)
+            )
+            for topic_id, indexes in partitions.items()
+            if topic_id in topic_names
+        ]
+    )
+
+
+API = Api(
+    69,
+    "ConsumerGroupDescribe",
+    0,
+    1,
+    wire.ConsumerGroupDescribeRequest,
+    wire.ConsumerGroupDescribeResponse,
+    handle,
+)

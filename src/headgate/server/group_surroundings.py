@@ -1,0 +1,58 @@
+"""What the groups of a coordinator are told of their surroundings: the topics, and their own settings.
+
+A shard that was loaded is told everything (`commands`), and from then on what changes. It forgets it all when
+it is loaded again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from headgate.core.consumer.commands import ConsumerGroupConfigured
+from headgate.core.topic_image import KnownTopic, TopicChange, TopicsChanged
+from headgate.domain.ids import GroupId
+from headgate.domain.settings import GROUP_SETTINGS
+from headgate.server.coordinator import GroupCoordinator
+from headgate.topics.topic import Topic
+from headgate.topics.topics import Topics
+
+
+class GroupSurroundings:
+    """Topics and group settings of one node, as commands to its shards."""
+
+    def __init__(self, topics: Topics) -> None:
+        self._topics = topics
+
+    def commands(self) -> Iterator[Any]:
+        """All that a shard has to know."""
+        yield TopicsChanged([_as_it_is(topic) for topic in self._topics.all()])
+        for group_id in self._topics.configured_groups():
+            yield self._configured(GroupId(group_id))
+
+    def keep_telling(self, coordinator: GroupCoordinator) -> None:
+        """Tell the coordinator of every change from now on."""
+
+        def tell(change: TopicChange) -> None:
+            coordinator.submit_to_all(TopicsChanged([change]), lambda replies: None)
+
+        def tell_settings(group_id: str) -> None:
+            command = self._configured(GroupId(group_id))
+            coordinator.submit(command.group_id, command, lambda reply: None)
+
+        self._topics.on_changed.append(lambda topic: tell(_as_it_is(topic)))
+        self._topics.on_deleted.append(lambda topic: tell(TopicChange(topic.name, None)))
+        self._topics.on_group_configured.append(tell_settings)
+
+    def _configured(self, group_id: GroupId) -> ConsumerGroupConfigured:
+        overrides = self._topics.group_overrides(group_id)
+        values = {
+            name: GROUP_SETTINGS[name].parse(text)
+            for name, text in overrides.items()
+            if name in GROUP_SETTINGS
+        }
+        return ConsumerGroupConfigured(group_id=group_id, settings=values)
+
+
+def _as_it_is(topic: Topic) -> TopicChange:
+    return TopicChange(topic.name, KnownTopic(topic.topic_id, topic.partition_count))

@@ -1,0 +1,357 @@
+"""Dynamic members: joining, staying, being fenced, leaving, and being late."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.core.consumer.support import (
+    REBALANCE_TIMEOUT_MS,
+    SESSION_TIMEOUT_MS,
+    Client,
+    ConsumerHarness,
+    joining,
+    pairs,
+    settle,
+    topics,
+)
+
+from headgate.core.consumer.group import ConsumerState
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import MemberId
+from headgate.records import ConsumerGroupTombstone, ConsumerRecordType, MemberState, encode
+
+FENCED = ErrorCode.FENCED_MEMBER_EPOCH
+
+
+def all_of(name: str, count: int) -> frozenset[tuple[str, int]]:
+    """All partitions of a topic."""
+    return frozenset((name, partition) for partition in range(count))
+
+
+# --- joining ---
+
+
+def test_the_first_member_gets_everything_in_epoch_two() -> None:
+    """Epoch 1 is that of a group that has assigned nothing."""
+    h = ConsumerHarness()
+    result = h.join("a", "t")
+    assert (result.error, result.member_id, result.member_epoch) == (ErrorCode.NONE, "a", 2)
+    assert result.heartbeat_interval_ms == 5_000
+    assert pairs(result.assigned) == all_of("t", 3)
+    assert h.group.state is ConsumerState.STABLE
+
+
+def test_a_member_that_reads_nothing_is_a_member_in_epoch_one() -> None:
+    """An empty regular expression and no names are a valid join."""
+    h = ConsumerHarness()
+    result = h.beat("a", 0, **joining(), subscribed_topic_regex="")
+    assert (result.error, result.member_epoch, result.assigned) == (ErrorCode.NONE, 1, {})
+    assert (h.group.epoch, h.group.assignment_epoch, h.group.state) == (1, 1, ConsumerState.STABLE)
+
+
+def test_partitions_move_when_their_owner_has_let_them_go() -> None:
+    """The new member waits in the new epoch; the old one keeps the rest all the time."""
+    h = ConsumerHarness()
+    a = h.join("a", "t")
+    b = h.join("b", "t")
+    assert (b.member_epoch, b.assigned) == (3, {})
+    asked = h.beat("a", a.member_epoch, reported=all_of("t", 3))
+    kept = pairs(asked.assigned)
+    assert asked.member_epoch == a.member_epoch, "it stays in its epoch until it has let go"
+    assert h.group.member(MemberId("a")).current.state is MemberState.UNREVOKED_PARTITIONS
+    assert h.beat("b", 3, reported=[]).assigned is None
+    done = h.beat("a", a.member_epoch, reported=kept)
+    assert (done.member_epoch, done.assigned) == (3, None)
+    given = h.beat("b", 3, reported=[])
+    assert pairs(given.assigned) == all_of("t", 3) - kept
+    assert h.group.state is ConsumerState.STABLE
+
+
+def test_three_members_come_and_go_and_share_everything() -> None:
+    """However they heartbeat, they settle with every partition owned once."""
+    h = ConsumerHarness({"t": 7})
+    a, b, c = (Client(h, name) for name in "abc")
+    settle(a)
+    settle(a, b, c)
+    assert sorted(len(one.owned) for one in (a, b, c)) == [2, 2, 3]
+    assert a.owned | b.owned | c.owned == all_of("t", 7)
+    h.beat("b", -1)
+    settle(a, c)
+    assert a.owned | c.owned == all_of("t", 7)
+    assert not a.owned & c.owned
+
+
+def test_a_group_that_is_full_takes_no_new_member() -> None:
+    """Those it has go on, and may join again."""
+    h = ConsumerHarness(group_consumer_max_size="1")
+    assert h.join("a", "t").error is ErrorCode.NONE
+    assert h.join("b", "t").error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert h.join("a", "t").error is ErrorCode.NONE
+    assert h.beat("b", 2).error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_member_that_joins_again_is_told_all_it_has() -> None:
+    """It says it has nothing: what it was to let go counts as let go."""
+    h = ConsumerHarness()
+    h.join("a", "t")
+    h.join("b", "t")
+    h.beat("a", 2, reported=all_of("t", 3))
+    assert h.group.member(MemberId("a")).current.pending_revocation
+    again = h.join("a", "t")
+    assert (again.error, again.member_epoch, len(pairs(again.assigned))) == (ErrorCode.NONE, 3, 2)
+    assert h.group.member(MemberId("a")).current.state is MemberState.STABLE
+
+
+# --- staying ---
+
+
+def test_a_heartbeat_without_news_writes_nothing_and_says_nothing() -> None:
+    """The assignment is told only when it changed."""
+    h = ConsumerHarness()
+    h.join("a", "t")
+    before = len(h.log)
+    result = h.beat("a", 2, reported=all_of("t", 3))
+    assert (result.error, result.member_epoch, result.assigned) == (ErrorCode.NONE, 2, None)
+    assert len(h.log) == before
+
+
+def test_a_heartbeat_that_says_everything_is_told_everything() -> None:
+    """A client that lost an answer sends all its fields and wants all of ours."""
+    h = ConsumerHarness()
+    h.join("a", "t")
+    everything = joining("t") | {"reported": all_of("t", 3)}
+    assert pairs(h.beat("a", 2, **everything).assigned) == all_of("t", 3)
+    assert h.beat("a", 2, **(everything | {"rebalance_timeout_ms": -1})).assigned is None
+
+
+def test_who_reads_other_topics_gets_them() -> None:
+    """The group's epoch rises; topics that nobody reads any more are let go first."""
+    h = ConsumerHarness()
+    h.join("a", "t")
+    changed = h.beat("a", 2, subscribed_topic_names=("u",), reported=all_of("t", 3))
+    assert (changed.member_epoch, changed.assigned) == (2, {})
+    assert pairs(h.beat("a", 2, reported=[]).assigned) == all_of("u", 2)
+    assert h.group.epoch == 3
+
+
+def test_the_order_of_names_in_a_subscription_means_nothing() -> None:
+    """Neither does a name that stands twice."""
+    h = ConsumerHarness()
+    h.join("a", "u", "t")
+    before = len(h.log)
+    h.beat("a", 2, subscribed_topic_names=("t", "u", "t"))
+    assert len(h.log) == before
+
+
+@pytest.mark.parametrize(
+    ("epoch", "reported", "error"),
+    [
+        (5, [], FENCED),
+        (3, [], ErrorCode.NONE),
+        (3, None, ErrorCode.NONE),
+        (3, all_of("t", 3), ErrorCode.NONE),
+        (2, [], ErrorCode.NONE),
+        (2, [("t", 0)], ErrorCode.NONE),
+        (2, None, FENCED),
+        (2, all_of("t", 3), FENCED),
+        (2, [("u", 0)], FENCED),
+        (1, [], FENCED),
+    ],
+)
+def test_only_the_present_epoch_counts_or_the_one_before_after_a_lost_answer(
+    epoch: int, reported: Any, error: ErrorCode
+) -> None:
+    """The one before, with nothing but what it was given; the member is in epoch 3 and has two of three."""
+    h = ConsumerHarness()
+    a, b = Client(h, "a"), Client(h, "b")
+    settle(a)
+    settle(a, b)
+    assert (a.epoch, ("t", 0) in a.owned, len(a.owned)) == (3, True, 2)
+    assert h.beat("a", epoch, reported=reported).error is error
+    assert h.beat("nobody", epoch, reported=reported).error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+# --- leaving ---
+
+
+def test_a_member_that_leaves_frees_its_partitions() -> None:
+    """The answer has the epoch it left with; the others get what it had."""
+    h = ConsumerHarness()
+    a, b = Client(h, "a"), Client(h, "b")
+    settle(a, b)
+    left = h.beat("a", -1)
+    assert (left.error, left.member_id, left.member_epoch) == (ErrorCode.NONE, "a", -1)
+    settle(b)
+    assert b.owned == all_of("t", 3)
+    assert h.beat("a", -1).error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_when_the_last_member_has_left_the_empty_target_is_that_of_the_last_epoch() -> None:
+    """The group is Empty, not Assigning for ever, and knows since when."""
+    h = ConsumerHarness()
+    h.join("a", "t")
+    h.beat("a", -1)
+    assert (h.group.epoch, h.group.assignment_epoch, h.group.state) == (3, 3, ConsumerState.EMPTY)
+    assert h.group.metadata is not None
+    assert h.group.metadata.empty_since == h.now
+    assert not h.group.owners
+
+
+def test_epochs_go_on_when_an_empty_group_gets_members_again() -> None:
+    """And it is not empty any more."""
+    h = ConsumerHarness()
+    h.join("a", "t")
+    h.beat("a", -1)
+    result = h.join("b", "t")
+    assert (result.member_epoch, pairs(result.assigned)) == (4, all_of("t", 3))
+    assert h.group.metadata is not None
+    assert h.group.metadata.empty_since == -1
+
+
+# --- being late ---
+
+
+def test_a_member_that_is_silent_for_a_session_is_removed() -> None:
+    """Each heartbeat begins the session anew."""
+    h = ConsumerHarness()
+    a, b = Client(h, "a"), Client(h, "b")
+    settle(a, b)
+    h.advance(SESSION_TIMEOUT_MS - 1)
+    b.beat()
+    h.advance(1)
+    assert set(h.group.members) == {"b"}
+    settle(b)
+    assert b.owned == all_of("t", 3)
+    assert h.beat("a", a.epoch).error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_members_that_fall_silent_together_are_removed_one_after_the_other() -> None:
+    """Each removal is decided on what the one before it left."""
+    h = ConsumerHarness()
+    settle(*(Client(h, name) for name in "abc"))
+    h.advance(SESSION_TIMEOUT_MS + 1_000)
+    assert h.group.state is ConsumerState.EMPTY
+
+
+def test_sessions_begin_anew_after_a_crash() -> None:
+    """Nobody is removed for our being away."""
+    h = ConsumerHarness()
+    h.join("a", "t")
+    h.advance(SESSION_TIMEOUT_MS - 1)
+    h.reload()
+    h.advance(SESSION_TIMEOUT_MS - 1)
+    assert set(h.group.members) == {"a"}
+    h.advance(1)
+    assert h.group.is_empty
+
+
+@pytest.mark.parametrize("is_reloaded", [False, True])
+def test_who_does_not_let_go_in_its_rebalance_timeout_is_removed(is_reloaded: bool) -> None:
+    """Heartbeats do not help, nor does a crash of ours."""
+    h = ConsumerHarness()
+    a, b = Client(h, "a"), Client(h, "b")
+    settle(a)
+    b.beat()
+    h.beat("a", 2, reported=all_of("t", 3))
+    if is_reloaded:
+        h.reload()
+    for _ in range(6):
+        h.advance(REBALANCE_TIMEOUT_MS // 6 - 1)
+        h.beat("a", 2, reported=all_of("t", 3))
+        b.beat()
+    h.advance(6)
+    assert set(h.group.members) == {"b"}
+    settle(b)
+    assert b.owned == all_of("t", 3)
+
+
+def test_who_has_let_go_in_time_is_not_removed() -> None:
+    """The timeout ends with the revocation."""
+    h = ConsumerHarness()
+    a, b = Client(h, "a"), Client(h, "b")
+    settle(a)
+    settle(a, b)
+    for _ in range(4):
+        h.advance(SESSION_TIMEOUT_MS - 1)
+        settle(a, b)
+    assert set(h.group.members) == {"a", "b"}
+
+
+def test_a_member_in_a_state_of_another_version_begins_anew() -> None:
+    """It is fenced until it says that it has nothing."""
+    h = ConsumerHarness()
+    h.join("a", "t")
+    strange = replace(h.group.member(MemberId("a")).current, state=MemberState.UNKNOWN)
+    h.log.append(encode(strange))
+    h.reload()
+    assert h.beat("a", 2, reported=all_of("t", 3)).error is FENCED
+    assert h.beat("a", 2, reported=[]).error is ErrorCode.NONE
+    assert h.group.state is ConsumerState.STABLE
+
+
+# --- topics ---
+
+
+@pytest.mark.parametrize("is_reloaded", [False, True])
+def test_new_partitions_reach_the_group(is_reloaded: bool) -> None:
+    """With the next heartbeat, also when the topic changed while we were away."""
+    h = ConsumerHarness()
+    a = Client(h, "a")
+    settle(a)
+    if is_reloaded:
+        h.topics = topics(t=5, u=2)
+        h.reload()
+    else:
+        h.change_topics(topics(t=5))
+    settle(a)
+    assert (a.owned, h.group.epoch) == (all_of("t", 5), 3)
+
+
+def test_a_topic_that_comes_into_being_is_assigned() -> None:
+    """The member named it before it was there."""
+    h = ConsumerHarness()
+    a = Client(h, "a", ("t", "new"))
+    settle(a)
+    assert a.owned == all_of("t", 3)
+    h.change_topics(topics(new=2))
+    settle(a)
+    assert a.owned == all_of("t", 3) | all_of("new", 2)
+
+
+def test_topics_that_a_group_does_not_read_do_not_disturb_it() -> None:
+    """Its epoch stays."""
+    h = ConsumerHarness()
+    settle(Client(h, "a"))
+    h.change_topics(topics(other=9, u=7))
+    settle(Client(h, "a", epoch=2, owned=all_of("t", 3)))
+    assert h.group.epoch == 2
+
+
+def test_a_load_alone_does_not_raise_the_epoch() -> None:
+    """The hash in the record tells that the topics are the same."""
+    h = ConsumerHarness()
+    a = Client(h, "a")
+    settle(a)
+    before = len(h.log)
+    h.reload()
+    settle(a)
+    assert len(h.log) == before
+
+
+# --- records ---
+
+
+def test_a_member_that_leaves_leaves_no_record() -> None:
+    """Of it there is a tombstone for each."""
+    h = ConsumerHarness()
+    h.join("a", "t")
+    h.join("b", "t")
+    h.beat("a", -1)
+    tombstones = [one for one in h.batches[-1] if isinstance(one, ConsumerGroupTombstone)]
+    assert {(one.record_type, one.name) for one in tombstones} == {
+        (ConsumerRecordType.CURRENT_ASSIGNMENT, "a"),
+        (ConsumerRecordType.TARGET_MEMBER, "a"),
+        (ConsumerRecordType.MEMBER, "a"),
+    }
