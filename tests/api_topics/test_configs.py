@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -15,10 +14,8 @@ from headgate.api import (
     k44_incremental_alter_configs,
     k74_list_config_resources,
 )
-from headgate.domain import settings
 from headgate.domain.errors import ErrorCode
-from headgate.domain.settings import BROKER_SETTINGS, TOPIC_SETTINGS, Kind, Setting
-from headgate.topics import configs
+from headgate.domain.settings import BROKER_SETTINGS, TOPIC_SETTINGS, Kind
 from headgate.wire.messages import alter_configs, incremental_alter_configs
 from headgate.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from headgate.wire.messages.list_config_resources import ListConfigResourcesRequest
@@ -26,15 +23,6 @@ from headgate.wire.messages.list_config_resources import ListConfigResourcesRequ
 TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 OVERRIDE, STATIC, DEFAULT = 1, 4, 5
-
-
-@pytest.fixture
-def group_settings(monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Setting]:
-    """Groups with one setting, as new-protocol groups will have."""
-    table = {"timeout.ms": Setting("timeout.ms", Kind.INT, 45, "How long.", minimum=45, maximum=60)}
-    monkeypatch.setattr(settings, "GROUP_SETTINGS", table)
-    monkeypatch.setattr(configs, "GROUP_SETTINGS", table)
-    return table
 
 
 def describe(node: OneNode, kind: int, name: str, *keys: str, version: int = 4, **more: Any) -> Any:
@@ -206,17 +194,38 @@ def test_validate_only_changes_nothing(node: OneNode) -> None:
     assert topic.overrides == {}
 
 
-def test_groups_have_settings_before_they_exist(node: OneNode, group_settings: Mapping[str, Setting]) -> None:
+def test_groups_have_settings_before_they_exist(node: OneNode) -> None:
     """A group without any describes its defaults; what is set survives and lists the group."""
-    assert value_of(node, GROUP, "readers", "timeout.ms") == ("45", DEFAULT)
-    assert change(node, GROUP, "readers", ("timeout.ms", SET, "50")) == ErrorCode.NONE
-    assert change(node, GROUP, "readers", ("timeout.ms", SET, "61")) == ErrorCode.INVALID_CONFIG
+    key = "consumer.session.timeout.ms"
+    assert value_of(node, GROUP, "readers", key) == ("45000", DEFAULT)
+    assert change(node, GROUP, "readers", (key, SET, "50000")) == ErrorCode.NONE
     assert change(node, GROUP, "readers", ("nonsense", SET, "50")) == ErrorCode.INVALID_CONFIG
     node.restart(crash=True)
-    assert value_of(node, GROUP, "readers", "timeout.ms") == ("50", 8)
+    assert value_of(node, GROUP, "readers", key) == ("50000", 8)
     assert listed(node, GROUP) == [("readers", GROUP)]
-    assert change(node, GROUP, "readers", ("timeout.ms", DELETE, None)) == ErrorCode.NONE
+    assert change(node, GROUP, "readers", (key, DELETE, None)) == ErrorCode.NONE
     assert listed(node, GROUP) == []
+
+
+@pytest.mark.parametrize("validate_only", [False, True])
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"consumer.session.timeout.ms": "60000"}, ErrorCode.NONE),
+        ({"consumer.session.timeout.ms": "60001"}, ErrorCode.INVALID_CONFIG),
+        ({"consumer.session.timeout.ms": "44999"}, ErrorCode.INVALID_CONFIG),
+        ({"consumer.heartbeat.interval.ms": "4999"}, ErrorCode.INVALID_CONFIG),
+        ({"consumer.heartbeat.interval.ms": "15000"}, ErrorCode.NONE),
+        ({"consumer.assignment.interval.ms": "0"}, ErrorCode.NONE),
+        ({"consumer.assignment.interval.ms": "15001"}, ErrorCode.INVALID_CONFIG),
+    ],
+)
+def test_the_broker_says_how_far_a_groups_settings_may_go(
+    node: OneNode, changes: dict[str, str], error: ErrorCode, validate_only: bool
+) -> None:
+    """What is refused is refused also when it is only to be looked at."""
+    wanted = [(key, SET, value) for key, value in changes.items()]
+    assert change(node, GROUP, "readers", *wanted, validate_only=validate_only) == error
 
 
 def listed(node: OneNode, *kinds: int, version: int = 1) -> list[tuple[str, int]]:
