@@ -10,7 +10,14 @@ from tests.spark.support import rows_of, write_segment
 
 from headgate.domain.ids import GroupId, InstanceId, MemberId, Millis, TopicName
 from headgate.log.batch import Record, encode_batch
-from headgate.records import GroupMember, GroupMetadata, GroupTombstone, OffsetCommit, encode
+from headgate.records import (
+    ConsumerGroupMetadata,
+    GroupMember,
+    GroupMetadata,
+    GroupTombstone,
+    OffsetCommit,
+    encode,
+)
 from headgate.records import Record as LogRecord
 from headgate.spark.event_columns import assigned_partitions
 from headgate.spark.source import GROUP_EVENTS_VIEW, OFFSET_COMMITS_VIEW
@@ -66,14 +73,16 @@ def test_emptied_and_removed_groups_are_told_apart(tmp_path: Path) -> None:
 
 def test_records_of_other_types_keep_their_bytes(tmp_path: Path) -> None:
     """Named where Kafka's schemas name them, with the group id that every such key begins with."""
-    consumer_group = struct.pack(">hh", 3, 2) + b"g2"
+    share_group = struct.pack(">hh", 11, 2) + b"g2"
     unheard_of = struct.pack(">h", 4711) + b"whatever"
-    rows = events(tmp_path, [Record(consumer_group, b"v3", NOW), Record(unheard_of, None, NOW)])
-    assert [row["record_name"] for row in rows] == ["ConsumerGroupMetadata", None]
-    assert [row["group_id"] for row in rows] == ["g2", None]
-    assert [row["event"] for row in rows] == ["other", "other"]
-    assert [(row["key"], row["value"]) for row in rows] == [(consumer_group, b"v3"), (unheard_of, None)]
-    assert [row["is_tombstone"] for row in rows] == [False, True]
+    consumer_group = encode(ConsumerGroupMetadata(group_id=GroupId("g3"), epoch=7))
+    written = [(share_group, b"v11"), (unheard_of, None), consumer_group]
+    rows = events(tmp_path, [Record(key, value, NOW) for key, value in written])
+    assert [row["record_name"] for row in rows] == ["ShareGroupMetadata", None, "ConsumerGroupMetadata"]
+    assert [row["group_id"] for row in rows] == ["g2", None, "g3"]
+    assert [row["event"] for row in rows] == ["other", "other", "other"]
+    assert [(row["key"], row["value"]) for row in rows] == written
+    assert [row["is_tombstone"] for row in rows] == [False, True, False]
 
 
 def test_malformed_records_keep_their_bytes(tmp_path: Path) -> None:
