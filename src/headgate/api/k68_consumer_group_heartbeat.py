@@ -1,8 +1,8 @@
-"""ConsumerGroupHeartbeat (68), version 0: join, stay in or leave a consumer group (KIP-848).
+"""ConsumerGroupHeartbeat (68), versions 0-1: join, stay in or leave a consumer group (KIP-848).
 
-A client may leave its member id to the coordinator. What a heartbeat leaves out is as it was. The answer has
-the assignment when it changed, and whenever the member says all of itself. Version 1, where a member may
-subscribe by a regular expression, is not offered yet.
+In 0 a client may leave its member id to the coordinator; from 1 it makes one itself, and may subscribe by a
+regular expression, which is matched after the answer. What a heartbeat leaves out is as it was. The answer
+has the assignment when it changed, and whenever the member says all of itself.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def handle(node: Node, call: Call, request: ConsumerGroupHeartbeatRequest) -> No
             call.answer(_response(result))
 
     command = _command(node, call, request)
-    node.coordinator.submit(command.group_id, command, on_result)
+    node.router.owner_of(command.group_id).submit(command.group_id, command, on_result)
 
 
 def _command(node: Node, call: Call, request: ConsumerGroupHeartbeatRequest) -> ConsumerHeartbeat:
@@ -80,5 +80,5 @@ def _assignment(assigned: OwnedPartitions) -> Assignment:
 
 
 API = Api(
-    68, "ConsumerGroupHeartbeat", 0, 0, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, handle
+    68, "ConsumerGroupHeartbeat", 0, 1, ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse, handle
 )

@@ -82,10 +82,8 @@ from headgate.records import (
 )
 from headgate.records.offset_rows import OffsetRows
 
-_SEEN_WHEN_APPLIED = frozenset(
-    {TimerKind.SWEEP, TimerKind.ERASE, TimerKind.CONSUMER_SESSION, TimerKind.REVOCATION}
-)
-"""Deadlines whose decisions the next one has to see applied: one of them a tick."""
+_ALONE_IN_A_TICK = frozenset(TimerKind) - {TimerKind.SESSION, TimerKind.JOIN, TimerKind.SYNC}
+"""Deadlines whose decisions the next one has to see applied."""
 
 
 class GroupShard:
@@ -215,7 +213,7 @@ class GroupShard:
         effects = []
         while (timer := self._deadlines.pop(now)) is not None:
             effects.append(self._on_timer(timer, now))
-            if timer.kind in _SEEN_WHEN_APPLIED:
+            if timer.kind in _ALONE_IN_A_TICK:
                 break
         return together(*effects)
 
@@ -225,7 +223,7 @@ class GroupShard:
                 return self._upkeep.sweep(now)
             case TimerKind.ERASE:
                 return self._upkeep.go_on_erasing(now)
-            case TimerKind.CONSUMER_SESSION | TimerKind.REVOCATION:
+            case TimerKind.CONSUMER_SESSION | TimerKind.REVOCATION | TimerKind.PATTERNS:
                 return self._consumer_dispatch.on_timer(timer, now)
         group = self.classic.live.get(GroupId(timer.group_id))
         if group is None:
@@ -392,7 +390,7 @@ class GroupShard:
     # --- topics ---
 
     def _topics_changed(self, command: TopicsChanged, now: Millis, token: Token) -> GroupEffects:
-        self.consumer.topics_changed(command)
+        self.consumer.topics_changed(command, now)
         return answer(token, ErrorCode.NONE)
 
 

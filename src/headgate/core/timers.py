@@ -19,6 +19,8 @@ class TimerKind(Enum):
     """A member of a consumer group was not heard of: it is removed."""
     REVOCATION = auto()
     """A member of a consumer group has had long enough to let its partitions go."""
+    PATTERNS = auto()
+    """The regular expressions of a consumer group are to be matched."""
     SWEEP = auto()
     """Expired offsets are looked for."""
     ERASE = auto()

@@ -59,6 +59,10 @@ class TopicImage:
         """The topic of that name."""
         return self._by_name.get(name)
 
+    def names(self) -> Iterable[TopicName]:
+        """The names of all topics."""
+        return self._by_name.keys()
+
     def name_of(self, topic_id: TopicId) -> TopicName | None:
         """The name of the topic with that id; None when it is gone."""
         return self._names.get(topic_id)

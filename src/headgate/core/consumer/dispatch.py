@@ -18,6 +18,7 @@ from headgate.core.consumer.describe import describe
 from headgate.core.consumer.group import ConsumerGroup
 from headgate.core.consumer.groups import ConsumerGroups
 from headgate.core.consumer.heartbeat import heartbeat
+from headgate.core.consumer.patterns import match_topics
 from headgate.core.consumer.removal import (
     leave,
     on_revocation_deadline,
@@ -115,14 +116,18 @@ class ConsumerDispatch:
         return Effects(records, (Reply(token, LeaveResult(members=tuple(outcomes))),))
 
     def on_timer(self, timer: Timer, now: Millis) -> GroupEffects:
-        """A deadline of a member has come."""
+        """A deadline of a member or of the group's regular expressions has come."""
         group = self._groups.find(GroupId(timer.group_id))
         if group is None:
             return NOTHING
         turn = self._groups.turn(group.group_id, now)
-        is_session = timer.kind is TimerKind.CONSUMER_SESSION
-        on_deadline = on_session_deadline if is_session else on_revocation_deadline
-        return Effects(on_deadline(turn, group, MemberId(timer.member_id)))
+        match timer.kind:
+            case TimerKind.CONSUMER_SESSION:
+                return Effects(on_session_deadline(turn, group, MemberId(timer.member_id)))
+            case TimerKind.REVOCATION:
+                return Effects(on_revocation_deadline(turn, group, MemberId(timer.member_id)))
+            case _:
+                return Effects(match_topics(turn, group))
 
 
 def _leaving_member(group: ConsumerGroup, leaving: LeavingMember) -> tuple[MemberId, ErrorCode]:

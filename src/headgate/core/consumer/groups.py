@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headgate.core.consumer.group import ConsumerGroup
+from headgate.core.consumer.patterns import is_outdated
 from headgate.core.consumer.turn import ConsumerSettings, ConsumerTurn
 from headgate.core.deadlines import Deadlines
 from headgate.core.timers import Timer
@@ -73,7 +74,7 @@ class ConsumerGroups:
         else:
             self._overrides.pop(group_id, None)
 
-    def topics_changed(self, command: TopicsChanged) -> None:
+    def topics_changed(self, command: TopicsChanged, now: Millis) -> None:
         """The topics are others: groups that read them have to look again."""
         for change in command.changes:
             self.topics.change(change)
@@ -83,6 +84,9 @@ class ConsumerGroups:
             for group_id in self.verified
             if not any(map(self.by_id[group_id].is_subscribed_to, names))
         }
+        for group_id, group in self.by_id.items():
+            if is_outdated(group, command.changes):
+                self.turn(group_id, now).match_patterns(group_id)
 
     def loaded(self, now: Millis) -> None:
         """The log is read: members' sessions and their time to let partitions go begin anew."""

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 from headgate.core.consumer.admission import Admitted, admit
 from headgate.core.consumer.commands import UNCHANGED_MS, ConsumerHeartbeat, HeartbeatResult, Refusal
-from headgate.core.consumer.group import ConsumerGroup, Member
+from headgate.core.consumer.group import ConsumerGroup, Member, tombstone_of
+from headgate.core.consumer.patterns import invalid_pattern
 from headgate.core.consumer.reconcile import Aim, reconciled
 from headgate.core.consumer.removal import member_tombstones
 from headgate.core.consumer.target import GroupAfter, make_target, most_wanted
@@ -53,6 +54,12 @@ def heartbeat(
         return admitted
     before = admitted.member
     metadata = _as_it_says(before.metadata, command)
+    regex = metadata.subscribed_topic_regex
+    if regex and regex not in group.regex_users:
+        refusal = invalid_pattern(regex)
+        if refusal is not None:
+            return refusal
+        turn.match_patterns(group.group_id)
     after = GroupAfter(group, metadata, admitted.replaces)
     is_subscription_new = metadata is not before.metadata and group.topics_of(metadata) != group.topics_of(
         before.metadata
@@ -134,6 +141,7 @@ def _members_records(
         records += member_tombstones(group, admitted.replaces)
     if metadata is not admitted.member.metadata or admitted.is_new or admitted.replaces is not None:
         records.append(metadata)
+        records += _given_up_pattern(after, admitted)
     is_rising = is_subscription_new or _wants_other_assignor(turn, after)
     metadata_hash = group.metadata_hash
     if is_rising or not is_verified:
@@ -145,6 +153,15 @@ def _members_records(
             ConsumerGroupMetadata(group_id=group.group_id, epoch=epoch, metadata_hash=metadata_hash)
         )
     return epoch, records
+
+
+def _given_up_pattern(after: GroupAfter, admitted: Admitted) -> list[ConsumerRecord]:
+    """What takes a regular expression away that nobody subscribes by any more."""
+    regex = admitted.member.metadata.subscribed_topic_regex
+    if not regex or regex == after.member.subscribed_topic_regex or after.group.regex_users[regex] > 1:
+        return []
+    resolved = after.group.regexes.get(regex)
+    return [] if resolved is None else [tombstone_of(resolved)]
 
 
 def _wants_other_assignor(turn: ConsumerTurn, after: GroupAfter) -> bool:

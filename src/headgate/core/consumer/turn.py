@@ -64,6 +64,10 @@ class ConsumerTurn:
         """The member has let its partitions go, or need not."""
         self.deadlines.cancel(Timer(TimerKind.REVOCATION, group_id, member_id))
 
+    def match_patterns(self, group_id: GroupId) -> None:
+        """Match the group's regular expressions when this turn is over."""
+        self.deadlines.set(Timer(TimerKind.PATTERNS, group_id), self.now)
+
     def forget(self, group_id: GroupId, member_id: MemberId) -> None:
         """The member is gone: nothing more is expected of it."""
         self.deadlines.cancel(Timer(TimerKind.CONSUMER_SESSION, group_id, member_id))
