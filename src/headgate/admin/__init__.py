@@ -11,7 +11,7 @@ Works with Headgate as with a Kafka cluster.
 """
 
 from headgate.admin.admin import Admin
-from headgate.admin.errors import GroupIsActive, NothingToReset
+from headgate.admin.errors import GroupIsActive, HistoryUnknown, NothingToReset
 from headgate.admin.positions import Position
 from headgate.admin.reset import (
     ByDuration,
@@ -25,8 +25,10 @@ from headgate.admin.reset import (
     ToOffset,
     ToOffsets,
 )
+from headgate.admin.restore import OffsetAsOf, PlannedRestore, PlannedUndo
 from headgate.client.errors import ClientError, OffsetsMoved, OutcomeUnknown, PartlyRefused, RequestRefused
 from headgate.client.groups import GroupDescription, GroupListing, MemberDescription
+from headgate.client.history import Earlier, OffsetChange, OffsetHistory, PartitionHistory
 from headgate.client.offsets import CommittedOffset
 from headgate.domain.ids import TopicPartition
 
@@ -35,15 +37,23 @@ __all__ = [
     "ByDuration",
     "ClientError",
     "CommittedOffset",
+    "Earlier",
     "GroupDescription",
     "GroupIsActive",
     "GroupListing",
+    "HistoryUnknown",
     "MemberDescription",
     "NothingToReset",
+    "OffsetAsOf",
+    "OffsetChange",
+    "OffsetHistory",
     "OffsetsMoved",
     "OutcomeUnknown",
+    "PartitionHistory",
     "PartlyRefused",
     "PlannedOffset",
+    "PlannedRestore",
+    "PlannedUndo",
     "Position",
     "RequestRefused",
     "ShiftBy",

@@ -10,10 +10,22 @@ from typing import Self
 from headgate.admin.errors import GroupIsActive, NothingToReset
 from headgate.admin.positions import Position, positions_of, readers_of
 from headgate.admin.reset import PlannedOffset, Target, plan
-from headgate.client import groups, offsets
+from headgate.admin.restore import (
+    OffsetAsOf,
+    Places,
+    PlannedRestore,
+    PlannedUndo,
+    as_of,
+    is_within,
+    plan_restore,
+    plan_undo,
+    scope_of,
+)
+from headgate.client import groups, history, offsets
 from headgate.client.cluster import LATEST, Cluster
 from headgate.client.errors import check
 from headgate.client.groups import GroupDescription, GroupListing
+from headgate.client.history import OffsetHistory
 from headgate.client.offsets import CommittedOffset
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, Millis, TopicName, TopicPartition
@@ -88,7 +100,7 @@ class Admin:
     def alter_offsets(
         self,
         group_id: str,
-        offsets_to_commit: Mapping[TopicPartition, int | CommittedOffset],
+        offsets_to_commit: Mapping[TopicPartition, int | CommittedOffset | None],
         expected: Mapping[TopicPartition, int | None] | None = None,
     ) -> None:
         """Set offsets of a group without members; a group that is not there comes into being.
@@ -96,7 +108,8 @@ class Admin:
         Raises `GroupIsActive`; `PartlyRefused` for partitions that do not exist or whose metadata is too
         long, the others being set.
 
-        With `expected`, offsets that must be committed now (None: that nothing is), all are set or none.
+        With `expected`, offsets that must be committed now (None: that nothing is), all are set or none; an
+        offset of None is then removed.
         Raises also `OffsetsMoved`, which says what is committed instead; `OutcomeUnknown`, where the answer
         was lost; `VersionNotSupported`, where the cluster knows no conditions.
         """
@@ -148,6 +161,80 @@ class Admin:
             {each.partition: each.offset for each in plans},
             expected if self.knows_conditions(group_id) else None,
         )
+
+    # --- what offsets were ---
+
+    def offset_history(
+        self,
+        group_id: str,
+        partitions: Places = None,
+        *,
+        since: Millis | None = None,
+        until: Millis | None = None,
+        limit: int = 100,
+    ) -> OffsetHistory:
+        """The newest changes of a group's offsets, at most `limit` of each partition; times in ms.
+
+        `partitions` may hold names of topics, which stand for all of theirs; None is all the group ever had.
+        Raises `VersionNotSupported` where the cluster keeps no history.
+        """
+        scope = scope_of(partitions)
+        return history.list_changes(self.cluster, GroupId(group_id), scope, since, until, limit)
+
+    def offsets_as_of(self, group_id: str, time: Millis, partitions: Places = None) -> list[OffsetAsOf]:
+        """What a group's offsets were at a time (ms), or that it is not known. Raises the same."""
+        scope = scope_of(partitions)
+        return as_of(history.changes_in_force(self.cluster, GroupId(group_id), scope, time))
+
+    def plan_undo(self, group_id: str, partitions: Places = None) -> PlannedUndo:
+        """How the group's last change in these partitions would be taken back; changes nothing.
+
+        The last change is the newest commit or removal, in all partitions in which the same request made it
+        (or another in the same millisecond). Raises `GroupIsActive`, `NothingToReset`, `HistoryUnknown`,
+        `VersionNotSupported`.
+        """
+        self._refuse_active(group_id)
+        scope = scope_of(partitions)
+        return plan_undo(GroupId(group_id), history.last_change(self.cluster, GroupId(group_id), scope))
+
+    def undo(self, group_id: str, partitions: Places = None) -> PlannedUndo:
+        """Take back the last change; doing it again takes that back.
+
+        Raises what the plan raises, and `OffsetsMoved` where somebody changed an offset in between: then
+        nothing is done.
+        """
+        planned = self.plan_undo(group_id, partitions)
+        self.execute_restore(group_id, planned.partitions)
+        return planned
+
+    def plan_restore(self, group_id: str, time: Millis, partitions: Places = None) -> list[PlannedRestore]:
+        """What would make offsets what they were at a time (ms); changes nothing.
+
+        Partitions that are as they were are left out. Raises `GroupIsActive`, `HistoryUnknown`,
+        `VersionNotSupported`.
+        """
+        self._refuse_active(group_id)
+        scope = scope_of(partitions)
+        past = history.changes_in_force(self.cluster, GroupId(group_id), scope, time)
+        committed = self.committed_offsets(group_id)
+        there = {where: offset for where, offset in committed.items() if is_within(scope, where)}
+        return plan_restore(GroupId(group_id), time, past, there)
+
+    def restore_offsets(self, group_id: str, time: Millis, partitions: Places = None) -> list[PlannedRestore]:
+        """Plan a restore and do it; raises what these two raise."""
+        planned = self.plan_restore(group_id, time, partitions)
+        self.execute_restore(group_id, planned)
+        return planned
+
+    def execute_restore(self, group_id: str, planned: Iterable[PlannedRestore]) -> None:
+        """Put back what was planned, in one step, if everything is still as it was planned from.
+
+        Raises what `alter_offsets` raises.
+        """
+        plans = list(planned)
+        if plans:
+            expected = {each.partition: each.committed.offset if each.committed else None for each in plans}
+            self.alter_offsets(group_id, {each.partition: each.restored for each in plans}, expected)
 
     def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         """Delete committed offsets of topics that the group does not read now.

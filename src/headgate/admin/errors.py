@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headgate.client.errors import ClientError
 from headgate.client.groups import GroupDescription
+from headgate.domain.ids import Millis, TopicPartition
+
+TOLD_OF = 3
+"""How many partitions a message names."""
 
 
 class GroupIsActive(ClientError):
@@ -18,3 +24,20 @@ class GroupIsActive(ClientError):
 
 class NothingToReset(ClientError):
     """There is no offset to reset from, or no partition to reset; the message says which."""
+
+
+class HistoryUnknown(ClientError):
+    """It is not known what stood in these partitions: it was compacted away, and its history is gone."""
+
+    def __init__(
+        self, group_id: str, partitions: Sequence[TopicPartition], time: Millis | None = None
+    ) -> None:
+        """`time`: what was in force then; None: what stood before the last change."""
+        self.group_id = group_id
+        self.partitions = tuple(partitions)
+        self.time = time
+        first = ", ".join(map(str, self.partitions[:TOLD_OF]))
+        rest = len(self.partitions) - TOLD_OF
+        which = first + (f" and {rest} more" if rest > 0 else "")
+        when = "before the last change" if time is None else "at that time"
+        super().__init__(f"group {group_id}: what its offset was {when} is not known in {which}")

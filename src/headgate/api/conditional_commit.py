@@ -1,7 +1,8 @@
 """OffsetCommit with conditions: "set x if and only if the committed offset is y" (R3.16).
 
 A partition of the request carries y as the tagged field `expected_offset`; -1 expects that nothing is
-committed. Then the request is all or nothing, whatever stands in the way. If nothing is done, partitions get
+committed. Then the request is all or nothing, whatever stands in the way, and an x of -1 removes the offset.
+If nothing is done, partitions get
 
     INVALID_UPDATE_VERSION        its condition failed; the tagged field `current_offset` is what is committed
     UNKNOWN_TOPIC_OR_PARTITION    it could not be committed in any case; likewise OFFSET_METADATA_TOO_LARGE

@@ -66,8 +66,11 @@ class CommittedOffset(NamedTuple):
     metadata: str = ""
 
 
-Offsets = Mapping[TopicPartition, int | CommittedOffset]
-"""Offsets to commit; a bare number has no leader epoch and no metadata."""
+Offsets = Mapping[TopicPartition, int | CommittedOffset | None]
+"""Offsets to commit; a bare number has no leader epoch and no metadata.
+
+None removes the offset, which only a commit with conditions can.
+"""
 
 Expected = Mapping[TopicPartition, int | None]
 """Offsets that must be committed now; None: that nothing is."""
@@ -134,12 +137,15 @@ def commit_offsets(
     committed, and for all of them when the group is not taken (UNKNOWN_MEMBER_ID: it has members).
 
     With `expected`, offsets that must be committed now in these partitions, everything is committed or
-    nothing. Raises also `OffsetsMoved`, where they are not; `OutcomeUnknown`, where the answer is lost; and
-    `VersionNotSupported`, where the cluster knows no conditions.
+    nothing, and None among the offsets removes what is committed. Raises also `OffsetsMoved`, where they are
+    not; `OutcomeUnknown`, where the answer is lost; and `VersionNotSupported`, where the cluster knows no
+    conditions.
     """
     conditions = dict(expected or {})
     if strangers := conditions.keys() - offsets.keys():
         raise ValueError(f"offsets are expected in partitions that are not committed: {sorted(strangers)}")
+    if not conditions and None in offsets.values():
+        raise ValueError("only a commit with conditions removes offsets; delete_offsets does without")
     on_wire = {where: NO_OFFSET if offset is None else offset for where, offset in conditions.items()}
     topics = [
         OffsetCommitRequestTopic(
@@ -207,8 +213,10 @@ def _codes(response: OffsetCommitResponse | OffsetDeleteResponse) -> dict[TopicP
 
 
 def _to_commit(
-    partition: int, wanted: int | CommittedOffset, expected: int | None
+    partition: int, wanted: int | CommittedOffset | None, expected: int | None
 ) -> OffsetCommitRequestPartition:
+    if wanted is None:
+        wanted = NO_OFFSET
     offset, leader_epoch, metadata = CommittedOffset(wanted) if isinstance(wanted, int) else wanted
     return OffsetCommitRequestPartition(
         partition_index=partition,

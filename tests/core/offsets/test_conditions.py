@@ -143,3 +143,18 @@ def test_any_history_of_commits_is_that_of_a_dict(
         assert {one: harness.offset("g", partition=one) for one in range(4)} == {
             one: model.get(one) for one in range(4)
         }
+
+
+def test_the_offset_that_means_nothing_removes_in_the_same_step() -> None:
+    """With a condition, -1 is no offset: the partition has none after it, as before if it had none."""
+    harness = Harness()
+    harness.commit("g", offset=5)
+    assert commit_if(harness, {0: NOTHING, 1: 7, 2: NOTHING}, {0: 5, 1: NOTHING, 2: NOTHING}) == DONE
+    assert [harness.offset("g", partition=partition) for partition in range(3)] == [None, 7, None]
+    assert commit_if(harness, {1: NOTHING}, {1: 6}) == not_done({0: 7})
+    assert harness.offset("g", partition=1) == 7
+    columns = OffsetColumns(np.arange(2), np.array([NOTHING, 8]), np.array([-1, -1]), "")
+    places: dict[Place, int] = {(0, 1): 7}
+    command = CommitOffsets(GroupId("g"), [(TopicName("t"), columns)], expected=places)
+    assert harness.ask(command) == DONE
+    assert [harness.offset("g", partition=partition) for partition in range(2)] == [None, 8]

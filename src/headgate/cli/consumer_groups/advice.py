@@ -5,6 +5,7 @@ from __future__ import annotations
 from headgate.admin import (
     ClientError,
     GroupIsActive,
+    HistoryUnknown,
     OffsetsMoved,
     OutcomeUnknown,
     PartlyRefused,
@@ -38,6 +39,10 @@ def _advice(error: ClientError) -> str | None:
         return _STOP_THEM
     if isinstance(error, OffsetsMoved):
         return "somebody moved it meanwhile, so nothing of the group was changed; look again"
+    if isinstance(error, HistoryUnknown):
+        return (
+            "it was compacted away and its history is gone or was never kept; --history shows what is known"
+        )
     if isinstance(error, OutcomeUnknown):
         return "--describe shows it"
     if isinstance(error, NoNodeReachable):

@@ -49,13 +49,13 @@ def parse_topic(text: str) -> TopicArgument:
     return TopicArgument(topic, tuple(dict.fromkeys(int(part) for part in parts)))
 
 
-def parse_datetime(text: str) -> Millis:
+def parse_datetime(text: str, option: str = "--to-datetime") -> Millis:
     """A date and time of ISO 8601, of UTC unless it says otherwise. Raises `UsageProblem`."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise UsageProblem(
-            f"--to-datetime {text}: a date and time is expected, as 2026-11-21T08:30:00 or "
+            f"{option} {text}: a date and time is expected, as 2026-11-21T08:30:00 or "
             "2026-11-21T08:30:00.000+01:00"
         ) from None
     if moment.tzinfo is None:

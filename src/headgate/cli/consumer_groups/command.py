@@ -16,7 +16,8 @@ _GROUPS = "Which groups"
 _PARTITIONS = "Which partitions"
 _SHOWN = "What --list and --describe show"
 _TARGETS = "Where --reset-offsets leads: one of these"
-_RESET = "How --reset-offsets works"
+_HISTORY = "What --history lists"
+_RESET = "How --reset-offsets and --undo work"
 _OTHER = "Connection and output"
 
 
@@ -65,6 +66,28 @@ def consumer_groups(
         typer.Option(
             "--delete",
             help="Delete groups without members, with all their offsets.",
+            rich_help_panel=_ACTIONS,
+        ),
+    ] = False,
+    history: Annotated[
+        bool,
+        typer.Option("--history", help="List every change of a group's offsets.", rich_help_panel=_ACTIONS),
+    ] = False,
+    offsets_as_of: Annotated[
+        str | None,
+        typer.Option(
+            "--offsets-as-of",
+            metavar="WHEN",
+            help="Show what a group's offsets were then: 2026-11-21T08:30:00.",
+            rich_help_panel=_ACTIONS,
+        ),
+    ] = None,
+    undo: Annotated[
+        bool,
+        typer.Option(
+            "--undo",
+            help="Take back the last change of a group's offsets. Shows what it would do until --execute is "
+            "given.",
             rich_help_panel=_ACTIONS,
         ),
     ] = False,
@@ -179,6 +202,33 @@ def consumer_groups(
             rich_help_panel=_TARGETS,
         ),
     ] = None,
+    to_offsets_as_of: Annotated[
+        str | None,
+        typer.Option(
+            "--to-offsets-as-of",
+            metavar="WHEN",
+            help="What the offsets were then; a partition that had none loses its offset.",
+            rich_help_panel=_TARGETS,
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="WHEN", help="Changes of then or later.", rich_help_panel=_HISTORY),
+    ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option("--until", metavar="WHEN", help="Changes of then or before.", rich_help_panel=_HISTORY),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit",
+            metavar="N",
+            min=1,
+            help="The newest N changes of each partition; 100 unless given.",
+            rich_help_panel=_HISTORY,
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be done (default).", rich_help_panel=_RESET)
     ] = False,
@@ -219,6 +269,10 @@ def consumer_groups(
     headgate consumer-groups --reset-offsets --group billing --topic flights --to-datetime 2026-11-21T08:00:00
 
     headgate consumer-groups --reset-offsets ... --execute
+
+    That was the wrong group: take it back.
+
+    headgate consumer-groups --undo --group billing --all-topics --execute
     """
     from headgate.cli.consumer_groups.options import Options
     from headgate.cli.consumer_groups.run import run
@@ -231,6 +285,9 @@ def consumer_groups(
                 reset_offsets=reset_offsets,
                 delete_offsets=delete_offsets,
                 delete=delete,
+                history=history,
+                offsets_as_of=offsets_as_of,
+                undo=undo,
                 group=tuple(group or ()),
                 all_groups=all_groups,
                 topic=tuple(topic or ()),
@@ -248,6 +305,10 @@ def consumer_groups(
                 to_datetime=to_datetime,
                 by_duration=by_duration,
                 from_file=from_file,
+                to_offsets_as_of=to_offsets_as_of,
+                since=since,
+                until=until,
+                limit=limit,
                 dry_run=dry_run,
                 execute=execute,
                 export=export,

@@ -24,6 +24,9 @@ class Options:
     reset_offsets: bool = False
     delete_offsets: bool = False
     delete: bool = False
+    history: bool = False
+    offsets_as_of: str | None = None
+    undo: bool = False
     group: tuple[str, ...] = ()
     all_groups: bool = False
     topic: tuple[str, ...] = ()
@@ -41,6 +44,10 @@ class Options:
     to_datetime: str | None = None
     by_duration: str | None = None
     from_file: Path | None = None
+    to_offsets_as_of: str | None = None
+    since: str | None = None
+    until: str | None = None
+    limit: int | None = None
     dry_run: bool = False
     execute: bool = False
     export: bool = False
@@ -64,6 +71,7 @@ TARGETS = (
     "to_datetime",
     "by_duration",
     "from_file",
+    "to_offsets_as_of",
 )
 
 
@@ -86,6 +94,11 @@ ACTIONS = {
     ),
     "delete_offsets": Usage(one_of=(("group",), ("topic",))),
     "delete": Usage(one_of=(_GROUPS,)),
+    "history": Usage(
+        may_have=("since", "until", "limit"), one_of=(_GROUPS,), one_at_most=(("topic", "all_topics"),)
+    ),
+    "offsets_as_of": Usage(one_of=(_GROUPS,), one_at_most=(("topic", "all_topics"),)),
+    "undo": Usage(one_of=(_GROUPS, ("topic", "all_topics")), one_at_most=(("dry_run", "execute"),)),
 }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from headgate.admin import Admin, ClientError
 from headgate.cli.consumer_groups.advice import in_words
 from headgate.cli.consumer_groups.changes import delete_groups, delete_offsets, reset_offsets
+from headgate.cli.consumer_groups.history import list_history, offsets_as_of, restore_offsets, undo
 from headgate.cli.consumer_groups.options import Options, UsageProblem, action_of
 from headgate.cli.consumer_groups.printing import say
 from headgate.cli.consumer_groups.reports import describe_groups, list_groups
@@ -17,6 +18,9 @@ _ACTIONS: dict[str, Callable[[Admin, Options], int]] = {
     "reset_offsets": reset_offsets,
     "delete_offsets": delete_offsets,
     "delete": delete_groups,
+    "history": list_history,
+    "offsets_as_of": offsets_as_of,
+    "undo": undo,
 }
 
 
@@ -25,6 +29,8 @@ def run(options: Options) -> int:
     try:
         action = action_of(options)
         with _admin(options) as admin:
+            if options.to_offsets_as_of is not None:
+                return restore_offsets(admin, options)
             return _ACTIONS[action](admin, options)
     except UsageProblem as problem:
         say(str(problem))

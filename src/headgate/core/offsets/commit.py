@@ -2,6 +2,8 @@
 
 The metadata limit counts UTF-16 units, as Kafka's does, and fails one partition alone (R3.2). A partition
 named twice is recorded twice: the last one wins, both are answered.
+
+Of a commit with conditions the offset -1 removes what is committed: as a condition it means that nothing is.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from headgate.core.contract import Effects, Reply, Token
 from headgate.core.effects import GroupEffects
 from headgate.core.offsets.commands import (
     NO_RETENTION,
+    NOTHING_COMMITTED,
     CommitAgain,
     CommitOffsets,
     CommitResult,
@@ -19,7 +22,7 @@ from headgate.core.offsets.commands import (
 )
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
-from headgate.records import Change, OffsetCommit, OffsetCommits
+from headgate.records import Change, OffsetCommit, OffsetCommits, OffsetTombstone
 from headgate.records.model import NO_EXPIRY, NO_LEADER_EPOCH
 from headgate.records.offset_commit import LONGEST_TEXT_BYTES
 
@@ -54,13 +57,18 @@ def commit(command: CommitOffsets, now: Millis, metadata_limit: int, token: Toke
     too_large = []
     for topic_index, (topic, partitions) in enumerate(command.topics):
         if isinstance(partitions, OffsetColumns):
-            if not has_expiry and not is_metadata_too_large(partitions.metadata, metadata_limit):
+            is_plain = not has_expiry and not command.expected
+            if is_plain and not is_metadata_too_large(partitions.metadata, metadata_limit):
                 records.append(OffsetCommits(group_id, topic, *partitions, now))
                 continue
             partitions = partitions.each()
         for index, (partition, offset, leader_epoch, metadata) in enumerate(partitions):
             if metadata and is_metadata_too_large(metadata, metadata_limit):
                 too_large.append((topic_index, index))
+                continue
+            if offset == NOTHING_COMMITTED and command.expected:
+                if command.expected.get((topic_index, index)) != NOTHING_COMMITTED:
+                    records.append(OffsetTombstone(group_id, topic, partition))
                 continue
             if has_expiry:
                 leader_epoch = NO_LEADER_EPOCH  # the record with an expiry has no place for it

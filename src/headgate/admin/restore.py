@@ -1,0 +1,126 @@
+"""Putting offsets back: pure rules, from what is known of the past to what a partition gets.
+
+What is not known is never guessed: a partition of which it is not known what stood there makes the whole plan
+impossible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from headgate.admin.errors import HistoryUnknown, NothingToReset
+from headgate.client.history import Earlier, OffsetHistory, Scope
+from headgate.client.offsets import CommittedOffset
+from headgate.domain.ids import GroupId, Millis, TopicName, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAsOf:
+    """What a partition's offset was at a time."""
+
+    partition: TopicPartition
+    committed: CommittedOffset | None
+    """None: it had none, if that is known."""
+    is_known: bool
+    since: Millis | None
+    """When it came into force, or was removed; None where it never had an offset, or that is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRestore:
+    """What a restore does to one partition."""
+
+    partition: TopicPartition
+    committed: CommittedOffset | None
+    """What is committed while it is planned; None: nothing."""
+    restored: CommittedOffset | None
+    """What is to be committed; None: the offset is removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedUndo:
+    """The last change of a group, and how it is taken back."""
+
+    changed_at: Millis
+    partitions: tuple[PlannedRestore, ...]
+
+
+Places = Iterable[TopicPartition | str] | None
+"""Partitions, or names of topics that stand for all of theirs; None: everything the group ever had."""
+
+
+def scope_of(places: Places) -> Scope:
+    """The partitions by topic."""
+    if places is None:
+        return None
+    topics: dict[TopicName, list[int] | None] = {}
+    for place in places:
+        if isinstance(place, str):
+            topics[TopicName(place)] = None
+        elif (partitions := topics.setdefault(place.topic, [])) is not None:
+            partitions.append(place.partition)
+    return topics
+
+
+def is_within(scope: Scope, where: TopicPartition) -> bool:
+    """Whether a partition is among those of a scope."""
+    if scope is None:
+        return True
+    partitions = scope.get(where.topic, ())
+    return partitions is None or where.partition in partitions
+
+
+def as_of(history: OffsetHistory) -> list[OffsetAsOf]:
+    """What was in force in each partition, in order."""
+    found = []
+    for each in sorted(history.partitions, key=lambda one: one.partition):
+        change = each.changes[0] if each.changes else None
+        committed = change.committed if change else None
+        is_known = change is not None or each.earlier is Earlier.NOTHING
+        found.append(OffsetAsOf(each.partition, committed, is_known, change.time if change else None))
+    return found
+
+
+def plan_undo(group_id: GroupId, history: OffsetHistory) -> PlannedUndo:
+    """How the last change is taken back. Raises `NothingToReset`, `HistoryUnknown`."""
+    if not history.partitions:
+        raise NothingToReset(f"no change of group {group_id} is known that could be undone")
+    planned, unknown = [], []
+    for each in history.partitions:
+        newest, *before = each.changes
+        if not before and each.earlier is not Earlier.NOTHING:
+            unknown.append(each.partition)
+            continue
+        restored = before[0].committed if before else None
+        planned.append(PlannedRestore(each.partition, newest.committed, restored))
+    if unknown:
+        raise HistoryUnknown(group_id, unknown)
+    changed_at = max(each.changes[0].time for each in history.partitions)
+    return PlannedUndo(changed_at, tuple(sorted(planned, key=lambda one: one.partition)))
+
+
+def plan_restore(
+    group_id: GroupId,
+    time: Millis,
+    history: OffsetHistory,
+    committed: Mapping[TopicPartition, CommittedOffset],
+) -> list[PlannedRestore]:
+    """How offsets become what they were at a time; `committed` has what there is now within the scope.
+
+    Partitions that are as they were are left out. Raises `HistoryUnknown`.
+    """
+    was = {each.partition: each.committed for each in as_of(history) if each.is_known}
+    unknown = {each.partition for each in as_of(history) if not each.is_known}
+    for partition in committed.keys() - was.keys() - unknown:
+        if time < history.known_since:
+            unknown.add(partition)
+        else:
+            was[partition] = None
+    if unknown:
+        raise HistoryUnknown(group_id, sorted(unknown), time)
+    return [
+        PlannedRestore(partition, committed.get(partition), restored)
+        for partition, restored in sorted(was.items())
+        if committed.get(partition) != restored
+    ]

@@ -1,0 +1,247 @@
+"""`--history`, `--offsets-as-of`, `--undo`, `--to-offsets-as-of`: what offsets were, put back too."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+from headgate.admin import (
+    Admin,
+    Earlier,
+    GroupIsActive,
+    HistoryUnknown,
+    NothingToReset,
+    OffsetAsOf,
+    OffsetChange,
+    OffsetHistory,
+    OffsetsMoved,
+    OutcomeUnknown,
+    PartlyRefused,
+    PlannedRestore,
+    RequestRefused,
+    TopicPartition,
+)
+from headgate.cli.consumer_groups.advice import in_words
+from headgate.cli.consumer_groups.arguments import parse_datetime, parse_topic
+from headgate.cli.consumer_groups.groups import asked_groups
+from headgate.cli.consumer_groups.options import Options, UsageProblem
+from headgate.cli.consumer_groups.printing import Columns, Row, print_csv, print_json, print_table, say
+from headgate.domain.ids import Millis, TopicName
+
+DEFAULT_LIMIT = 100
+
+_OF_ONE_GROUP = (
+    GroupIsActive,
+    HistoryUnknown,
+    NothingToReset,
+    OffsetsMoved,
+    OutcomeUnknown,
+    PartlyRefused,
+    RequestRefused,
+)
+"""Errors that leave the other groups as they are."""
+_CHANGE: Columns = ("group", "time", "topic", "partition", "change", "offset", "leader_epoch", "metadata")
+_AS_OF: Columns = ("group", "topic", "partition", "offset", "leader_epoch", "metadata", "since")
+_PLAN: Columns = ("group", "topic", "partition", "current_offset", "new_offset", "metadata")
+NOT_KNOWN = "unknown"
+
+
+# --history
+
+
+def list_history(admin: Admin, options: Options) -> int:
+    """Print every change of the groups' offsets, newest first."""
+    since = None if options.since is None else parse_datetime(options.since, "--since")
+    until = None if options.until is None else parse_datetime(options.until, "--until")
+    places = _places(options)
+    found: dict[str, OffsetHistory] = {}
+    for group_id in asked_groups(admin, options):
+        found[group_id] = admin.offset_history(
+            group_id, places, since=since, until=until, limit=options.limit or DEFAULT_LIMIT
+        )
+    rows = [row for group_id, history in found.items() for row in _change_rows(group_id, history)]
+    if options.output == "json":
+        document = [
+            {
+                "group": group_id,
+                "known_since": _moment(history.known_since),
+                "changes": [_without_group(row) for row in _change_rows(group_id, history)],
+            }
+            for group_id, history in found.items()
+        ]
+        print_json({"groups": document})
+        return 0
+    _print(rows, _CHANGE, options)
+    for group_id, history in found.items():
+        _say_what_is_missing(group_id, history)
+    return 0
+
+
+def _change_rows(group_id: str, history: OffsetHistory) -> list[Row]:
+    changes = [change for partition in history.partitions for change in partition.changes]
+    changes.sort(key=lambda change: change.log_offset, reverse=True)
+    return [_change_row(group_id, change) for change in changes]
+
+
+def _change_row(group_id: str, change: OffsetChange) -> Row:
+    committed = change.committed
+    return {
+        "group": group_id,
+        "time": _moment(change.time),
+        "topic": change.partition.topic,
+        "partition": change.partition.partition,
+        "change": "removed" if committed is None else "committed",
+        "offset": committed.offset if committed else None,
+        "leader_epoch": committed.leader_epoch if committed and committed.leader_epoch >= 0 else None,
+        "metadata": committed.metadata if committed else None,
+    }
+
+
+def _say_what_is_missing(group_id: str, history: OffsetHistory) -> None:
+    if not history.partitions:
+        say(f"nothing is known of offsets of group {group_id}")
+    if any(each.earlier is Earlier.MORE for each in history.partitions):
+        say(f"group {group_id}: there are older changes; --limit and --since show more")
+    if history.known_since >= 0:
+        say(f"group {group_id}: what was replaced before {_moment(history.known_since)} may be missing")
+
+
+# --offsets-as-of
+
+
+def offsets_as_of(admin: Admin, options: Options) -> int:
+    """Print what the groups' offsets were at a time; 1 if one of them is not known."""
+    time = parse_datetime(options.offsets_as_of or "", "--offsets-as-of")
+    if time < 0:
+        raise UsageProblem(f"--offsets-as-of {options.offsets_as_of}: before 1970 there were no offsets")
+    places = _places(options)
+    rows: list[Row] = []
+    unknown = 0
+    for group_id in asked_groups(admin, options):
+        found = admin.offsets_as_of(group_id, time, places)
+        rows += [_as_of_row(group_id, each) for each in found if not each.is_known or each.committed]
+        unknown += sum(not each.is_known for each in found)
+    if options.output == "json":
+        print_json({"as_of": _moment(time), "offsets": rows})
+    else:
+        _print(rows, _AS_OF, options)
+    if unknown:
+        say(f"what {unknown} of the offsets were is not known: their history does not go back so far")
+    return 1 if unknown else 0
+
+
+def _as_of_row(group_id: str, each: OffsetAsOf) -> Row:
+    committed = each.committed
+    return {
+        "group": group_id,
+        "topic": each.partition.topic,
+        "partition": each.partition.partition,
+        "offset": committed.offset if committed else NOT_KNOWN,
+        "leader_epoch": committed.leader_epoch if committed and committed.leader_epoch >= 0 else None,
+        "metadata": committed.metadata if committed else None,
+        "since": None if each.since is None else _moment(each.since),
+    }
+
+
+# --undo, and --reset-offsets --to-offsets-as-of
+
+
+def undo(admin: Admin, options: Options) -> int:
+    """Show what taking back the last change does, and do it if told to; 1 if a group was refused."""
+    places = _places(options)
+
+    def plan(group_id: str) -> Sequence[PlannedRestore]:
+        planned = admin.plan_undo(group_id, places)
+        say(f"group {group_id}: the last change was at {_moment(planned.changed_at)}")
+        return planned.partitions
+
+    return _restore(admin, options, plan)
+
+
+def restore_offsets(admin: Admin, options: Options) -> int:
+    """Show how offsets become what they were, and do it if told to; 1 if a group was refused."""
+    time = parse_datetime(options.to_offsets_as_of or "", "--to-offsets-as-of")
+    places = _places(options)
+    return _restore(admin, options, lambda group_id: admin.plan_restore(group_id, time, places))
+
+
+def _restore(admin: Admin, options: Options, plan: Callable[[str], Sequence[PlannedRestore]]) -> int:
+    rows: list[Row] = []
+    is_refused = False
+    for group_id in asked_groups(admin, options):
+        try:
+            planned = plan(group_id)
+            if options.execute:
+                admin.execute_restore(group_id, planned)
+        except _OF_ONE_GROUP as error:
+            say(in_words(error))
+            is_refused = True
+            continue
+        if not planned:
+            say(f"group {group_id}: all offsets are what they were")
+        rows += [_plan_row(group_id, each) for each in planned]
+    if options.export:
+        _export(rows, is_one=len(options.group) == 1)
+    elif options.output == "json":
+        print_json({"is_executed": options.execute, "offsets": rows})
+    else:
+        _print(rows, _PLAN, options)
+        if rows and options.output == "table" and not options.execute:
+            say("nothing was changed; --execute does it")
+    return 1 if is_refused else 0
+
+
+def _plan_row(group_id: str, each: PlannedRestore) -> Row:
+    return {
+        "group": group_id,
+        "topic": each.partition.topic,
+        "partition": each.partition.partition,
+        "current_offset": each.committed.offset if each.committed else None,
+        "new_offset": each.restored.offset if each.restored else None,
+        "metadata": each.restored.metadata if each.restored else None,
+    }
+
+
+def _export(rows: list[Row], *, is_one: bool) -> None:
+    """What --from-file reads: offsets that are to be removed have no place in it."""
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    for row in rows:
+        if row["new_offset"] is not None:
+            names = ("topic", "partition", "new_offset")
+            writer.writerow([row[name] for name in (names if is_one else ("group", *names))])
+
+
+# All of them
+
+
+def _places(options: Options) -> list[TopicPartition | str] | None:
+    """Partitions and topics of --topic, whether they still exist or not; None: all there ever were."""
+    if not options.topic:
+        return None
+    places: list[TopicPartition | str] = []
+    for topic, partitions in map(parse_topic, options.topic):
+        if partitions is None:
+            places.append(topic)
+        else:
+            places += (TopicPartition(TopicName(topic), partition) for partition in partitions)
+    return places
+
+
+def _print(rows: list[Row], columns: Columns, options: Options) -> None:
+    if options.output == "csv":
+        print_csv(rows, columns)
+    elif rows:
+        print_table(rows, columns)
+
+
+def _without_group(row: Row) -> Row:
+    return {name: value for name, value in row.items() if name != "group"}
+
+
+def _moment(time: Millis) -> str | None:
+    """A time as --to-datetime reads it; None for the beginning of all."""
+    if time < 0:
+        return None
+    return datetime.fromtimestamp(time / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,283 @@
+"""What offsets were, undo and restore, against a real server that compacts all the time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from headgate.admin import (
+    Admin,
+    CommittedOffset,
+    Earlier,
+    GroupIsActive,
+    HistoryUnknown,
+    NothingToReset,
+    OffsetsMoved,
+    ToEarliest,
+    TopicPartition,
+)
+from headgate.broker import Broker, run
+from headgate.client.cluster import Cluster
+from headgate.client.errors import RequestRefused, check
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import OFFSETS_HISTORY_TOPIC, Millis, TopicName
+from headgate.log.batch import iterate_records
+from headgate.records import OffsetCommit, decode
+from headgate.records.history import origin_of
+from headgate.wire.extensions.describe_offset_history import DescribeOffsetHistoryRequest
+from headgate.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+
+pytestmark = pytest.mark.timeout(60)
+FLIGHTS = TopicName("flights")
+FIRST, SECOND, THIRD = (TopicPartition(FLIGHTS, index) for index in range(3))
+COMPACTING = {
+    "headgate.durability": "page-cache",  # these tests commit much
+    "offsets.topic.segment.bytes": "2000",
+    "offsets.topic.num.partitions": "2",
+    "log.cleaner.backoff.ms": "20",
+    "log.retention.check.interval.ms": "100",
+}
+
+
+def create_flights(broker: Broker) -> None:
+    """The topic `flights`, three partitions."""
+    with Admin(broker.bootstrap_servers) as admin:
+        topic = CreatableTopic(name=FLIGHTS, num_partitions=3, replication_factor=1)
+        created = admin.cluster.any_node().request(CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
+        check("topic", created.topics[0].error_code, created.topics[0].error_message)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A server that compacts all the time."""
+    with run(COMPACTING, data_dir=tmp_path_factory.mktemp("history") / "data") as broker:
+        create_flights(broker)
+        yield broker
+
+
+@pytest.fixture
+def admin(broker: Broker) -> Iterator[Admin]:
+    """An admin of this test's own."""
+    with Admin(broker.bootstrap_servers) as admin:
+        yield admin
+
+
+def now() -> Millis:
+    """The time, and a little later than anything that was asked for before."""
+    time.sleep(0.003)
+    return Millis(time.time_ns() // 1_000_000)
+
+
+def alter(admin: Admin, group: str, **offsets: int | CommittedOffset) -> None:
+    """Commit offsets of flights by `p0`, `p1`, `p2`, a moment after whatever was before."""
+    time.sleep(0.003)
+    admin.alter_offsets(group, {TopicPartition(FLIGHTS, int(p[1])): one for p, one in offsets.items()})
+
+
+def fill(admin: Admin, count: int = 20) -> None:
+    """Have the server compact all that is there: commit so much that every segment was closed since."""
+    history = [TopicPartition(OFFSETS_HISTORY_TOPIC, index) for index in range(2)]
+    moved_before = admin.log_end_offsets(history)
+    for filler in ("filler-1", "filler-2", "filler-3"):  # a group in each partition of the log
+        for at in range(count):
+            admin.alter_offsets(filler, {FIRST: at, SECOND: at, THIRD: at})
+    deadline = time.monotonic() + 10
+    while any(
+        end <= moved_before[where] + 2 * count for where, end in admin.log_end_offsets(history).items()
+    ):
+        assert time.monotonic() < deadline, "nothing was compacted"
+        time.sleep(0.01)
+
+
+def test_every_change_is_listed_newest_first_through_compaction_and_a_crash(
+    broker: Broker, admin: Admin, group: str
+) -> None:
+    """Offset, leader epoch and metadata of each commit, and removals, as if nothing had been compacted."""
+    alter(admin, group, p0=CommittedOffset(1, 7, "first"), p1=5)
+    alter(admin, group, p0=2)
+    fill(admin)
+    admin.delete_offsets(group, [FIRST])
+    fill(admin)
+    broker.kill()
+    broker.start()
+    history = admin.offset_history(group)
+    assert history.known_since == -1
+    assert [each.partition for each in history.partitions] == [FIRST, SECOND]
+    first, second = history.partitions
+    assert [change.committed for change in first.changes] == [
+        None,
+        CommittedOffset(2),
+        CommittedOffset(1, 7, "first"),
+    ]
+    assert [change.committed for change in second.changes] == [CommittedOffset(5)]
+    assert first.earlier is second.earlier is Earlier.NOTHING
+    assert first.changes[-1].written == second.changes[0].written
+    limited = admin.offset_history(group, [FIRST], limit=1, until=first.changes[1].time)
+    assert [change.committed for change in limited.partitions[0].changes] == [CommittedOffset(2)]
+    assert limited.partitions[0].earlier is Earlier.MORE
+
+
+def test_offsets_are_told_as_they_were_at_any_time(admin: Admin, group: str) -> None:
+    """Before the first commit there was none; of partitions by name, of topics, of all."""
+    before = now()
+    alter(admin, group, p0=1)
+    between = now()
+    alter(admin, group, p0=2, p2=9)
+    fill(admin)
+    assert admin.offsets_as_of(group, before, [FIRST])[0].is_known
+    assert [each.committed for each in admin.offsets_as_of(group, before, [FIRST])] == [None]
+    for places in ([FIRST, THIRD], [FLIGHTS], None):
+        found = admin.offsets_as_of(group, between, places)
+        assert {each.partition: each.committed for each in found} == {FIRST: CommittedOffset(1), THIRD: None}
+        assert all(each.is_known for each in found)
+    after = admin.offsets_as_of(group, now())
+    assert [each.committed for each in after] == [CommittedOffset(2), CommittedOffset(9)]
+
+
+def test_an_undo_puts_back_exactly_what_stood_before_a_reset(admin: Admin, group: str) -> None:
+    """Metadata and leader epoch too; what had no offset has none again; an undo is undone by one."""
+    kept = {FIRST: CommittedOffset(41, 3, "at the gate"), SECOND: CommittedOffset(7)}
+    alter(admin, group, p0=kept[FIRST], p1=kept[SECOND])
+    fill(admin)
+    time.sleep(0.003)
+    admin.reset_offsets(group, [FIRST, SECOND, THIRD], ToEarliest())
+    reset = dict.fromkeys([FIRST, SECOND, THIRD], CommittedOffset(0))
+    assert admin.committed_offsets(group) == reset
+    fill(admin)
+    planned = admin.plan_undo(group)
+    assert [each.restored for each in planned.partitions] == [kept[FIRST], kept[SECOND], None]
+    assert admin.committed_offsets(group) == reset, "a plan changes nothing"
+    admin.undo(group)
+    assert admin.committed_offsets(group) == kept
+    time.sleep(0.003)
+    admin.undo(group)
+    assert admin.committed_offsets(group) == reset
+    admin.undo(group, [FIRST])
+    assert admin.committed_offsets(group) == {**reset, FIRST: kept[FIRST]}
+
+
+def test_an_undo_reverts_only_the_last_change_and_only_in_scope(admin: Admin, group: str) -> None:
+    """What other requests changed stays, as do partitions that were not named; a removal is undone too."""
+    alter(admin, group, p0=1, p1=1)
+    alter(admin, group, p1=2, p2=2)
+    alter(admin, group, p0=3)
+    admin.undo(group, [SECOND, THIRD])
+    assert admin.committed_offsets(group) == {FIRST: CommittedOffset(3), SECOND: CommittedOffset(1)}
+    time.sleep(0.003)
+    admin.delete_groups([group])
+    assert admin.committed_offsets(group) == {}
+    admin.undo(group)
+    assert admin.committed_offsets(group) == {FIRST: CommittedOffset(3), SECOND: CommittedOffset(1)}
+
+
+def test_an_undo_is_refused_while_the_group_reads_and_where_there_is_nothing(
+    broker: Broker, admin: Admin, group: str
+) -> None:
+    """Members would commit over it; a group nobody knows has no last change."""
+    with pytest.raises(NothingToReset, match="no change of group nobody"):
+        admin.undo("nobody")
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap_servers, "group.id": group, "enable.auto.commit": False}
+    )
+    consumer.subscribe([FLIGHTS])
+    while not consumer.assignment():
+        consumer.poll(0.05)
+    consumer.commit(offsets=[KafkaTopicPartition(FLIGHTS, 0, 3)], asynchronous=False)
+    with pytest.raises(GroupIsActive):
+        admin.undo(group)
+    assert admin.offsets_as_of(group, now())[0].committed == CommittedOffset(3)
+    consumer.close()
+    admin.undo(group)
+    assert admin.committed_offsets(group) == {}
+
+
+def test_a_commit_in_between_stops_an_undo_whole(admin: Admin, group: str) -> None:
+    """What was planned from is no longer there: nothing is changed, not even elsewhere."""
+    alter(admin, group, p0=1, p1=1)
+    alter(admin, group, p0=2, p1=2)
+    planned = admin.plan_undo(group)
+    alter(admin, group, p1=3)
+    with pytest.raises(OffsetsMoved):
+        admin.execute_restore(group, planned.partitions)
+    assert admin.committed_offsets(group) == {FIRST: CommittedOffset(2), SECOND: CommittedOffset(3)}
+
+
+def test_offsets_are_put_back_to_a_time(admin: Admin, group: str) -> None:
+    """All of the group as it was then, in one step; what had no offset then has none."""
+    alter(admin, group, p0=1, p1=1)
+    then = now()
+    alter(admin, group, p0=5)
+    alter(admin, group, p2=6)
+    fill(admin)
+    planned = admin.restore_offsets(group, then)
+    assert [(each.partition, each.restored) for each in planned] == [
+        (FIRST, CommittedOffset(1)),
+        (THIRD, None),
+    ]
+    assert admin.committed_offsets(group) == {FIRST: CommittedOffset(1), SECOND: CommittedOffset(1)}
+    assert admin.restore_offsets(group, then) == []
+
+
+def test_records_of_the_history_topic_are_fetched_and_read_like_those_of_the_log(
+    broker: Broker, admin: Admin, group: str
+) -> None:
+    """It is a topic: any consumer reads it, in Kafka's formats; nobody writes or deletes it."""
+    for at in range(30):
+        alter(admin, group, p0=at)
+    fill(admin)
+    commits: list[int] = []
+    with Cluster(broker.bootstrap_servers) as cluster:
+        for partition in cluster.partitions_of(OFFSETS_HISTORY_TOPIC):
+            offset = 0
+            while records := cluster.fetch(OFFSETS_HISTORY_TOPIC, partition, offset).records:
+                for at, record in iterate_records(records):
+                    offset = at + 1
+                    decoded = decode(record.key, record.value)
+                    if isinstance(decoded, OffsetCommit) and decoded.group_id == group:
+                        assert origin_of(record.headers) is not None
+                        commits.append(decoded.offset)
+    assert commits == list(range(len(commits)))
+    assert len(commits) >= 28
+
+
+def test_what_is_asked_for_badly_is_refused_in_words(admin: Admin, group: str) -> None:
+    """A mode that there is not, a list without a limit, a time that is missing."""
+    for message, problem in (
+        (DescribeOffsetHistoryRequest(group_id=group, mode=9), "no mode 9"),
+        (DescribeOffsetHistoryRequest(group_id=group, limit=0), "limit"),
+        (DescribeOffsetHistoryRequest(group_id=group, mode=1), "time is missing"),
+    ):
+        response = admin.cluster.any_node().request(message)
+        assert response.error_code == ErrorCode.INVALID_REQUEST
+        assert response.error_message is not None
+        assert problem in response.error_message
+    with pytest.raises(RequestRefused, match="INVALID_GROUP_ID"):
+        admin.offset_history("g" * 40_000)
+
+
+def test_what_is_older_than_the_history_is_not_known(tmp_path: Path) -> None:
+    """With a short retention the past goes; an undo that would need it is refused, nothing is guessed."""
+    settings = {**COMPACTING, "offsets.history.retention.ms": "300"}
+    with run(settings, data_dir=tmp_path / "data") as broker, Admin(broker.bootstrap_servers) as admin:
+        create_flights(broker)
+        alter(admin, "group", p0=1)
+        then = now()
+        alter(admin, "group", p0=2)
+        fill(admin, 20)
+        deadline = time.monotonic() + 20
+        while admin.offsets_as_of("group", then, [FIRST])[0].is_known and time.monotonic() < deadline:
+            time.sleep(0.1)
+            fill(admin, 20)
+        assert not admin.offsets_as_of("group", then, [FIRST])[0].is_known
+        assert admin.offsets_as_of("group", now(), [FIRST])[0].committed == CommittedOffset(2)
+        assert admin.offset_history("group").partitions[0].earlier is Earlier.UNKNOWN
+        with pytest.raises(HistoryUnknown, match="flights-0"):
+            admin.undo("group")
+        with pytest.raises(HistoryUnknown, match="flights-0"):
+            admin.restore_offsets("group", then)
+        assert admin.committed_offsets("group") == {FIRST: CommittedOffset(2)}
