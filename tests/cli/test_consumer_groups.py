@@ -317,7 +317,7 @@ def test_groups_are_deleted_unless_they_are_active(command: Command, group: str,
     [
         ("--describe", "--group or --all-groups is expected with --describe"),
         ("--list --describe", "--list and --describe: one of them is expected"),
-        ("--group g", "--list, --describe, --reset-offsets, --delete-offsets or --delete is expected"),
+        ("--group g", "--delete, --history, --offsets-as-of or --undo is expected"),
         ("--describe --group g --execute", "--execute does not go with --describe"),
         ("--describe --group g --members --state", "--members and --state: one of them"),
         ("--reset-offsets --group g --topic t", "--to-earliest, --to-latest"),
