@@ -9,7 +9,9 @@ import time
 from dataclasses import dataclass, replace
 from itertools import count
 
+from bench.assigning import assign, group_of, kafka_assign, one_joins
 from bench.data import PARTITIONS
+from bench.kafka.broker import KafkaUnavailable
 from bench.load import OFFSET_COMMIT, OFFSET_FETCH, Load, LoadFailed, LoadResult, run_load
 from bench.peers import LOAD_TOPIC, Durability, Peer, create_topic
 
@@ -17,6 +19,7 @@ BOTH = (Durability.PAGE_CACHE, Durability.DURABLE)
 READ = (Durability.PAGE_CACHE,)
 LOAD_TOPIC_PARTITIONS = 100
 DATA_TIMEOUT_S = 300.0
+ASSIGNED_MEMBERS, ASSIGNED_TOPICS, ASSIGNED_PARTITIONS = 1_000, 100, 10_000
 
 
 class MeasureFailed(RuntimeError):
@@ -38,7 +41,7 @@ class Figure:
 
     value: float
     processor_us: float | None = None
-    """What one request, offset or record cost the broker in processor time, threads added up."""
+    """What one request, offset, record or assignment cost in processor time, threads added up."""
     p50_ms: float | None = None
     p99_ms: float | None = None
 
@@ -116,6 +119,38 @@ class DataMeasure:
         return Figure(records_per_s, used_s / effort.records * 1e6)
 
 
+@dataclass(frozen=True, slots=True)
+class AssignMeasure:
+    """How often a second an assignor decides about a large group, in one thread and without a broker."""
+
+    name: str
+    title: str
+    assignor: str
+    joins: bool
+    """Whether one member joins an assigned group; otherwise nobody has anything yet."""
+    durabilities: tuple[Durability, ...] = READ
+    unit: str = "assignments/s"
+
+    def fits(self, peer: Peer, durability: Durability) -> bool:
+        """Whether the peer can take part at that durability."""
+        return peer.name in ("headgate", "kafka")
+
+    def run(self, peer: Peer, durability: Durability, effort: Effort) -> Figure:
+        """One run, half of it to warm up; raises MeasureFailed."""
+        spec = group_of(ASSIGNED_MEMBERS, ASSIGNED_TOPICS, ASSIGNED_PARTITIONS)
+        if self.joins:
+            spec = one_joins(spec, self.assignor)
+        try:
+            if peer.name == "kafka":
+                # A JVM takes seconds until all of it is compiled.
+                (decision,) = kafka_assign([spec], self.assignor, 2 * effort.seconds)
+            else:
+                decision = assign(spec, self.assignor, effort.seconds)
+        except KafkaUnavailable as error:
+            raise MeasureFailed(str(error)) from error
+        return Figure(1 / decision.seconds, decision.seconds * 1e6)
+
+
 _TOPICS = count()
 
 
@@ -139,7 +174,7 @@ def _fetch(name: str, title: str, **load: int) -> OffsetMeasure:
     return OffsetMeasure(name, title, Load(api=OFFSET_FETCH, topic=LOAD_TOPIC, **load), READ)
 
 
-Measure = OffsetMeasure | DataMeasure
+Measure = OffsetMeasure | DataMeasure | AssignMeasure
 
 MEASURES: tuple[Measure, ...] = (
     _commit("commit", "commits, 16 connections, window 1"),
@@ -151,4 +186,7 @@ MEASURES: tuple[Measure, ...] = (
     _fetch("fetch-wide", "fetches of 100 partitions, 16 connections", partitions=LOAD_TOPIC_PARTITIONS),
     DataMeasure("produce", "produce 100-byte records, acks=all", "produce", BOTH),
     DataMeasure("consume", "consume 100-byte records", "consume", READ),
+    AssignMeasure("assign-uniform", "uniform: 1,000 new members, 10,000 partitions", "uniform", joins=False),
+    AssignMeasure("assign-uniform-join", "uniform: one member more among 1,000", "uniform", joins=True),
+    AssignMeasure("assign-range", "range: 1,000 new members, 10,000 partitions", "range", joins=False),
 )

@@ -80,7 +80,7 @@ def as_table(report: Report) -> Table:
 
 def as_processor_table(report: Report) -> Table:
     """What each answer cost the broker: the figure that a busy machine disturbs least."""
-    title = "the broker's processor time for one request, offset or record, in microseconds"
+    title = "the processor time of one request, offset, record or assignment, in microseconds"
     table = _table(report, title, ["measure", "durability"])
     for row in report.rows:
         costs = [row.processor_us(peer.name) for peer in report.peers]

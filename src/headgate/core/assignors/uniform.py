@@ -169,7 +169,7 @@ def _ownerless(owned: Mapping[TopicId, list[int]], counts: Mapping[TopicId, int]
         # Most topics have owners for all partitions; to sort these, run by run, is the fastest way to see it.
         if sorted(owned[topic]) != whole:
             taken = set(owned[topic])
-            free[topic] = tuple([partition for partition in whole if partition not in taken])
+            free[topic] = tuple([p for p in whole if p not in taken] if taken else whole)
     return free
 
 
