@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicId
@@ -27,12 +29,14 @@ from headgate.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetCommitResponse,
 )
 from headgate.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
+    OffsetFetchResponse,
 )
 from headgate.wire.repeats import MOST_NARROW
 
@@ -83,6 +87,20 @@ class Client:
         assert int.from_bytes(frame[4:8]) == correlation_id
         return frame[8:]
 
+    async def receive(self, count: int) -> list[tuple[int, bytes]]:
+        """So many responses in the order they came: correlation id, and the frame without its length."""
+        frames: list[tuple[int, bytes]] = []
+        async with asyncio.timeout(10):
+            while len(frames) < count:
+                await asyncio.sleep(0)
+                while len(self.wire.sent) >= 4:
+                    end = 4 + int.from_bytes(self.wire.sent[:4])
+                    frame = bytes(self.wire.sent[4:end])
+                    del self.wire.sent[:end]
+                    frames.append((int.from_bytes(frame[:4]), frame))
+        assert not self.wire.sent
+        return frames
+
     async def ask(self, request: Request[Any], version: int, client_id: str = "again") -> Any:
         """The response to a request, which is the same for one that comes again and one that is new."""
         body = await self.send(request, version, client_id)
@@ -97,27 +115,21 @@ class Client:
 Scenario = Callable[[Client], Coroutine[Any, Any, None]]
 
 
-@pytest.fixture
-def run() -> Iterator[Callable[[Scenario], None]]:
-    """Runs a scenario against a node in memory."""
+def run_scenario(scenario: Scenario) -> None:
+    """Run a scenario against a node in memory."""
 
-    def run_one(scenario: Scenario) -> None:
-        async def main() -> None:
-            files = MemoryFileSystem()
-            files.make_directory(Path("/data"))
-            node = BrokerNode(
-                files, Path("/data"), Settings({"group.initial.rebalance.delay.ms": "0"}), Clock()
-            )
-            await node.start()
-            node.topics.create(NewTopic("t", TopicId(b"t" * 16), WIDTH), node.now())
-            try:
-                await scenario(Client(node))
-            finally:
-                node.close()
+    async def main() -> None:
+        files = MemoryFileSystem()
+        files.make_directory(Path("/data"))
+        node = BrokerNode(files, Path("/data"), Settings({"group.initial.rebalance.delay.ms": "0"}), Clock())
+        await node.start()
+        node.topics.create(NewTopic("t", TopicId(b"t" * 16), WIDTH), node.now())
+        try:
+            await scenario(Client(node))
+        finally:
+            node.close()
 
-        asyncio.run(asyncio.wait_for(main(), 30))
-
-    yield run_one
+    asyncio.run(asyncio.wait_for(main(), 30))
 
 
 def commit(
@@ -158,9 +170,7 @@ async def committed(client: Client, group_id: str = "g") -> dict[int, int]:
 
 @pytest.mark.parametrize("version", COMMIT_VERSIONS)
 @pytest.mark.parametrize("indexes", INDEXES.values(), ids=INDEXES)
-def test_a_commit_that_comes_again_commits_its_own_offsets(
-    run: Callable[[Scenario], None], version: int, indexes: list[int]
-) -> None:
+def test_a_commit_that_comes_again_commits_its_own_offsets(version: int, indexes: list[int]) -> None:
     """The answers are byte for byte those to a commit that is read, the offsets those of the last one."""
 
     async def scenario(client: Client) -> None:
@@ -174,14 +184,12 @@ def test_a_commit_that_comes_again_commits_its_own_offsets(
             answers.add(await client.send(commit(7, indexes, "other"), version, f"new {round_}"))
         assert len(answers) == 1
 
-    run(scenario)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
 @pytest.mark.parametrize("indexes", INDEXES.values(), ids=INDEXES)
-def test_a_fetch_that_comes_again_finds_what_is_committed_now(
-    run: Callable[[Scenario], None], version: int, indexes: list[int]
-) -> None:
+def test_a_fetch_that_comes_again_finds_what_is_committed_now(version: int, indexes: list[int]) -> None:
     """Byte for byte the answer to one that is read: with no offset, another offset, metadata, none again."""
 
     async def scenario(client: Client) -> None:
@@ -201,10 +209,10 @@ def test_a_fetch_that_comes_again_finds_what_is_committed_now(
                 assert answer == await client.send(request, version, f"new {next(client._ids)}")
         assert client.is_known(request, version)
 
-    run(scenario)
+    run_scenario(scenario)
 
 
-def test_a_commit_that_comes_again_is_judged_again(run: Callable[[Scenario], None]) -> None:
+def test_a_commit_that_comes_again_is_judged_again() -> None:
     """A group that got members in between refuses who is none, on each partition, and takes nothing."""
 
     async def scenario(client: Client) -> None:
@@ -224,13 +232,11 @@ def test_a_commit_that_comes_again_is_judged_again(run: Callable[[Scenario], Non
         assert [one.error_code for one in response.topics[0].partitions] == [ErrorCode.UNKNOWN_MEMBER_ID] * 2
         assert await committed(client) == {0: 5, 1: 6}
 
-    run(scenario)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize("is_created_again", [False, True])
-def test_a_commit_that_comes_again_notices_that_its_topic_is_gone(
-    run: Callable[[Scenario], None], is_created_again: bool
-) -> None:
+def test_a_commit_that_comes_again_notices_that_its_topic_is_gone(is_created_again: bool) -> None:
     """A topic deleted, or deleted and created with fewer partitions, refuses the partitions it has not."""
 
     async def scenario(client: Client) -> None:
@@ -244,7 +250,7 @@ def test_a_commit_that_comes_again_notices_that_its_topic_is_gone(
         first = ErrorCode.NONE if is_created_again else unknown
         assert [one.error_code for one in response.topics[0].partitions] == [first, unknown]
 
-    run(scenario)
+    run_scenario(scenario)
 
 
 @pytest.mark.parametrize(
@@ -257,9 +263,7 @@ def test_a_commit_that_comes_again_notices_that_its_topic_is_gone(
     ],
     ids=["a partition that is not there", "too much metadata", "a retention", "nothing"],
 )
-def test_a_commit_that_is_not_taken_whole_is_read_each_time(
-    run: Callable[[Scenario], None], request_: OffsetCommitRequest
-) -> None:
+def test_a_commit_that_is_not_taken_whole_is_read_each_time(request_: OffsetCommitRequest) -> None:
     """Its answer is the same every time."""
 
     async def scenario(client: Client) -> None:
@@ -267,10 +271,50 @@ def test_a_commit_that_is_not_taken_whole_is_read_each_time(
         assert len(answers) == 1
         assert not client.is_known(request_, 4)
 
-    run(scenario)
+    run_scenario(scenario)
 
 
-def test_a_shard_that_cannot_answer_says_so_to_what_comes_again(run: Callable[[Scenario], None]) -> None:
+@given(st.lists(st.integers(0, 5), max_size=12), st.integers(1, 400))
+@settings(max_examples=30)
+def test_requests_in_a_row_are_answered_one_by_one(kinds: list[int], piece: int) -> None:
+    """However many come at once, cut wherever: each is answered in its turn, reads see the commits before."""
+
+    async def scenario(client: Client) -> None:
+        for _ in range(2):
+            for request in (commit(0, [0]), commit(0, [1, 2]), commit(0, list(range(WIDTH)))):
+                await client.ask(request, 8)
+                await client.ask(fetch([0, 1], 8), 8)
+        now: dict[int, int] = await committed(client)
+        stream, expected = bytearray(), []
+        for place, kind in enumerate(kinds):
+            base = 1000 * (place + 1)
+            indexes = ([0], [1, 2], list(range(WIDTH)))[kind % 3]
+            if kind < 3:
+                now |= {index: base + at for at, index in enumerate(indexes)}
+                stream += request_frame(commit(base, indexes), 8, place, "again")
+                expected.append((place, [0] * len(indexes)))
+            else:
+                stream += request_frame(fetch([0, 1], 8), 8, place, "again")
+                expected.append((place, [now[0], now[1]]))
+        for at in range(0, len(stream), piece):
+            client.connection.data_received(bytes(stream[at : at + piece]))
+        answers = await client.receive(len(kinds))
+        found = []
+        for kind, (correlation_id, frame) in zip(kinds, answers, strict=True):
+            if kind < 3:
+                committed_ = decode(OffsetCommitResponse, 8, frame, 5)
+                found.append((correlation_id, [one.error_code for one in committed_.topics[0].partitions]))
+            else:
+                fetched = decode(OffsetFetchResponse, 8, frame, 5)
+                partitions = fetched.groups[0].topics[0].partitions
+                found.append((correlation_id, [one.committed_offset for one in partitions]))
+        assert found == expected
+        assert await committed(client) == now
+
+    run_scenario(scenario)
+
+
+def test_a_shard_that_cannot_answer_says_so_to_what_comes_again() -> None:
     """A fetch gets the retriable error of its version, a commit one on each partition."""
 
     async def scenario(client: Client) -> None:
@@ -287,10 +331,10 @@ def test_a_shard_that_cannot_answer_says_so_to_what_comes_again(run: Callable[[S
         fetched = await client.ask(fetch([0, 1], 8), 8)
         assert fetched.groups[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
-    run(scenario)
+    run_scenario(scenario)
 
 
-def test_a_frame_of_the_same_size_that_asks_something_else_is_read(run: Callable[[Scenario], None]) -> None:
+def test_a_frame_of_the_same_size_that_asks_something_else_is_read() -> None:
     """Another partition, another member, another API version: none is taken for what came before."""
 
     async def scenario(client: Client) -> None:
@@ -301,10 +345,10 @@ def test_a_frame_of_the_same_size_that_asks_something_else_is_read(run: Callable
         assert await committed(client) == {0: 50, 1: 6, 2: 51}
         assert await committed(client, "h") == {3: 70, 1: 71}
 
-    run(scenario)
+    run_scenario(scenario)
 
 
-def test_what_is_known_is_bounded(run: Callable[[Scenario], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """More requests than are kept are learned anew; every one is answered all the same."""
     monkeypatch.setattr("headgate.api.repeats.MOST_REPEATS", 8)
 
@@ -319,7 +363,7 @@ def test_what_is_known_is_bounded(run: Callable[[Scenario], None], monkeypatch: 
         for number in range(20):
             assert await committed(client, f"group-{number:02}") == {number % WIDTH: number}
 
-    run(scenario)
+    run_scenario(scenario)
 
 
 assert len(INDEXES["many"]) > MOST_NARROW, "one of the cases has to be wide"

@@ -6,6 +6,7 @@ may commit is asked every time, and every topic has to be the one it was.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +80,7 @@ class CommitRepeat:
                 for partition in topic.partitions:
                     partition.committed_offset = ~partition.committed_offset
 
-    def serve(self, node: Node, call: RepeatedCall, numbers: Numbers) -> bool:
+    def serve(self, node: Node, calls: Sequence[RepeatedCall], numbers: Sequence[Numbers]) -> bool:
         """Commit these offsets, unless a topic is no longer the one it was."""
         by_name = node.topics.by_name
         for name, topic in self._topics:
@@ -87,14 +88,17 @@ class CommitRepeat:
                 return False
         command = self._command
         node.router.owner_of(command.group_id).submit(
-            command.group_id, CommitAgain(command, numbers), partial(self._on_result, node, call)
+            command.group_id, CommitAgain(command, numbers), partial(self._on_result, node, calls)
         )
         return True
 
-    def _on_result(self, node: Node, call: RepeatedCall, result: Any) -> None:
+    def _on_result(self, node: Node, calls: Sequence[RepeatedCall], result: Any) -> None:
         if result is ACCEPTED:
-            call.answer_frame(self._response.frame(call.correlation_id))
+            frame = self._response.frame
+            for call in calls:
+                call.answer_frame(frame(call.correlation_id))
             return
         response, _, open_answers = sort_out(node, self._request)
         fill_in(open_answers, result)
-        call.answer(response)
+        for call in calls:
+            call.answer(response)

@@ -7,7 +7,7 @@ returns None and calls `call.answer(response)` later, once: the connection keeps
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -71,8 +71,11 @@ class Repeat(Protocol):
         """Invert every number (of 8 bytes) that may be another next time, in the request it was made for."""
         ...
 
-    def serve(self, node: Node, call: RepeatedCall, numbers: Numbers) -> bool:
-        """Take the request with these numbers, in the order of the message; False: it has to be read."""
+    def serve(self, node: Node, calls: Sequence[RepeatedCall], numbers: Sequence[Numbers]) -> bool:
+        """Take the request as often as it came in a row, each with its numbers in the order of the message.
+
+        False, and nothing is taken: the requests have to be read.
+        """
         ...
 
 

@@ -63,14 +63,18 @@ class FetchRepeat:
     def invert(self, request: OffsetFetchRequest) -> None:
         """A fetch has no numbers that change."""
 
-    def serve(self, node: Node, call: RepeatedCall, numbers: Numbers) -> bool:
-        """Fetch once more."""
+    def serve(self, node: Node, calls: Sequence[RepeatedCall], numbers: Sequence[Numbers]) -> bool:
+        """Fetch once more, once for all who ask."""
         node.router.owner_of(self._asked.group_id).submit(
-            self._asked.group_id, self._command, partial(self._on_result, call)
+            self._asked.group_id, self._command, partial(self._on_result, calls)
         )
         return True
 
-    def _on_result(self, call: RepeatedCall, result: Any) -> None:
+    def _on_result(self, calls: Sequence[RepeatedCall], result: Any) -> None:
+        for call in calls:
+            self._answer(call, result)
+
+    def _answer(self, call: RepeatedCall, result: Any) -> None:
         if type(result) is FetchedNumbers:
             numbers = result.numbers if self._has_epochs else result.numbers[::2]
             call.answer_frame(self._response.narrow_frame(call.correlation_id, numbers))

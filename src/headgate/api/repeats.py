@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from headgate.api.contract import Api, Node, Repeat
 from headgate.wire.codec import encode
 from headgate.wire.message import Message
-from headgate.wire.repeats import Place, Repeated, RequestShape, places_of
+from headgate.wire.repeats import Numbers, Place, RequestShape, places_of
 
 MOST_REPEATS = 4096
 """How many requests are known at a time; when there are more, all are learned anew."""
@@ -25,12 +25,8 @@ LARGEST_BYTES = 1 << 16
 """Larger requests are read each time: what takes long there is their numbers."""
 
 
-class Found(NamedTuple):
-    """A request that came again: where it goes, how it is served, and what is new in it."""
-
-    route: Any
-    repeat: Repeat
-    repeated: Repeated
+Found = tuple[Any, Repeat, int, Numbers]
+"""A request that came again: where it goes, how it is served, its correlation id and its numbers."""
 
 
 @dataclass(slots=True)
@@ -56,10 +52,10 @@ class Repeats:
         if shapes is None:
             return None
         for known in shapes:
-            repeated = known.shape.split(frame)
-            found = known.repeats.get(repeated.rest)
+            correlation_id, numbers, rest = known.shape.split(frame)
+            found = known.repeats.get(rest)
             if found is not None:
-                return Found(found[0], found[1], repeated)
+                return found[0], found[1], correlation_id, numbers
         return None
 
     def learn(self, node: Node, frame: bytes, route: Any, request: Message) -> None:
@@ -72,7 +68,7 @@ class Repeats:
             return
         shapes = self._by_size.get(len(frame), [])
         # Most of what comes once never comes again: only what does is worth the work.
-        rest = hash(tuple(known.shape.split(frame).rest for known in shapes))
+        rest = hash(tuple(known.shape.split(frame)[2] for known in shapes))
         if shapes and rest not in self._seen:
             if len(self._seen) >= MOST_REPEATS:
                 self._seen.clear()
@@ -96,7 +92,7 @@ class Repeats:
                 return
             known = _Known(RequestShape(len(frame), places))
             shapes.append(known)
-        known.repeats[known.shape.split(frame).rest] = served
+        known.repeats[known.shape.split(frame)[2]] = served
         self._count += 1
 
 

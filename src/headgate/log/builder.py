@@ -7,7 +7,7 @@ the rest of a wide commit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,6 +40,15 @@ class BatchBuilder:
         """Append one record of about `size` bytes."""
         encode_record(self._parts, key, value, 0, self.record_count, headers)
         self.record_count += 1
+        self.size_bytes += size
+
+    def add_all(self, records: Iterable[tuple[bytes | None, bytes | None]], size: int) -> None:
+        """Append records without headers, by key and value, of about `size` bytes together."""
+        parts, count = self._parts, self.record_count
+        for key, value in records:
+            encode_record(parts, key, value, 0, count, ())
+            count += 1
+        self.record_count = count
         self.size_bytes += size
 
     def add_columns(self, keys: Rows, values: Rows) -> None:

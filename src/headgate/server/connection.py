@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, NamedTuple, cast
 
-from headgate.api.contract import Api, Node
+from headgate.api.contract import Api, Node, Repeat
 from headgate.api.k18_api_versions import unsupported
 from headgate.api.repeats import Repeats
 from headgate.server.metrics import Metrics
@@ -29,6 +30,7 @@ from headgate.wire.framing import (
 )
 from headgate.wire.message import Message
 from headgate.wire.reading import Reader
+from headgate.wire.repeats import Numbers
 
 logger = logging.getLogger(__name__)
 
@@ -106,6 +108,25 @@ class PendingCall:
 
 def _read_nothing(frame: bytes, at: int) -> None:
     raise AssertionError("a request in a version that is not spoken is not read")
+
+
+class _Row:
+    """One request that came several times in a row."""
+
+    __slots__ = ("calls", "frames", "numbers", "repeat", "route")
+
+    def __init__(self, route: Route, repeat: Repeat) -> None:
+        self.route = route
+        self.repeat = repeat
+        self.frames: list[bytes] = []
+        self.calls: list[PendingCall] = []
+        self.numbers: list[Numbers] = []
+
+    def add(self, frame: bytes, call: PendingCall, numbers: Numbers) -> None:
+        """It came once more."""
+        self.frames.append(frame)
+        self.calls.append(call)
+        self.numbers.append(numbers)
 
 
 class Outbox:
@@ -188,10 +209,7 @@ class Connection(asyncio.Protocol):
         self.last_heard = perf_counter()
         self._is_receiving = True
         try:
-            for frame in self._frames.feed(data):
-                if self._transport is None:
-                    return
-                self._serve(frame)
+            self._serve(self._frames.feed(data))
         except WireError as error:
             self.refuse(str(error))
         finally:
@@ -209,22 +227,44 @@ class Connection(asyncio.Protocol):
 
     # --- requests ---
 
-    def _serve(self, frame: bytes) -> None:
-        found = self._repeats.find(frame)
-        if found is None:
-            self._read(frame)
+    def _serve(self, frames: Sequence[bytes]) -> None:
+        """Serve requests in their order; what comes again several times in a row is served in one go."""
+        find = self._repeats.find
+        row = None
+        for frame in frames:
+            found = find(frame)
+            if found is None:
+                if row is not None:
+                    self._serve_again(row)
+                    row = None
+                if self._transport is None:
+                    return
+                self._read(frame)
+                continue
+            route, repeat, correlation_id, numbers = found
+            if row is None or row.repeat is not repeat:
+                if row is not None:
+                    self._serve_again(row)
+                row = _Row(route, repeat)
+            row.add(frame, PendingCall(self, route, correlation_id), numbers)
+        if row is not None:
+            self._serve_again(row)
+
+    def _serve_again(self, row: _Row) -> None:
+        if self._transport is None:
             return
-        route, repeat, (correlation_id, numbers, _) = found
-        call = PendingCall(self, route, correlation_id)
-        self._waiting.append(call)
+        self._waiting.extend(row.calls)
         try:
-            is_taken = repeat.serve(self._node, call, numbers)
+            is_taken = row.repeat.serve(self._node, row.calls, row.numbers)
         except Exception:
-            self._refuse_failed(route)
+            self._refuse_failed(row.route)
             return
         if not is_taken:
-            self._waiting.pop()
-            self._read(frame)
+            for _ in row.calls:
+                self._waiting.pop()
+            for frame in row.frames:
+                if self._transport is not None:
+                    self._read(frame)
         elif len(self._waiting) > MOST_REQUESTS_WAITING:
             self._balance()
 

@@ -40,25 +40,44 @@ class TurnBatches:
         self._shared = BatchBuilder(now)
         written = 0
         for changes in commands:
-            if len(changes) == 1:
-                change = changes[0]
-                if type(change) is OffsetCommit:  # by far the most frequent
-                    key, value = encode_commit(change)
-                    size = len(key) + len(value) + _RECORD_OVERHEAD
-                    self._make_room(size)
-                    self._shared.add(key, value, size)
-                    written += 1
-                    continue
-                if isinstance(change, OffsetCommits):
-                    template = self._templates.of(change)
-                    if template is not None:
-                        self._close_shared()
-                        self._batches.append(_filled(template, change, now))
-                        written += len(change)
-                        continue
-            written += self._add(changes, first_offset + written)
+            written += (
+                self._add_singles(changes)
+                or self._add_copy(changes)
+                or self._add(changes, first_offset + written)
+            )
         self._close_shared()
         return self._batches
+
+    def _add_singles(self, changes: Sequence[Change]) -> int:
+        """Commits of single offsets, by far the most frequent; 0: these changes are something else."""
+        encoded = []
+        size = 0
+        for change in changes:
+            if type(change) is not OffsetCommit:
+                return 0
+            key, value = encode_commit(change)
+            encoded.append((key, value))
+            size += len(key) + len(value) + _RECORD_OVERHEAD
+        if size > BATCH_BYTES:
+            return 0
+        self._make_room(size)
+        self._shared.add_all(encoded, size)
+        return len(encoded)
+
+    def _add_copy(self, changes: Sequence[Change]) -> int:
+        """A wide commit that came before, in a batch of its own; 0: these changes are something else."""
+        change = changes[0]
+        if len(changes) > 1 or not isinstance(change, OffsetCommits):
+            return 0
+        template = self._templates.of(change)
+        if template is None:
+            return 0
+        self._close_shared()
+        now = self._shared.timestamp
+        self._batches.append(
+            template.batch(now, change.offsets, change.leader_epochs, change.commit_timestamp)
+        )
+        return len(change)
 
     def _add(self, changes: Sequence[Change], first_offset: int) -> int:
         """Put a command's records into the shared batch, or into a run of their own; returns how many."""
@@ -114,10 +133,6 @@ class _Templates:
             self._kept_bytes = template.size_bytes
         self._kept[name] = template
         return template
-
-
-def _filled(template: BatchTemplate, commits: OffsetCommits, now: Millis) -> bytearray:
-    return template.batch(now, commits.offsets, commits.leader_epochs, commits.commit_timestamp)
 
 
 class _Single:

@@ -62,13 +62,10 @@ def places_of(written: bytes | bytearray, inverted: bytes | bytearray, sizes: Se
     return places
 
 
-class Repeated(NamedTuple):
-    """What a frame says anew, and what it says again."""
-
-    correlation_id: int
-    numbers: Numbers
-    rest: Hashable
-    """Equal for frames that differ in correlation id and numbers alone."""
+Repeated = tuple[int, Numbers, Hashable]
+"""What a frame says anew and what it says again: the correlation id, the numbers, and the rest, which is
+equal for frames that differ in nothing else.
+"""
 
 
 class RequestShape:
@@ -94,14 +91,14 @@ class RequestShape:
         """Take the numbers out of a frame of this size."""
         if self._fields is not None:
             fields = self._fields.unpack(frame)
-            return Repeated(fields[1], fields[3::2], fields[::2])
+            return fields[1], fields[3::2], fields[::2]
         everything = np.frombuffer(frame, np.uint8)
         places = self._places_of_numbers
         numbers = everything[places].view(">i8").ravel().astype(np.int64)
         rest = everything.copy()
         rest[_CORRELATION_ID_AT:_CORRELATION_ID_END] = 0
         rest[places] = 0
-        return Repeated(_correlation_id.unpack_from(frame, _CORRELATION_ID_AT)[0], numbers, rest.tobytes())
+        return _correlation_id.unpack_from(frame, _CORRELATION_ID_AT)[0], numbers, rest.tobytes()
 
 
 class ResponseShape:

@@ -74,13 +74,14 @@ class CommitOffsets:
 
 
 class CommitAgain(NamedTuple):
-    """The same commit with other offsets, one for each partition in order. Reply: `CommitResult`.
+    """The same commit with other offsets, as often as it came in a row. Reply: `CommitResult`, for all.
 
     Only for a commit without a retention of its own.
     """
 
     before: CommitOffsets
-    offsets: Sequence[int] | Int64s
+    offsets: Sequence[Sequence[int] | Int64s]
+    """For each time it came an offset for each partition, in order."""
 
 
 @dataclass(slots=True, frozen=True)

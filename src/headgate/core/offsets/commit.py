@@ -83,19 +83,20 @@ def commit(command: CommitOffsets, now: Millis, metadata_limit: int, token: Toke
 
 def commit_again(command: CommitAgain, now: Millis, token: Token) -> GroupEffects:
     """Record the offsets of a commit that differs in nothing else from one whose metadata was accepted."""
-    before, offsets = command
+    before, times = command
     group_id = before.group_id
     records: list[Change] = []
-    at = 0
-    for topic, partitions in before.topics:
-        if isinstance(partitions, OffsetColumns):
-            end = at + len(partitions.partitions)
-            column = np.asarray(offsets[at:end], np.int64)
-            records.append(OffsetCommits(group_id, topic, *partitions._replace(offsets=column), now))
-            at = end
-            continue
-        for partition, _, leader_epoch, metadata in partitions:
-            offset = int(offsets[at])
-            records.append(OffsetCommit(group_id, topic, partition, offset, leader_epoch, metadata, now))
-            at += 1
+    for offsets in times:
+        at = 0
+        for topic, partitions in before.topics:
+            if isinstance(partitions, OffsetColumns):
+                end = at + len(partitions.partitions)
+                column = np.asarray(offsets[at:end], np.int64)
+                records.append(OffsetCommits(group_id, topic, *partitions._replace(offsets=column), now))
+                at = end
+                continue
+            for partition, _, leader_epoch, metadata in partitions:
+                offset = int(offsets[at])
+                records.append(OffsetCommit(group_id, topic, partition, offset, leader_epoch, metadata, now))
+                at += 1
     return Effects(records, (Reply(token, ACCEPTED),))
