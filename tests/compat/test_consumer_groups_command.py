@@ -121,7 +121,8 @@ def test_a_reset_leads_where_kafkas_tool_leads(
 ) -> None:
     """What the one exports is what the other exports, and either reads it."""
     asked = ("--reset-offsets", "--group", flights, "--topic", f"{flights}:0,1", *target, "--dry-run")
-    theirs = sorted(csv.reader(kafkas(*asked, "--export").strip().splitlines()))
+    lines = kafkas(*asked, "--export").splitlines()  # and its warnings
+    theirs = sorted(row for row in csv.reader(lines) if len(row) == 3)
     assert len(theirs) == 2
     assert list(csv.reader(ours(*asked, "--export").splitlines())) == theirs
 
