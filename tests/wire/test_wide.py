@@ -19,7 +19,7 @@ from headgate.wire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from headgate.wire.wide import NARROWEST_WIDE, WideStructs
+from headgate.wire.wide import NARROWEST_WIDE, WideStructs, last_number
 
 int32 = st.integers(-(2**31), 2**31 - 1)
 int64 = st.integers(-(2**63), 2**63 - 1)
@@ -73,6 +73,59 @@ def test_partitions_that_are_not_alike_are_read_one_by_one(
     read = decode(OffsetCommitRequest, version, data)
     assert [one.committed_metadata for one in read.topics[0].partitions] == metadata[: len(numbers)]
     assert encode(read, version) == data
+
+
+conditional_rows = st.lists(
+    st.tuples(int32, int64, int32, int64), min_size=NARROWEST_WIDE, max_size=2 * NARROWEST_WIDE
+)
+flexible_versions = st.sampled_from([8, 9, 10])
+
+
+def conditional(row: tuple[int, int, int, int | None], metadata: str | None) -> OffsetCommitRequestPartition:
+    one = partition(row[:3], metadata)
+    one.expected_offset = row[3]
+    return one
+
+
+@given(conditional_rows, flexible_versions, st.sampled_from([None, "", "m"]))
+def test_a_number_at_the_end_of_each_struct_is_a_column_too(
+    numbers: list[tuple[int, int, int, int]], version: int, metadata: str | None
+) -> None:
+    """The tagged field in which conditional commits differ: read and written as one by one."""
+    partitions = [conditional(row, metadata) for row in numbers]
+    data = encode(request(partitions), version)
+    read = decode(OffsetCommitRequest, version, data)
+    wide = read.topics[0].partitions
+    assert isinstance(wide, WideStructs)
+    assert wide.columns["expected_offset"].tolist() == [row[3] for row in numbers]
+    assert list(wide) == [decode_one(one, version) for one in partitions]
+    assert encode(read, version) == data
+
+
+def decode_one(one: OffsetCommitRequestPartition, version: int) -> OffsetCommitRequestPartition:
+    """The partition as it is read alone."""
+    return decode(OffsetCommitRequest, version, encode(request([one]), version)).topics[0].partitions[0]
+
+
+@given(conditional_rows, flexible_versions, st.data())
+def test_structs_without_the_number_at_their_end_are_not_mistaken(
+    numbers: list[tuple[int, int, int, int]], version: int, data: st.DataObject
+) -> None:
+    """One of them without a condition, wherever it is: read one by one, and nobody gets another's number."""
+    without = data.draw(st.integers(0, len(numbers) - 1))
+    rows = [(*row[:3], None if index == without else row[3]) for index, row in enumerate(numbers)]
+    partitions = [conditional(row, "") for row in rows]
+    read = decode(OffsetCommitRequest, version, encode(request(partitions), version))
+    assert [one.expected_offset for one in read.topics[0].partitions] == [row[3] for row in rows]
+
+
+def test_a_field_behind_the_number_keeps_it_out_of_the_columns() -> None:
+    """What stands at the end of the bytes is then somebody else's."""
+    one = conditional((1, 2, 3, 4), "")
+    number = b"\xa1\x9c\x01\x08" + (4).to_bytes(8, "big")
+    assert last_number(one, b"before" + number) == ("expected_offset", 10, np.dtype(">i8"))
+    assert last_number(one, b"before" + number + b"\xa2\x9c\x01\x08" + bytes(8)) is None
+    assert last_number(partition((1, 2, 3), ""), b"before" + number) is None
 
 
 @given(st.lists(int32, min_size=1, max_size=100), versions, st.integers(-1, 130))

@@ -62,7 +62,7 @@ def sort_out(node: Node, request: OffsetCommitRequest) -> SortedCommit:
     for topic in request.topics:
         known = node.topics.by_name(topic.name)
         count = known.partition_count if known is not None else 0
-        columns = _columns(topic.partitions, count)
+        columns = columns_of(topic.partitions, count)
         if columns is not None:
             wide = WideStructs(OffsetCommitResponsePartition(), {"partition_index": columns.partitions})
             wanted.append((TopicName(topic.name), columns))
@@ -91,7 +91,7 @@ def command_of(request: OffsetCommitRequest, wanted: Wanted, api_version: int) -
     )
 
 
-def _columns(
+def columns_of(
     partitions: Sequence[OffsetCommitRequestPartition], partition_count: int
 ) -> OffsetColumns | None:
     """A wide commit of partitions that are all there, as columns; None for any other."""

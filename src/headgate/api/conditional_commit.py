@@ -14,16 +14,19 @@ this advertises FEATURE: one that does not would skip the field and commit.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from headgate.api.commit_messages import Wanted, columns_of, command_of
 from headgate.api.contract import Call, Node
 from headgate.api.group_answers import error_of
-from headgate.core.offsets.commands import CommitOffsets, CommitResult, OffsetToCommit, Place
+from headgate.core.offsets.commands import CommitResult, Conditions, OffsetColumns, OffsetToCommit, Place
 from headgate.domain.errors import ErrorCode
 from headgate.domain.features import CONDITIONAL_COMMIT
-from headgate.domain.ids import GroupId, InstanceId, MemberId, TopicName
+from headgate.domain.ids import TopicName
 from headgate.wire.messages.offset_commit import (
     OffsetCommitRequest,
+    OffsetCommitRequestPartition,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -32,7 +35,8 @@ from headgate.wire.wide import WideStructs
 
 FEATURE = CONDITIONAL_COMMIT
 SINCE_VERSION = 8
-_GROUP_NOT_FOUND_SINCE_VERSION = 9
+ANY_COUNT = 1 << 31
+"""Of partitions, where it is known that they exist."""
 
 
 def is_wanted(request: OffsetCommitRequest) -> bool:
@@ -49,81 +53,101 @@ def is_wanted(request: OffsetCommitRequest) -> bool:
 
 def handle(node: Node, call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse | None:
     """Answer with an error for each partition, in the order asked."""
-    expected: dict[Place, int] = {}
-    wanted: list[tuple[TopicName, list[OffsetToCommit]]] = []
-    response = OffsetCommitResponse()
-    for topic_index, topic in enumerate(request.topics):
-        to_commit = []
-        for index, partition in enumerate(topic.partitions):
-            to_commit.append(
-                OffsetToCommit(
-                    partition.partition_index,
-                    partition.committed_offset,
-                    partition.committed_leader_epoch,
-                    partition.committed_metadata or "",
-                )
-            )
-            if partition.expected_offset is not None:
-                expected[topic_index, index] = partition.expected_offset
-        wanted.append((TopicName(topic.name), to_commit))
-        answers = [OffsetCommitResponsePartition(partition_index=each.partition) for each in to_commit]
-        response.topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=answers))
-    if _refuse_unknown(node, response):
-        return response
+    unknown = _unknown(node, request)
+    if unknown:
+        return _not_done(request, unknown, {})
 
     def on_result(result: Any) -> None:
-        _fill(response, result)
-        call.answer(response)
+        if isinstance(result, CommitResult) and not result.is_attempted:
+            current = result.current or {}
+            errors = dict.fromkeys(result.too_large, ErrorCode.OFFSET_METADATA_TOO_LARGE)
+            errors |= dict.fromkeys(current, ErrorCode.INVALID_UPDATE_VERSION)
+            call.answer(_not_done(request, errors, current))
+        else:
+            call.answer(_alike(request, error_of(result)))
 
-    instance_id = request.group_instance_id
-    command = CommitOffsets(
-        GroupId(request.group_id),
-        wanted,
-        MemberId(request.member_id),
-        request.generation_id_or_member_epoch,
-        None if instance_id is None else InstanceId(instance_id),
-        knows_group_not_found=call.api_version >= _GROUP_NOT_FOUND_SINCE_VERSION,
-        expected=expected,
-    )
+    wanted: Wanted = []
+    expected: list[Conditions] = []
+    for topic in request.topics:
+        partitions, conditions = _of_topic(topic.partitions)
+        wanted.append((TopicName(topic.name), partitions))
+        expected.append(conditions)
+    command = command_of(request, wanted, call.api_version)
+    command.expected = expected
     node.router.owner_of(command.group_id).submit(command.group_id, command, on_result)
     return None
 
 
-def _refuse_unknown(node: Node, response: OffsetCommitResponse) -> bool:
-    """Whether a partition does not exist, so that nothing is done; the answers say which."""
-    is_refused = False
-    for topic in response.topics:
+def _unknown(node: Node, request: OffsetCommitRequest) -> dict[Place, ErrorCode]:
+    """The partitions that do not exist, with their error."""
+    unknown = {}
+    for number, topic in enumerate(request.topics):
         known = node.topics.by_name(topic.name)
-        partition_count = known.partition_count if known is not None else 0
-        for answer in topic.partitions:
-            if not 0 <= answer.partition_index < partition_count:
-                answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                is_refused = True
-    if is_refused:
-        _not_attempted(response)
-    return is_refused
+        count = known.partition_count if known is not None else 0
+        if columns_of(topic.partitions, count) is None:
+            for index, partition in enumerate(topic.partitions):
+                if not 0 <= partition.partition_index < count:
+                    unknown[number, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return unknown
 
 
-def _fill(response: OffsetCommitResponse, result: Any) -> None:
-    error = error_of(result)
-    if error:
-        for topic in response.topics:
-            for answer in topic.partitions:
-                answer.error_code = error
-    elif isinstance(result, CommitResult) and not result.is_attempted:
-        for topic_index, index in result.too_large:
-            answer = response.topics[topic_index].partitions[index]
-            answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-        for (topic_index, index), current in (result.current or {}).items():
-            answer = response.topics[topic_index].partitions[index]
-            answer.error_code = ErrorCode.INVALID_UPDATE_VERSION
-            answer.current_offset = current
-        _not_attempted(response)
+def _of_topic(
+    partitions: Sequence[OffsetCommitRequestPartition],
+) -> tuple[list[OffsetToCommit] | OffsetColumns, Conditions]:
+    """What is to be committed, and the conditions; both in columns, or neither. All partitions exist."""
+    if isinstance(partitions, WideStructs):
+        expected = partitions.columns.get("expected_offset")
+        columns = columns_of(partitions, ANY_COUNT)
+        if expected is not None and columns is not None:
+            return columns, expected
+    to_commit = [
+        OffsetToCommit(
+            one.partition_index,
+            one.committed_offset,
+            one.committed_leader_epoch,
+            one.committed_metadata or "",
+        )
+        for one in partitions
+    ]
+    return to_commit, {
+        index: one.expected_offset for index, one in enumerate(partitions) if one.expected_offset is not None
+    }
 
 
-def _not_attempted(response: OffsetCommitResponse) -> None:
-    """Say so of every partition that nothing else is said of."""
-    for topic in response.topics:
-        for answer in topic.partitions:
-            if answer.error_code == ErrorCode.NONE:
-                answer.error_code = ErrorCode.OPERATION_NOT_ATTEMPTED
+def _alike(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
+    """Every partition has the same answer."""
+    answer = OffsetCommitResponsePartition(error_code=error)
+    topics = []
+    for topic in request.topics:
+        if isinstance(topic.partitions, WideStructs):
+            indexes = topic.partitions.columns["partition_index"]
+            answers: Any = WideStructs(answer, {"partition_index": indexes})
+        else:
+            answers = [
+                OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=error)
+                for one in topic.partitions
+            ]
+        topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=answers))
+    return OffsetCommitResponse(topics=topics)
+
+
+def _not_done(
+    request: OffsetCommitRequest, errors: Mapping[Place, ErrorCode], current: Mapping[Place, int]
+) -> OffsetCommitResponse:
+    """These partitions have these errors; of the others nothing is said but that nothing was done."""
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetCommitResponsePartition(
+                        partition_index=partition.partition_index,
+                        error_code=errors.get((number, index), ErrorCode.OPERATION_NOT_ATTEMPTED),
+                        current_offset=current.get((number, index)),
+                    )
+                    for index, partition in enumerate(topic.partitions)
+                ],
+            )
+            for number, topic in enumerate(request.topics)
+        ]
+    )

@@ -1,4 +1,4 @@
-"""Wide arrays: structs that differ in their first numbers only, kept as columns.
+"""Wide arrays: structs that differ in their first numbers only, and in one at their end, kept as columns.
 
 A commit or fetch of a thousand partitions is an array of structs that begin with fields of fixed size and go
 on with the same few bytes each. It is read as columns of numbers and written from them, in a few array
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from headgate.wire.layout import FIXED_FORMATS, layout_of
 from headgate.wire.message import Struct
+from headgate.wire.primitives import write_varint
 
 StructT = TypeVar("StructT", bound=Struct)
 Int64s = NDArray[np.int64]
@@ -29,10 +30,13 @@ WIDE_STRUCTS: Final = frozenset(
     }
 )
 """The structs whose arrays may be wide."""
+LAST_NUMBERS: Final = {"OffsetCommitRequestPartition": "expected_offset"}
+"""The tagged fields (int64) that may be columns where a struct has no tagged field behind them."""
 NARROWEST_WIDE: Final = 16
 """Shorter arrays are read one by one: that is as quick."""
 
 _DTYPES: Final = {"b": ">i1", "h": ">i2", "i": ">i4", "q": ">i8"}
+_INT64: Final = np.dtype(">i8")
 
 
 class WideField(NamedTuple):
@@ -102,6 +106,23 @@ def leading_fields(struct_type: type[Struct], version: int) -> tuple[WideField, 
     return tuple(fields)
 
 
+def last_number(struct: Struct, written: bytes) -> WideField | None:
+    """The tagged number at the very end of a struct that was written so; None if there is none."""
+    name = LAST_NUMBERS.get(type(struct).__name__)
+    if name is None or getattr(struct, name) is None:
+        return None
+    head = _tag_and_size(type(struct), name)
+    at = len(written) - _INT64.itemsize
+    return WideField(name, at, _INT64) if written[at - len(head) : at] == head else None
+
+
+@cache
+def _tag_and_size(struct_type: type[Struct], name: str) -> bytes:
+    (tag,) = (field.tag for field in layout_of(struct_type) if field.name == name)
+    assert tag is not None
+    return write_varint(tag) + write_varint(_INT64.itemsize)
+
+
 def read_wide(
     data: bytes, span: tuple[int, int], count: int, first: StructT, fields: Sequence[WideField]
 ) -> WideStructs[StructT] | None:
@@ -112,7 +133,12 @@ def read_wide(
         return None
     rows = np.frombuffer(data, np.uint8, count * width, start).reshape(count, width)
     shared_from = fields[-1].at + fields[-1].dtype.itemsize
-    if not (rows[:, shared_from:] == rows[0, shared_from:]).all():
+    shared = rows[:, shared_from:]
+    last = last_number(first, data[start:end])
+    if last is not None:
+        fields = (*fields, last)
+        shared = rows[:, shared_from : last.at]
+    if not (shared == shared[0]).all():
         return None
     columns = {
         name: rows[:, at : at + dtype.itemsize].copy().view(dtype).ravel().astype(np.int64)
@@ -127,6 +153,9 @@ def repeat_wide(out: bytearray, start: int, structs: WideStructs[Any], fields: S
     Raises OverflowError for a number that its field cannot hold.
     """
     template = np.frombuffer(bytes(out[start:]), np.uint8)
+    last = last_number(structs.template, bytes(out[start:]))
+    if last is not None:
+        fields = (*fields, last)
     rows = np.empty((len(structs), len(template)), np.uint8)
     rows[:] = template
     for name, at, dtype in fields:

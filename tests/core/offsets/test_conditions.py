@@ -21,8 +21,8 @@ def commit_if(
 ) -> CommitResult:
     """Commit an offset for each partition of topic t, if what is expected of some of them holds."""
     partitions = [OffsetToCommit(partition, offset, -1, metadata) for partition, offset in offsets.items()]
-    places: dict[Place, int] = {(0, list(offsets).index(one)): offset for one, offset in expected.items()}
-    result = harness.ask(CommitOffsets(GroupId("g"), [(TopicName("t"), partitions)], expected=places))
+    conditions = {list(offsets).index(one): offset for one, offset in expected.items()}
+    result = harness.ask(CommitOffsets(GroupId("g"), [(TopicName("t"), partitions)], expected=[conditions]))
     assert isinstance(result, CommitResult)
     return result
 
@@ -81,9 +81,9 @@ def test_conditions_of_a_partition_named_twice_are_about_the_state_before() -> N
     harness = Harness()
     harness.commit("g", offset=5)
     twice = [OffsetToCommit(0, 6, -1, ""), OffsetToCommit(0, 7, -1, "")]
-    command = CommitOffsets(GroupId("g"), [(TopicName("t"), twice)], expected={(0, 0): 5, (0, 1): 6})
+    command = CommitOffsets(GroupId("g"), [(TopicName("t"), twice)], expected=[{0: 5, 1: 6}])
     assert harness.ask(command) == not_done({1: 5})
-    command.expected = {(0, 0): 5, (0, 1): 5}
+    command.expected = [{0: 5, 1: 5}]
     assert harness.ask(command) == DONE
     assert harness.offset("g") == 7
 
@@ -93,12 +93,21 @@ def test_columns_have_conditions_too() -> None:
     harness = Harness()
     indexes = np.arange(40)
     columns = OffsetColumns(indexes, indexes + 100, np.full(40, -1), "")
-    command = CommitOffsets(GroupId("g"), [(TopicName("t"), columns)], expected={(0, 39): 1})
+    command = CommitOffsets(GroupId("g"), [(TopicName("t"), columns)], expected=[{39: 1}])
     assert harness.ask(command) == not_done({39: NOTHING})
     assert harness.offset("g", partition=39) is None
-    command.expected = {(0, 39): NOTHING}
+    command.expected = [{39: NOTHING}]
     assert harness.ask(command) == DONE
     assert harness.offset("g", partition=39) == 139
+    for at in (0, 39):
+        elsewhere = indexes + 100
+        elsewhere[at] += 7
+        command.expected = [elsewhere]
+        assert harness.ask(command) == not_done({at: 100 + at})
+    command.expected = [indexes + 100]
+    assert harness.ask(command) == DONE
+    harness.commit("g", partition=3, offset=5, metadata="not in columns any more")
+    assert harness.ask(command) == not_done({3: 5})
 
 
 def test_a_member_that_is_refused_hears_that_and_nothing_of_conditions() -> None:
@@ -106,11 +115,11 @@ def test_a_member_that_is_refused_hears_that_and_nothing_of_conditions() -> None
     harness = Harness()
     generation = harness.stable_group("a")
     to_commit = [(TopicName("t"), [OffsetToCommit(0, 1, -1, "")])]
-    stranger = CommitOffsets(GroupId("g"), to_commit, MemberId("b"), generation, expected={(0, 0): 3})
+    stranger = CommitOffsets(GroupId("g"), to_commit, MemberId("b"), generation, expected=[{0: 3}])
     assert harness.ask(stranger) == CommitResult(ErrorCode.UNKNOWN_MEMBER_ID)
-    member = CommitOffsets(GroupId("g"), to_commit, MemberId("a"), generation, expected={(0, 0): 3})
+    member = CommitOffsets(GroupId("g"), to_commit, MemberId("a"), generation, expected=[{0: 3}])
     assert harness.ask(member) == not_done({0: NOTHING})
-    member.expected = {(0, 0): NOTHING}
+    member.expected = [{0: NOTHING}]
     assert harness.ask(member) == DONE
 
 
@@ -154,7 +163,6 @@ def test_the_offset_that_means_nothing_removes_in_the_same_step() -> None:
     assert commit_if(harness, {1: NOTHING}, {1: 6}) == not_done({0: 7})
     assert harness.offset("g", partition=1) == 7
     columns = OffsetColumns(np.arange(2), np.array([NOTHING, 8]), np.array([-1, -1]), "")
-    places: dict[Place, int] = {(0, 1): 7}
-    command = CommitOffsets(GroupId("g"), [(TopicName("t"), columns)], expected=places)
+    command = CommitOffsets(GroupId("g"), [(TopicName("t"), columns)], expected=[np.array([NOTHING, 7])])
     assert harness.ask(command) == DONE
     assert [harness.offset("g", partition=partition) for partition in range(2)] == [None, 8]

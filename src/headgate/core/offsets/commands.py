@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from headgate.core.offsets.table import StoredOffset
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, InstanceId, MemberId, TopicName
@@ -48,6 +50,17 @@ def partition_count(partitions: Sequence[OffsetToCommit] | OffsetColumns) -> int
 Place = tuple[int, int]
 """Where a partition stands in a commit: the topic's number, and the partition's among those of the topic."""
 
+Conditions = Mapping[int, int] | Int64s
+"""Expected offsets, by a partition's number among those of its topic, or one for each."""
+
+
+def expected_at(conditions: Conditions, index: int) -> int | None:
+    """The offset expected in a partition; None if there is no condition on it."""
+    if isinstance(conditions, np.ndarray):
+        return int(conditions[index])
+    return conditions.get(index)
+
+
 NOTHING_COMMITTED = -1
 """The offset of a partition that has none."""
 
@@ -69,8 +82,8 @@ class CommitOffsets:
     knows_group_not_found: bool = True
     """From v9: a group that is not there is GROUP_ID_NOT_FOUND, before that ILLEGAL_GENERATION. Members of
     consumer groups need it."""
-    expected: Mapping[Place, int] | None = None
-    """Offsets that must be the committed ones for this commit to take place (R3.16)."""
+    expected: Sequence[Conditions] | None = None
+    """For each topic, offsets that must be the committed ones for the commit to take place (R3.16)."""
 
 
 class CommitAgain(NamedTuple):

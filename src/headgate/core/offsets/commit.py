@@ -19,6 +19,7 @@ from headgate.core.offsets.commands import (
     CommitOffsets,
     CommitResult,
     OffsetColumns,
+    expected_at,
 )
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
@@ -57,8 +58,12 @@ def commit(command: CommitOffsets, now: Millis, metadata_limit: int, token: Toke
     too_large = []
     for topic_index, (topic, partitions) in enumerate(command.topics):
         if isinstance(partitions, OffsetColumns):
-            is_plain = not has_expiry and not command.expected
-            if is_plain and not is_metadata_too_large(partitions.metadata, metadata_limit):
+            removes = command.expected is not None and bool((partitions.offsets == NOTHING_COMMITTED).any())
+            if (
+                not has_expiry
+                and not removes
+                and not is_metadata_too_large(partitions.metadata, metadata_limit)
+            ):
                 records.append(OffsetCommits(group_id, topic, *partitions, now))
                 continue
             partitions = partitions.each()
@@ -66,8 +71,8 @@ def commit(command: CommitOffsets, now: Millis, metadata_limit: int, token: Toke
             if metadata and is_metadata_too_large(metadata, metadata_limit):
                 too_large.append((topic_index, index))
                 continue
-            if offset == NOTHING_COMMITTED and command.expected:
-                if command.expected.get((topic_index, index)) != NOTHING_COMMITTED:
+            if offset == NOTHING_COMMITTED and command.expected is not None:
+                if expected_at(command.expected[topic_index], index) != NOTHING_COMMITTED:
                     records.append(OffsetTombstone(group_id, topic, partition))
                 continue
             if has_expiry:

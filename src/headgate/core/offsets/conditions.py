@@ -7,29 +7,71 @@ twice. What was decided in the same turn counts, as it is applied already.
 
 from __future__ import annotations
 
-from headgate.core.offsets.commands import NOTHING_COMMITTED, CommitOffsets, CommitResult, OffsetColumns
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from headgate.core.offsets.commands import (
+    NOTHING_COMMITTED,
+    CommitOffsets,
+    CommitResult,
+    Conditions,
+    OffsetColumns,
+    OffsetToCommit,
+    Place,
+)
 from headgate.core.offsets.commit import is_metadata_too_large
 from headgate.core.offsets.table import OffsetTable
 from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, TopicName
+
+ToCommit = Sequence[OffsetToCommit] | OffsetColumns
 
 
 def refuse(table: OffsetTable, command: CommitOffsets, metadata_limit: int) -> CommitResult | None:
     """Why nothing of a commit with conditions takes place; None if all of it may."""
-    expected_at = command.expected or {}
-    too_large, current = set(), {}
-    for topic_index, (topic, partitions) in enumerate(command.topics):
-        each = partitions.each() if isinstance(partitions, OffsetColumns) else partitions
-        for index, to_commit in enumerate(each):
-            place = topic_index, index
-            if is_metadata_too_large(to_commit.metadata, metadata_limit):
-                too_large.add(place)
-            expected = expected_at.get(place)
-            if expected is None:
-                continue
-            stored = table.get(command.group_id, topic, to_commit.partition)
-            committed = NOTHING_COMMITTED if stored is None else stored.offset
-            if committed != expected:
-                current[place] = committed
+    too_large: set[Place] = set()
+    current: dict[Place, int] = {}
+    conditions = command.expected or [{}] * len(command.topics)
+    for number, ((topic, partitions), expected) in enumerate(zip(command.topics, conditions, strict=True)):
+        too_large.update((number, index) for index in _too_large(partitions, metadata_limit))
+        for index, offset in _different(table, command.group_id, topic, partitions, expected):
+            current[number, index] = offset
     if not too_large and not current:
         return None
     return CommitResult(ErrorCode.NONE, frozenset(too_large), current, is_attempted=False)
+
+
+def _too_large(partitions: ToCommit, limit: int) -> Sequence[int]:
+    """Which partitions have metadata that is too long."""
+    if isinstance(partitions, OffsetColumns):
+        return range(len(partitions.partitions)) if is_metadata_too_large(partitions.metadata, limit) else ()
+    return [index for index, each in enumerate(partitions) if is_metadata_too_large(each.metadata, limit)]
+
+
+def _different(
+    table: OffsetTable, group_id: GroupId, topic: TopicName, partitions: ToCommit, expected: Conditions
+) -> Iterator[tuple[int, int]]:
+    """Which partitions are not where they are expected to be, and where they are."""
+    if isinstance(expected, np.ndarray):
+        assert isinstance(partitions, OffsetColumns)
+        found = table.get_columns(group_id, topic, partitions.partitions)
+        if found is not None:
+            _, offsets, _ = found
+            for index in np.flatnonzero(offsets != expected).tolist():
+                yield index, int(offsets[index])
+            return
+        expected = dict(enumerate(expected.tolist()))
+    numbers = _numbers(partitions, expected)
+    for index, (_, stored) in zip(expected, table.get_each(group_id, topic, numbers), strict=True):
+        committed = NOTHING_COMMITTED if stored is None else stored.offset
+        if committed != expected[index]:
+            yield index, committed
+
+
+def _numbers(partitions: ToCommit, indexes: Iterable[int]) -> list[int]:
+    """The numbers of the partitions at these places."""
+    if isinstance(partitions, OffsetColumns):
+        numbers = partitions.partitions
+        return [int(numbers[index]) for index in indexes]
+    return [partitions[index].partition for index in indexes]
