@@ -11,6 +11,8 @@ from headgate.inspect.findings import Finding, Severity
 from headgate.inspect.verify import verify
 from headgate.log.batch import Record, encode_batch
 from headgate.log.filesystem import OsFileSystem
+from headgate.log.log import Log
+from headgate.log.state_file import StateFileWriter, bind
 from headgate.records import (
     GroupMember,
     GroupMetadata,
@@ -118,5 +120,18 @@ def build(data_dir: Path) -> Path:
             coordinator_batch(GroupTombstone(GroupId("old"))),
         ]
     )
+    write_state_file(coordinator.log)
     topics.close()
     return data_dir
+
+
+def write_state_file(log: Log) -> None:
+    """A checkpoint of the coordinator's log that reaches to its end."""
+    request = log.begin_sync()
+    request.run()
+    log.complete_sync(request)
+    writer = StateFileWriter(OsFileSystem(), log.directory)
+    writer.begin()
+    writer.add("rows", bytes(range(100)))
+    writer.add("groups", b"billing")
+    writer.finish(bind(log, b"o" * 16, 0, log.log_end_offset, log.log_end_offset), {"offsets": 1})

@@ -123,6 +123,7 @@ def test_a_flipped_byte_in_a_batch_is_found_there(data_dir: Path, name: str, fie
         f"{FLIGHTS}/producers.snapshot",
         f"{FLIGHTS}/headgate.checkpoint",
         f"{FLIGHTS}/headgate.synced",
+        f"{OFFSETS}/shard.checkpoint",
         "clean-shutdown",
     ],
 )
@@ -183,6 +184,8 @@ def test_a_log_cut_short_after_a_clean_stop_is_damage(
         (f"{FLIGHTS}/headgate.checkpoint", -1),
         (f"{FLIGHTS}/headgate.checkpoint", 0),
         (f"{FLIGHTS}/headgate.synced", 0),
+        (f"{OFFSETS}/shard.checkpoint", -1),
+        (f"{OFFSETS}/shard.checkpoint", 0),
         ("clean-shutdown", -1),
         ("clean-shutdown", 0),
         ("meta.properties", 20),
@@ -194,6 +197,21 @@ def test_a_file_beside_the_log_cut_short_is_found(data_dir: Path, name: str, lef
     path = data_dir / name
     os.truncate(path, left if left >= 0 else path.stat().st_size + left)
     assert name in {error.file for error in errors(data_dir)}
+
+
+def test_a_checkpoint_of_no_use_is_noted_because_the_log_is_read_instead(data_dir: Path) -> None:
+    """It is whole, but the log went another way: the next start does without it."""
+    (data_dir / "clean-shutdown").unlink()
+    topics = open_topics(data_dir)
+    offsets = topics.by_name(GROUP_OFFSETS_TOPIC)
+    assert offsets is not None
+    log = offsets.partition(0).log
+    log.truncate(3)
+    topics.close()
+    name = f"{OFFSETS}/shard.checkpoint"
+    assert not [error for error in errors(data_dir) if error.file == name]
+    (found,) = [note for note in notes(data_dir) if note.file == name]
+    assert "it stands for" in found.what
 
 
 def test_an_empty_index_is_noted_because_a_wider_spacing_explains_it(data_dir: Path) -> None:

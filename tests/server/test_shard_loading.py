@@ -9,20 +9,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.core.shard_states import changes, commits, state_of
 
 from headgate.core.shard import GroupShard
-from headgate.domain.ids import GroupId, MemberId, Millis, TopicName
+from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.domain.settings import Settings
 from headgate.log.batch import CorruptBatch, Record, encode_batch, iterate_records, place_batch, read_header
 from headgate.log.header import CONTROL, BatchHeader
 from headgate.records import (
     GroupMetadata,
-    GroupTombstone,
     MalformedRecord,
-    OffsetCommit,
     OffsetCommits,
-    OffsetTombstone,
-    UnknownRecord,
     decode,
     encode,
 )
@@ -33,48 +30,7 @@ from headgate.server.turn_batches import TurnBatches
 
 Batches = list[tuple[BatchHeader, bytes]]
 
-GROUPS = ["", "g", "g1", "group-of-some-length", "grüppe"]
-TOPICS = ["t", "t2", "a-topic-of-some-length", "täma"]
-groups = st.sampled_from(GROUPS).map(GroupId)
-topics = st.sampled_from(TOPICS).map(TopicName)
-partitions = st.one_of(st.integers(0, 5), st.sampled_from([262_143, 262_144, 2**31 - 1, -1]))
-int64s = st.integers(-(2**63), 2**63 - 1)
-commits = st.builds(
-    OffsetCommit,
-    groups,
-    topics,
-    partitions,
-    int64s,
-    st.integers(-1, 2**31 - 1),
-    st.sampled_from(["", "", "", "note", "nöte", "x" * 70]),
-    st.sampled_from([Millis(7), Millis(2**40)]),
-    st.sampled_from([Millis(-1)] * 6 + [Millis(5)]),
-)
-wide = st.builds(
-    lambda group, topic, count, offset: OffsetCommits(
-        group, topic, np.arange(count), np.arange(count) * 3 + offset, np.full(count, 4), "", Millis(9)
-    ),
-    groups,
-    topics,
-    st.sampled_from([1, 8, 40, 100]),
-    st.integers(0, 10**6),
-)
-group_records = st.one_of(
-    st.builds(
-        lambda group, generation: GroupMetadata(
-            group, "consumer", generation, "range", MemberId("m"), Millis(3)
-        ),
-        groups,
-        st.integers(0, 9),
-    ),
-    st.builds(GroupTombstone, groups),
-    st.just(UnknownRecord(99, b"\x00\x63key", b"value")),
-    st.just(UnknownRecord(99, b"\x00\x63key", None)),
-)
-tombstones = st.builds(OffsetTombstone, groups, topics, partitions)
-commands = st.lists(
-    st.one_of(commits, commits, commits, tombstones, wide, group_records), min_size=1, max_size=12
-)
+commands = st.lists(changes, min_size=1, max_size=12)
 pieces = st.one_of(
     st.tuples(st.just("turn"), st.lists(commands, min_size=1, max_size=4)),
     st.tuples(st.just("run"), commands, st.integers(1, 9), st.integers(0, 30)),
@@ -169,28 +125,6 @@ def load_quickly(shard: GroupShard, batches: Batches, at_once: int) -> list[Any]
         for _ in loading.steps(batches):
             pass
     return loading.torn()
-
-
-def state_of(shard: GroupShard) -> dict[str, Any]:
-    """All that a shard remembers."""
-    table = shard.offsets
-    return {
-        "offsets": {
-            (group, topic, partition): stored
-            for group in GROUPS
-            for topic, partition, stored in table.offsets_of(GroupId(group))
-        },
-        "by key": [
-            table.get(GroupId(group), TopicName(topic), partition)
-            for group in GROUPS
-            for topic in TOPICS
-            for partition in (*range(6), 99, 262_143, 262_144, 2**31 - 1, -1)
-        ],
-        "by topic": [sorted(table.offsets_of_topic(TopicName(topic), Millis(2**62))) for topic in TOPICS],
-        "groups": sorted(table.group_ids()),
-        "counts": (len(table), table.group_count),
-        "recorded": shard.classic.recorded,
-    }
 
 
 def outcome(load: Any) -> Any:

@@ -250,10 +250,10 @@ def test_a_log_that_cannot_be_read_again_is_tried_until_it_can(monkeypatch: pyte
     apply_log = ShardRuntime._apply_log
     failures = [OSError(errno.EIO, "the disk"), CorruptBatch("the bytes")]
 
-    async def fail_twice(runtime: ShardRuntime[Counter], log: Any) -> None:
+    async def fail_twice(runtime: ShardRuntime[Counter], log: Any, from_offset: Any) -> None:
         if failures:
             raise failures.pop()
-        await apply_log(runtime, log)
+        await apply_log(runtime, log, from_offset)
 
     async def scenario() -> None:
         files = MemoryFileSystem()

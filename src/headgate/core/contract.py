@@ -14,7 +14,7 @@ and releases the replies when the log is durable up to the position they were co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
@@ -84,4 +84,28 @@ class TakesRows(Protocol):
 
     def apply_rows(self, rows: OffsetRows) -> None:
         """The same as `apply` for each of these records, in order. Raises MalformedRecord."""
+        ...
+
+
+@runtime_checkable
+class Pictured(Protocol):
+    """A shard whose durable state can be taken as an image, in slices, while it goes on changing.
+
+    Each part is as things are when it is taken. What was applied since the first was asked for may be in the
+    image or not: applying the log since then over what was restored makes up for it.
+    """
+
+    def image(self) -> Iterator[tuple[str, bytes]]:
+        """Durable state in parts, each with its kind. Close the iterator when it is not read to its end."""
+        ...
+
+    def restore(self, parts: Callable[[str], Iterable[bytes]], contents: Mapping[str, int]) -> Iterator[None]:
+        """Become what an image says; the shard must be fresh. `parts` gives the parts of a kind, in order.
+
+        Between two steps others may have their turn. Raises MalformedImage: the shard is good for nothing.
+        """
+        ...
+
+    def contents(self) -> Mapping[str, int]:
+        """How much there is of what: for `restore`, and for people."""
         ...

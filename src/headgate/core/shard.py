@@ -9,7 +9,7 @@ A group belongs to one shard, so that no command needs another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from headgate.core.classic import offsets as classic_offsets
@@ -48,6 +48,7 @@ from headgate.core.contract import Effects, Token
 from headgate.core.deadlines import Deadlines
 from headgate.core.effects import NOTHING, GroupEffects, answer, together
 from headgate.core.groups import Groups, GroupType
+from headgate.core.image import apply_record_parts, record_parts
 from headgate.core.offsets.commands import (
     CommitAgain,
     CommitOffsets,
@@ -153,6 +154,22 @@ class GroupShard:
     def apply_rows(self, rows: OffsetRows) -> None:
         """Take many offset records into durable state; see `headgate.core.contract.TakesRows`."""
         self.offsets.put_rows(rows)
+
+    # --- images ---
+
+    def image(self) -> Iterator[tuple[str, bytes]]:
+        """Durable state in parts; see `headgate.core.contract.Pictured`."""
+        yield from self.offsets.image()
+        yield from record_parts((self.classic, self.consumer))
+
+    def restore(self, parts: Callable[[str], Iterable[bytes]], contents: Mapping[str, int]) -> Iterator[None]:
+        """Become what an image says; see `headgate.core.contract.Pictured`."""
+        yield from self.offsets.restore(parts, contents.get("offsets", 0))
+        yield from apply_record_parts(self.apply, parts)
+
+    def contents(self) -> Mapping[str, int]:
+        """How much there is."""
+        return {"offsets": len(self.offsets), "groups": self.offsets.group_count}
 
     def standing(self, record: Change) -> Record | None:
         """What stands where `record` would put something else; None if no record can say it.

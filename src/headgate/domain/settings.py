@@ -277,6 +277,19 @@ BROKER_SETTINGS: Mapping[str, Setting] = _table(
         "How often expired offsets are looked for.",
         minimum=1,
     ),
+    Setting(
+        "headgate.checkpoint.enable",
+        Kind.BOOLEAN,
+        True,
+        "Write checkpoints of groups and offsets, so that a start need not read all of their log.",
+    ),
+    Setting(
+        "headgate.checkpoint.interval.records",
+        Kind.LONG,
+        500_000,
+        "After how many records of a partition of __consumer_offsets a checkpoint is written.",
+        minimum=1,
+    ),
     # Classic groups
     Setting(
         "group.min.session.timeout.ms",

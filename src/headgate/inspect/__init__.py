@@ -9,6 +9,7 @@
     findings.py      what a check found, and how much it looked at
     verify.py        the whole directory, file by file
     verify_log.py, verify_segment.py, verify_index.py, verify_records.py   its parts, from large to small
+    verify_state.py  the checkpoint of a coordinator's log
 
 Rules: files are opened for reading only; the directory may be a stopped server's or a running one's, or
 Apache Kafka's; whatever the bytes, nothing raises but OSError for a file that cannot be read.

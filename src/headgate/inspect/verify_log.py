@@ -19,9 +19,11 @@ from headgate.inspect.partition import (
 )
 from headgate.inspect.verify_records import CatalogueRecordCheck, CoordinatorRecordCheck, RecordCheck
 from headgate.inspect.verify_segment import LogState, SegmentCheck
+from headgate.inspect.verify_state import check_state_file
 from headgate.log.checkpoint import CHECKPOINT_NAME
 from headgate.log.log import LogSettings
 from headgate.log.segment import LOG_SUFFIX
+from headgate.log.state_file import STATE_NAME
 from headgate.log.swap import CLEANED_SUFFIX, COMPACTION_NAME
 from headgate.log.sync_mark import SYNC_MARK_NAME, SyncMark
 from headgate.topics.leader_epochs import LeaderEpochs
@@ -30,7 +32,14 @@ from headgate.topics.producers import Producers
 
 _KAFKAS_OWN = ("partition.metadata", ".txnindex", ".snapshot")
 """Files of Apache Kafka's that say nothing here."""
-_OWN_FILES = (CHECKPOINT_NAME, COMPACTION_NAME, SYNC_MARK_NAME, LEADER_EPOCHS_FILE, PRODUCERS_FILE)
+_OWN_FILES = (
+    CHECKPOINT_NAME,
+    COMPACTION_NAME,
+    SYNC_MARK_NAME,
+    LEADER_EPOCHS_FILE,
+    PRODUCERS_FILE,
+    STATE_NAME,
+)
 _ANYWHERE = 1 << 62
 _RESTORE = "Restore the file from a copy if there is one."
 
@@ -81,6 +90,8 @@ class LogCheck:
             self._check_checkpoint(files, state)
             self._check_sync_mark(files)
             self._check_producers(files, state)
+            if STATE_NAME in files.names and log.place is not None:
+                check_state_file(files, log.place, state.expected_offset, findings)
 
     def _record_check(self) -> RecordCheck:
         if self._log.place is None:

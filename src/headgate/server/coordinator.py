@@ -19,6 +19,11 @@ class GroupCoordinator:
         """`runtimes`, one a partition, in the partitions' order."""
         self._runtimes = runtimes
 
+    @property
+    def runtimes(self) -> list[ShardRuntime[GroupShard]]:
+        """One a partition, in the partitions' order."""
+        return self._runtimes
+
     def submit(self, group_id: GroupId, command: Any, on_reply: Callable[[Any], None]) -> None:
         """Hand a command to the group's shard; see `headgate.api.contract.ShardOwner`."""
         self._runtimes[self.partition_of(group_id)].submit(command, on_reply)

@@ -18,6 +18,7 @@ from headgate.core.shard import GroupShard
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, Millis, TopicId
 from headgate.domain.settings import Settings
 from headgate.log.filesystem import FileSystem
+from headgate.server.checkpoints import CheckpointRunner
 from headgate.server.clock import Clock
 from headgate.server.compaction import CompactionRunner
 from headgate.server.coordinator import GroupCoordinator
@@ -51,6 +52,7 @@ class BrokerNode:
         self.topics = Topics.open(files, data_dir, settings, clock.now())
         self.durability = GroupCommit(self._loop, lambda seconds: self.observe_sync(seconds))
         self.coordinator = GroupCoordinator([])
+        self._checkpoints = CheckpointRunner([], self.durability, settings)
         self.router: Router = Here(self)
         self.history = OffsetHistory(self.topics, clock)
         self._surroundings = GroupSurroundings(self.topics)
@@ -74,6 +76,8 @@ class BrokerNode:
         self.coordinator = GroupCoordinator(runtimes)
         self.router = Here(self)
         await self.coordinator.load()
+        self._checkpoints = CheckpointRunner(self.coordinator.runtimes, self.durability, self.settings)
+        self._checkpoints.start()
         self.history.open(topic)
         self._surroundings.keep_telling(self.coordinator)
         self.topics.on_deleted.append(self._forget_offsets_of)
@@ -105,7 +109,9 @@ class BrokerNode:
         self._compaction.close()
         self.history.close()
         self.coordinator.close()
+        self._checkpoints.stop()
         self.durability.close()
+        self._checkpoints.write_at_stop()
         self.topics.close()
 
     def now(self) -> Millis:

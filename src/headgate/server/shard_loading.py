@@ -13,13 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from headgate.core.contract import Shard, TakesRows
-from headgate.log.batch import BatchHeader, Record, iterate_records
+from headgate.core.contract import Pictured, Shard, TakesRows
+from headgate.core.offsets.image import MalformedImage
+from headgate.log.batch import BatchHeader, CorruptBatch, Record, iterate_records
 from headgate.log.record_columns import RecordColumns, read_columns
+from headgate.log.state_file import StateFileUnusable, open_state_file, why_not
 from headgate.records import decode
 from headgate.records.offset_commit import KEY_STARTS
 from headgate.records.offset_rows import Spans, read_rows
 from headgate.records.runs import RunReader, run_place
+from headgate.topics.partition import Partition
 
 Batches = Sequence[tuple[BatchHeader, bytes]]
 
@@ -107,6 +110,43 @@ class LogLoading:
     def _apply_rows(self, rows: Any) -> None:
         assert isinstance(self._shard, TakesRows)
         self._shard.apply_rows(rows)
+
+
+class CheckpointLoading:
+    """Brings a shard up to where its log's checkpoint stands."""
+
+    def __init__(self, shard: Shard[Any, Any], partition: Partition) -> None:
+        self._shard = shard
+        self._partition = partition
+        self.position: int | None = None
+        """From where the log is to be applied; None while there is no checkpoint, or none of use."""
+
+    def steps(self) -> Iterator[None]:
+        """Restore the shard; between two steps others may have their turn.
+
+        Raises CheckpointUnusable: the shard is then good for nothing.
+        """
+        log, shard, topic = self._partition.log, self._shard, self._partition.topic
+        if not isinstance(shard, Pictured):
+            return
+        try:
+            file = open_state_file(log.files, log.directory)
+            if file is None:
+                return
+            try:
+                reason = why_not(file.bond, log, topic.topic_id, self._partition.index)
+                if reason is not None:
+                    raise StateFileUnusable(reason)
+                yield from shard.restore(file.of_kind, file.contents)
+            finally:
+                file.close()
+        except (StateFileUnusable, MalformedImage, OSError, CorruptBatch, ValueError, LookupError) as problem:
+            raise CheckpointUnusable(str(problem)) from problem
+        self.position = file.bond.position
+
+
+class CheckpointUnusable(Exception):
+    """The log has to be read from its start; the message says why."""
 
 
 def _is_of_no_offset(columns: RecordColumns, at: int) -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum, auto
 from typing import Any, Generic, TypeVar
 
@@ -29,7 +29,7 @@ from headgate.records import MalformedRecord, OffsetCommit
 from headgate.records.columns import record_count
 from headgate.server.clock import Clock
 from headgate.server.group_commit import GroupCommit
-from headgate.server.shard_loading import LogLoading
+from headgate.server.shard_loading import CheckpointLoading, CheckpointUnusable, LogLoading
 from headgate.server.turn_batches import TurnBatches
 from headgate.topics.partition import Partition
 
@@ -102,11 +102,36 @@ class ShardRuntime(Generic[ShardT]):
         self._is_flush_due = False
         self._torn: list[Any] = []
         """Records at the log's end that belong to a commit which a crash cut short."""
+        self.checkpoint_position = 0
+        """From where on the log has to be read over the last checkpoint; 0 without one."""
 
     @property
     def is_active(self) -> bool:
         """Whether the shard is loaded and answers."""
         return self._state is State.ACTIVE
+
+    # --- for checkpoints ---
+
+    @property
+    def partition(self) -> Partition:
+        """Where the shard's log is."""
+        return self._partition
+
+    @property
+    def log(self) -> Log | None:
+        """The log; None as long as nothing was ever written. Raises OSError where it cannot be opened."""
+        topic, index = self._partition.topic, self._partition.index
+        return self._partition.log if topic.is_written(index) else None
+
+    @property
+    def position(self) -> int:
+        """The log offset after the last record that the shard has applied."""
+        return self._position
+
+    @property
+    def written_position(self) -> int:
+        """The log offset after the last record that is written; between two commands, and two batches."""
+        return self._written_position
 
     # --- commands ---
 
@@ -226,11 +251,11 @@ class ShardRuntime(Generic[ShardT]):
     # --- up and down ---
 
     async def load(self) -> None:
-        """Apply the log from its start; the loop goes on with other work between slices."""
-        if self._partition.topic.is_written(self._partition.index):
-            log = self._partition.log
+        """Apply checkpoint and log; the loop goes on with other work between slices."""
+        log = self.log
+        if log is not None:
             try:
-                await self._apply_log(log)
+                await self._apply_log(log, await self._restore_checkpoint())
             except (CorruptBatch, MalformedRecord) as problem:
                 raise OSError(f"{log.directory}: {problem}; `headgate log verify` tells more") from problem
         self._state = State.ACTIVE
@@ -251,15 +276,35 @@ class ShardRuntime(Generic[ShardT]):
         self._torn = []
         self._take(Effects([record for record in standing if record is not None]))
 
-    async def _apply_log(self, log: Log) -> None:
-        slice_end = self._loop.time() + LOAD_SLICE_SECONDS
+    async def _restore_checkpoint(self) -> int | None:
+        """Take the shard to where its checkpoint stands; None without one that can be used."""
+        loading = CheckpointLoading(self.shard, self._partition)
+        try:
+            await self._take_turns(loading.steps())
+        except CheckpointUnusable as reason:
+            logger.warning(
+                "a checkpoint cannot be used, the whole log is read",
+                extra={"partition": str(self._partition), "reason": str(reason)},
+            )
+            self.shard = self._new_shard()
+        self.checkpoint_position = loading.position or 0
+        return loading.position
+
+    async def _apply_log(self, log: Log, from_offset: int | None) -> None:
         loading = LogLoading(self.shard)
-        for _ in loading.steps(log.batches(log.log_start_offset)):
+        await self._take_turns(
+            loading.steps(log.batches(log.log_start_offset if from_offset is None else from_offset))
+        )
+        self._position = self._written_position = self._visible_position = log.log_end_offset
+        self._torn = loading.torn()
+
+    async def _take_turns(self, steps: Iterator[None]) -> None:
+        """Go through the steps, and let others have their turn now and then."""
+        slice_end = self._loop.time() + LOAD_SLICE_SECONDS
+        for _ in steps:
             if self._loop.time() > slice_end:
                 await asyncio.sleep(0)
                 slice_end = self._loop.time() + LOAD_SLICE_SECONDS
-        self._position = self._written_position = self._visible_position = log.log_end_offset
-        self._torn = loading.torn()
 
     def _fail(self, event: str, failure: OSError | None) -> None:
         logger.error(

@@ -12,7 +12,7 @@ from headgate.core.classic.rebalance import prepare_rebalance
 from headgate.core.classic.turn import Turn
 from headgate.core.effects import GroupEffects, together
 from headgate.domain.ids import GroupId
-from headgate.records import GroupMetadata, GroupTombstone
+from headgate.records import GroupMetadata, GroupTombstone, Record
 
 
 class ClassicGroups:
@@ -31,6 +31,15 @@ class ClassicGroups:
         else:
             self.recorded.pop(record.group_id, None)
             self.live.pop(record.group_id, None)
+
+    def group_ids(self) -> list[GroupId]:
+        """Every group with a record."""
+        return list(self.recorded)
+
+    def records_of(self, group_id: GroupId) -> list[Record]:
+        """The records that make a group what it is; none if there is no such group."""
+        recorded = self.recorded.get(group_id)
+        return [] if recorded is None else [recorded]
 
     def look(self, group_id: GroupId) -> ClassicGroup | None:
         """The group as it is, to look at: live, or made from its record; None when it has neither."""

@@ -16,7 +16,7 @@ from headgate.core.timers import Timer
 from headgate.core.topic_image import TopicImage, TopicsChanged
 from headgate.domain.ids import GroupId, Millis
 from headgate.domain.settings import Settings
-from headgate.records import ConsumerRecord, MemberState
+from headgate.records import ConsumerRecord, MemberState, Record
 
 
 class ConsumerGroups:
@@ -51,6 +51,15 @@ class ConsumerGroups:
         """The record that stands under the key of another one; None when there is none."""
         group = self.by_id.get(record.group_id)
         return None if group is None else group.standing(record)
+
+    def group_ids(self) -> list[GroupId]:
+        """Every group with a record."""
+        return list(self.by_id)
+
+    def records_of(self, group_id: GroupId) -> list[Record]:
+        """The records that make a group what it is; none if there is no such group."""
+        group = self.by_id.get(group_id)
+        return [] if group is None else list(group.records())
 
     def find(self, group_id: GroupId) -> ConsumerGroup | None:
         """The group, if there is one: a group without its own record is only what is left of one."""

@@ -8,14 +8,17 @@ anew.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from zlib import crc32
 
-_SEGMENTS = 32
+import numpy as np
+from numpy.typing import NDArray
+
+_SEGMENTS = 128
 """The index grows a segment at a time, so that no single name has to wait for all of them."""
 _SMALLEST_INDEX = 8
 _HIGHEST_LOAD = 0.7
-_GROWTH = 1.4
+_GROWTH = 1.25
 _FREE = 0xFFFFFFFF
 _CACHED_NAMES = 512
 
@@ -83,11 +86,29 @@ class Names:
             ends.append(len(arena))
         self._arena, self._ends = arena, ends
         self._cache.clear()
-        members: list[list[int]] = [[] for _ in range(_SEGMENTS)]
-        for name_id in range(len(self)):
-            members[crc32(self.text(name_id)) % _SEGMENTS].append(name_id)
-        for segment, held in enumerate(members):
-            self._build_segment(segment, held)
+        self._build()
+
+    def between(self, first: int, end: int) -> tuple[NDArray[np.uint32], bytes]:
+        """The names with ids from `first` to before `end`: how long each is, and their text."""
+        ends = np.frombuffer(self._ends, np.uint32)[first : end + 1]
+        return np.diff(ends), bytes(self._arena[int(ends[0]) : int(ends[-1])])
+
+    def restore(self, sizes: NDArray[np.uint32], text: bytes) -> None:
+        """Take names in behind those there are, all of them new; `restored` must follow the last of them."""
+        ends = np.cumsum(sizes, dtype=np.uint64) + np.uint64(len(self._arena))
+        self._arena += text
+        self._ends.frombytes(ends.astype(np.uint32).tobytes())
+
+    def restored(self) -> None:
+        """All names are there: from here on they can be found."""
+        self._build()
+
+    def _build(self) -> None:
+        hashes = _crc32_each(self._arena, self._ends, np.arange(len(self)))
+        segments = hashes % np.uint32(_SEGMENTS)
+        for segment in range(_SEGMENTS):
+            held = np.flatnonzero(segments == segment)
+            self._place(segment, held, hashes[held])
 
     def _remember(self, name: bytes, name_id: int) -> None:
         if len(self._cache) >= _CACHED_NAMES:
@@ -113,17 +134,55 @@ class Names:
             if slot == slots:
                 slot = 0
 
-    def _build_segment(self, segment: int, name_ids: list[int]) -> None:
+    def _build_segment(self, segment: int, name_ids: Sequence[int]) -> None:
+        held = np.array(name_ids, np.int64)
+        self._place(segment, held, _crc32_each(self._arena, self._ends, held))
+
+    def _place(self, segment: int, name_ids: NDArray[np.int64], hashes: NDArray[np.uint32]) -> None:
+        """Make a segment of the index anew, for these names with these hashes."""
         slots = max(_SMALLEST_INDEX, int(len(name_ids) * _GROWTH / _HIGHEST_LOAD))
         index = array("I", (_FREE,)) * slots
-        ends = self._ends
-        with memoryview(self._arena) as arena:
-            for name_id in name_ids:
-                slot = (crc32(arena[ends[name_id] : ends[name_id + 1]]) * slots) >> 32
-                while index[slot] != _FREE:
-                    slot += 1
-                    if slot == slots:
-                        slot = 0
-                index[slot] = name_id
+        homes = (hashes.astype(np.uint64) * np.uint64(slots) >> np.uint64(32)).astype(np.int64)
+        order = np.argsort(homes, kind="stable")
+        name_ids, homes = name_ids[order], homes[order]
+        # In the order of their homes each name goes to its home or behind the name before it.
+        ranks = np.arange(len(name_ids))
+        places = np.maximum.accumulate(homes - ranks) + ranks
+        fits = places < slots
+        np.frombuffer(index, np.uint32)[places[fits]] = name_ids[fits]
+        for name_id in name_ids[~fits].tolist():  # past the end they go on at the beginning
+            slot = 0
+            while index[slot] != _FREE:
+                slot += 1
+            index[slot] = name_id
         self._indexes[segment] = index
         self._counts[segment] = len(name_ids)
+
+
+def _crc_table() -> NDArray[np.uint32]:
+    # What one more byte does to a register of zeros; the register of no bytes at all is all ones.
+    return np.array([crc32(bytes((byte,)), 0xFFFFFFFF) ^ 0xFFFFFFFF for byte in range(256)], np.uint32)
+
+
+_CRC_TABLE = _crc_table()
+_HASHED_AT_ONCE = 1 << 16
+
+
+def _crc32_each(arena: bytearray, ends: array[int], name_ids: NDArray[np.int64]) -> NDArray[np.uint32]:
+    """The CRC of each of these names, as `zlib.crc32` has it."""
+    hashes = np.empty(len(name_ids), np.uint32)
+    limits = np.frombuffer(ends, np.uint32)
+    octets = np.frombuffer(arena, np.uint8) if arena else np.empty(0, np.uint8)
+    for first in range(0, len(name_ids), _HASHED_AT_ONCE):
+        held = name_ids[first : first + _HASHED_AT_ONCE]
+        starts = limits[held].astype(np.int64)
+        sizes = limits[held + 1] - starts
+        order = np.argsort(-sizes, kind="stable")  # the longest first: those with a byte left come first
+        starts, sizes = starts[order], sizes[order]
+        register = np.full(len(held), 0xFFFFFFFF, np.uint32)
+        for at in range(int(sizes[0])):
+            count = int(np.searchsorted(-sizes, -at, "left"))
+            low = (register[:count] ^ octets[starts[:count] + at]) & np.uint32(0xFF)
+            register[:count] = _CRC_TABLE[low] ^ (register[:count] >> np.uint32(8))
+        hashes[first + order] = register ^ np.uint32(0xFFFFFFFF)
+    return hashes

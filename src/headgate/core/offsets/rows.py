@@ -142,7 +142,8 @@ class Rows:
         if is_new.any():
             new_keys, numbers = _ascending(keys[is_new])
             rows[is_new] = numbers + len(self.keys)
-            self._add_each(new_keys)
+            nothing = np.zeros(len(new_keys), np.int64)
+            self.append_each(new_keys, nothing, nothing.astype(np.int32), nothing)
         if self.left_behind:
             nexts = np.frombuffer(self.nexts, np.int32)
             revived = np.unique(rows[nexts[rows] < NONE])
@@ -173,28 +174,40 @@ class Rows:
         nexts[rows] = flip(nexts[rows])
         self.left_behind += len(rows)
 
-    def _add_each(self, keys: Keys) -> None:
-        """Add a row for each of these keys, which ascend; nothing is said of their offsets."""
+    def append_each(self, keys: Keys, offsets: Int64s, epochs: Int32s, timestamps: Int64s) -> None:
+        """Add a row for each of these keys, none of which is there; groups are as known as before."""
         first, count = len(self.keys), len(keys)
         if first + count >= self.index.full_at:
             self.index.make_room(first + count, self.keys)
         rows = np.arange(first, first + count)
-        groups = groups_of(keys)
+        nexts = self._chain(rows, groups_of(keys))
+        self.keys.frombytes(keys.tobytes())
+        self.offsets.frombytes(offsets.tobytes())
+        self.timestamps.frombytes(timestamps.tobytes())
+        self.epochs.frombytes(epochs.tobytes())
+        self.nexts.frombytes(nexts.tobytes())
+        self.index.add_each(rows, keys)
+
+    def _chain(self, rows: Int64s, groups: Int64s) -> Int32s:
+        """Put new rows, of these groups, before the rows their groups have; the link of each."""
+        order: Any = slice(None)
+        if (groups[1:] < groups[:-1]).any():
+            order = np.argsort(groups, kind="stable")
+            groups = groups[order]
+        ordered = rows[order]
         is_last = np.append(groups[1:] != groups[:-1], True)
         is_first = np.concatenate((is_last[-1:], is_last[:-1]))
         heads = np.frombuffer(self.heads, np.int32)
         old = heads[groups[is_first]]
         is_marked = old < NONE
-        nexts = (rows - 1).astype(np.int32)
-        nexts[is_first] = np.where(is_marked, flip(old), old)
-        last = rows[is_last]
+        links = np.empty(len(rows), np.int32)
+        links[1:] = ordered[:-1]
+        links[is_first] = np.where(is_marked, flip(old), old)
+        last = ordered[is_last]
         heads[groups[is_last]] = np.where(is_marked, flip(last), last)
-        self.keys.frombytes(keys.tobytes())
-        for numbers in (self.offsets, self.timestamps):
-            numbers.frombytes(bytes(8 * count))
-        self.epochs.frombytes(bytes(4 * count))
-        self.nexts.frombytes(nexts.tobytes())
-        self.index.add_each(rows, keys)
+        nexts = np.empty(len(rows), np.int32)
+        nexts[order] = links
+        return nexts
 
     # --- all rows ---
 

@@ -10,11 +10,12 @@ rows left behind are an eighth of the table it is built anew. A group is known f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from headgate.core.offsets import image
 from headgate.core.offsets.columns import NONE
 from headgate.core.offsets.keys import (
     GROUP_SHIFT,
@@ -68,6 +69,7 @@ class OffsetTable:
         "_bases",
         "_groups",
         "_high_partitions",
+        "_holds",
         "_prefix_bases",
         "_rows",
         "_topics",
@@ -86,6 +88,8 @@ class OffsetTable:
         self._high_partitions: dict[int, tuple[TopicName, int]] = {}
         """Topic ids that stand for a topic and the high part of a partition, as good as never needed."""
         self._wide_rows = WideRows()
+        self._holds = 0
+        """How many take an image of the table: rows and names keep their numbers until they are done."""
 
     # --- one offset ---
 
@@ -434,8 +438,28 @@ class OffsetTable:
 
     # --- building anew ---
 
+    # --- images ---
+
+    def image(self) -> Iterator[tuple[str, bytes]]:
+        """All there is, as parts, each with its kind; see `headgate.core.offsets.image`."""
+        self._holds += 1
+        try:
+            yield from image.parts_of(self._groups, self._topics, self._rows, self._aside)
+            yield image.high_partitions_part(self._high_partitions)
+        finally:
+            self._holds -= 1
+            self._rebuild_if_due()
+
+    def restore(self, parts: Callable[[str], Iterable[bytes]], offset_count: int) -> Iterator[None]:
+        """Become what an image says; the table must be empty. `parts` gives those of a kind, in order.
+
+        Between two steps others may have their turn. Raises MalformedImage.
+        """
+        yield from image.restore(self._groups, self._topics, self._rows, self._aside, parts, offset_count)
+        self._high_partitions = image.read_high_partitions(parts)
+
     def _rebuild_if_due(self) -> None:
-        if self._rows.left_behind > _ROWS_LEFT_BEHIND + len(self) // 8:
+        if not self._holds and self._rows.left_behind > _ROWS_LEFT_BEHIND + len(self) // 8:
             self._rebuild()
 
     def _rebuild(self) -> None:

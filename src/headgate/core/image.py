@@ -1,0 +1,76 @@
+"""The groups of a shard in parts of bytes: for each group the records that make it what it is.
+
+They are the records of the log, so what reads a log reads them. Offsets have an image of their own
+(`headgate.core.offsets.image`): there are too many of them for this.
+
+    records   for each: key size u32, key, value size i32, value
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from struct import Struct
+from typing import Any, Final, Protocol
+
+from headgate.core.offsets.image import MalformedImage
+from headgate.domain.ids import GroupId
+from headgate.records import MalformedRecord, Record, decode, encode
+
+RECORDS: Final = "records"
+
+_PART_BYTES: Final = 1 << 16
+_GROUPS_A_STEP: Final = 256
+_key_size = Struct("=I")
+_value_size = Struct("=i")
+
+
+class RecordedGroups(Protocol):
+    """Groups of one type that have records."""
+
+    def group_ids(self) -> Sequence[GroupId]:
+        """Every group with a record."""
+        ...
+
+    def records_of(self, group_id: GroupId) -> Iterable[Record]:
+        """The records that make a group what it is; none if there is no such group."""
+        ...
+
+
+def record_parts(types: Iterable[RecordedGroups]) -> Iterator[tuple[str, bytes]]:
+    """The groups of all these types. A group that comes meanwhile is the log's to tell."""
+    for groups in types:
+        part: list[bytes] = []
+        size = 0
+        for group_id in groups.group_ids():
+            for record in groups.records_of(group_id):
+                key, value = encode(record)
+                assert value is not None, "a group is not made of tombstones"
+                part += (_key_size.pack(len(key)), key, _value_size.pack(len(value)), value)
+                size += len(key) + len(value)
+            if size >= _PART_BYTES or len(part) >= 4 * _GROUPS_A_STEP:
+                yield RECORDS, b"".join(part)
+                part, size = [], 0
+        if part:
+            yield RECORDS, b"".join(part)
+
+
+def apply_record_parts(
+    apply: Callable[[Any, int], None], parts: Callable[[str], Iterable[bytes]]
+) -> Iterator[None]:
+    """Apply the records, as if they stood at the log's beginning. Raises MalformedImage."""
+    for data in parts(RECORDS):
+        at = 0
+        try:
+            while at < len(data):
+                (size,) = _key_size.unpack_from(data, at)
+                at += _key_size.size
+                key = data[at : at + size]
+                at += size
+                (size,) = _value_size.unpack_from(data, at)
+                at += _value_size.size
+                apply(decode(key, data[at : at + size]), 0)
+                at += size
+        except (struct.error, MalformedRecord) as problem:
+            raise MalformedImage(f"a group's record does not read: {problem}") from problem
+        yield

@@ -1,0 +1,173 @@
+"""The offset table in parts of bytes, taken in slices while it goes on changing, and made from them again.
+
+Every part is as the table is at that moment; commits go on between two of them. So an image is of no one
+moment: what was committed or removed since it was begun may be in it or not, and whoever restores it applies
+the log since then over it. What this takes of the table is that rows and names keep their numbers meanwhile.
+
+    rows      u32 rows, u32 aside | keys u64, offsets i64, timestamps i64, leader epochs i32, a column each |
+              for each aside: key u64, expiry i64, size u32, metadata
+    groups    u32 names | their sizes u32 | their text, one behind the other; topics likewise
+    known     a bit for each group
+    high      u32 entries | for each: topic id u32, high part i32, size u16, the topic's name
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from struct import Struct
+from typing import Any, Final
+
+import numpy as np
+
+from headgate.core.offsets.columns import NONE, flip
+from headgate.core.offsets.keys import groups_of, topics_of
+from headgate.core.offsets.names import Names
+from headgate.core.offsets.row_index import RowIndex
+from headgate.core.offsets.rows import Rows
+from headgate.domain.ids import Millis, TopicName
+
+ROWS: Final = "rows"
+GROUPS: Final = "groups"
+TOPICS: Final = "topics"
+KNOWN: Final = "known"
+HIGH: Final = "high"
+
+Aside = dict[int, tuple[str, Millis]]
+Parts = Callable[[str], Iterable[bytes]]
+
+_ROWS_A_PART: Final = 1 << 15
+_NAMES_A_PART: Final = 1 << 17
+_COLUMNS: Final = ((np.uint64, 8), (np.int64, 8), (np.int64, 8), (np.int32, 4))
+_two_counts = Struct("=II")
+_count = Struct("=I")
+_aside_head = Struct("=QqI")
+_high_head = Struct("=IiH")
+
+
+class MalformedImage(Exception):
+    """The parts do not make a table; the message says why."""
+
+
+def parts_of(groups: Names, topics: Names, rows: Rows, aside: Aside) -> Iterator[tuple[str, bytes]]:
+    """All parts of a table but for the high partitions."""
+    end = len(rows.keys)  # what comes behind is the log's to tell
+    for first in range(0, end, _ROWS_A_PART):
+        yield ROWS, _rows_part(rows, aside, first, min(first + _ROWS_A_PART, end))
+    yield from _names_parts(GROUPS, groups)
+    yield from _names_parts(TOPICS, topics)
+    yield KNOWN, np.packbits(rows.known_groups()).tobytes()
+
+
+def _rows_part(rows: Rows, aside: Aside, first: int, end: int) -> bytes:
+    columns: list[Any] = [
+        np.frombuffer(column, kind)[first:end]
+        for column, (kind, _) in zip(
+            (rows.keys, rows.offsets, rows.timestamps, rows.epochs), _COLUMNS, strict=True
+        )
+    ]
+    if rows.left_behind:
+        is_live = np.frombuffer(rows.nexts, np.int32)[first:end] >= NONE
+        columns = [column[is_live] for column in columns]
+    noted = []
+    if aside:
+        noted = [(key, *aside[key]) for key in columns[0].tolist() if key in aside]
+    head = _two_counts.pack(len(columns[0]), len(noted))
+    texts = [(key, expiry, metadata.encode()) for key, metadata, expiry in noted]
+    return b"".join(
+        (
+            head,
+            *(column.tobytes() for column in columns),
+            *(_aside_head.pack(key, expiry, len(text)) + text for key, expiry, text in texts),
+        )
+    )
+
+
+def _names_parts(kind: str, names: Names) -> Iterator[tuple[str, bytes]]:
+    end = len(names)  # names only come behind: those of all rows taken so far are there
+    for first in range(0, end, _NAMES_A_PART):
+        sizes, text = names.between(first, min(first + _NAMES_A_PART, end))
+        yield kind, _count.pack(len(sizes)) + sizes.tobytes() + text
+
+
+def high_partitions_part(high_partitions: dict[int, tuple[TopicName, int]]) -> tuple[str, bytes]:
+    """The part that says which topic ids stand for a topic and the high part of a partition."""
+    entries = [(topic_id, high, name.encode()) for topic_id, (name, high) in high_partitions.items()]
+    data = [_high_head.pack(topic_id, high, len(name)) + name for topic_id, high, name in entries]
+    return HIGH, _count.pack(len(entries)) + b"".join(data)
+
+
+# --- and back ---
+
+
+def restore(
+    groups: Names, topics: Names, rows: Rows, aside: Aside, parts: Parts, offset_count: int
+) -> Iterator[None]:
+    """Fill an empty table's parts; `offset_count` says for how many offsets to make room.
+
+    Raises MalformedImage.
+    """
+    try:
+        for kind, names in ((GROUPS, groups), (TOPICS, topics)):
+            for data in parts(kind):
+                (count,) = _count.unpack_from(data)
+                sizes = np.frombuffer(data, np.uint32, count, _count.size)
+                text = data[_count.size + sizes.nbytes :]
+                if int(sizes.sum(dtype=np.int64)) != len(text):
+                    raise MalformedImage("names are longer or shorter than they say")
+                names.restore(sizes, text)
+                yield
+            names.restored()
+            yield
+        for data in parts(KNOWN):
+            is_known = np.unpackbits(np.frombuffer(data, np.uint8), count=min(len(groups), 8 * len(data)))
+            heads = np.where(is_known, NONE, flip(NONE)).astype(np.int32)
+            rows.heads.frombytes(heads.tobytes())
+            rows.group_count = int(is_known.sum())
+        # Names that came while the image was taken, after it was noted which groups are known.
+        for _ in range(len(groups) - len(rows.heads)):
+            rows.add_group()
+        rows.index = RowIndex(room_for=offset_count)
+        for data in parts(ROWS):
+            _restore_rows(rows, aside, data, len(topics))
+            yield
+    except (struct.error, ValueError, IndexError) as problem:
+        raise MalformedImage(f"its parts do not fit together: {problem}") from problem
+
+
+def _restore_rows(rows: Rows, aside: Aside, data: bytes, topic_count: int) -> None:
+    count, aside_count = _two_counts.unpack_from(data)
+    at = _two_counts.size
+    columns: list[Any] = []
+    for kind, width in _COLUMNS:
+        columns.append(np.frombuffer(data, kind, count, at))
+        at += count * width
+    keys, offsets, timestamps, epochs = columns
+    if count:
+        if int(groups_of(keys).max()) >= len(rows.heads) or int(topics_of(keys).max()) >= topic_count:
+            raise MalformedImage("a row belongs to a group or topic without a name")
+        rows.append_each(keys, offsets, epochs, timestamps)
+    for _ in range(aside_count):
+        key, expiry, size = _aside_head.unpack_from(data, at)
+        at += _aside_head.size
+        aside[key] = data[at : at + size].decode(), Millis(expiry)
+        at += size
+    if at != len(data):
+        raise MalformedImage("a part of the rows is longer or shorter than it says")
+
+
+def read_high_partitions(parts: Parts) -> dict[int, tuple[TopicName, int]]:
+    """The other way round. Raises MalformedImage."""
+    found: dict[int, tuple[TopicName, int]] = {}
+    try:
+        for data in parts(HIGH):
+            (count,) = _count.unpack_from(data)
+            at = _count.size
+            for _ in range(count):
+                topic_id, high, size = _high_head.unpack_from(data, at)
+                at += _high_head.size
+                found[topic_id] = TopicName(data[at : at + size].decode()), high
+                at += size
+    except (struct.error, ValueError) as problem:
+        raise MalformedImage(f"its high partitions do not read: {problem}") from problem
+    return found

@@ -1,0 +1,75 @@
+"""Checks the checkpoint of a coordinator's log: whether it is whole, and whether a start would use it."""
+
+from __future__ import annotations
+
+from headgate.inspect.directory import PartitionPlace
+from headgate.inspect.findings import Findings
+from headgate.inspect.partition import PartitionFiles
+from headgate.inspect.reading import FoundBatch, LogFile, walk
+from headgate.log.state_file import STATE_NAME, Bond, StateFileUnusable, read_state_file
+
+_REMOVE = "Remove it: what it holds is read from the log instead."
+
+
+class _AsFile:
+    """A file open for reading, in the shape that checkpoints are read from."""
+
+    def __init__(self, file: LogFile) -> None:
+        self._file = file
+
+    def pread(self, size: int, position: int) -> bytes:
+        return self._file.read(size, position)
+
+    def size(self) -> int:
+        return self._file.size
+
+    def close(self) -> None:
+        """Whoever opened it closes it."""
+
+
+def check_state_file(
+    files: PartitionFiles, place: PartitionPlace, end_offset: int, findings: Findings
+) -> None:
+    """Check every checksum, then what ties it to a log that ends at `end_offset`. Raises OSError."""
+    name = f"{files.directory.name}/{STATE_NAME}"
+    try:
+        with LogFile(files.directory / STATE_NAME) as file:
+            state = read_state_file(_AsFile(file))
+            for section in state.sections:
+                state.read(section)
+    except FileNotFoundError:
+        return
+    except StateFileUnusable as problem:
+        findings.error(name, str(problem), _REMOVE)
+        return
+    reason = _why_not(state.bond, files, place, end_offset)
+    if reason is not None:
+        findings.note(name, reason, "Nothing: the next start reads the whole log instead.")
+
+
+def _why_not(bond: Bond, files: PartitionFiles, place: PartitionPlace, end_offset: int) -> str | None:
+    """As `headgate.log.state_file.why_not`, of files."""
+    if place.entry is not None and bond.topic_id != place.entry.topic_id.hex():
+        return f"it belongs to a topic with the id {bond.topic_id}"
+    if bond.partition != place.index:
+        return f"it belongs to partition {bond.partition}"
+    if bond.log_start_offset != files.log_start_offset:
+        return f"the log starts at {files.log_start_offset}, no longer at {bond.log_start_offset}"
+    if files.compaction.compacted_to > bond.position:
+        return f"the log is compacted to {files.compaction.compacted_to}, past its position {bond.position}"
+    if end_offset < bond.end_offset:
+        return f"the log ends at {end_offset}, it stands for {bond.end_offset}"
+    if _batch_that_ends(files, bond.end_offset) != bond.last_batch:
+        return f"another batch ends at {bond.end_offset} than when it was written"
+    return None
+
+
+def _batch_that_ends(files: PartitionFiles, offset: int) -> tuple[int, int, int] | None:
+    holding = [segment for segment in files.segments if segment.base_offset < offset]
+    if not holding:
+        return None
+    with LogFile(holding[-1].path()) as file:
+        for found in walk(file):
+            if isinstance(found, FoundBatch) and found.header.next_offset == offset:
+                return found.header.base_offset, found.header.size, found.header.crc
+    return None

@@ -1,0 +1,134 @@
+"""Images of a shard: taken while it changes, restored, and made whole by the log since."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.core.shard_states import changes, state_of
+
+from headgate.core import image as shard_image
+from headgate.core.offsets import image, table
+from headgate.core.offsets.image import MalformedImage
+from headgate.core.shard import GroupShard
+from headgate.domain.ids import GroupId, Millis, TopicName
+from headgate.domain.settings import Settings
+from headgate.records import GroupMetadata, OffsetCommit, OffsetTombstone
+
+Parts = list[tuple[str, bytes]]
+
+
+def fresh() -> GroupShard:
+    return GroupShard(Settings({}))
+
+
+def apply_all(shard: GroupShard, script: list[Any]) -> None:
+    for position, change in enumerate(script):
+        shard.apply(change, position)
+
+
+def restored(parts: Parts, contents: Any) -> GroupShard:
+    """A shard made of these parts."""
+    shard = fresh()
+    for _ in shard.restore(lambda kind: iter([data for one, data in parts if one == kind]), contents):
+        pass
+    return shard
+
+
+scripts = st.lists(changes, max_size=25)
+
+
+@given(scripts, st.lists(scripts, max_size=12), st.integers(0, 4))
+@settings(deadline=None, max_examples=200)
+def test_an_image_and_the_log_since_make_the_shard_that_is(
+    before: list[Any], meanwhile: list[list[Any]], overlap: int
+) -> None:
+    """Whatever happens between two parts, and though a little more of the log is applied than need be."""
+    with (
+        patch.object(image, "_ROWS_A_PART", 5),
+        patch.object(image, "_NAMES_A_PART", 2),
+        patch.object(shard_image, "_GROUPS_A_STEP", 1),
+        patch.object(table, "_ROWS_LEFT_BEHIND", 1),
+    ):
+        live = fresh()
+        apply_all(live, before)
+        parts: Parts = []
+        pending = iter(meanwhile)
+        since: list[Any] = []
+        for part in live.image():
+            parts.append(part)
+            more = next(pending, [])
+            apply_all(live, more)
+            since += more
+        for more in pending:
+            apply_all(live, more)
+            since += more
+        again = restored(parts, live.contents())
+    apply_all(again, before[len(before) - overlap :] if overlap else [])
+    apply_all(again, since)
+    assert state_of(again) == state_of(live)
+
+
+def test_nothing_is_renumbered_while_an_image_is_taken() -> None:
+    """Rows left behind wait for the image to be done, and are dropped then, also if it is given up."""
+    with patch.object(table, "_ROWS_LEFT_BEHIND", 1), patch.object(image, "_ROWS_A_PART", 10):
+        shard = fresh()
+        for number in range(100):
+            shard.apply(_commit(f"g{number}", number), 0)
+        parts = shard.image()
+        next(parts)
+        for number in range(50):
+            shard.apply(OffsetTombstone(GroupId(f"g{number}"), TopicName("t"), number), 0)
+        assert len(shard.offsets._rows.keys) == 100
+        assert isinstance(parts, Iterator)
+        parts.close()  # type: ignore[attr-defined]
+        assert len(shard.offsets._rows.keys) == 50
+
+
+def test_a_part_is_small_however_much_there_is() -> None:
+    """No slice of an image holds more than some ten thousand offsets."""
+    shard = fresh()
+    numbers = np.arange(100_000)
+    for partition in numbers.tolist():
+        shard.apply(_commit("g", partition), 0)
+    sizes = [len(data) for kind, data in shard.image() if kind == image.ROWS]
+    assert len(sizes) > 3
+    assert max(sizes) < 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("kind", "damage"),
+    [
+        (image.ROWS, "shorter"),
+        (image.ROWS, "longer"),
+        (image.GROUPS, "shorter"),
+        (image.GROUPS, "longer"),
+        (image.GROUPS, "gone"),
+        (image.TOPICS, "shorter"),
+        (image.TOPICS, "gone"),
+        ("records", "shorter"),
+    ],
+)
+def test_parts_that_do_not_fit_together_are_refused(kind: str, damage: str) -> None:
+    """A part that is cut, missing or too long makes no shard."""
+    shard = fresh()
+    for number in range(20):
+        shard.apply(_commit(f"g{number}", number, "note"), 0)
+    shard.apply(GroupMetadata(GroupId("g1"), "consumer", 3, None, None, Millis(1)), 0)
+    damaged: Parts = []
+    for one, data in shard.image():
+        if one != kind:
+            damaged.append((one, data))
+        elif damage != "gone":
+            damaged.append((one, data[:-3] if damage == "shorter" else data + b"\x00"))
+    with pytest.raises(MalformedImage):
+        restored(damaged, shard.contents())
+
+
+def _commit(group: str, partition: int, metadata: str = "") -> OffsetCommit:
+    return OffsetCommit(GroupId(group), TopicName("t"), partition, partition * 3, -1, metadata, Millis(1))
