@@ -20,13 +20,15 @@ _STALE_ENTRIES = 64
 class Deadlines(Generic[KeyT]):
     """A set of keys, each with the time it is due."""
 
-    __slots__ = ("_due", "_heap", "_queued", "_serial")
+    __slots__ = ("_due", "_heap", "_is_surfaced", "_queued", "_serial")
 
     def __init__(self) -> None:
         self._due: dict[KeyT, Millis] = {}
         self._queued: dict[KeyT, Millis] = {}
         """Under which time the key is in the heap; earlier than or equal to when it is due."""
         self._heap: list[tuple[Millis, int, KeyT]] = []
+        self._is_surfaced = True
+        """Whether the top of the heap is true: nothing was set or cancelled since it was made so."""
         self._serial = 0
         """Keeps keys that are due at the same time in the order they were set."""
 
@@ -35,6 +37,7 @@ class Deadlines(Generic[KeyT]):
 
     def set(self, key: KeyT, due: Millis) -> None:
         """The key is due at this time, no longer at any other."""
+        self._is_surfaced = False
         self._due[key] = due
         queued = self._queued.get(key)
         if queued is None or due < queued:
@@ -44,6 +47,7 @@ class Deadlines(Generic[KeyT]):
         """The key is not due at any time."""
         if self._due.pop(key, None) is None:
             return
+        self._is_surfaced = False
         if len(self._heap) > _STALE_ENTRIES + 2 * len(self._due):
             self._clean()
 
@@ -53,7 +57,8 @@ class Deadlines(Generic[KeyT]):
 
     def next(self) -> Millis | None:
         """The earliest time at which something is due."""
-        self._surface()
+        if not self._is_surfaced:
+            self._surface()
         return self._heap[0][0] if self._heap else None
 
     def pop(self, now: Millis) -> KeyT | None:
@@ -61,6 +66,7 @@ class Deadlines(Generic[KeyT]):
         self._surface()
         if not self._heap or self._heap[0][0] > now:
             return None
+        self._is_surfaced = False
         _, _, key = heappop(self._heap)
         del self._queued[key]
         del self._due[key]
@@ -73,6 +79,7 @@ class Deadlines(Generic[KeyT]):
 
     def _surface(self) -> None:
         """Bring a true entry to the top: drop the outdated ones, put back those that moved away."""
+        self._is_surfaced = True
         while self._heap:
             queued, _, key = self._heap[0]
             due = self._due.get(key)

@@ -110,25 +110,6 @@ def _read_nothing(frame: bytes, at: int) -> None:
     raise AssertionError("a request in a version that is not spoken is not read")
 
 
-class _Row:
-    """One request that came several times in a row."""
-
-    __slots__ = ("calls", "frames", "numbers", "repeat", "route")
-
-    def __init__(self, route: Route, repeat: Repeat) -> None:
-        self.route = route
-        self.repeat = repeat
-        self.frames: list[bytes] = []
-        self.calls: list[PendingCall] = []
-        self.numbers: list[Numbers] = []
-
-    def add(self, frame: bytes, call: PendingCall, numbers: Numbers) -> None:
-        """It came once more."""
-        self.frames.append(frame)
-        self.calls.append(call)
-        self.numbers.append(numbers)
-
-
 class Outbox:
     """The connections that have responses to send, at the end of this turn of the loop at the latest."""
 
@@ -230,43 +211,47 @@ class Connection(asyncio.Protocol):
     def _serve(self, frames: Sequence[bytes]) -> None:
         """Serve requests in their order; what comes again several times in a row is served in one go."""
         find = self._repeats.find
-        row = None
-        for frame in frames:
+        place, count = 0, len(frames)
+        while place < count and self._transport is not None:
+            first = place
+            frame = frames[place]
+            place += 1
             found = find(frame)
             if found is None:
-                if row is not None:
-                    self._serve_again(row)
-                    row = None
-                if self._transport is None:
-                    return
                 self._read(frame)
                 continue
             route, repeat, correlation_id, numbers = found
-            if row is None or row.repeat is not repeat:
-                if row is not None:
-                    self._serve_again(row)
-                row = _Row(route, repeat)
-            row.add(frame, PendingCall(self, route, correlation_id), numbers)
-        if row is not None:
-            self._serve_again(row)
+            calls = [PendingCall(self, route, correlation_id)]
+            row = [numbers]
+            while place < count:
+                found = find(frames[place])
+                if found is None or found[1] is not repeat:
+                    break
+                calls.append(PendingCall(self, route, found[2]))
+                row.append(found[3])
+                place += 1
+            if not self._serve_again(route, repeat, calls, row):
+                for frame in frames[first:place]:
+                    if self._transport is not None:
+                        self._read(frame)
 
-    def _serve_again(self, row: _Row) -> None:
-        if self._transport is None:
-            return
-        self._waiting.extend(row.calls)
+    def _serve_again(
+        self, route: Route, repeat: Repeat, calls: list[PendingCall], numbers: list[Numbers]
+    ) -> bool:
+        """Serve a request that came so many times in a row; False: it has to be read each time."""
+        waiting = self._waiting
+        waiting += calls
         try:
-            is_taken = row.repeat.serve(self._node, row.calls, row.numbers)
+            is_taken = repeat.serve(self._node, calls, numbers)
         except Exception:
-            self._refuse_failed(row.route)
-            return
+            self._refuse_failed(route)
+            return True
         if not is_taken:
-            for _ in row.calls:
-                self._waiting.pop()
-            for frame in row.frames:
-                if self._transport is not None:
-                    self._read(frame)
-        elif len(self._waiting) > MOST_REQUESTS_WAITING:
+            for _ in calls:
+                waiting.pop()
+        elif len(waiting) > MOST_REQUESTS_WAITING:
             self._balance()
+        return is_taken
 
     def _read(self, frame: bytes) -> None:
         # A client says the same of itself in every header: only the correlation id has to be read again.
