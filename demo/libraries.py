@@ -132,6 +132,10 @@ class KafkaPythonMember(Member):
             enable_auto_commit=False,
         )
         self._consumer.subscribe([subscription.topic], listener=Listener())
+        # A leader that joins before it knows the topic rejoins once it does, and can lose what it is then
+        # assigned (tests/compat/FINDINGS.md).
+        while not self._consumer.partitions_for_topic(subscription.topic):
+            pass
 
     def poll(self, max_records: int, timeout_s: float) -> list[Seen]:
         found = self._consumer.poll(timeout_ms=int(timeout_s * 1000), max_records=max_records)
