@@ -63,6 +63,24 @@ def member(bootstrap_servers: str, group: str) -> Iterator[Consumer]:
 
 
 @pytest.fixture
+def consumer_member(bootstrap_servers: str, group: str) -> Iterator[Consumer]:
+    """The same in a group of the new protocol."""
+    settings: dict[str, Any] = {
+        "bootstrap.servers": bootstrap_servers,
+        "group.id": group,
+        "group.protocol": "consumer",
+        "client.id": "reader",
+        "enable.auto.commit": False,
+    }
+    consumer = Consumer(settings)
+    consumer.subscribe([FLIGHTS])
+    while not consumer.assignment():
+        consumer.poll(0.05)
+    yield consumer
+    consumer.close()
+
+
+@pytest.fixture
 def group(request: pytest.FixtureRequest) -> str:
     """A group id of this test's own."""
     return str(request.node.name)

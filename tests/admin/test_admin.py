@@ -84,6 +84,41 @@ def test_groups_are_listed_by_state_and_type(admin: Admin, group: str, member: C
     assert admin.list_groups(types=["consumer"]) == []
 
 
+def test_a_group_of_the_new_protocol_is_described_listed_and_left_alone(
+    admin: Admin, group: str, consumer_member: Consumer
+) -> None:
+    """With its epochs and what each member is to read; while it has members it is not reset."""
+    found = admin.describe_group(group)
+    assert found is not None
+    assert (found.group_type, found.state, found.assignor) == ("Consumer", "Stable", "uniform")
+    assert found.group_epoch == found.assignment_epoch == found.members[0].member_epoch
+    (reader,) = found.members
+    assert (reader.client_id, reader.host) == ("reader", "/127.0.0.1")
+    assert reader.assignment == reader.target == tuple(PARTITIONS)
+    assert group in [each.group_id for each in admin.list_groups(["Stable"], ["Consumer"])]
+    assert [each.member for each in admin.positions(group)] == [reader] * 3
+    with pytest.raises(GroupIsActive, match="state Stable, 1 member"):
+        admin.reset_offsets(group, PARTITIONS, ToEarliest())
+
+
+def test_a_group_of_the_new_protocol_is_reset_on_condition_when_it_is_empty(
+    admin: Admin, group: str, consumer_member: Consumer
+) -> None:
+    """As any other, and then deleted."""
+    consumer_member.commit(offsets=[_kafka(FIRST, 4)], asynchronous=False)
+    consumer_member.close()
+    found = admin.describe_group(group)
+    assert found is not None
+    assert (found.group_type, found.state, found.is_active) == ("Consumer", "Empty", False)
+    admin.reset_offsets(group, [FIRST], ShiftBy(2))
+    assert admin.committed_offsets(group) == {FIRST: CommittedOffset(6)}
+    with pytest.raises(OffsetsMoved) as moved:
+        admin.alter_offsets(group, {FIRST: 1}, expected={FIRST: 4})
+    assert moved.value.current == {FIRST: 6}
+    admin.delete_groups([group])
+    assert admin.describe_group(group) is None
+
+
 def test_positions_tell_lag_and_reader(admin: Admin, group: str, member: Consumer) -> None:
     """Also of a partition that is read and never committed, and of one that is no more."""
     member.commit(offsets=[_kafka(FIRST, 4), _kafka(SECOND, 10)], asynchronous=False)
