@@ -6,20 +6,26 @@ not the request; the client begins again on a new one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from random import Random
 from struct import pack
 from typing import Any, Protocol
 
 import numpy as np
 from tests.simulation.group_model import Assignment
-from tests.simulation.requests import RETRIABLE, OnResult, error_of
+from tests.simulation.requests import RETRIABLE, OnResult, each_to_commit, error_of
 
 from headgate.core.classic.commands import Heartbeat, JoinGroup, LeaveGroup, LeavingMember, SyncGroup
 from headgate.core.commands import DeleteGroup
 from headgate.core.offsets.commands import (
+    NOTHING_COMMITTED,
     CommitOffsets,
+    CommitResult,
+    Conditions,
     DeleteOffsets,
+    FetchedColumns,
+    FetchedOffsets,
     FetchOffsets,
     OffsetColumns,
     OffsetToCommit,
@@ -128,6 +134,24 @@ def some_commit(client: Client, group_id: str, member_id: str = "", generation: 
     )
 
 
+def some_condition(client: Client, command: CommitOffsets, known: Mapping[tuple[str, int], int]) -> None:
+    """Have a commit take place only if offsets are what they were last seen to be, or something else."""
+    command.retention_ms = -1  # no version has both
+    expected: list[Conditions] = []
+    for topic, partitions in command.topics:
+        is_wide = isinstance(partitions, OffsetColumns)
+        numbers = [one.partition for one in each_to_commit(partitions)]
+        seen = [known.get((topic, number), NOTHING_COMMITTED) for number in numbers]
+        if client.random.random() < 0.1:
+            seen[client.random.randrange(len(seen))] = 1
+        if is_wide and client.random.random() < 0.5:
+            expected.append(np.array(seen))
+        else:
+            some = client.random.sample(range(len(seen)), client.random.randrange(len(seen) + 1))
+            expected.append({index: seen[index] for index in sorted(some)})
+    command.expected = expected
+
+
 def some_fetch(client: Client, group_id: str) -> FetchOffsets:
     """A fetch of some partitions, or of all."""
     random, network = client.random, client.network
@@ -148,6 +172,8 @@ class Tool(Client):
         super().__init__(network)
         self._group_ids = group_ids
         self._awaited = 0
+        self._known: dict[str, dict[tuple[str, int], int]] = {one: {} for one in group_ids}
+        """The offsets this tool saw last, by group."""
 
     def on_connected(self) -> None:
         """Nothing is awaited on the new connection."""
@@ -158,12 +184,16 @@ class Tool(Client):
         self._awaited = self.random.choice((1, 1, 1, 2, 5))
         for _ in range(self._awaited):
             group_id = self.random.choice(self._group_ids)
-            self.ask(group_id, self._command(group_id), self._on_result)
+            command = self._command(group_id)
+            self.ask(group_id, command, partial(self._on_result, command))
 
     def _command(self, group_id: str) -> Any:
         dice = self.random.random()
         if dice < 0.55:
-            return some_commit(self, group_id)
+            command = some_commit(self, group_id)
+            if self.random.random() < 0.25:
+                some_condition(self, command, self._known[group_id])
+            return command
         if dice < 0.92:
             return some_fetch(self, group_id)
         if dice < 0.98:
@@ -173,10 +203,29 @@ class Tool(Client):
             return DeleteOffsets(GroupId(group_id), [(topic, partitions) for topic in topics])
         return DeleteGroup(GroupId(group_id))
 
-    def _on_result(self, result: Any) -> None:
+    def _on_result(self, command: Any, result: Any) -> None:
+        self._learn(command, result)
         self._awaited -= 1
         if not self._awaited:
             self.soon()
+
+    def _learn(self, command: Any, result: Any) -> None:
+        """Remember what offsets are, from whatever tells it."""
+        known = self._known[command.group_id]
+        if isinstance(result, FetchedOffsets):
+            for topic, partitions in result.topics:
+                known.update({(topic, partition): offset for partition, offset in offsets_in(partitions)})
+        elif isinstance(result, CommitResult) and not result.error:
+            for (number, index), offset in (result.current or {}).items():
+                topic, partitions = command.topics[number]
+                known[topic, each_to_commit(partitions)[index].partition] = offset
+
+
+def offsets_in(partitions: Any) -> list[tuple[int, int]]:
+    """Fetched partitions with their offsets."""
+    if isinstance(partitions, FetchedColumns):
+        return list(zip(partitions.partitions.tolist(), partitions.offsets.tolist(), strict=True))
+    return [(one, NOTHING_COMMITTED if stored is None else stored.offset) for one, stored in partitions]
 
 
 class Member(Client):

@@ -8,7 +8,8 @@ What is open when a shard fails or the machine does may be there afterwards or n
 never a later effect without an earlier one, never a part of one. After each load the model looks at all
 groups at once and finds out which beginning it was; if there is none, a promise was broken.
 
-Every commit writes a number of its own, so that a value tells which commit it comes from.
+Every commit writes a number of its own, so that a value tells which commit it comes from. One with conditions
+does nothing where a condition fails; what may have expired may hold a condition or fail it.
 """
 
 from __future__ import annotations
@@ -18,10 +19,17 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, NamedTuple
 
-from tests.simulation.requests import Request, Violation, error_of
+from tests.simulation.requests import Request, Violation, each_to_commit, error_of
 
 from headgate.core.commands import DeleteGroup
-from headgate.core.offsets.commands import CommitOffsets, DeleteOffsets, FetchOffsets, OffsetColumns
+from headgate.core.offsets.commands import (
+    NOTHING_COMMITTED,
+    CommitOffsets,
+    DeleteOffsets,
+    FetchOffsets,
+    Place,
+    expected_at,
+)
 from headgate.domain.errors import ErrorCode
 
 Key = tuple[str, int]
@@ -60,6 +68,12 @@ class Effect:
     puts: Offsets = field(default_factory=dict)
     drops: frozenset[Key] = frozenset()
     drops_all: bool = False
+    conditions: dict[Key, int] = field(default_factory=dict)
+    """Offsets that have to be the group's for it to happen; `NOTHING_COMMITTED`: none."""
+    is_conditional: bool = False
+    """It happens as a whole or not at all."""
+    too_large: frozenset[Place] = frozenset()
+    """Where metadata is too long."""
     may_be_refused: bool = False
     """The group may have had members who had to be asked: only a reply tells."""
 
@@ -140,23 +154,35 @@ class OffsetModel:
         may_be_refused = request.group_id in self._members.may_have_record
         match command:
             case CommitOffsets():
-                puts: Offsets = {}
-                for topic, partitions in command.topics:
-                    each = partitions.each() if isinstance(partitions, OffsetColumns) else partitions
-                    for partition, offset, leader_epoch, metadata in each:
-                        if len(metadata) <= self._rules.metadata_limit:
-                            value = Value(offset, leader_epoch, metadata, request.arrived_ms)
-                            if command.retention_ms >= 0:
-                                expires_ms = request.arrived_ms + command.retention_ms
-                                value = value._replace(leader_epoch=-1, expires_ms=expires_ms)
-                            puts[topic, partition] = value
-                return Effect(request, puts, may_be_refused=may_be_refused or command.generation >= 0)
+                effect = self._effect_of_commit(request, command)
+                effect.may_be_refused = may_be_refused or command.generation >= 0
+                return effect
             case DeleteOffsets():
                 keys = frozenset((topic, one) for topic, partitions in command.topics for one in partitions)
                 return Effect(request, drops=keys, may_be_refused=may_be_refused)
             case DeleteGroup():
                 return Effect(request, drops_all=True, may_be_refused=may_be_refused)
         return None
+
+    def _effect_of_commit(self, request: Request, command: CommitOffsets) -> Effect:
+        effect = Effect(request, is_conditional=command.expected is not None)
+        too_large = set()
+        for number, (topic, partitions) in enumerate(command.topics):
+            for index, (partition, offset, leader_epoch, metadata) in enumerate(each_to_commit(partitions)):
+                if command.expected is not None:
+                    expected = expected_at(command.expected[number], index)
+                    if expected is not None:
+                        effect.conditions[topic, partition] = expected
+                if len(metadata) > self._rules.metadata_limit:
+                    too_large.add((number, index))
+                    continue
+                value = Value(offset, leader_epoch, metadata, request.arrived_ms)
+                if command.retention_ms >= 0:
+                    expires_ms = request.arrived_ms + command.retention_ms
+                    value = value._replace(leader_epoch=-1, expires_ms=expires_ms)
+                effect.puts[topic, partition] = value
+        effect.too_large = frozenset(too_large)
+        return effect
 
     def _take(self, effect: Effect) -> None:
         group_id = effect.request.group_id
@@ -168,14 +194,39 @@ class OffsetModel:
             if not effect.may_be_refused:
                 raise Violation(f"{effect.request} of a group without members was refused: {error!r}")
             return
-        limit = self._rules.metadata_limit
-        too_large = set()
-        for at, (_, partitions) in enumerate(effect.request.command.topics):
-            each = partitions.each() if isinstance(partitions, OffsetColumns) else partitions
-            too_large |= {(at, index) for index, one in enumerate(each) if len(one.metadata) > limit}
-        if result.too_large != too_large:
-            raise Violation(f"{effect.request}: {result.too_large} are too large, not {too_large}")
-        self._take(effect)
+        if result.too_large != effect.too_large:
+            raise Violation(f"{effect.request}: {result.too_large} are too large, not {effect.too_large}")
+        self._check_conditions(effect, result)
+        if result.is_attempted:
+            self._take(effect)
+
+    def _check_conditions(self, effect: Effect, result: Any) -> None:
+        """What the answer says of the conditions must be so, and lead to what was done or not."""
+        group_id, now_ms = effect.request.group_id, effect.request.arrived_ms
+        differing = {}
+        for (number, index), offset in (result.current or {}).items():
+            topic, partitions = effect.request.command.topics[number]
+            differing[topic, each_to_commit(partitions)[index].partition] = offset
+        if not differing.keys() <= effect.conditions.keys():
+            raise Violation(f"{effect.request}: there were no conditions on all of {list(differing)}")
+        offsets = self.groups.get(group_id, {})
+        for key, expected in effect.conditions.items():
+            offset = differing.get(key, expected)
+            if key in differing and offset == expected:
+                raise Violation(f"{effect.request}: {key} is {offset}, as it should be")
+            value = offsets.get(key)
+            if value is None and offset == NOTHING_COMMITTED:
+                continue
+            if value is not None and offset == NOTHING_COMMITTED:
+                if not self._may_be_expired(group_id, value, now_ms):
+                    raise Violation(f"{effect.request}: {key} is said to be gone, and should be {value}")
+                self.expired += 1
+                del offsets[key]
+            elif value is None or offset != value.offset or self._must_be_expired(group_id, value, now_ms):
+                raise Violation(f"{effect.request}: {key} is said to be {offset}, and should be {value}")
+        is_refused = effect.is_conditional and bool(differing or effect.too_large)
+        if result.is_attempted == is_refused:
+            raise Violation(f"{effect.request}: {'not ' * is_refused}all of it could be done")
 
     def _deleted(self, effect: Effect, result: Any) -> None:
         error = error_of(result)
@@ -315,18 +366,41 @@ class OffsetModel:
     ) -> tuple[Offsets | None, str | None]:
         """The group's offsets if these effects, as far as they were not refused, explain what was found."""
         effects = [effect for effect in chosen if effect.request.group_id == group_id]
-        problem = None
+        problem = "nothing that may have been accepted explains it"
         for accepted in _acceptances(effects):
             offsets = self.groups.get(group_id, {})
             for effect, is_accepted in zip(effects, accepted, strict=True):
+                if not self._may_have_been(effect, offsets, is_accepted=is_accepted):
+                    break
                 if is_accepted:
                     offsets = effect.on(offsets)
-            problem = self._difference(group_id, found, offsets, now_ms)
-            if problem is None:
-                self.expired += len(offsets) - len(found)
-                return {key: offsets[key] for key in found}, None
+            else:
+                difference = self._difference(group_id, found, offsets, now_ms)
+                if difference is None:
+                    self.expired += len(offsets) - len(found)
+                    return {key: offsets[key] for key in found}, None
+                problem = difference
         return None, problem
+
+    def _may_have_been(self, effect: Effect, offsets: Offsets, *, is_accepted: bool) -> bool:
+        """Whether a request may have been accepted, or refused, when the group's offsets were these."""
+        if not effect.is_conditional:
+            return is_accepted or effect.may_be_refused
+        group_id, now_ms = effect.request.group_id, effect.request.arrived_ms
+        may_hold, may_fail = not effect.too_large, bool(effect.too_large) or effect.may_be_refused
+        for key, expected in effect.conditions.items():
+            value = offsets.get(key)
+            is_there = value is not None and not self._must_be_expired(group_id, value, now_ms)
+            may_be_gone = value is None or self._may_be_expired(group_id, value, now_ms)
+            possible = ({value.offset} if value and is_there else set()) | (
+                {NOTHING_COMMITTED} if may_be_gone else set()
+            )
+            may_hold &= expected in possible
+            may_fail |= bool(possible - {expected})
+        return may_hold if is_accepted else may_fail
 
 
 def _acceptances(effects: list[Effect]) -> Iterable[tuple[bool, ...]]:
-    return product(*((True, False) if effect.may_be_refused else (True,) for effect in effects))
+    return product(
+        *((True, False) if effect.may_be_refused or effect.is_conditional else (True,) for effect in effects)
+    )

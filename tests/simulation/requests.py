@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from headgate.core.offsets.commands import OffsetColumns, OffsetToCommit
 from headgate.domain.errors import ErrorCode
 
 RETRIABLE = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -39,3 +40,8 @@ def error_of(result: Any) -> ErrorCode:
     error = getattr(result, "error", ErrorCode.NONE)
     assert isinstance(error, ErrorCode)
     return error
+
+
+def each_to_commit(partitions: Sequence[OffsetToCommit] | OffsetColumns) -> Sequence[OffsetToCommit]:
+    """The partitions of a commit one by one."""
+    return partitions.each() if isinstance(partitions, OffsetColumns) else partitions

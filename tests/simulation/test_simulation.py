@@ -19,6 +19,7 @@ from tests.simulation.world import World
 from headgate.core.classic import offsets as classic_offsets
 from headgate.core.classic.group import ClassicGroup
 from headgate.core.offsets import expiry, removal
+from headgate.core.offsets.conditions import refuse
 from headgate.core.offsets.table import OffsetTable
 from headgate.domain.errors import ErrorCode
 from headgate.log.log import Log
@@ -44,6 +45,8 @@ def test_nothing_is_found_in_a_few_seeds() -> None:
         counts += outcome.counts
     exercised = (
         "clean stops",
+        "conditions failed",
+        "conditions held",
         "expired offsets",
         "failed datasync",
         "failed pwrite",
@@ -166,6 +169,18 @@ def members_are_forgotten_by_a_load(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def conditions_are_ignored(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("headgate.core.shard.refuse", lambda table, command, metadata_limit: None)
+
+
+def a_condition_is_judged_by_the_first_partition(patch: pytest.MonkeyPatch) -> None:
+    def refuse_at_first(table: Any, command: Any, metadata_limit: int) -> Any:
+        refusal = refuse(table, command, metadata_limit)
+        return refusal if refusal is None or (0, 0) in (refusal.current or {}) else None
+
+    patch.setattr("headgate.core.shard.refuse", refuse_at_first)
+
+
 TEARING = {"batch_bytes": 700, "partition_count": 300, "trouble_seconds": 0.3, "is_durable": True}
 FAILING = {"trouble_seconds": 0.3, "is_durable": True}
 CROWDED = {"trouble_seconds": 1.0, "members": 7, "tools": 1, "troubles": ("disconnect", "kill")}
@@ -188,6 +203,8 @@ SLEEPY = {"trouble_seconds": 1.0, "sweep_interval_ms": 700, "troubles": ("lull",
         (sessions_begin_anew_only_at_a_crash, CROWDED),
         (a_wide_commit_misses_its_last_partition, TEARING),
         (members_are_forgotten_by_a_load, CROWDED),
+        (conditions_are_ignored, {}),
+        (a_condition_is_judged_by_the_first_partition, {}),
     ],
 )
 def test_the_simulation_notices_that(

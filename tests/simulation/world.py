@@ -29,7 +29,7 @@ from tests.simulation.requests import RETRIABLE, OnResult, Request, Violation
 
 from headgate.core.classic.commands import DescribeGroup, JoinGroup, SyncGroup
 from headgate.core.offsets import removal
-from headgate.core.offsets.commands import CommitOffsets, FetchOffsets, OffsetColumns
+from headgate.core.offsets.commands import CommitOffsets, CommitResult, FetchOffsets, OffsetColumns
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId
 from headgate.domain.partitioning import partition_for
@@ -330,6 +330,8 @@ class World:
                 self.failed(request.shard)
             return
         model.answered(request, result)
+        if isinstance(result, CommitResult) and request.command.expected is not None:
+            self.counts["conditions held" if result.is_attempted else "conditions failed"] += 1
         if group is not None:
             group.answered(request, result, self.time.seconds)
 
