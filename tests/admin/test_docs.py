@@ -1,0 +1,64 @@
+"""The examples of the documentation do what it says, word for word, but for the port."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from tests.admin.conftest import PARTITIONS
+from typer.testing import CliRunner
+
+from headgate.admin import Admin
+from headgate.cli import app
+
+DOCS = Path(__file__).parents[2] / "docs"
+PORT_AS_WRITTEN = "127.0.0.1:9092"
+pytestmark = pytest.mark.timeout(60)
+
+
+def python_of(document: str) -> str:
+    """The first program of a document."""
+    found = re.search(r"```python\n(.*?)```", (DOCS / document).read_text(), re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def run(document: str, bootstrap_servers: str) -> None:
+    """Run it against the server."""
+    code = python_of(document)
+    assert PORT_AS_WRITTEN in code
+    exec(compile(code.replace(PORT_AS_WRITTEN, bootstrap_servers), document, "exec"), {})
+
+
+def test_the_program_that_resets_a_group_runs(admin: Admin, capsys: pytest.CaptureFixture[str]) -> None:
+    """It shows what it does to each partition, and does it."""
+    admin.alter_offsets("billing", dict.fromkeys(PARTITIONS, 7))
+    run("consumer-groups.md", admin.cluster.any_node().address)
+    assert capsys.readouterr().out.count("->") == len(PARTITIONS)
+    assert {offset for offset, *_ in admin.committed_offsets("billing").values()} == {0}
+
+
+def test_the_program_that_commits_on_condition_runs(admin: Admin, capsys: pytest.CaptureFixture[str]) -> None:
+    """It says who was faster, and where it is not the case it commits."""
+    first = PARTITIONS[0]
+    for offset, left, said in ((1100, 1100, f"somebody was faster: {{{first!r}: 1100}}\n"), (1000, 1200, "")):
+        admin.alter_offsets("nightly", {first: offset})
+        run("conditional-commits.md", admin.cluster.any_node().address)
+        assert admin.committed_offsets("nightly")[first].offset == left
+        assert capsys.readouterr().out == said
+
+
+def test_the_commands_of_the_documentation_run(admin: Admin, bootstrap_servers: str) -> None:
+    """Every line of the first block, in order."""
+    admin.alter_offsets("billing", dict.fromkeys(PARTITIONS, 7))
+    found = re.search(r"```\n(.*?)```", (DOCS / "consumer-groups.md").read_text(), re.DOTALL)
+    assert found is not None
+    lines = [shlex.split(line, comments=True) for line in found[1].splitlines()]
+    assert len(lines) >= 6
+    for program, *words in lines:
+        assert program == "headgate"
+        done = CliRunner().invoke(app, [*words, "--bootstrap-server", bootstrap_servers])
+        assert done.exit_code == 0, (words, done.stderr)
+    assert admin.describe_group("billing") is None
