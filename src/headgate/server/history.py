@@ -11,11 +11,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import time
 import uuid
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from typing import Final, TypeVar
 
 from headgate.core.offsets.history import GroupHistory, HistoryCollector, HistoryQuery
@@ -46,6 +47,22 @@ LONGEST_LINE: Final = 100
 ATTEMPTS: Final = 5
 
 ResultT = TypeVar("ResultT")
+
+
+@asynccontextmanager
+async def _no_collection() -> AsyncIterator[None]:
+    """No search for cyclic garbage meanwhile.
+
+    An answer may be made of a million objects, none of them in a cycle; to look them all through, again and
+    again as they become more, stopped the loop for 0.4 s at a time.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class OffsetHistory:
@@ -171,13 +188,16 @@ class OffsetHistory:
         render: Callable[[GroupHistory], ResultT],
         on_reply: Callable[[ResultT | ErrorCode], None],
     ) -> None:
-        async with self._turn:
+        async with self._turn, _no_collection():
             result: ResultT | ErrorCode
             try:
                 result = await self._scan(query, max_wait_ms, render)
             except (OSError, CorruptBatch) as failure:
                 logger.error("history unreadable", extra={"group": query.group_id, "error": str(failure)})
                 result = ErrorCode.KAFKA_STORAGE_ERROR
+            except Exception:  # whoever asked waits for an answer
+                logger.exception("history failed", extra={"group": query.group_id})
+                result = ErrorCode.UNKNOWN_SERVER_ERROR
         on_reply(result)
 
     async def _scan(

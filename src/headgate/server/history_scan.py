@@ -108,7 +108,13 @@ class _Scan(Generic[ResultT]):
                     since = max(since, moved_until)
                     break
                 yield from self._read_segment(history, segment, moved)
-        return (yield from _elsewhere(lambda: order.render(collector.answer(since))))
+        return (yield from _elsewhere(partial(self._finish, since)))
+
+    def _finish(self, since: Millis) -> ResultT:
+        try:
+            return self._order.render(self._collector.answer(since))
+        finally:
+            self._collector.forget()  # here: to give back so many objects takes its time
 
     def _check(self, log: Log, segment: Segment) -> None:
         is_there = any(other is segment for other in log.segments)
@@ -168,14 +174,14 @@ class _Reader:
         if query.topics is not None and len(query.topics) == 1:
             self._needle += text_bytes(query.topics[0][0])
         self._slice_end = 0.0
-        self._runs: dict[RunPlace, bool] = {}
+        self._runs: dict[tuple[int, int], bool] = {}
         self.undecided: RunPlace | None = None
         """A commit over several batches of which it must be known whether it is whole, to read on."""
 
     def decide(self, is_whole: bool) -> None:
         """Whether the undecided commit counts."""
         assert self.undecided is not None
-        self._runs[self.undecided] = is_whole
+        self._runs[self.undecided.first_offset, self.undecided.total] = is_whole
         self.undecided = None
 
     def read(self, stretch: _Stretch, position: int) -> int:
@@ -210,11 +216,11 @@ class _Reader:
                 continue
             place = run_place(record.headers)
             if place is not None:
-                run = place._replace(before=0)
-                if run not in self._runs:
-                    self.undecided = run
+                is_whole = self._runs.get((place.first_offset, place.total))
+                if is_whole is None:
+                    self.undecided = place
                     return
-                if not self._runs[run]:
+                if not is_whole:
                     continue
             self._collect(offset, record.timestamp, record)
 

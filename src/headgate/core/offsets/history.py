@@ -169,7 +169,9 @@ class HistoryCollector:
             timeline.has_more = True
             return
         timeline.entries.append(entry)
-        self._entry_count += 1 - timeline.limit_to(self._limit)
+        self._entry_count += 1
+        if len(timeline.entries) > self._limit:
+            self._entry_count -= timeline.limit_to(self._limit)
         if self._entry_count > self._most_entries and self._limit > query.least_entries:
             self._halve_limit()
 
@@ -236,7 +238,7 @@ class HistoryCollector:
         elif asked_for is not None:
             keys = asked_for
         else:
-            keys = sorted(
+            keys = _in_order(
                 key for key, timeline in self._known.items() if timeline.entries or self._query.is_as_of
             )
         return GroupHistory(known_since, [self._of_partition(key, known_since) for key in keys])
@@ -252,11 +254,17 @@ class HistoryCollector:
             keys += ((topic, partition) for partition in partitions)
         return list(dict.fromkeys(keys))
 
+    def forget(self) -> None:
+        """Give back what was collected, bit by bit: all at once it would keep the interpreter busy."""
+        for timelines in (self._known, self._segment):
+            while timelines:
+                timelines.popitem()
+
     def _last_changed(self) -> list[_Key]:
         newest = self._newest()
         if newest is None:
             return []
-        return sorted(
+        return _in_order(
             key
             for key, timeline in self._known.items()
             if timeline.entries and timeline.entries[-1].written == newest.written
@@ -273,6 +281,14 @@ class HistoryCollector:
             before = self._query.until if self._query.is_as_of else self._query.since
             earlier = Earlier.NOTHING if known_since <= before else Earlier.UNKNOWN
         return PartitionHistory(*key, entries, earlier)
+
+
+def _in_order(keys: Iterable[_Key]) -> list[_Key]:
+    """The partitions by topic and number; no one step of it takes long, however many there are."""
+    topics: dict[TopicName, list[int]] = {}
+    for topic, partition in keys:
+        topics.setdefault(topic, []).append(partition)
+    return [(topic, partition) for topic in sorted(topics) for partition in sorted(topics[topic])]
 
 
 def _place(entry: HistoryEntry) -> int:
