@@ -10,7 +10,7 @@ from headgate.core.assignors import ASSIGNORS
 from headgate.core.assignors.contract import GroupSpec, MemberSubscription
 from headgate.core.consumer.group import ConsumerGroup
 from headgate.core.consumer.turn import ConsumerTurn
-from headgate.domain.ids import MemberId, TopicName
+from headgate.domain.ids import MemberId, TopicId, TopicName
 from headgate.records import (
     ConsumerGroupMemberMetadata,
     ConsumerGroupTargetMember,
@@ -80,9 +80,18 @@ def make_target(
     """The target for an epoch: the part of the changed member, and the records of all that changes."""
     group = after.group
     topics = turn.topics
+    # Large groups subscribe alike, and an assignor is faster where they share one set.
+    sets: dict[tuple[tuple[TopicName, ...], str | None], frozenset[TopicId]] = {}
+
+    def read_by(metadata: ConsumerGroupMemberMetadata) -> frozenset[TopicId]:
+        key = (metadata.subscribed_topic_names, metadata.subscribed_topic_regex)
+        if key not in sets:
+            sets[key] = topics.ids_of(group.topics_of(metadata))
+        return sets[key]
+
     members = {
         metadata.member_id: MemberSubscription(
-            topics=topics.ids_of(group.topics_of(metadata)),
+            topics=read_by(metadata),
             instance_id=metadata.instance_id,
             rack_id=metadata.rack_id,
             current=after.target_of(metadata.member_id),
