@@ -7,6 +7,7 @@ not the request; the client begins again on a new one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from random import Random
 from struct import pack
@@ -31,7 +32,7 @@ from headgate.core.offsets.commands import (
     OffsetToCommit,
 )
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId, MemberId, TopicName
+from headgate.domain.ids import GroupId, InstanceId, MemberId, TopicName
 
 TOPICS = (TopicName("flights"), TopicName("délais"))
 METADATA = ("", "", "m", "position 17", "ünï ✈", "x" * 60)
@@ -103,7 +104,7 @@ class Client:
         raise NotImplementedError
 
 
-def some_commit(client: Client, group_id: str, member_id: str = "", generation: int = -1) -> CommitOffsets:
+def some_commit(client: Client, group_id: str) -> CommitOffsets:
     """A commit of one to a few hundred partitions, recognisable by its offsets."""
     random, network = client.random, client.network
     number = network.next_number()
@@ -130,7 +131,10 @@ def some_commit(client: Client, group_id: str, member_id: str = "", generation: 
             topics.append((topic, each))
     retention_ms = random.choice((1000, 30_000)) if random.random() < 0.05 else -1
     return CommitOffsets(
-        GroupId(group_id), topics, MemberId(member_id), generation, None, retention_ms, random.random() < 0.5
+        GroupId(group_id),
+        topics,
+        retention_ms=retention_ms,
+        knows_group_not_found=random.random() < 0.5,
     )
 
 
@@ -235,9 +239,17 @@ class Member(Client):
         super().__init__(network)
         self._group_id = GroupId(group_id)
         self._longest_session = longest_session_seconds
+        self._instance_id: InstanceId | None = None
         self._begin_anew()
 
     def _begin_anew(self) -> None:
+        """Become somebody else: a dynamic member, or one of a few static ones, who may be there already."""
+        is_static = self.random.random() < 0.4
+        self._instance_id = InstanceId(f"static-{self.random.randrange(4)}") if is_static else None
+        self._begin_as_before()
+
+    def _begin_as_before(self) -> None:
+        """Start again as the same client, with no memory; a static member is known by its instance id."""
         self._member_id = MemberId("")
         self._generation = -1
         self._joined: Any = None
@@ -245,6 +257,7 @@ class Member(Client):
         self._session_ms = int(1000 * self._longest_session * (0.3 + 0.7 * self.random.random()))
         self._rebalance_ms = int(1000 * self._longest_session * (0.5 + 0.5 * self.random.random()))
         self._must_know_member_id = self.random.random() < 0.8
+        self._can_skip_assignment = self.random.random() < 0.6
         user_data = str(self.network.next_number()).encode()
         names = b"".join(pack(">h", len(one.encode())) + one.encode() for one in TOPICS)
         self._metadata = pack(">hi", 1, len(TOPICS)) + names + pack(">i", len(user_data)) + user_data
@@ -263,6 +276,7 @@ class Member(Client):
             group_id=self._group_id,
             member_id=self._member_id,
             new_member_id=MemberId(f"member-{self.network.next_number()}"),
+            instance_id=self._instance_id,
             client_id="simulated",
             client_host="/127.0.0.1",
             session_timeout_ms=self._session_ms,
@@ -270,6 +284,7 @@ class Member(Client):
             protocol_type="consumer",
             protocols=(("range", self._metadata), ("roundrobin", self._metadata)),
             must_know_member_id=self._must_know_member_id,
+            can_skip_assignment=self._can_skip_assignment,
         )
         self.ask(self._group_id, command, self._on_join)
 
@@ -284,7 +299,7 @@ class Member(Client):
 
     def _sync(self) -> None:
         assignments: tuple[tuple[MemberId, bytes], ...] = ()
-        if self._joined.leader == self._member_id:
+        if self._joined.leader == self._member_id and not self._joined.skip_assignment:
             attempt = self.network.next_number()
             assignments = tuple(
                 (one.member_id, Assignment(self._generation, attempt, one.member_id).encode())
@@ -294,6 +309,7 @@ class Member(Client):
             group_id=self._group_id,
             member_id=self._member_id,
             generation=self._generation,
+            instance_id=self._instance_id,
             protocol_type="consumer",
             protocol_name=self._joined.protocol_name,
             assignments=assignments,
@@ -306,20 +322,34 @@ class Member(Client):
 
     def _live(self) -> None:
         dice = self.random.random()
-        if dice < 0.60:
+        if self._instance_id is not None and dice < 0.08:  # it starts again
+            self._begin_as_before()
+            self.soon()
+        elif dice < 0.60:
             command: Any = Heartbeat(
-                group_id=self._group_id, member_id=self._member_id, generation=self._generation
+                group_id=self._group_id,
+                member_id=self._member_id,
+                generation=self._generation,
+                instance_id=self._instance_id,
             )
             self.ask(self._group_id, command, lambda error: self._after(error_of(error)))
         elif dice < 0.80:
-            command = some_commit(self, self._group_id, self._member_id, self._generation)
+            command = replace(
+                some_commit(self, self._group_id),
+                member_id=self._member_id,
+                generation=self._generation,
+                instance_id=self._instance_id,
+            )
             self.ask(self._group_id, command, lambda result: self._after(error_of(result)))
         elif dice < 0.93:
             self.ask(
                 self._group_id, some_fetch(self, self._group_id), lambda result: self._after(ErrorCode.NONE)
             )
         elif dice < 0.95:
-            command = LeaveGroup(group_id=self._group_id, members=(LeavingMember(self._member_id, None),))
+            leaving = LeavingMember(self._member_id, self._instance_id)
+            if self._instance_id is not None and self.random.random() < 0.5:
+                leaving = LeavingMember(MemberId(""), self._instance_id)  # as an administrator removes it
+            command = LeaveGroup(group_id=self._group_id, members=(leaving,))
             self.ask(self._group_id, command, lambda result: self._on_left())
         elif dice < 0.97:  # it wants another assignment
             self._joined = None
@@ -339,7 +369,7 @@ class Member(Client):
 
     def _after(self, error: ErrorCode) -> None:
         """Go on after an answer: as it is, as a member of the next generation, or as a new member."""
-        if error is ErrorCode.UNKNOWN_MEMBER_ID:
+        if error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID):
             self._begin_anew()
         elif error in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION):
             self._joined = None

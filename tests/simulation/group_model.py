@@ -8,6 +8,8 @@ Not a second implementation of the protocol: promises that hold whatever the tim
 * Whose heartbeat was answered that all is well, in a generation that was assigned, stays a member: no failure
   of the disk and no crash makes it unknown. (A SyncGroup to a stable group does not prolong a session.)
 * Who left, or was not heard of for longer than its session, is no member any more.
+* Whoever comes back under an instance id takes the place of who had it: its assignment, and its leadership.
+  Nobody else fences a living member.
 """
 
 from __future__ import annotations
@@ -53,7 +55,7 @@ class Generation:
     protocol: str | None
     joined: set[str] = field(default_factory=set)
     told_members: set[str] | None = None
-    """Whom the leader was told to assign to."""
+    """Whom the leader was told to assign to. Static members go by their instance here, as does the leader."""
     attempt: int | None = None
     """Whose assignment it was, once one was answered."""
 
@@ -85,23 +87,43 @@ class GroupModel:
         self._heard: dict[str, float] = {}
         """When a member was last heard of or spoken to, in this life of the shard."""
         self._left: set[str] = set()
+        self._instances: dict[str, str] = {}
+        """Of all member ids that a static member ever had, its instance id."""
+        self._replaced: dict[str, int] = {}
+        """By instance id, the last request that may have put a new member id in the place of the old one."""
         self.rebalances = 0
+        self.replacements = 0
 
     # --- requests ---
 
     def arrived(self, request: Request) -> None:
         """Note what may happen because of it."""
         match request.command:
-            case JoinGroup():
-                self._members.may_have_record.add(self._group_id)
+            case JoinGroup(instance_id=instance_id, member_id=member_id, new_member_id=new_member_id):
+                self._members.may_have_record[self._group_id] = request.number
+                if instance_id is not None and not member_id:
+                    self._instances[new_member_id] = instance_id
+                    self._may_replace(instance_id, request)
             case SyncGroup(assignments=assignments) if assignments:
                 first = Assignment.decode(assignments[0][1])
                 self._attempts[first.attempt] = {member_id for member_id, _ in assignments}
             case LeaveGroup(members=members):
                 for leaving in members:
                     self._proofs.pop(leaving.member_id, None)
+                    if leaving.instance_id is not None:
+                        self._may_replace(leaving.instance_id, request)
             case DeleteGroup():
                 pass
+
+    def _may_replace(self, instance_id: str, request: Request) -> None:
+        """From now on nobody who had the instance id so far is sure to be a member."""
+        self._replaced[instance_id] = request.number
+        for member_id in [one for one in self._proofs if self._instances.get(one) == instance_id]:
+            del self._proofs[member_id]
+
+    def _who(self, member_id: str) -> str:
+        """Who is behind a member id: a static member under any of its ids is the same."""
+        return self._instances.get(member_id, member_id)
 
     def fails(self) -> None:
         """The shard forgot what is not in its log."""
@@ -136,7 +158,9 @@ class GroupModel:
                 self._not_fenced(request, command.member_id, error)
             case LeaveGroup():
                 if not error:
-                    self._left |= {leaving.member_id for leaving, outcome in result.members if not outcome}
+                    self._left |= {
+                        one.member_id for one, outcome in result.members if one.member_id and not outcome
+                    }
             case DeleteGroup() if not error:
                 if self._proofs and any(self._is_proven(one, request.arrived_at) for one in self._proofs):
                     raise Violation(f"{request}: a group with members was deleted")
@@ -146,26 +170,47 @@ class GroupModel:
     # --- what replies say ---
 
     def _joined(self, command: JoinGroup, result: Any, now: float) -> None:
-        known = self._generations.get(result.generation)
-        is_another = result.generation < self._newest or (known is not None and known.leader != result.leader)
-        if is_another and not any(self._is_proven(one, now) for one in self._proofs):
+        who, leader = self._who(result.member_id), self._who(result.leader)
+        is_leader = result.leader == result.member_id
+        told = {self._who(member.member_id) for member in result.members} if is_leader else None
+        problem = self._why_not(result, who, told)
+        if problem and not any(self._is_proven(one, now) for one in self._proofs):
             self._newest = self._synced = 0  # it was empty, had nothing left, and was swept away meanwhile
             self._generations = {}
-        generation = self._newer(result.generation, f"{command} joined {result}")
-        known = self._generations.setdefault(generation, Generation(result.leader, result.protocol_name))
-        if (known.leader, known.protocol) != (result.leader, result.protocol_name):
-            raise Violation(f"{result} in a generation of {known}")
-        known.joined.add(result.member_id)
-        if result.leader == result.member_id:
-            known.told_members = {member.member_id for member in result.members}
-        if known.told_members is not None and not known.joined <= known.told_members:
-            raise Violation(f"{known.joined} are in generation {generation}, its leader was told {known}")
+            problem = self._why_not(result, who, told)
+        if problem:
+            raise Violation(f"{command} joined {result}: {problem}")
+        generation = self._newer(result.generation, "")
+        known = self._generations.setdefault(generation, Generation(leader, result.protocol_name))
+        if not known.leader:
+            known.leader, known.protocol = leader, result.protocol_name
+        if command.instance_id is not None and not command.member_id and known.attempt is not None:
+            self.replacements += 1
+        known.joined.add(who)
+        known.told_members = known.told_members if told is None else told
         self._timeouts[result.member_id] = (
             command.session_timeout_ms / 1000,
             command.rebalance_timeout_ms / 1000,
         )
         self._heard[result.member_id] = now
         self._proofs.pop(result.member_id, None)
+
+    def _why_not(self, result: Any, who: str, told: set[str] | None) -> str | None:
+        """What is wrong with a join's answer, in the group as it is known."""
+        if result.generation < self._newest:
+            return f"group {self._group_id} is in generation {self._newest}"
+        known = self._generations.get(result.generation)
+        if known is None:
+            return None
+        if known.leader and (known.leader, known.protocol) != (
+            self._who(result.leader),
+            result.protocol_name,
+        ):
+            return f"the generation is {known}"
+        told = known.told_members if told is None else told
+        if told is not None and not known.joined | {who} <= told:
+            return f"{known.joined} are in it, its leader was told {told}"
+        return None
 
     def _newer(self, generation: int, what: str) -> int:
         if generation < self._newest:
@@ -182,12 +227,15 @@ class GroupModel:
             assignment = Assignment.decode(result.assignment)
         except ValueError:
             raise Violation(f"{request} got an assignment that nobody made: {result}") from None
-        if (assignment.generation, assignment.member_id) != (command.generation, command.member_id):
+        if assignment.generation != command.generation:
             raise Violation(f"{request} got {assignment}")
-        if command.member_id not in self._attempts.get(assignment.attempt, ()):
+        if self._who(assignment.member_id) != self._who(command.member_id):
+            raise Violation(f"{request} got {assignment}")
+        if assignment.member_id not in self._attempts.get(assignment.attempt, ()):
             raise Violation(f"{request} got {assignment}, which no leader brought")
         known = self._generations.setdefault(command.generation, Generation("", None))
-        if known.attempt not in (None, assignment.attempt):
+        is_another = not any(self._is_proven(one, now) for one in self._proofs)
+        if known.attempt not in (None, assignment.attempt) and not is_another:
             raise Violation(f"{request} got {assignment}, others that of attempt {known.attempt}")
         known.attempt = assignment.attempt
         self._synced = command.generation
@@ -209,6 +257,8 @@ class GroupModel:
     def _prove(self, request: Request, member_id: str) -> None:
         """The member is in a generation that is durable, if it is the one whose assignment was answered."""
         self._hear(request, member_id)
+        if request.number < self._replaced.get(self._instances.get(member_id, ""), 0):
+            return  # somebody may have taken its place since
         if request.command.generation == self._synced and member_id in self._timeouts:
             lasts = min(self._timeouts[member_id])
             self._proofs[member_id] = Proof(request.arrived_at, lasts)
@@ -219,7 +269,8 @@ class GroupModel:
         return proof is not None and proof.at <= at < proof.at + proof.lasts
 
     def _not_fenced(self, request: Request, member_id: str, error: ErrorCode) -> None:
-        if error is ErrorCode.UNKNOWN_MEMBER_ID and self._is_proven(member_id, request.arrived_at):
+        is_fenced = error in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID)
+        if is_fenced and self._is_proven(member_id, request.arrived_at):
             raise Violation(f"{request} of a living member was fenced; {self._proofs[member_id]}")
 
     # --- after a load ---
@@ -239,8 +290,11 @@ class GroupModel:
         for generation, attempt in origins:
             if generation < self._synced:
                 raise Violation(f"after a load {described} is older than generation {self._synced}")
-            if set(members) != self._attempts.get(attempt, set()):
+            if {one.member_id for one in assignments.values()} != self._attempts.get(attempt, set()):
                 raise Violation(f"after a load {described} is not what was assigned")
+        for member_id, one in assignments.items():
+            if self._who(one.member_id) != self._who(member_id):
+                raise Violation(f"after a load {described} has {one} for {member_id}")
         for member_id in self._proofs:
             if self._is_proven(member_id, at) and member_id not in members:
                 raise Violation(f"after a load {described} lacks the member {member_id}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,17 +18,21 @@ from headgate.log.batch import iterate_records
 from headgate.log.log import Log
 from headgate.log.memory_filesystem import PowerCut
 from headgate.records import GroupTombstone, OffsetCommit, OffsetTombstone, decode
+from headgate.server.compaction import CompactionRunner
 from headgate.server.coordinator import GroupCoordinator
 from headgate.server.group_commit import GroupCommit
+from headgate.server.history import OffsetHistory
 from headgate.server.shard_runtime import ShardRuntime
 from headgate.topics.partition import Partition
 from headgate.topics.refusal import Refusal
+from headgate.topics.topic import Topic
 from headgate.topics.topics import NewTopic, Topics
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
 DATA_DIR = Path("/data")
+HOUSEKEEPING_SECONDS = 5.0
 
 Snapshot = dict[int, tuple[int, dict[str, Any]]]
 """By shard, where its log ends and what it holds."""
@@ -62,7 +67,9 @@ class Life:
         self._is_last = is_last
         self._loaded: set[int] = set()
         self._looked_at: dict[int, dict[str, Any]] = {}
-        self._loop = SimulatedLoop(world.time, world.plan.turn_seconds)
+        self._loop = SimulatedLoop(
+            world.time, world.plan.turn_seconds, world.random, world.plan.slowest_sync_seconds
+        )
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._runtimes: list[WatchedRuntime] = []
 
@@ -79,9 +86,19 @@ class Life:
             pass  # the process ends, and the next one tries again
         finally:
             self.is_over = True
-            for task in asyncio.all_tasks(self._loop):
-                task._log_destroy_pending = False  # type: ignore[attr-defined]
+            self._forget_tasks()
             self._loop.close()
+
+    def _forget_tasks(self) -> None:
+        """End what was under way here and now, not when it is collected: it must not touch the next life."""
+        if self.end_kind != "clean stops":
+            self.world.disk.cut_power_after(0)
+        for task in asyncio.all_tasks(self._loop):
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            coroutine = task.get_coro()
+            assert isinstance(coroutine, Coroutine)
+            with suppress(PowerCut, OSError):
+                coroutine.close()
 
     async def _main(self) -> None:
         world = self.world
@@ -102,13 +119,32 @@ class Life:
         self._coordinator = GroupCoordinator(list(self._runtimes))
         if not self._is_last:
             world.started()
-        starting = self._loop.create_task(self._coordinator.load())
+        history = OffsetHistory(topics, world.time)
+        compaction = CompactionRunner(topics, world.time, history.rules_of)
+        starting = self._loop.create_task(self._start(topics, topic, history, compaction))
         starting.add_done_callback(self._started)
         await self._ended
         if self.end_kind == "clean stops":
+            compaction.close()
+            self._loop.finish_works()
+            history.close()
             self._coordinator.close()
             commit.close()
             topics.close()
+
+    async def _start(
+        self, topics: Topics, topic: Topic, history: OffsetHistory, compaction: CompactionRunner
+    ) -> None:
+        """As the node starts, after its topics are there."""
+        await self._coordinator.load()
+        history.open(topic)
+        self._look_after(topics)
+        if not self._is_last:
+            compaction.start()
+
+    def _look_after(self, topics: Topics) -> None:
+        topics.housekeeping(self.world.time.now())
+        self.later(HOUSEKEEPING_SECONDS, lambda: self._look_after(topics))
 
     def _started(self, starting: asyncio.Task[None]) -> None:
         if not starting.cancelled() and (failure := starting.exception()) is not None:

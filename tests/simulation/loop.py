@@ -7,6 +7,8 @@ replaced by a jump to the next timer. A turn of the loop costs a little time all
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from random import Random
 from typing import Any
 
 from headgate.domain.ids import Millis
@@ -45,12 +47,44 @@ class _Waiting:
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """asyncio's loop on simulated time."""
+    """asyncio's loop on simulated time. What would run in a thread runs here, all at once, a while later."""
 
-    def __init__(self, time: SimulatedTime, turn_seconds: float) -> None:
+    def __init__(self, time: SimulatedTime, turn_seconds: float, random: Random, slowest_work: float) -> None:
         super().__init__()
         self._time = time
         self._selector = _Waiting(time, turn_seconds)
+        self._random = random
+        self._slowest_work_seconds = slowest_work
+        self._works: dict[asyncio.Future[Any], Callable[[], Any]] = {}
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        """Run it when its thread would have done it."""
+        future: asyncio.Future[Any] = self.create_future()
+        self._works[future] = lambda: func(*args)
+        delay = self._random.random() ** 3 * self._slowest_work_seconds
+        self.call_later(delay, self._run_work, future)
+        return future
+
+    def finish_works(self) -> None:
+        """The threads end: what they were given is done, or not begun any more."""
+        for future in list(self._works):
+            if self._random.random() < 0.5:
+                self._run_work(future)
+
+    def _run_work(self, future: asyncio.Future[Any]) -> None:
+        work = self._works.pop(future, None)
+        if work is None:
+            return
+        try:
+            result = work()
+        except Exception as problem:
+            if not future.done():
+                future.set_exception(problem)
+        else:
+            if not future.done():
+                future.set_result(result)
 
     def time(self) -> float:
         """Seconds since the simulation began."""

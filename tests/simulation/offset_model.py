@@ -88,8 +88,8 @@ class Effect:
 class MemberGroups:
     """What the model of the members knows that matters to offsets."""
 
-    may_have_record: set[str] = field(default_factory=set)
-    """Groups somebody wanted to join since they were last deleted."""
+    may_have_record: dict[str, int] = field(default_factory=dict)
+    """Groups somebody wanted to join since they were last deleted, and the last such request."""
     seen_alive_ms: dict[str, int] = field(default_factory=dict)
     """When a group was last known to have members whom a crash would not make forgotten."""
     absent_until_ms: dict[str, int] = field(default_factory=dict)
@@ -253,7 +253,8 @@ class OffsetModel:
                 raise Violation(f"{effect.request} was refused: {error!r}")
         else:
             self._take(effect)
-            self._members.may_have_record.discard(effect.request.group_id)
+            if self._members.may_have_record.get(effect.request.group_id, 0) < effect.request.number:
+                self._members.may_have_record.pop(effect.request.group_id, None)
 
     def _is_gone(self, request: Request) -> None:
         """The group is said not to be there: then nothing can be left of it."""

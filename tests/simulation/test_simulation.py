@@ -16,16 +16,24 @@ from typing import Any
 import pytest
 from tests.simulation.world import World
 
+from headgate.core.classic import join
 from headgate.core.classic import offsets as classic_offsets
 from headgate.core.classic.group import ClassicGroup
+from headgate.core.contract import Effects
 from headgate.core.offsets import expiry, removal
 from headgate.core.offsets.conditions import refuse
 from headgate.core.offsets.table import OffsetTable
 from headgate.domain.errors import ErrorCode
+from headgate.log import compaction, recovery
+from headgate.log.key_table import KeyTable
 from headgate.log.log import Log
+from headgate.log.swap import CLEANED_SUFFIX
+from headgate.log.sync_mark import SyncMark
 from headgate.records.runs import RunReader
 from headgate.server import group_commit
+from headgate.server.history import OffsetHistory
 from headgate.server.shard_runtime import ShardRuntime
+from headgate.topics.compactor import NO_RULES
 
 OPERATIONS = 300
 """Fewer a seed than by default, so that there are more seeds in the same time."""
@@ -45,6 +53,7 @@ def test_nothing_is_found_in_a_few_seeds() -> None:
         counts += outcome.counts
     exercised = (
         "clean stops",
+        "compactions",
         "conditions failed",
         "conditions held",
         "expired offsets",
@@ -55,6 +64,7 @@ def test_nothing_is_found_in_a_few_seeds() -> None:
         "lost connections",
         "power cuts",
         "rebalances",
+        "static replacements",
         "torn writes",
         "unanswered commits kept",
         "unanswered commits undone",
@@ -181,10 +191,56 @@ def a_condition_is_judged_by_the_first_partition(patch: pytest.MonkeyPatch) -> N
     patch.setattr("headgate.core.shard.refuse", refuse_at_first)
 
 
+def torn_commits_count_in_compaction(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(OffsetHistory, "rules_of", lambda history, partition: NO_RULES)
+
+
+def compaction_trusts_the_page_cache(patch: pytest.MonkeyPatch) -> None:
+    def finish(output: Any) -> None:
+        output.flush()
+        output.segment.save_indexes_aside(CLEANED_SUFFIX)
+        output.segment.synced_bytes = output.segment.size
+        output.segment.indexes_synced = True
+
+    patch.setattr(compaction._Output, "finish", finish)
+
+
+def compaction_keeps_the_first_record_of_a_key(patch: pytest.MonkeyPatch) -> None:
+    put = KeyTable.put
+    patch.setattr(KeyTable, "put", lambda table, key, at: table.get(key) >= 0 or put(table, key, at))
+
+
+def pages_of_a_failed_sync_are_trusted_by_the_next_process(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(recovery, "load_sync_mark", lambda files, directory: SyncMark(1 << 62, 0))
+
+
+def a_static_member_comes_back_without_its_assignment(patch: pytest.MonkeyPatch) -> None:
+    replace = ClassicGroup.replace
+
+    def forget(group: ClassicGroup, old: Any, member_id: Any) -> Any:
+        member = replace(group, old, member_id)
+        member.assignment = b""
+        return member
+
+    patch.setattr(ClassicGroup, "replace", forget)
+
+
+def a_static_member_loses_its_place_in_a_crash(patch: pytest.MonkeyPatch) -> None:
+    replace_static = join._replace_static
+
+    def unwritten(*given: Any) -> Any:
+        return Effects((), replace_static(*given).replies)
+
+    patch.setattr(join, "_replace_static", unwritten)
+
+
 TEARING = {"batch_bytes": 700, "partition_count": 300, "trouble_seconds": 0.3, "is_durable": True}
 FAILING = {"trouble_seconds": 0.3, "is_durable": True}
 CROWDED = {"trouble_seconds": 1.0, "members": 7, "tools": 1, "troubles": ("disconnect", "kill")}
 JOINING = CROWDED | {"trouble_seconds": 0.3, "longest_session_seconds": 1.0, "troubles": ("disconnect",)}
+STALE = FAILING | {"troubles": ("sync", "kill", "power")}
+STATIC = CROWDED | {"longest_session_seconds": 6.0, "pace_seconds": 0.1}
+CLEANING = {"segment_bytes": 2048, "cleaner_backoff_ms": 50, "cleanable_ratio": 0.0}
 SLEEPY = {"trouble_seconds": 1.0, "sweep_interval_ms": 700, "troubles": ("lull",)}
 
 
@@ -205,6 +261,12 @@ SLEEPY = {"trouble_seconds": 1.0, "sweep_interval_ms": 700, "troubles": ("lull",
         (members_are_forgotten_by_a_load, CROWDED),
         (conditions_are_ignored, {}),
         (a_condition_is_judged_by_the_first_partition, {}),
+        (torn_commits_count_in_compaction, TEARING | CLEANING),
+        (compaction_trusts_the_page_cache, FAILING | CLEANING | {"troubles": ("power",)}),
+        (compaction_keeps_the_first_record_of_a_key, CLEANING),
+        (pages_of_a_failed_sync_are_trusted_by_the_next_process, STALE),
+        (a_static_member_comes_back_without_its_assignment, STATIC),
+        (a_static_member_loses_its_place_in_a_crash, STATIC),
     ],
 )
 def test_the_simulation_notices_that(

@@ -34,8 +34,11 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId
 from headgate.domain.partitioning import partition_for
 from headgate.domain.settings import Settings
+from headgate.log import log as log_module
 from headgate.log.memory_filesystem import Fault, PowerCut
 from headgate.server import shard_runtime, turn_batches
+from headgate.server.compaction import CompactionRunner
+from headgate.server.slices import SliceRunner
 
 RETENTION_MS = 60_000
 OPERATIONS = 700
@@ -45,6 +48,9 @@ QUICK_SECONDS = 5.0
 SETTLING_SECONDS = 2.5
 """How long after its last refusal the disk's trouble may still be seen: a late sync, and a reload."""
 
+
+MOST_FAILED_STARTS = 5
+"""So often in a row a start may fail; the disk works from the second one on."""
 
 TROUBLES = (
     "power",
@@ -85,6 +91,12 @@ class Plan:
     longest_session_seconds: float
     tools: int
     members: int
+    cleanable_ratio: float
+    cleaner_backoff_ms: int
+    cleaner_buffer_bytes: int
+    delete_retention_ms: int
+    keeps_history: bool
+    sync_mark_bytes: int
     troubles: tuple[str, ...] = TROUBLES
 
     @classmethod
@@ -107,6 +119,12 @@ class Plan:
             longest_session_seconds=random.choice((1.0, 6.0)),
             tools=random.choice((1, 4, 10)),
             members=random.choice((0, 2, 7)),
+            cleanable_ratio=random.choice((0.0, 0.2, 0.5)),
+            cleaner_backoff_ms=random.choice((50, 1000, 10_000)),
+            cleaner_buffer_bytes=random.choice((4096, 1 << 20)),
+            delete_retention_ms=random.choice((0, 2000, RETENTION_MS)),
+            keeps_history=random.random() < 0.5,
+            sync_mark_bytes=random.choice((1, 1000, 1 << 20)),
         )
 
     def settings(self) -> Settings:
@@ -118,6 +136,11 @@ class Plan:
                 "offset.metadata.max.bytes": str(METADATA_LIMIT),
                 "group.min.session.timeout.ms": "100",
                 "group.initial.rebalance.delay.ms": "300",
+                "log.cleaner.min.cleanable.ratio": str(self.cleanable_ratio),
+                "log.cleaner.backoff.ms": str(self.cleaner_backoff_ms),
+                "log.cleaner.dedupe.buffer.size": str(self.cleaner_buffer_bytes),
+                "log.cleaner.delete.retention.ms": str(self.delete_retention_ms),
+                "offsets.history.retention.ms": str(2 * RETENTION_MS if self.keeps_history else 0),
                 "headgate.durability": "sync" if self.is_durable else "page-cache",
             }
         )
@@ -166,6 +189,8 @@ class World:
         self._outstanding: dict[int, Request] = {}
         self._failing: set[int] = set()
         """Shards that failed and were not loaded again since."""
+        self._failed_starts = 0
+        """In a row."""
         self._life: Life | None = None
 
     # --- the whole of it ---
@@ -186,6 +211,7 @@ class World:
         self.counts["expired offsets"] = sum(model.expired for model in self._shards)
         self.counts["unanswered commits kept"] = sum(model.survived for model in self._shards)
         self.counts["unanswered commits undone"] = sum(model.undone for model in self._shards)
+        self.counts["static replacements"] = sum(group.replacements for group in self._groups.values())
         self.counts["rebalances"] = sum(group.rebalances for group in self._groups.values())
         return Outcome(self.seed, self.violation, self._trace.hexdigest(), self.counts)
 
@@ -199,12 +225,17 @@ class World:
         for group in self._groups.values():
             group.fails()
         self.trace(f"ended {life.end_kind}")
+        self._failed_starts = self._failed_starts + 1 if life.end_kind == "failed starts" else 0
+        if self._failed_starts > 1:
+            self.disk.heal()
+        if self._failed_starts > MOST_FAILED_STARTS:
+            raise Violation("the server does not start any more on a disk that works")
         self.counts[life.end_kind] += 1
         if life.end_kind == "power cuts":
             self.disk.crash(self.random if self.random.random() < 0.7 else None)
         else:
             self.disk.kill()
-        self.time.seconds += self.random.random() * 5
+        self.time.seconds += self.random.random() * self.random.choice((5, 5, 5, 2 * RETENTION_MS / 1000))
 
     def _look_back(self) -> None:
         """After a last crash, all is there that was acknowledged; after one more start, nothing else."""
@@ -223,10 +254,13 @@ class World:
         """The plan's small sizes, and nothing in the server's log that nobody expected."""
         plan, handler = self.plan, _Listener(self)
         logger = logging.getLogger("headgate")
-        sizes: list[tuple[Any, str, float]] = [
+        sizes: list[tuple[Any, str, Any]] = [
             (turn_batches, "BATCH_BYTES", plan.batch_bytes),
             (removal, "SLICE_BYTES", plan.slice_bytes),
             (shard_runtime, "LOAD_SLICE_SECONDS", plan.load_slice_seconds),
+            (log_module, "SYNC_MARK_EVERY_BYTES", plan.sync_mark_bytes),
+            (SliceRunner, "is_slice_over", lambda runner: self.random.random() < 0.2),
+            (CompactionRunner, "_compact", self._counting_compactions()),
         ]
         before = [(module, name, getattr(module, name)) for module, name, _ in sizes]
         level, propagates = logger.level, logger.propagate
@@ -243,6 +277,17 @@ class World:
             logger.setLevel(level)
             logger.propagate = propagates
             logger.removeHandler(handler)
+
+    def _counting_compactions(self) -> Any:
+        compact = CompactionRunner._compact
+
+        async def counting(runner: CompactionRunner, job: Any) -> None:
+            self.counts["compactions begun"] += 1
+            before = job.partition.log.compacted_to
+            await compact(runner, job)
+            self.counts["compactions"] += job.partition.log.compacted_to > before
+
+        return counting
 
     def report(self, violation: str) -> None:
         """A promise was broken: the first one counts."""
@@ -456,7 +501,7 @@ class World:
     def _lull(self) -> None:
         """Everybody loses the connection, and comes back after the offsets have expired, or just before."""
         self.counts["lulls"] += 1
-        back_seconds = RETENTION_MS / 1000 * self.random.choice((0.3, 0.99, 1.3))
+        back_seconds = RETENTION_MS / 1000 * self.random.choice((0.3, 0.99, 1.3, 5.0))
         for client in self._clients:
             client.rest(back_seconds)
         self.later(back_seconds * self.random.choice((0.1, 1.0)), self._rest)
