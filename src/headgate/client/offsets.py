@@ -45,6 +45,7 @@ from headgate.wire.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from headgate.wire.wide import WideStructs
 
 LAST_BY_NAME = 9
 """Of OffsetCommit and OffsetFetch: above this version topics go by id; the name is what is known here."""
@@ -186,7 +187,7 @@ def _ask_once(node: Connection, message: OffsetCommitRequest) -> OffsetCommitRes
         response = node.request(message, at_most=LAST_BY_NAME)
     except (ConnectionFailed, RequestTimedOut, BadResponse) as error:
         raise OutcomeUnknown(f"{error}; whether the offsets are committed is not known") from error
-    for code in _codes(response).values():
+    for code in set(_codes(response).values()):
         refused = RequestRefused(f"offsets of group {message.group_id}", code)
         if refused.is_retriable and code not in _SURELY_NOT_DONE:
             raise OutcomeUnknown(f"{refused}; whether they are committed is not known")
@@ -205,11 +206,17 @@ def _moved(response: OffsetCommitResponse) -> dict[TopicPartition, int | None]:
 
 
 def _codes(response: OffsetCommitResponse | OffsetDeleteResponse) -> dict[TopicPartition, int]:
-    return {
-        TopicPartition(TopicName(topic.name), partition.partition_index): partition.error_code
-        for topic in response.topics
-        for partition in topic.partitions
-    }
+    codes: dict[TopicPartition, int] = {}
+    for topic in response.topics:
+        name, partitions = TopicName(topic.name), topic.partitions
+        rows: Iterable[tuple[int, int]]
+        if isinstance(partitions, WideStructs):
+            columns = partitions.columns
+            rows = zip(columns["partition_index"].tolist(), columns["error_code"].tolist(), strict=True)
+        else:
+            rows = ((each.partition_index, each.error_code) for each in partitions)
+        codes.update({TopicPartition(name, index): code for index, code in rows})
+    return codes
 
 
 def _to_commit(
