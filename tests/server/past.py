@@ -20,6 +20,7 @@ from headgate.domain.ids import (
     TopicName,
 )
 from headgate.domain.settings import Settings
+from headgate.log.filesystem import FileSystem
 from headgate.log.memory_filesystem import MemoryFileSystem
 from headgate.records import OffsetCommit, OffsetTombstone, Record
 from headgate.server.clock import Clock
@@ -73,11 +74,16 @@ class Life:
     """One life of a node, as far as history goes."""
 
     def __init__(
-        self, files: MemoryFileSystem, clock: SetClock, segment_bytes: int = 1024, **own: str
+        self,
+        files: FileSystem,
+        clock: SetClock,
+        segment_bytes: int = 1024,
+        data_dir: Path = DATA_DIR,
+        **own: str,
     ) -> None:
         self.clock = clock
         self.settings = Settings(SETTINGS | {name.replace("_", "."): value for name, value in own.items()})
-        self.topics = Topics.open(files, DATA_DIR, self.settings, clock.now())
+        self.topics = Topics.open(files, data_dir, self.settings, clock.now())
         offsets = self.topics.by_name(GROUP_OFFSETS_TOPIC)
         if offsets is None:
             overrides = {"cleanup.policy": "compact", "segment.bytes": str(segment_bytes)}

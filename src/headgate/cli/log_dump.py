@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicName
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC, TopicName
 from headgate.inspect.contents import (
     Stop,
     directory_as_json,
@@ -149,7 +149,7 @@ class _Reading:
 
     def __init__(self, place: PartitionPlace, options: DumpOptions) -> None:
         self._options = options
-        self._is_coordinator = place.topic == GROUP_OFFSETS_TOPIC
+        self._is_coordinator = place.topic in (GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC)
         self.files = read_partition(place.directory)
         self.stop: Stop | None = None
         self.is_limit_reached = False
@@ -303,6 +303,8 @@ def _record_line(batch: Json, record: Json) -> str:
         fields["payload"] = _text(record["value"])
     if (run := record["run"]) is not None:
         fields["run"] = f"{run['before'] + 1} of {run['total']} from offset {run['first_offset']}"
+    if (origin := record["origin"]) is not None:
+        fields["origin"] = f"offset {origin['offset']} at {origin['timestamp']}"
     if record["meaning"] is not None:
         fields["meaning"] = _safe(record["meaning"]["words"])
     return "| " + " ".join(f"{name}: {value}" for name, value in fields.items())

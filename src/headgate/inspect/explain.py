@@ -13,6 +13,7 @@ from typing import Any, Final
 from headgate.domain.ids import ZERO_TOPIC_ID
 from headgate.inspect.consumer_records import consumer_record
 from headgate.inspect.directory import text_of_id
+from headgate.inspect.history_records import mark_as_json, origin_as_json
 from headgate.inspect.reading import FoundBatch
 from headgate.inspect.wording import plain, quoted, time_text
 from headgate.log.batch import Record
@@ -26,6 +27,7 @@ from headgate.records import (
     UnknownRecord,
     decode,
 )
+from headgate.records.history import decode_mark, origin_of
 from headgate.records.runs import run_place
 
 Json = dict[str, Any]
@@ -85,6 +87,7 @@ def record_as_json(found: FoundBatch, offset: int, record: Record, *, is_coordin
         "run": None
         if place is None
         else {"first_offset": place.first_offset, "before": place.before, "total": place.total},
+        "origin": origin_as_json(origin_of(record.headers)),
         "meaning": meaning,
     }
 
@@ -109,7 +112,10 @@ def printable(data: bytes) -> str | None:
 
 
 def meaning_of(record: Record) -> Json:
-    """A record of `__consumer_offsets`, decoded; `words` says it in a sentence."""
+    """A record of `__consumer_offsets` or its history, decoded; `words` says it in a sentence."""
+    known_since = decode_mark(record.key, record.value)
+    if known_since is not None:
+        return mark_as_json(known_since)
     try:
         decoded = decode(record.key, record.value)
     except MalformedRecord as problem:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from headgate.domain.ids import GROUP_OFFSETS_TOPIC
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC
 from headgate.domain.settings import TOPIC_SETTINGS
 from headgate.inspect.directory import PartitionPlace
 from headgate.inspect.findings import Findings
@@ -17,7 +17,12 @@ from headgate.inspect.partition import (
     read_partition,
     segment_file,
 )
-from headgate.inspect.verify_records import CatalogueRecordCheck, CoordinatorRecordCheck, RecordCheck
+from headgate.inspect.verify_records import (
+    CatalogueRecordCheck,
+    CoordinatorRecordCheck,
+    HistoryRecordCheck,
+    RecordCheck,
+)
 from headgate.inspect.verify_segment import LogState, SegmentCheck
 from headgate.inspect.verify_state import check_state_file
 from headgate.log.checkpoint import CHECKPOINT_NAME
@@ -98,6 +103,8 @@ class LogCheck:
             return CatalogueRecordCheck(self._findings)
         if self._log.place.topic == GROUP_OFFSETS_TOPIC:
             return CoordinatorRecordCheck(self._findings)
+        if self._log.place.topic == OFFSETS_HISTORY_TOPIC:
+            return HistoryRecordCheck(self._findings)
         return RecordCheck(self._findings)
 
     def _override(self, name: str) -> str | None:

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 
 from headgate.inspect.findings import Findings
+from headgate.inspect.history_records import why_no_history
 from headgate.inspect.reading import FoundBatch
 from headgate.inspect.runs import RunWatch, TornRun
 from headgate.log.batch import CorruptBatch, Record, iterate_records
@@ -104,6 +105,21 @@ class CoordinatorRecordCheck(RecordCheck):
 
 def _words(torn: TornRun) -> str:
     return f"{torn.present} of {torn.total} records from offset {torn.first_offset} on"
+
+
+class HistoryRecordCheck(RecordCheck):
+    """The records of `__consumer_offsets_history`: offsets that say where they stood, and marks."""
+
+    def check_record(self, file: str, position: int, offset: int, record: Record) -> None:
+        """Judge one record."""
+        why = why_no_history(record)
+        if why is not None:
+            self.findings.error(
+                file,
+                f"the record at offset {offset} is none of the history's: {why}",
+                "The history passes over it: nobody is told of that commit. Find out what wrote the record.",
+                position=position,
+            )
 
 
 class CatalogueRecordCheck(RecordCheck):

@@ -25,6 +25,8 @@ SINCE_EVER = Millis(-1)
 """The time in the mark of a log of which nothing was ever dropped."""
 
 _ORIGIN = struct.Struct(">qq")
+ORIGIN_BYTES = _ORIGIN.size
+"""The value of the header: offset int64, timestamp int64, big-endian."""
 _MARK_KEY = struct.pack(">h", MARK_KEY_TYPE)
 _MARK_VALUE = struct.Struct(">hq")
 _MARK_VERSION = 0

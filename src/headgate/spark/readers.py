@@ -12,16 +12,20 @@ from weakref import WeakSet
 
 from pyspark.sql import DataFrame, SparkSession
 
-from headgate.spark.options import source_option
+from headgate.spark.options import OptionError, choose_columns, source_option
+from headgate.spark.schemas import OFFSET_COMMITS
 from headgate.spark.source import (
     DATA_SOURCES,
     CorruptionsDataSource,
     GroupEventsDataSource,
     HeadgateDataSource,
     OffsetCommitsDataSource,
+    OffsetHistoryDataSource,
 )
 
 Source = str | os.PathLike[str]
+
+_PLACE = ("log_partition", "log_offset")
 
 
 _registered: WeakSet[SparkSession] = WeakSet()
@@ -41,9 +45,28 @@ def records(spark: SparkSession, source: Source, topic: str, **options: str | in
     return _load(spark, HeadgateDataSource.name(), source, {"topic": topic, **options})
 
 
-def offset_commits(spark: SparkSession, source: Source, **options: str | int | bool) -> DataFrame:
-    """Every offset commit and removal in the coordinator's log, as `schemas.OFFSET_COMMITS`."""
-    return _load(spark, OffsetCommitsDataSource.name(), source, options)
+def offset_commits(
+    spark: SparkSession, source: Source, *, include_history: bool = False, **options: str | int | bool
+) -> DataFrame:
+    """Every offset commit and removal in the coordinator's log, as `schemas.OFFSET_COMMITS`.
+
+    With `include_history` those that compaction replaced are there as well, as far back as the history goes:
+    one table of all there ever was, each row once, by `log_partition` and `log_offset`. Raises OptionError
+    for offsets to start or end at, which are of the one log or the other.
+    """
+    if not include_history:
+        return _load(spark, OffsetCommitsDataSource.name(), source, options)
+    for name in options:
+        if name.lower() in ("startingoffsets", "endingoffsets"):
+            raise OptionError(f"option {name} does not go with include_history: filter by log_offset")
+    chosen = OFFSET_COMMITS.fieldNames()
+    if "columns" in options:
+        names = tuple(name.strip() for name in str(options["columns"]).split(","))
+        chosen = choose_columns(names, chosen)
+        options["columns"] = ",".join(dict.fromkeys((*chosen, *_PLACE)))
+    log = _load(spark, OffsetCommitsDataSource.name(), source, options)
+    history = _load(spark, OffsetHistoryDataSource.name(), source, options)
+    return log.unionByName(history).dropDuplicates(list(_PLACE)).select(*chosen)
 
 
 def group_events(spark: SparkSession, source: Source, **options: str | int | bool) -> DataFrame:

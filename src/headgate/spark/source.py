@@ -15,8 +15,8 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from headgate.domain.ids import GROUP_OFFSETS_TOPIC
-from headgate.spark import arrow, broker, commit_columns, event_columns, segments
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC
+from headgate.spark import arrow, broker, commit_columns, event_columns, history_columns, segments
 from headgate.spark.arrow import Column, Rows
 from headgate.spark.options import Options, choose_columns, parse
 from headgate.spark.plan import Task
@@ -53,6 +53,7 @@ def _record_rows(records: Records, chunk: Chunk) -> Rows:
 
 RECORDS_VIEW = View(RECORDS, _record_rows)
 OFFSET_COMMITS_VIEW = View(OFFSET_COMMITS, commit_columns.rows)
+OFFSETS_HISTORY_VIEW = View(OFFSET_COMMITS, history_columns.rows)
 GROUP_EVENTS_VIEW = View(GROUP_EVENTS, event_columns.rows)
 
 
@@ -100,6 +101,17 @@ class ViewReader(DataSourceReader):
                 "headgate.spark.corruptions"
             )
         skipped += found
+
+
+class HistoryReader(ViewReader):
+    """Reads the history of offsets, which is empty where none is kept or nothing was moved yet."""
+
+    def partitions(self) -> list[InputPartition]:
+        """One `Task` for each task; one that reads nothing where there is no history."""
+        try:
+            return super().partitions()
+        except segments.MissingData:
+            return [Task(())]
 
 
 class CorruptionsReader(DataSourceReader):
@@ -182,6 +194,25 @@ class OffsetCommitsDataSource(_LogDataSource):
         return "headgate_offset_commits"
 
 
+class OffsetHistoryDataSource(_LogDataSource):
+    """`format("headgate_offset_history")`: what compaction replaced, as `schemas.OFFSET_COMMITS`.
+
+    A record that a crash had moved twice is there twice.
+    """
+
+    view = OFFSETS_HISTORY_VIEW
+    topic = OFFSETS_HISTORY_TOPIC
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for `format`."""
+        return "headgate_offset_history"
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Spark's way to the reader."""
+        return HistoryReader(self.view, self.checked)
+
+
 class GroupEventsDataSource(_LogDataSource):
     """`format("headgate_group_events")`: the coordinator's log as `schemas.GROUP_EVENTS`."""
 
@@ -212,6 +243,7 @@ class CorruptionsDataSource(_LogDataSource):
 DATA_SOURCES = (
     HeadgateDataSource,
     OffsetCommitsDataSource,
+    OffsetHistoryDataSource,
     GroupEventsDataSource,
     CorruptionsDataSource,
 )

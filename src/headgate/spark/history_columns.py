@@ -1,0 +1,41 @@
+"""Offset commits out of the history: what compaction took out of the coordinator's log, as it stood there.
+
+A record of `__consumer_offsets_history` is one of the log with a header behind: where it stood, and its
+timestamp there (`headgate.records.history`). With these it is a row like any other of the log.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from headgate.records.history import ORIGIN_BYTES, ORIGIN_KEY
+from headgate.spark import commit_columns
+from headgate.spark.arrow import Rows
+from headgate.spark.scan import Chunk, gather, only
+from headgate.spark.unpack import Records, read_headers
+
+
+def rows(records: Records, chunk: Chunk) -> Rows:
+    """The offset commits among the records, as `schemas.OFFSET_COMMITS` has them where they stood."""
+    return commit_columns.rows(_as_they_stood(records), chunk)
+
+
+def _as_they_stood(records: Records) -> Records:
+    """Those that have an origin, with its offset and timestamp for their own."""
+    headers, _ = read_headers(records.payload, records.headers_at, records.headers_end, records.header_count)
+    origin = (headers.key_size == len(ORIGIN_KEY)) & (headers.value_size == ORIGIN_BYTES)
+    octets = np.frombuffer(records.payload, np.uint8)
+    name = np.frombuffer(ORIGIN_KEY, np.uint8)
+    candidates = np.flatnonzero(origin)
+    spelt = octets[headers.key_at[candidates][:, None] + np.arange(len(name))]
+    found = candidates[(spelt == name).all(axis=1)]
+    row, at = headers.row[found], headers.value_at[found]
+    offset, timestamp_ms = records.offset.copy(), records.timestamp_ms.copy()
+    has_origin = np.zeros(len(records), np.bool_)
+    offset[row] = gather(records.payload, ">i8", at)
+    timestamp_ms[row] = gather(records.payload, ">i8", at + 8)
+    has_origin[row] = True
+    moved = replace(records, offset=offset, timestamp_ms=timestamp_ms)
+    return only(moved, has_origin)

@@ -1,0 +1,68 @@
+"""The history of offsets as the log tools see it: what a server wrote is right, and damage is found."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.inspect.support import errors
+from tests.server.past import Life, Past, SetClock
+from typer.testing import CliRunner
+
+from headgate.cli import app
+from headgate.domain.ids import OFFSETS_HISTORY_TOPIC, GroupId, Millis, TopicName
+from headgate.log.batch import Record, encode_batch
+from headgate.log.filesystem import OsFileSystem
+from headgate.records import GroupTombstone, OffsetCommit, encode
+from headgate.records.history import Origin
+from headgate.server.identity import cluster_id
+
+HISTORY = f"{OFFSETS_HISTORY_TOPIC}-0"
+
+
+def compacted(data_dir: Path) -> Life:
+    """A directory whose log of offsets was compacted."""
+    data_dir.mkdir()
+    cluster_id(OsFileSystem(), data_dir)
+    life = Life(OsFileSystem(), SetClock(), data_dir=data_dir)
+    for at in range(60):
+        life.clock.time = Millis(life.clock.time + 1000)
+        life.commit(at, [0, 1], Past())
+    assert life.compact()
+    return life
+
+
+def test_a_moved_record_is_explained_with_where_it_stood(tmp_path: Path) -> None:
+    """Its meaning is that of the log's records; the first record is a mark, in words."""
+    life = compacted(tmp_path / "data")
+    life.end()
+    life.topics.close()
+    assert errors(tmp_path / "data") == []
+    asked = ["log", "dump", str(tmp_path / "data"), "--topic", OFFSETS_HISTORY_TOPIC, "--records"]
+    (partition,) = json.loads(CliRunner().invoke(app, [*asked, "--output", "json"]).stdout)["partitions"]
+    mark, first, *_ = (record for batch in partition["batches"] for record in batch["records"])
+    assert mark["meaning"]["kind"] == "history-mark"
+    assert mark["origin"] is None
+    assert first["origin"] == {"offset": 0, "timestamp": first["meaning"]["commit_timestamp"]}
+    assert (first["meaning"]["kind"], first["meaning"]["offset"]) == ("offset-commit", 0)
+    printed = CliRunner().invoke(app, asked).stdout
+    assert "nothing is missing of what was in force since ever" in printed
+    assert "origin: offset 3 at" in printed
+
+
+def test_records_that_are_none_of_the_history_are_found(tmp_path: Path) -> None:
+    """One without an origin, one of no offset, one that does not decode."""
+    life = compacted(tmp_path / "data")
+    key, value = encode(OffsetCommit(GroupId("g"), TopicName("t"), 0, 1, 0, "", Millis(1)))
+    origin = (Origin(5, 5).header(),)
+    wrong = [
+        Record(key, value, 1),
+        Record(*encode(GroupTombstone(GroupId("g"))), 1, origin),
+        Record(key, b"nothing", 1, origin),
+    ]
+    life.moved.append_internal([encode_batch(wrong)])
+    life.end()
+    life.topics.close()
+    problems = [found.what for found in errors(tmp_path / "data")]
+    assert ["does not say where it stood" in problems[0], "of no offset" in problems[1]] == [True, True]
+    assert len(problems) == 3
