@@ -1,8 +1,9 @@
 """Every setting there is: Kafka's names and defaults where Kafka has it, `headgate.` names where not.
 
 `BROKER_SETTINGS` are given at start (`--set`, `--config`); `TOPIC_SETTINGS` belong to a topic and
-`GROUP_SETTINGS` to a group of the new protocol: they fall back to a broker setting, then to their default. What is not in a table is refused by name, with the
-nearest name that exists; what is in a table and means nothing on a single node says so in its text.
+`GROUP_SETTINGS` to a group of the new protocol: they fall back to a broker setting, then to their default.
+What is not in a table is refused by name, with the nearest name that exists; what is in a table and means
+nothing on a single node says so in its text.
 """
 
 from __future__ import annotations
