@@ -28,10 +28,13 @@ def topic_id(name: str, life: int = 0) -> TopicId:
     return TopicId(f"{name}/{life}".encode().ljust(16, b"."))
 
 
-def topics(**counts: int) -> TopicsChanged:
-    """Topics of these names have so many partitions now."""
+def topics(*, life: int = 0, **counts: int) -> TopicsChanged:
+    """Topics of these names have so many partitions now, or are gone if none."""
     return TopicsChanged(
-        [TopicChange(TopicName(name), KnownTopic(topic_id(name), count)) for name, count in counts.items()]
+        [
+            TopicChange(TopicName(name), KnownTopic(topic_id(name, life), count) if count else None)
+            for name, count in counts.items()
+        ]
     )
 
 
@@ -70,7 +73,7 @@ class ConsumerHarness(Harness):
 
     def join(self, member_id: str, *names: str, **more: Any) -> HeartbeatResult:
         """A member joins, and reads these topics."""
-        return self.beat(member_id, 0, **joining(*names), **more)
+        return self.beat(member_id, 0, **(joining(*names) | more))
 
     def commit_as(self, member_id: str, epoch: int, *partitions: tuple[str, int], **more: Any) -> ErrorCode:
         """A commit of a member for some partitions, 7 for each; its error."""

@@ -10,8 +10,8 @@ is given one of them. With the target T, restricted to the topics the member rea
 
 and then the first of these that applies:
 
-    a. revoked is not empty and the member has not said that it let all of it go: it stays in its epoch
-       with `kept`, and `revoked` is pending: UNREVOKED_PARTITIONS;
+    a. revoked is not empty, and the member has not said that it let all of it go or the target is of its own
+       epoch: it stays in its epoch with `kept`, and `revoked` is pending: UNREVOKED_PARTITIONS;
     b. free is not empty: it comes into the target's epoch with kept ∪ free; UNRELEASED_PARTITIONS if
        something is awaited, else STABLE;
     c. something is awaited: it comes into the target's epoch with `kept`: UNRELEASED_PARTITIONS;
@@ -19,6 +19,10 @@ and then the first of these that applies:
 
 A partition's assignment epoch is the target's epoch at which the member was given it, and goes with it as
 long as the member owns it (R1.3, KIP-1251).
+
+Who lets a partition go comes into a later epoch with it, without exception: otherwise commits that are still
+under way in the present one would be believed after the partition's next owner has begun. Kafka lets members
+that read fewer topics go on in their epoch while the target is still to be made; here they wait for it.
 """
 
 from __future__ import annotations
@@ -59,17 +63,18 @@ def reconciled(
         case MemberState.STABLE:
             if current.member_epoch != aim.assignment_epoch:
                 return _next(current, aim, reported)
-            return _without_unsubscribed(current, aim, reported)
+            return _without_unsubscribed(current, aim)
         case MemberState.UNREVOKED_PARTITIONS:
-            if _has_any(reported, current.pending_revocation):
-                return _without_unsubscribed(current, aim, reported)
+            if current.member_epoch == aim.assignment_epoch or _has_any(reported, current.pending_revocation):
+                return _without_unsubscribed(current, aim)
             return _next(current, aim, reported)
         case MemberState.UNRELEASED_PARTITIONS:
             return _next(current, aim, reported)
         case MemberState.UNKNOWN:
             if reported is None or reported:
                 return None
-            return _next(replace(current, member_epoch=aim.assignment_epoch), aim, reported)
+            anew = replace(current, member_epoch=aim.assignment_epoch, assigned={}, pending_revocation={})
+            return _next(anew, aim, reported)
 
 
 def _next(
@@ -90,14 +95,14 @@ def _next(
                 free.setdefault(topic_id, {})[partition] = aim.assignment_epoch
             else:
                 is_any_awaited = True
-    if revoked and _has_any(reported, revoked):
+    if revoked and (current.member_epoch == aim.assignment_epoch or _has_any(reported, revoked)):
         return _moved(current, current.member_epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoked)
     state = MemberState.UNRELEASED_PARTITIONS if is_any_awaited else MemberState.STABLE
     return _moved(current, aim.assignment_epoch, state, _union(kept, free), {})
 
 
 def _without_unsubscribed(
-    current: ConsumerGroupCurrentAssignment, aim: Aim, reported: Reported | None
+    current: ConsumerGroupCurrentAssignment, aim: Aim
 ) -> ConsumerGroupCurrentAssignment:
     """Take away what the member does not read any more, though its target is not made yet."""
     if not aim.is_subscription_new or current.assigned.keys() <= aim.subscribed:
@@ -105,9 +110,7 @@ def _without_unsubscribed(
     kept = {topic: epochs for topic, epochs in current.assigned.items() if topic in aim.subscribed}
     gone = {topic: epochs for topic, epochs in current.assigned.items() if topic not in aim.subscribed}
     revoked = _union(current.pending_revocation, gone)
-    if _has_any(reported, revoked):
-        return _moved(current, current.member_epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoked)
-    return _moved(current, current.member_epoch, current.state, kept, current.pending_revocation)
+    return _moved(current, current.member_epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoked)
 
 
 def _moved(
@@ -117,14 +120,16 @@ def _moved(
     assigned: OwnedPartitions,
     pending_revocation: OwnedPartitions,
 ) -> ConsumerGroupCurrentAssignment:
-    return replace(
+    moved = replace(
         current,
         member_epoch=member_epoch,
-        previous_member_epoch=current.member_epoch,
         state=state,
         assigned=assigned,
         pending_revocation=pending_revocation,
     )
+    if moved == current:  # it waits on: an answer that was lost may be asked for as often as need be
+        return current
+    return replace(moved, previous_member_epoch=current.member_epoch)
 
 
 def _union(one: OwnedPartitions, other: OwnedPartitions) -> Owned:

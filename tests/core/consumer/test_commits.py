@@ -1,0 +1,221 @@
+"""Commits and fetches of members: judged by the epoch at which each partition was assigned (KIP-1251)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.core.consumer.support import (
+    SESSION_TIMEOUT_MS,
+    Client,
+    ConsumerHarness,
+    G,
+    settle,
+    topics,
+)
+
+from headgate.core.offsets.commands import CommitOffsets, FetchOffsets, OffsetColumns
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import MemberId, TopicName
+
+NONE = ErrorCode.NONE
+STALE = ErrorCode.STALE_MEMBER_EPOCH
+UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def moved_one() -> tuple[ConsumerHarness, Client, Client, tuple[str, int], tuple[str, int]]:
+    """Member a was alone in epoch 2 and gave one of two partitions to b in epoch 3.
+
+    The harness, both members, the partition that a kept, and the one that moved.
+    """
+    h = ConsumerHarness({"t": 2, "u": 1})
+    a, b = Client(h, "a"), Client(h, "b")
+    settle(a)
+    settle(a, b)
+    (kept,), (moved,) = a.owned, b.owned
+    assert (a.epoch, b.epoch) == (3, 3)
+    return h, a, b, kept, moved
+
+
+def test_a_commit_with_the_epoch_before_counts_for_what_was_kept() -> None:
+    """It was on its way when the epoch rose; the member has owned the partition all the time (R1.1)."""
+    h, _, _, kept, _ = moved_one()
+    assert h.commit_as("a", 2, kept) is NONE
+    assert h.offset(G, *kept) == 7
+
+
+def test_a_commit_with_the_epoch_before_is_refused_for_what_has_moved() -> None:
+    """Somebody else reads it now: a zombie's commit (R1.1, R1.5)."""
+    h, _, _, _, moved = moved_one()
+    assert h.commit_as("a", 2, moved) is STALE
+    assert h.offset(G, *moved) is None
+
+
+def test_one_partition_that_does_not_count_refuses_the_whole_commit() -> None:
+    """Nothing of it is written, also not what came first."""
+    h, _, _, kept, moved = moved_one()
+    before = len(h.log)
+    assert h.commit_as("a", 2, kept, moved) is STALE
+    assert len(h.log) == before
+
+
+def test_in_its_present_epoch_a_member_may_commit_anything() -> None:
+    """Also what others own, as before there were assignment epochs (R1.2)."""
+    h, _, _, kept, moved = moved_one()
+    assert h.commit_as("a", 3, kept, moved, ("u", 0)) is NONE
+
+
+def test_an_epoch_that_has_not_come_yet_is_refused() -> None:
+    """Whatever it is for."""
+    h, _, _, kept, _ = moved_one()
+    assert h.commit_as("a", 4, kept) is STALE
+
+
+def test_who_was_given_a_partition_later_has_no_say_before() -> None:
+    """The partition is b's since epoch 3; b was in the group in no earlier one."""
+    h, _, b, _, moved = moved_one()
+    assert h.commit_as("b", 2, moved) is STALE
+    assert h.commit_as("b", 3, moved) is NONE
+    assert b.epoch == 3
+
+
+def test_a_partition_that_is_to_be_let_go_is_still_owned() -> None:
+    """The last commit before the revocation counts, also with the epoch before (R1.3)."""
+    h = ConsumerHarness({"t": 2})
+    a, b = Client(h, "a"), Client(h, "b")
+    settle(a)
+    h.beat("a", 2, subscribed_topic_names=("t", "v"), reported=a.owned)
+    settle(a)
+    assert a.epoch == 3
+    b.beat()
+    h.beat("a", 3, reported=a.owned)
+    (pending,) = h.group.member(MemberId("a")).current.pending_revocation.values()
+    (partition,) = pending
+    assert h.commit_as("a", 2, ("t", partition)) is NONE
+    assert h.commit_as("a", 1, ("t", partition)) is STALE
+
+
+def test_a_partition_that_comes_back_is_owned_anew() -> None:
+    """Commits from before it went are refused for ever (zombie safety)."""
+    h, a, _, _, moved = moved_one()
+    h.beat("b", -1)
+    settle(a)
+    assert (moved in a.owned, a.epoch) == (True, 4)
+    assert h.commit_as("a", 2, moved) is STALE
+    assert h.commit_as("a", 3, moved) is STALE
+    assert h.commit_as("a", 4, moved) is NONE
+
+
+def test_assignment_epochs_survive_a_crash() -> None:
+    """They are in the records (R1.6)."""
+    h, _, _, kept, moved = moved_one()
+    h.reload()
+    assert h.commit_as("a", 2, moved) is STALE
+    assert h.commit_as("a", 2, kept) is NONE
+
+
+def test_a_topic_that_was_deleted_and_made_again_is_another_topic() -> None:
+    """Its partitions are nobody's until they are assigned."""
+    h, _, _, kept, _ = moved_one()
+    h.change_topics(topics(t=2, life=1))
+    assert h.commit_as("a", 2, kept) is STALE
+    assert h.commit_as("a", 3, kept) is NONE
+
+
+@pytest.mark.parametrize(
+    ("member_id", "epoch", "more", "error"),
+    [
+        ("nobody", 3, {}, UNKNOWN),
+        ("", -1, {}, UNKNOWN),
+        ("", 3, {}, UNKNOWN),
+        ("a", -1, {}, STALE),
+        ("a", 3, {"knows_group_not_found": False}, ErrorCode.UNSUPPORTED_VERSION),
+        ("a", 9, {"knows_group_not_found": False}, ErrorCode.UNSUPPORTED_VERSION),
+        ("nobody", 3, {"knows_group_not_found": False}, UNKNOWN),
+        ("a", 3, {"instance_id": "whatever"}, NONE),
+    ],
+)
+def test_commits_to_a_group_with_members_are_checked_in_kafkas_order(
+    member_id: str, epoch: int, more: dict[str, Any], error: ErrorCode
+) -> None:
+    """One row a commit; `a` is in epoch 3. The instance id is not looked at."""
+    h, _, _, kept, _ = moved_one()
+    assert h.commit_as(member_id, epoch, kept, **more) is error
+
+
+@pytest.mark.parametrize(
+    ("member_id", "epoch", "error"),
+    [("", -1, NONE), ("a", -1, NONE), ("a", -2, NONE), ("a", 2, UNKNOWN), ("", 3, UNKNOWN)],
+)
+def test_while_a_group_is_empty_anybody_may_commit_without_an_epoch(
+    member_id: str, epoch: int, error: ErrorCode
+) -> None:
+    """An epoch needs a member (R1.7)."""
+    h = ConsumerHarness()
+    h.join("a", "t")
+    h.beat("a", -1)
+    assert h.commit_as(member_id, epoch, ("t", 0)) is error
+
+
+def test_who_was_removed_is_nobody() -> None:
+    """Its commits are refused by its id (R1.10)."""
+    h = ConsumerHarness()
+    h.join("a", "t")
+    h.join("b", "t")
+    h.advance(SESSION_TIMEOUT_MS - 1)
+    h.beat("b", 3)
+    h.advance(1)
+    assert h.commit_as("a", 2, ("t", 0)) is UNKNOWN
+
+
+def test_a_wide_commit_is_judged_like_any_other() -> None:
+    """In columns, every partition is looked at."""
+    h = ConsumerHarness({"t": 40})
+    a, b = Client(h, "a"), Client(h, "b")
+    settle(a)
+    settle(a, b)
+    kept = sorted(partition for _, partition in a.owned)
+    moved = sorted(partition for _, partition in b.owned)[0]
+
+    def wide(*partitions: int) -> ErrorCode:
+        indexes = np.array(partitions, np.int64)
+        columns = OffsetColumns(indexes, indexes + 5, np.full(len(indexes), -1), "")
+        command = CommitOffsets(G, [(TopicName("t"), columns)], member_id=MemberId("a"), generation=2)
+        error = h.ask(command).error
+        assert isinstance(error, ErrorCode)
+        return error
+
+    assert wide(*kept, moved) is STALE
+    assert h.offset(G, "t", kept[0]) is None
+    assert wide(*kept) is NONE
+    assert h.offset(G, "t", kept[0]) == kept[0] + 5
+
+
+@pytest.mark.parametrize(
+    ("member_id", "epoch", "error"),
+    [
+        (None, -1, NONE),
+        ("a", 3, NONE),
+        ("a", 2, STALE),
+        ("a", 4, STALE),
+        ("nobody", 3, UNKNOWN),
+        (None, 3, UNKNOWN),
+    ],
+)
+def test_a_fetch_that_names_a_member_has_to_be_its_in_its_present_epoch(
+    member_id: str | None, epoch: int, error: ErrorCode
+) -> None:
+    """The relaxed rule is for commits alone; who names nobody may read."""
+    h, _, _, kept, _ = moved_one()
+    command = FetchOffsets(
+        G,
+        [(TopicName(kept[0]), [kept[1]])],
+        member_id=None if member_id is None else MemberId(member_id),
+        member_epoch=epoch,
+    )
+    result = h.ask(command)
+    if error:
+        assert result is error
+    else:
+        assert result.topics

@@ -1,0 +1,171 @@
+"""Static members: away for a while and back under another id, without anybody else noticing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.core.consumer.support import (
+    SESSION_TIMEOUT_MS,
+    Client,
+    ConsumerHarness,
+    pairs,
+    settle,
+    topic_id,
+)
+
+from headgate.core.consumer.group import ConsumerState
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import MemberId
+
+STATIC: dict[str, Any] = {"instance_id": "i"}
+AWAY = -2
+
+
+def two_members() -> tuple[ConsumerHarness, Client, Client]:
+    """A static member with instance id i, and a dynamic one; both in epoch 3."""
+    h = ConsumerHarness({"t": 4})
+    static, dynamic = Client(h, "s", more=dict(STATIC)), Client(h, "d")
+    settle(static)
+    settle(static, dynamic)
+    return h, static, dynamic
+
+
+def test_a_static_member_that_comes_back_has_what_it_had() -> None:
+    """Under another id; the group's epoch stays and the others hear nothing."""
+    h, static, dynamic = two_members()
+    left = h.beat("s", AWAY, **STATIC)
+    assert (left.error, left.member_id, left.member_epoch) == (ErrorCode.NONE, "s", AWAY)
+    assert h.group.state is ConsumerState.RECONCILING
+    back = h.join("s2", "t", **STATIC)
+    assert (back.member_epoch, pairs(back.assigned)) == (3, static.owned)
+    assert (h.group.epoch, h.group.state) == (3, ConsumerState.STABLE)
+    assert set(h.group.members) == {"s2", "d"}
+    assert h.beat("d", 3, reported=dynamic.owned).assigned is None
+
+
+def test_what_it_had_counts_as_assigned_from_the_beginning() -> None:
+    """Whatever epoch its commits have, they count; the old id is nobody (R1.8)."""
+    h, static, _ = two_members()
+    (one, *_) = sorted(static.owned)
+    h.beat("s", AWAY, **STATIC)
+    epochs = h.group.member(MemberId("s")).current.assigned[topic_id("t")]
+    assert set(epochs.values()) == {0}
+    h.join("s2", "t", **STATIC)
+    assert h.commit_as("s2", 1, one) is ErrorCode.NONE
+    assert h.commit_as("s", 3, one) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_while_it_is_away_it_may_commit_in_the_epoch_of_leaving() -> None:
+    """Kafka takes it; any other epoch is too new."""
+    h, static, _ = two_members()
+    (one, *_) = sorted(static.owned)
+    h.beat("s", AWAY, **STATIC)
+    assert h.commit_as("s", AWAY, one) is ErrorCode.NONE
+    assert h.commit_as("s", 3, one) is ErrorCode.STALE_MEMBER_EPOCH
+
+
+def test_going_away_twice_changes_nothing() -> None:
+    """The second time nothing is written."""
+    h, _, _ = two_members()
+    h.beat("s", AWAY, **STATIC)
+    before = len(h.log)
+    assert h.beat("s", AWAY, **STATIC).error is ErrorCode.NONE
+    assert len(h.log) == before
+
+
+def test_what_it_was_to_let_go_is_free_when_it_goes_away() -> None:
+    """Nobody reads it any more."""
+    h = ConsumerHarness({"t": 4})
+    static, dynamic = Client(h, "s", more=dict(STATIC)), Client(h, "d")
+    settle(static)
+    dynamic.beat()
+    h.beat("s", 2, reported=static.owned, **STATIC)
+    assert h.group.member(MemberId("s")).current.pending_revocation
+    h.beat("s", AWAY, **STATIC)
+    dynamic.beat()
+    assert len(dynamic.owned) == 2
+
+
+def test_a_static_member_that_does_not_come_back_is_removed() -> None:
+    """A session after its last heartbeat; leaving is none."""
+    h, _, dynamic = two_members()
+    h.advance(SESSION_TIMEOUT_MS // 2)
+    h.beat("s", AWAY, **STATIC)
+    settle(dynamic)
+    h.advance(SESSION_TIMEOUT_MS // 2)
+    assert set(h.group.members) == {"d"}
+    settle(dynamic)
+    assert len(dynamic.owned) == 4
+
+
+def test_the_session_of_one_that_came_back_is_its_own() -> None:
+    """The deadline of its former life takes nothing from it."""
+    h, _, dynamic = two_members()
+    h.beat("s", AWAY, **STATIC)
+    h.advance(SESSION_TIMEOUT_MS - 1)
+    h.join("s2", "t", **STATIC)
+    dynamic.beat()
+    h.advance(SESSION_TIMEOUT_MS - 1)
+    assert "s2" in h.group.members
+
+
+def test_a_static_member_that_leaves_for_good_frees_its_partitions() -> None:
+    """As any other."""
+    h, _, dynamic = two_members()
+    assert h.beat("s", -1, **STATIC).error is ErrorCode.NONE
+    settle(dynamic)
+    assert len(dynamic.owned) == 4
+
+
+@pytest.mark.parametrize(
+    ("member_id", "epoch", "instance_id", "error"),
+    [
+        ("other", 0, "i", ErrorCode.UNRELEASED_INSTANCE_ID),
+        ("other", 3, "i", ErrorCode.FENCED_INSTANCE_ID),
+        ("other", AWAY, "i", ErrorCode.FENCED_INSTANCE_ID),
+        ("other", -1, "i", ErrorCode.FENCED_INSTANCE_ID),
+        ("s", 3, "j", ErrorCode.UNKNOWN_MEMBER_ID),
+        ("s", AWAY, "j", ErrorCode.UNKNOWN_MEMBER_ID),
+        ("s", 4, "i", ErrorCode.FENCED_MEMBER_EPOCH),
+        ("s", 3, "i", ErrorCode.NONE),
+        ("s", 0, "i", ErrorCode.NONE),
+    ],
+)
+def test_while_a_static_member_lives_nobody_else_is_it(
+    member_id: str, epoch: int, instance_id: str, error: ErrorCode
+) -> None:
+    """One row a heartbeat; `s` is the member with instance id i, in epoch 3."""
+    h, _, _ = two_members()
+    if epoch == 0:
+        result = h.join(member_id, "t", instance_id=instance_id)
+    else:
+        result = h.beat(member_id, epoch, instance_id=instance_id)
+    assert result.error is error
+
+
+def test_a_full_group_takes_back_its_static_members() -> None:
+    """They take no new place."""
+    h = ConsumerHarness(group_consumer_max_size="1")
+    h.join("s", "t", **STATIC)
+    h.beat("s", AWAY, **STATIC)
+    assert h.join("s2", "t", **STATIC).error is ErrorCode.NONE
+    assert h.join("x", "t", instance_id="j").error is ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_one_that_comes_back_with_another_subscription_raises_the_epoch() -> None:
+    """It lets go of what it does not read any more and gets the rest."""
+    h = ConsumerHarness()
+    h.join("s", "t", **STATIC)
+    h.beat("s", AWAY, **STATIC)
+    client = Client(h, "s2", ("u",), dict(STATIC))
+    settle(client)
+    assert (set(client.owned), h.group.epoch) == ({("u", 0), ("u", 1)}, 3)
+
+
+def test_being_away_survives_a_crash() -> None:
+    """It may come back to another life of ours."""
+    h, static, _ = two_members()
+    h.beat("s", AWAY, **STATIC)
+    h.reload()
+    assert pairs(h.join("s2", "t", **STATIC).assigned) == static.owned
