@@ -355,3 +355,14 @@ def test_a_member_that_leaves_leaves_no_record() -> None:
         (ConsumerRecordType.TARGET_MEMBER, "a"),
         (ConsumerRecordType.MEMBER, "a"),
     }
+
+
+def test_several_answers_may_be_lost_in_a_row() -> None:
+    """The epoch that the member knows is good as long as it has got no other, though ours rose twice."""
+    h = ConsumerHarness()
+    h.join("a", "t")
+    for count in (4, 5, 6):
+        h.change_topics(topics(t=count))
+        assert h.beat("a", 2, reported=all_of("t", 3)).error is ErrorCode.NONE
+    again = h.beat("a", 2, **(joining("t") | {"reported": all_of("t", 3)}))
+    assert (again.member_epoch, pairs(again.assigned)) == (5, all_of("t", 6))

@@ -226,7 +226,10 @@ def _step(
         owner_of=owner_of,
     )
     current = reconciled(before.current, aim, command.reported)
-    return before.current if current == before.current else current
+    if current is None or current is before.current or command.member_epoch == before.member_epoch:
+        return current
+    # Answers were lost: what the member comes with again is the epoch it knows, however many there were since.
+    return replace(current, previous_member_epoch=command.member_epoch)
 
 
 def _set_timers(
