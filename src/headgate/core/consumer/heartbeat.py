@@ -228,7 +228,7 @@ def _step(
     current = reconciled(before.current, aim, command.reported)
     if current is None or current is before.current or command.member_epoch == before.member_epoch:
         return current
-    # Answers were lost: what the member comes with again is the epoch it knows, however many there were since.
+    # Answers were lost: the epoch that the member knows stays good, however many there were since.
     return replace(current, previous_member_epoch=command.member_epoch)
 
 
