@@ -194,11 +194,12 @@ def test_unrevoked_has_more_to_let_go_when_it_reads_less() -> None:
         ([(T, [0, 1])], True),
         ([(T, [2])], False),
         ([(U, [0])], False),
+        ([(T, [0]), (U, [1])], True),
     ],
 )
-def test_a_member_owns_no_more_than_was_assigned_to_it(reported: Any, is_subset: bool) -> None:
-    """Who does not say may own anything."""
-    assert owns_no_more(reported, {T: {0: 3, 1: 3}}) is is_subset
+def test_a_member_owns_no_more_than_what_is_its_own(reported: Any, is_subset: bool) -> None:
+    """Also what it is to let go; who does not say may own anything."""
+    assert owns_no_more(reported, has(UNREVOKED, 5, {T: {0: 3, 1: 3}}, {U: {1: 3}})) is is_subset
 
 
 _owned = st.dictionaries(

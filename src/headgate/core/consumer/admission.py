@@ -4,8 +4,9 @@ A dynamic member is known by its id. A static one is known by its instance id, a
 life of it is speaking: while one lives, another is refused (UNRELEASED_INSTANCE_ID); when it has left for a
 while (-2), the next one takes its place and what it had, and the old id is fenced.
 
-A member that lost our last answer comes with its previous epoch. It is let in if it has nothing but what it
-was given, so that one request delivered twice does what it does once.
+A member that lost our answers comes with the epoch it knows. It is let in if it has nothing but what is its
+own, to be let go or not, so that one request delivered twice does what it does once. (Kafka knows the last
+epoch alone, and not what is to be let go: such a member is fenced there.)
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def _with_valid_epoch(member: Member, command: ConsumerHeartbeat) -> Admitted | 
             f"group coordinator ({current.member_epoch})."
         )
     if epoch < current.member_epoch and (
-        epoch != current.previous_member_epoch or not owns_no_more(command.reported, current.assigned)
+        epoch != current.previous_member_epoch or not owns_no_more(command.reported, current)
     ):
         return _fenced(
             f"The consumer group member has a smaller member epoch ({epoch}) than the one known by the "

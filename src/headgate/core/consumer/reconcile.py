@@ -150,9 +150,10 @@ def _has_any(reported: Reported | None, partitions: Mapping[TopicId, Mapping[int
     )
 
 
-def owns_no_more(reported: Reported | None, assigned: OwnedPartitions) -> bool:
-    """Whether all partitions that the member says it has are assigned to it; not if it does not say."""
+def owns_no_more(reported: Reported | None, current: ConsumerGroupCurrentAssignment) -> bool:
+    """Whether all partitions that the member says it has are its own; not if it does not say."""
+    assigned, pending = current.assigned, current.pending_revocation
     return reported is not None and all(
-        not indexes or (topic_id in assigned and assigned[topic_id].keys() >= set(indexes))
+        assigned.get(topic_id, {}).keys() | pending.get(topic_id, {}).keys() >= set(indexes)
         for topic_id, indexes in reported
     )
