@@ -42,17 +42,20 @@ def confluent() -> None:
         "bootstrap.servers": asked["bootstrap"],
         "client.id": "compat-confluent-kafka",
         "group.id": asked["group"],
-        "session.timeout.ms": asked["session_timeout_ms"],
-        "heartbeat.interval.ms": asked["heartbeat_ms"],
-        "partition.assignment.strategy": asked["assignor"],
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
         "fetch.wait.max.ms": 200,
     }
+    if asked["protocol"] == "consumer":
+        config["group.protocol"] = "consumer"  # timeouts and assignors are the server's affair
+    else:
+        config["session.timeout.ms"] = asked["session_timeout_ms"]
+        config["heartbeat.interval.ms"] = asked["heartbeat_ms"]
+        config["partition.assignment.strategy"] = asked["assignor"]
     if asked["instance_id"]:
         config["group.instance.id"] = asked["instance_id"]
     consumer = Consumer(config)
-    cooperative = asked["assignor"] == "cooperative-sticky"
+    cooperative = asked["protocol"] == "consumer" or asked["assignor"] == "cooperative-sticky"
     consumer.subscribe(
         [asked["topic"]],
         on_assign=lambda _c, given: say(

@@ -39,6 +39,8 @@ class Membership:
     instance_id: str | None = None
     assignor: str = "range"
     """"range", which all libraries have, or for confluent-kafka also "cooperative-sticky"."""
+    protocol: str = "classic"
+    """"consumer": the server balances (KIP-848), and assignments come piece by piece; for confluent-kafka."""
     session_timeout_ms: int = SESSION_TIMEOUT_MS
     heartbeat_ms: int = HEARTBEAT_MS
 

@@ -1,0 +1,200 @@
+"""Groups that the server balances (KIP-848): real members in processes of their own, a broker that dies."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import ConsumerGroupState, ConsumerGroupType
+from confluent_kafka.admin import AdminClient
+from tests.compat.support.driver import Committed, Sent, wait_until
+from tests.compat.support.kafka_python import KafkaPython
+from tests.compat.support.members import Member, Membership, wait_until_shared
+
+import headgate
+from headgate.broker import Broker
+
+PARTITIONS = 6
+ALL = list(range(PARTITIONS))
+SESSION_TIMEOUT_MS = 6_000
+SETTINGS = {
+    "group.consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "group.consumer.heartbeat.interval.ms": "300",
+    "group.consumer.assignment.interval.ms": "100",
+}
+
+JoinConsumer = Callable[..., Member]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    """A broker of this file's own, whose groups are quick."""
+    with headgate.run(SETTINGS) as broker:
+        yield broker
+
+
+@pytest.fixture
+def setter(broker: Broker) -> Iterator[KafkaPython]:
+    """What sets the scene."""
+    driver = KafkaPython(broker.bootstrap_servers)
+    yield driver
+    driver.close()
+
+
+@pytest.fixture
+def join(broker: Broker) -> Iterator[JoinConsumer]:
+    """Starts members of the consumer protocol; whatever is left of them at the end of the test is killed."""
+    members: list[Member] = []
+
+    def join(topic: str, group: str, instance_id: str | None = None) -> Member:
+        membership = Membership(
+            library="confluent-kafka",
+            bootstrap=broker.bootstrap_servers,
+            topic=topic,
+            group=group,
+            instance_id=instance_id,
+            protocol="consumer",
+        )
+        members.append(Member(membership))
+        return members[-1]
+
+    yield join
+    for member in members:
+        member.end()
+
+
+def produce(setter: KafkaPython, topic: str, word: str, count: int = 60) -> list[str]:
+    """Writes records over all partitions; their values, sorted."""
+    values = [f"{word} {number:03}" for number in range(count)]
+    setter.produce(topic, [Sent(value=v, partition=i % PARTITIONS) for i, v in enumerate(values)])
+    return values
+
+
+def wait_until_read(word: str, values: list[str], *members: Member) -> None:
+    """Returns when these have been read, each once, by any of the members."""
+
+    def seen() -> list[str]:
+        return sorted(v for member in members for v in member.values() if v.startswith(word))
+
+    wait_until(
+        lambda: seen() == values, lambda: f"{word}: {len(seen())} of {len(values)} read by {members}", 20
+    )
+
+
+def committed(setter: KafkaPython, topic: str, count: int) -> Callable[[], bool]:
+    """Whether the group, called as the topic, has committed so many records in every partition."""
+    return lambda: setter.committed(topic, topic, ALL) == dict.fromkeys(ALL, Committed(count))
+
+
+def test_three_members_come_and_go_while_they_read(
+    setter: KafkaPython, join: JoinConsumer, name: str
+) -> None:
+    """Every record is read once, whoever has its partition, and committed."""
+    setter.create_topic(name, PARTITIONS)
+    one = join(name, name)
+    wait_until_read("one", produce(setter, name, "one"), one)
+    two, three = join(name, name), join(name, name)
+    moving = produce(setter, name, "moving")
+    wait_until_shared([one, two, three], PARTITIONS)
+    assert sorted(len(member.partitions) for member in (one, two, three)) == [2, 2, 2]
+    wait_until_read("moving", moving, one, two, three)
+    wait_until_read("three", produce(setter, name, "three"), one, two, three)
+    left_at = time.monotonic()
+    one.leave()
+    leaving = produce(setter, name, "leaving")
+    wait_until_shared([two, three], PARTITIONS)
+    assert time.monotonic() - left_at < SESSION_TIMEOUT_MS / 1000, "it said goodbye"
+    wait_until_read("leaving", leaving, two, three)
+    two.leave()
+    three.wait_until_it_owns(ALL)
+    wait_until_read("alone", produce(setter, name, "alone"), three)
+    wait_until(committed(setter, name, 50), "everything is committed")
+    assert not any(member.failures or member.refused_commits for member in (one, two, three))
+
+
+def test_what_members_have_outlives_a_killed_broker(broker: Broker, join: JoinConsumer, name: str) -> None:
+    """They go on with what they have, in the epoch they had: nothing is read twice, nothing left out."""
+    with contextlib.closing(KafkaPython(broker.bootstrap_servers)) as setter:
+        setter.create_topic(name, PARTITIONS)
+        members = [join(name, name) for _ in range(3)]
+        wait_until_shared(members, PARTITIONS)
+        wait_until_read("before", produce(setter, name, "before"), *members)
+        wait_until(committed(setter, name, 10), "everything is committed")
+    owned = [(list(member.partitions), member.rebalances) for member in members]
+    broker.kill()
+    broker.start()
+    with contextlib.closing(KafkaPython(broker.bootstrap_servers)) as setter:
+        wait_until_read("after", produce(setter, name, "after"), *members)
+        wait_until(committed(setter, name, 20), "everything is committed")
+    assert [(member.partitions, member.rebalances) for member in members] == owned
+    members[0].leave()
+    wait_until_shared(members[1:], PARTITIONS)
+
+
+def test_a_member_that_dies_is_replaced_after_its_session(
+    setter: KafkaPython, join: JoinConsumer, name: str
+) -> None:
+    """Its partitions are read by the others from where it had committed."""
+    setter.create_topic(name, PARTITIONS)
+    victim, survivor = join(name, name), join(name, name)
+    wait_until_shared([victim, survivor], PARTITIONS)
+    before = produce(setter, name, "before")
+    wait_until_read("before", before, victim, survivor)
+    wait_until(committed(setter, name, 10), "everything is committed")
+    victim.kill()
+    after = produce(setter, name, "after")
+    survivor.wait_until_it_owns(ALL, timeout_s=20)
+    wait_until_read("after", after, survivor)
+    wait_until_read("before", before, victim, survivor)
+
+
+def test_a_static_member_restarts_without_a_rebalance(
+    setter: KafkaPython, join: JoinConsumer, name: str
+) -> None:
+    """It leaves for a while and has its partitions when it is back; nobody else notices."""
+    setter.create_topic(name, PARTITIONS)
+    restarted, witness = join(name, name, "the-one-that-restarts"), join(name, name, "the-one-that-stays")
+    wait_until_shared([restarted, witness], PARTITIONS)
+    owned, noticed = restarted.partitions, (witness.rebalances, witness.revocations)
+    restarted.leave()
+    returned = join(name, name, "the-one-that-restarts")
+    returned.wait_until_it_owns(owned)
+    wait_until_read("back", produce(setter, name, "back"), returned, witness)
+    assert (witness.rebalances, witness.revocations) == noticed
+
+
+def test_topics_by_regular_expression_are_found_as_they_come(
+    setter: KafkaPython, join: JoinConsumer, name: str
+) -> None:
+    """A member that subscribed by an expression reads a topic that was made afterwards."""
+    setter.create_topic(f"{name}-1", PARTITIONS)
+    member = join(f"^{name}-.*", name)
+    wait_until_read("first", produce(setter, f"{name}-1", "first"), member)
+    setter.create_topic(f"{name}-2", PARTITIONS)
+    wait_until_read("second", produce(setter, f"{name}-2", "second"), member)
+
+
+def test_a_group_is_described_and_listed_by_its_type(
+    broker: Broker, setter: KafkaPython, join: JoinConsumer, name: str
+) -> None:
+    """As Stable and of the type consumer, with what each member has."""
+    setter.create_topic(name, PARTITIONS)
+    wait_until_shared([join(name, name), join(name, name)], PARTITIONS)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+
+    def is_stable() -> bool:
+        described = admin.describe_consumer_groups([name])[name].result(10)
+        return bool(described.state == ConsumerGroupState.STABLE)
+
+    wait_until(is_stable, "the group is stable")
+    group = admin.describe_consumer_groups([name])[name].result(10)
+    assert group.type == ConsumerGroupType.CONSUMER
+    assert (
+        sorted(one.partition for member in group.members for one in member.assignment.topic_partitions) == ALL
+    )
+    listed = admin.list_consumer_groups(types={ConsumerGroupType.CONSUMER}).result(10)
+    assert name in {one.group_id for one in listed.valid}
+    listed = admin.list_consumer_groups(types={ConsumerGroupType.CLASSIC}).result(10)
+    assert name not in {one.group_id for one in listed.valid}
