@@ -26,8 +26,8 @@ from headgate.core.consumer.commands import (
 from headgate.core.offsets.commands import DeleteOffsets
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, InstanceId, MemberId, TopicName
-from headgate.domain.settings import MINUTE_MS
 
+MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 
 
