@@ -14,11 +14,11 @@ demo: $(BIN)/.ready java  ## Set up, then run the main job: flights, three clien
 	@$(BIN)/python -m demo
 
 test: $(BIN)/.ready java  ## Set up, then run the tests.
-	$(BIN)/python -m pytest --ignore=tests/compat
+	$(BIN)/python -m pytest --ignore=tests/compat --ignore=tests/differential
 
-compat: $(BIN)/.ready  ## Run real clients of five kinds against a live server (Node and kcat needed).
+compat: $(BIN)/.ready  ## Run real clients of five kinds against a live server, and Apache Kafka beside it (Node and kcat needed).
 	@$(BIN)/python tests/compat/check_tools.py
-	$(BIN)/python -m pytest tests/compat
+	$(BIN)/python -m pytest tests/compat tests/differential
 
 lint: $(BIN)/.ready  ## Check format, style, types and the import contracts.
 	$(BIN)/ruff format --check .

@@ -114,6 +114,16 @@ def test_when_nothing_is_left_to_commit_no_group_comes_into_being() -> None:
     assert node.ask(k16_list_groups.API, ListGroupsRequest(), 5).groups == []
 
 
+def test_a_topic_of_which_nothing_is_committed_is_not_answered() -> None:
+    """Unless it does not exist, as seen of Kafka 4.3.1."""
+    request = commit([("t", 0, 1)])
+    (some,) = request.topics
+    empty = [offset_commit.OffsetCommitRequestTopic(name=name) for name in ("t", "no")]
+    request.topics = [*empty, some]
+    answer = OneNode().ask(COMMIT, request, 9)
+    assert [(topic.name, len(topic.partitions)) for topic in answer.topics] == [("no", 0), ("t", 1)]
+
+
 @pytest.mark.parametrize(
     ("version", "expected"),
     [(version, ErrorCode.ILLEGAL_GENERATION) for version in range(2, 9)]

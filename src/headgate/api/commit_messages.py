@@ -61,6 +61,8 @@ def sort_out(node: Node, request: OffsetCommitRequest) -> SortedCommit:
     response, wanted, open_answers = sorted_commit
     for topic in request.topics:
         known = node.topics.by_name(topic.name)
+        if known is not None and not topic.partitions:
+            continue  # as Kafka: a topic that exists and of which nothing is committed is not answered
         count = known.partition_count if known is not None else 0
         columns = columns_of(topic.partitions, count)
         if columns is not None:

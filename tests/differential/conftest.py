@@ -1,0 +1,96 @@
+"""Two brokers for the whole run: Apache Kafka, and a real Headgate server with the same settings.
+
+Kafka comes from Maven Central (`make kafka`). Where it is neither there nor to be had, all of this is skipped
+and says why. HEADGATE_DIFFERENTIAL_KAFKA=host:port names a Kafka that already runs: quicker, while scenarios
+are written; it must have the settings below.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from bench.kafka.broker import KafkaUnavailable, kafka_missing, kafka_node
+from bench.kafka.fetch import fetch
+from tests.differential.script import Side
+
+import headgate
+
+HERE = Path(__file__).parent
+KAFKA_VARIABLE = "HEADGATE_DIFFERENTIAL_KAFKA"
+START_TIMEOUT_S = 300
+TEST_TIMEOUT_S = 60
+
+SETTINGS = {
+    "offsets.topic.num.partitions": "8",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "500",
+    # So that a target is made in the heartbeat that asks for it, and stories do not depend on the clock.
+    "group.consumer.assignment.interval.ms": "0",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+}
+KAFKA_ALONE = {"group.consumer.assignor.offload.enable": "false"}
+
+
+@dataclass
+class Run:
+    """The two brokers, and what this run has seen."""
+
+    kafka: Side
+    headgate: Side
+    tag: str = ""
+    """What distinguishes this run's names from another's at a Kafka that both use."""
+    played: set[str] = field(default_factory=set)
+    seen: set[int] = field(default_factory=set)
+    """Which accepted differences were seen, by their places."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Everything here drives live brokers, is bounded in time, and the first test waits for the start."""
+    first = True
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.compat)
+            item.add_marker(pytest.mark.timeout(START_TIMEOUT_S if first else TEST_TIMEOUT_S))
+            first = False
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """Both brokers, ready."""
+    with ExitStack() as stack:
+        threads = stack.enter_context(ThreadPoolExecutor(1))
+        starting = threads.submit(_kafka, stack)
+        directory = tmp_path_factory.mktemp("headgate") / "data"
+        broker = stack.enter_context(headgate.run(SETTINGS, data_dir=directory, log_level="warning"))
+        kafka = starting.result()
+        tag = f"-{os.getpid()}" if KAFKA_VARIABLE in os.environ else ""
+        yield Run(kafka, Side("headgate", broker.host, broker.port), tag)
+        log = broker.log_path.read_text()
+    complaints = [line for line in log.splitlines() if " ERROR " in line or "Traceback" in line]
+    assert not complaints, f"the server complained:\n{log[-5000:]}"
+
+
+def _kafka(stack: ExitStack) -> Side:
+    address = os.environ.get(KAFKA_VARIABLE)
+    if address is None:
+        if kafka_missing() and shutil.which("java"):
+            try:
+                fetch()
+            except SystemExit as why:
+                pytest.skip(f"Apache Kafka is not here and cannot be fetched: {why}")
+        if problem := kafka_missing():
+            pytest.skip(problem)
+        try:
+            address = stack.enter_context(kafka_node(settings=SETTINGS | KAFKA_ALONE)).bootstrap
+        except KafkaUnavailable as why:
+            pytest.fail(str(why))
+    host, _, port = address.rpartition(":")
+    return Side("kafka", host, int(port))

@@ -1,0 +1,105 @@
+"""Two brokers' answers made comparable: what each makes up by itself gets a name from the script's own story.
+
+* A member id that a broker made is called by when the script first saw one: `<member 1>`, `<member 2>`.
+* A topic id is called after its topic; one that the script made up stays as it is.
+* The broker's own port and cluster id are called that.
+* Words for people are compared in whether there are any.
+* Arrays are sorted: their order is no promise of the protocol.
+
+Nothing else is touched, and nothing is dropped.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+MEMBER_FIELDS = ("member_id", "leader")
+WORDS = ("error_message", "documentation")
+
+
+class Names:
+    """What one broker made up in one scenario, and what it is called."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._said: set[Any] = set()
+        self._named: dict[Any, str] = {}
+        self._members = 0
+
+    def say(self, value: Any) -> None:
+        """Take note of what the script says: what it makes up is nobody's secret."""
+        if isinstance(value, dict):
+            for each in value.values():
+                self.say(each)
+        elif isinstance(value, list | tuple):
+            for each in value:
+                self.say(each)
+        elif isinstance(value, str | uuid.UUID) and value not in self._named:
+            self._said.add(value)
+
+    def topic(self, topic_id: uuid.UUID, name: str) -> None:
+        """From now on the id is that topic's."""
+        self._named[topic_id] = f"<id of {name}>"
+
+    def normal(self, value: Any, field: str = "") -> Any:
+        """The answer, or a part of it that stands in `field`, by these names."""
+        if isinstance(value, dict):
+            # The answer's own member before those it tells of.
+            fields = sorted(value, key=lambda name: name not in MEMBER_FIELDS)
+            normal = {name: self.normal(value[name], name) for name in fields}
+            return {name: normal[name] for name in value}
+        if isinstance(value, list):
+            return sorted((self.normal(each, field) for each in value), key=repr)
+        if isinstance(value, uuid.UUID):
+            return self._named.get(value) or (str(value) if value in self._said else "<id of nothing known>")
+        if isinstance(value, str):
+            return self._normal_text(value, field)
+        return self._port_name(value) if field == "port" else value
+
+    def _normal_text(self, text: str, field: str) -> str:
+        if field in WORDS:
+            return "<words>" if text else ""
+        if field == "cluster_id":
+            return "<cluster>"
+        if field in MEMBER_FIELDS and text and text not in self._said and text not in self._named:
+            self._members += 1
+            self._named[text] = f"<member {self._members}>"
+        return self._named.get(text, text)
+
+    def _port_name(self, port: int) -> int | str:
+        return "<port>" if port == self._port else port
+
+
+ABSENT = "<absent>"
+KEYS = ("name", "topic_id", "group_id", "member_id", "partition_index", "partition", "resource_name", "key")
+"""What tells the entries of an array apart, the first that an entry has."""
+
+
+def differences(kafka: Any, headgate: Any, path: str = "") -> list[tuple[str, Any, Any]]:
+    """Where two normal answers differ: the path, Kafka's value, ours.
+
+    A path is the names of fields and the keys of array entries: `topics/flights/partitions/0/error_code`.
+    """
+    theirs, ours = _by_key(kafka), _by_key(headgate)
+    if theirs is None or ours is None:
+        return [] if kafka == headgate else [(path, kafka, headgate)]
+    return [
+        found
+        for key in [*theirs, *(ours.keys() - theirs.keys())]
+        for found in differences(
+            theirs.get(key, ABSENT), ours.get(key, ABSENT), f"{path}/{key}" if path else str(key)
+        )
+    ]
+
+
+def _by_key(value: Any) -> dict[Any, Any] | None:
+    """Fields by name, or entries of an array by what tells them apart; None for what has no such parts."""
+    if isinstance(value, dict):
+        return value
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        return None
+    keys = [next((each[key] for key in KEYS if key in each), None) for each in value]
+    if len(set(keys)) < len(keys):
+        return dict(enumerate(value))
+    return dict(zip(keys, value, strict=True))

@@ -1,0 +1,28 @@
+"""The scenarios, by name; a name is the function's, in the words of a topic's or a group's name."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+from tests.differential.scenarios import offsets, topic_ids
+from tests.differential.script import Scenario, Script
+
+
+def _scenarios_of(module: ModuleType) -> dict[str, Scenario]:
+    room = module.__name__.rpartition(".")[2].replace("_", "-")
+    return {
+        f"{room}-{name.replace('_', '-')}": function
+        for name, function in vars(module).items()
+        if callable(function)
+        and getattr(function, "__module__", None) == module.__name__
+        and not name.startswith("_")
+    }
+
+
+MODULES = (offsets, topic_ids)
+
+SCENARIOS: dict[str, Scenario] = {
+    name: scenario for module in MODULES for name, scenario in _scenarios_of(module).items()
+}
+
+__all__ = ["SCENARIOS", "Script"]
