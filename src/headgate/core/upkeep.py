@@ -7,6 +7,7 @@ next sweep finds expired offsets again, and a deleted topic's offsets expire lik
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 
 from headgate.core.classic.groups import ClassicGroups
 from headgate.core.classic.offsets import clock_of
@@ -26,10 +27,12 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.domain.settings import Settings
 from headgate.records import GroupTombstone
+from headgate.records.columns import Int64s
 from headgate.records.model import NO_TIMESTAMP
 
 MINUTE_MS = 60_000
 
+_NAMED_AT_ONCE = 1024
 _SWEEP = Timer(TimerKind.SWEEP)
 _ERASE = Timer(TimerKind.ERASE)
 
@@ -43,9 +46,11 @@ class Upkeep:
     """The sweep and the erasure of one shard."""
 
     __slots__ = (
+        "_candidates",
         "_classic",
         "_consumer",
         "_deadlines",
+        "_generation",
         "_interval_ms",
         "_offsets",
         "_retention_ms",
@@ -66,11 +71,16 @@ class Upkeep:
         self._classic, self._consumer = groups
         self._deadlines = deadlines
         self._to_sweep: deque[GroupId] = deque()
+        """Groups to look at next."""
+        self._candidates: Int64s | None = None
+        """The numbers of those after them; None while no sweep is under way."""
+        self._generation = 0
         self._to_erase: deque[tuple[TopicName, Millis, Token]] = deque()
 
     def loaded(self, now: Millis) -> None:
         """Begin: the first sweep is one interval away."""
         self._to_sweep.clear()
+        self._candidates = None
         self._to_erase.clear()
         self._sweep_after(now, self._interval_ms)
 
@@ -81,21 +91,43 @@ class Upkeep:
 
     def sweep(self, now: Millis) -> GroupEffects:
         """Remove what is expired, and the empty groups that have nothing left: one slice of it."""
-        if not self._to_sweep:
-            self._to_sweep.extend(self._candidates(now))
+        if self._candidates is None:
+            self._to_sweep.extend(self._with_record())
         room = Slice()
-        while self._to_sweep and not room.is_full():
+        while not room.is_full() and (self._to_sweep or self._next_candidates(now)):
             group_id = self._to_sweep.popleft()
             if not self._sweep_group(group_id, now, room) and room.is_full():
                 self._to_sweep.appendleft(group_id)
-        self._sweep_after(now, 0 if self._to_sweep else self._interval_ms)
+        is_done = not room.is_full()
+        if is_done:
+            self._candidates = None
+        self._sweep_after(now, self._interval_ms if is_done else 0)
         return Effects(room.records)
 
-    def _candidates(self, now: Millis) -> list[GroupId]:
-        by_offsets = self._offsets.groups_to_sweep(Millis(now - self._retention_ms))
-        by_record = (group_id for group_id, one in self._classic.recorded.items() if not one.members)
-        by_members = (group_id for group_id, group in self._consumer.by_id.items() if group.is_empty)
-        return list(dict.fromkeys((*by_offsets, *by_record, *by_members)))
+    def _next_candidates(self, now: Millis) -> bool:
+        """Go on with the next groups that have something old; False if there are none left.
+
+        There may be a million: until their turn comes they are but numbers.
+        """
+        table = self._offsets
+        if self._candidates is None or self._generation != table.generation:
+            # Groups have new numbers; those that are done with have nothing old any more, or not for long.
+            self._candidates = table.groups_to_sweep(Millis(now - self._retention_ms))
+            self._generation = table.generation
+        while len(self._candidates) and not self._to_sweep:
+            group_ids = table.group_ids_of(self._candidates[:_NAMED_AT_ONCE])
+            self._candidates = self._candidates[_NAMED_AT_ONCE:]
+            self._to_sweep.extend(one for one in group_ids if not self._is_swept_by_record(one))
+        return bool(self._to_sweep)
+
+    def _with_record(self) -> Iterator[GroupId]:
+        """Groups that are empty by their records."""
+        yield from (group_id for group_id, one in self._classic.recorded.items() if not one.members)
+        yield from (group_id for group_id, group in self._consumer.by_id.items() if group.is_empty)
+
+    def _is_swept_by_record(self, group_id: GroupId) -> bool:
+        recorded, consumer = self._classic.recorded.get(group_id), self._consumer.by_id.get(group_id)
+        return (recorded is not None and not recorded.members) or (consumer is not None and consumer.is_empty)
 
     def _sweep_group(self, group_id: GroupId, now: Millis, room: Slice) -> bool:
         """Whether the group is gone with all its offsets."""

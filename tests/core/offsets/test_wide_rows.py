@@ -90,8 +90,8 @@ def test_remembered_rows_are_bounded() -> None:
     width = MOST_ROWS // 3
     partitions = np.arange(width)
     for index in range(10):
-        rows.remember((GroupId(str(index)), TOPIC), partitions, list(range(width)))
+        rows.remember((GroupId(str(index)), TOPIC), partitions, np.arange(width))
         assert rows._count <= MOST_ROWS
         assert rows.get((GroupId(str(index)), TOPIC), partitions) is not None
-    rows.remember((GroupId("wider"), TOPIC), np.arange(MOST_ROWS + 1), list(range(MOST_ROWS + 1)))
+    rows.remember((GroupId("wider"), TOPIC), np.arange(MOST_ROWS + 1), np.arange(MOST_ROWS + 1))
     assert rows.get((GroupId("wider"), TOPIC), np.arange(MOST_ROWS + 1)) is None

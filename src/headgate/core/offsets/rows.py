@@ -135,8 +135,8 @@ class Rows:
 
     # --- many rows ---
 
-    def put_each(self, keys: Keys, offsets: Int64s, epochs: Int32s, timestamps: Int64s) -> None:
-        """Take many offsets in; of those with one key the last one stays."""
+    def put_each(self, keys: Keys, offsets: Int64s, epochs: Int32s, timestamps: Int64s) -> Int64s:
+        """Take many offsets in, of those with one key the last one stays; the rows they went to."""
         rows = self.index.find_each(keys, self.keys)
         is_new = rows < 0
         if is_new.any():
@@ -154,6 +154,7 @@ class Rows:
         np.frombuffer(self.timestamps, np.int64)[rows] = timestamps
         np.frombuffer(self.epochs, np.int32)[rows] = epochs
         self.know_each(keys)
+        return rows
 
     def know_each(self, keys: Keys) -> None:
         """The groups of these keys are known from here on."""

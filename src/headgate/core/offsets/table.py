@@ -74,6 +74,7 @@ class OffsetTable:
         "_rows",
         "_topics",
         "_wide_rows",
+        "generation",
     )
 
     def __init__(self) -> None:
@@ -90,6 +91,8 @@ class OffsetTable:
         self._wide_rows = WideRows()
         self._holds = 0
         """How many take an image of the table: rows and names keep their numbers until they are done."""
+        self.generation = 0
+        """Another one whenever groups have new numbers."""
 
     # --- one offset ---
 
@@ -117,17 +120,32 @@ class OffsetTable:
         name = commits.group_id, commits.topic
         rows = self._wide_rows.get(name, commits.partitions)
         if rows is None or commits.metadata or self._aside or not self.has_group(commits.group_id):
-            for commit in commits.each():
-                self.put(commit)
-            if len(commits) >= NARROWEST_WIDE:
-                found = [self._row(*name, partition) for partition in commits.partitions.tolist()]
-                self._wide_rows.remember(name, commits.partitions, found)
+            if len(commits) < NARROWEST_WIDE or _any_high(commits.partitions):
+                for commit in commits.each():
+                    self.put(commit)
+            else:
+                self._wide_rows.remember(name, commits.partitions, self._put_wide(commits))
             return
         # Of a partition that stands twice the last value stays: arrays are assigned in order.
         columns = self._rows
         np.frombuffer(columns.offsets, np.int64)[rows] = commits.offsets
         np.frombuffer(columns.timestamps, np.int64)[rows] = commits.commit_timestamp
         np.frombuffer(columns.epochs, np.int32)[rows] = commits.leader_epochs
+
+    def _put_wide(self, commits: OffsetCommits) -> Int64s:
+        """The same as `put` for each, at once; the rows they went to."""
+        base = self._bases.get((commits.group_id, commits.topic))
+        if base is None:
+            base, _ = self._intern_base(commits.group_id, commits.topic, 0)
+        keys = np.uint64(base) | commits.partitions.astype(np.uint64)
+        timestamps = np.full(len(keys), commits.commit_timestamp)
+        rows = self._rows.put_each(keys, commits.offsets, commits.leader_epochs.astype(np.int32), timestamps)
+        if commits.metadata:
+            self._aside.update(dict.fromkeys(keys.tolist(), (commits.metadata, NO_EXPIRY)))
+        elif self._aside:
+            for key in keys.tolist():
+                self._aside.pop(key, None)
+        return rows
 
     def put_rows(self, rows: OffsetRows) -> None:
         """Take offsets of many groups in, and let others go, as the log has them: the same as one by one.
@@ -136,8 +154,7 @@ class OffsetTable:
         """
         if not len(rows):
             return
-        is_high = (rows.partitions < 0) | (rows.partitions > PARTITION_MASK)
-        if is_high.any():
+        if _any_high(rows.partitions):
             self._put_one_by_one(rows)
             return
         is_gone = rows.is_gone
@@ -300,9 +317,11 @@ class OffsetTable:
         names: dict[int, tuple[TopicName, int]] = {}
         return [(self._group_id(key), self._topic_partition(key, names)[1]) for key in hits.tolist()]
 
-    def groups_to_sweep(self, committed_by: Millis) -> list[GroupId]:
+    def groups_to_sweep(self, committed_by: Millis) -> Int64s:
         """Known groups that may have something to expire: an offset committed at or before a time, an offset
         with an expiry of its own, or no offset at all.
+
+        Their numbers, which `group_ids_of` tells the ids of as long as `generation` stays what it is.
         """
         keys = self._rows.live_keys()
         is_old = np.frombuffer(self._rows.timestamps, np.int64)[self._rows.is_live()] <= committed_by
@@ -316,7 +335,11 @@ class OffsetTable:
             if expire_timestamp != NO_EXPIRY:
                 wanted[key >> GROUP_SHIFT] = True
         wanted &= is_known
-        return [GroupId(self._groups.text(group).decode()) for group in np.flatnonzero(wanted).tolist()]
+        return np.flatnonzero(wanted)
+
+    def group_ids_of(self, groups: Int64s) -> list[GroupId]:
+        """The groups with these numbers."""
+        return [GroupId(self._groups.text(group).decode()) for group in groups.tolist()]
 
     # --- keys and rows ---
 
@@ -478,12 +501,18 @@ class OffsetTable:
             for topic_id, high in self._high_partitions.items()
             if keeps_topic[topic_id]
         }
-        self._groups.retain(np.flatnonzero(keeps_group).tolist())
-        self._topics.retain(np.flatnonzero(keeps_topic).tolist())
+        self._groups.retain(np.flatnonzero(keeps_group))
+        self._topics.retain(np.flatnonzero(keeps_topic))
         self._rows.rebuild(renumbered(keys, new_groups, new_topics), is_known[keeps_group])
         self._bases.clear()
         self._prefix_bases.clear()
         self._wide_rows.clear()
+        self.generation += 1
+
+
+def _any_high(partitions: Int64s) -> bool:
+    """Whether a partition does not fit into a key."""
+    return bool(((partitions < 0) | (partitions > PARTITION_MASK)).any())
 
 
 def _last_of_each(keys: Keys, is_gone: np.ndarray[Any, np.dtype[np.bool_]]) -> tuple[Int64s, Int64s]:

@@ -34,14 +34,14 @@ class WideRows:
             return None
         return known[1]
 
-    def remember(self, name: Name, partitions: NDArray[np.int64], rows: list[int]) -> None:
+    def remember(self, name: Name, partitions: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
         """These are the rows, until `forget` or `clear`."""
         self.forget(name)
         if len(rows) > MOST_ROWS:
             return
         if self._count + len(rows) > MOST_ROWS:
             self.clear()
-        self._known[name] = partitions.tobytes(), np.array(rows, np.int64)
+        self._known[name] = partitions.tobytes(), rows
         self._count += len(rows)
 
     def forget(self, name: Name) -> None:

@@ -1,0 +1,167 @@
+"""How much memory a shard takes: three million offsets, everything counted that the process grows by (R3.6).
+
+Each measure runs in a process of its own. What it fills is a real shard, through what the coordinator and
+the loading of a log call.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+TOOLS = """
+import gc, json, sys
+from pathlib import Path
+import numpy as np
+from headgate.core.commands import Tick
+from headgate.core.shard import GroupShard
+from headgate.domain.ids import GroupId, Millis, TopicName
+from headgate.domain.settings import Settings
+from headgate.records import GroupTombstone, OffsetCommit, OffsetCommits
+from headgate.records.offset_commit import key_prefix
+from headgate.records.offset_rows import OffsetRows
+from headgate.server.memory import give_back_large_blocks
+
+START = Millis(1_700_000_000_000)
+TOPIC = TopicName("orders-v1")
+PAGE_BYTES = 4096
+
+
+def resident_bytes():
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES
+
+
+def wide(shard, group, partitions, timestamp=START):
+    for first in range(0, partitions, 5000):
+        numbers = np.arange(first, min(first + 5000, partitions))
+        shard.apply(OffsetCommits(GroupId(group), TOPIC, numbers, numbers * 3, numbers, "", timestamp), 0)
+
+
+def small(shard, groups, *, is_gone=False, timestamp=START):
+    # Three offsets of each of these groups, as the loading of a log hands them over.
+    for first in range(0, len(groups), 1500):
+        some = groups[first : first + 1500]
+        count = 3 * len(some)
+        partitions = np.tile(np.arange(3), len(some))
+        shard.apply_rows(
+            OffsetRows(
+                [key_prefix.__wrapped__(group, TOPIC) for group in some],
+                np.repeat(np.arange(len(some)), 3),
+                partitions,
+                partitions * 7,
+                np.zeros(count, np.int32),
+                np.full(count, timestamp),
+                np.full(count, is_gone),
+                {},
+            )
+        )
+
+
+def sweep(shard, now):
+    # Everything that is due to expire, slice by slice.
+    while (deadline := shard.next_deadline()) is not None and deadline <= now:
+        for record in shard.handle(Tick(), now).records:
+            shard.apply(record, 0)
+
+
+def warm_up():
+    shard = GroupShard(Settings({}))
+    wide(shard, "g", 20_000)
+    small(shard, [f"g{number}" for number in range(3000)])
+    small(shard, [f"g{number}" for number in range(3000)], is_gone=True)
+    shard.loaded(START)
+    sweep(shard, Millis(START + 700_000))
+    give_back_large_blocks()
+"""
+
+FILL = """
+warm_up()
+before = resident_bytes()
+shard = GroupShard(Settings({}))
+GROUPS, PARTITIONS = json.loads(sys.argv[1])
+names = (f"service-{number:07d}" for number in range(GROUPS))
+if PARTITIONS == 3:
+    for first in range(0, GROUPS, 15_000):
+        small(shard, [f"service-{number:07d}" for number in range(first, min(first + 15_000, GROUPS))])
+else:
+    for number in range(GROUPS):
+        wide(shard, f"service-{number:07d}", PARTITIONS)
+shard.loaded(START)
+count = shard.offset_count
+assert count == GROUPS * PARTITIONS
+assert shard.offsets.group_count == GROUPS
+print(json.dumps((resident_bytes() - before) / count))
+"""
+
+ROUNDS = """
+warm_up()
+before = resident_bytes()
+shard = GroupShard(Settings({"offsets.retention.minutes": "60"}))
+shard.loaded(START)
+HOUR = 3_600_000
+WIDE, SMALL, EXPIRING = 600, 60_000, 20_000
+
+
+def names(first, count):
+    return [f"service-{one:07d}" for one in range(first, first + count)]
+
+
+def one_round(number, now):
+    half = SMALL // 2
+    for group in range(WIDE):
+        wide(shard, f"wide-{group}", 1000, now)            # committed again
+    small(shard, names(number * half, SMALL), timestamp=now)
+    if number:
+        small(shard, names((number - 1) * half, half), is_gone=True)
+        for group in names((number - 1) * half, half):     # deleted, with their groups
+            shard.apply(GroupTombstone(GroupId(group)), 0)
+    wide(shard, f"expires-{number}", EXPIRING, Millis(now - 2 * HOUR))
+    held = shard.offset_count
+    sweep(shard, now)
+    assert number == 0 or held - shard.offset_count >= EXPIRING, "what is old expires"
+    shard.offsets.forget_prefixes()
+
+
+bytes_per_offset = []
+for number in range(10):
+    one_round(number, Millis(START + number * HOUR))
+    bytes_per_offset.append((resident_bytes() - before) / shard.offset_count)
+print(json.dumps(bytes_per_offset))
+"""
+
+
+def measured(script: str, *arguments: str) -> Any:
+    """What the script prints at its end."""
+    run = subprocess.run(
+        [sys.executable, "-c", TOOLS + script, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
+
+
+@pytest.mark.parametrize(
+    ("groups", "partitions"),
+    [(3000, 1000), (30, 100_000), (1_000_000, 3)],
+    ids=["3,000 groups of 1,000", "30 groups of 100,000", "a million groups of 3"],
+)
+def test_three_million_offsets_take_at_most_64_bytes_each(groups: int, partitions: int) -> None:
+    """What the process grew by, groups and all, divided by the offsets."""
+    assert measured(FILL, json.dumps([groups, partitions])) <= 64
+
+
+def test_ten_rounds_of_deletes_expiry_and_commits_leave_nothing_behind() -> None:
+    """Groups come and go, offsets expire and are committed again: as much memory at the end as in between."""
+    rounds = measured(ROUNDS)
+    assert max(rounds) <= 72, (
+        "what removals leave behind for a while, and what the interpreter keeps, included"
+    )
+    assert rounds[-1] <= 1.1 * max(rounds[2:5])
