@@ -22,10 +22,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from demo import children, report
 from demo.broker import DemoBroker
 from demo.flights import Flight, load
+from demo.gates import GATE_COUNT, GATES, commit_all_or_nothing, undo_a_reset
 from demo.journal import Acknowledged, Fetched, Journal
 from demo.producing import create_topic, produce
 from demo.story import (
     CONSUME_TIMEOUT_S,
+    DIRECTORY,
     DOWN_TIME_S,
     GROUP,
     LIBRARIES,
@@ -34,7 +36,6 @@ from demo.story import (
     DemoFailed,
 )
 
-DIRECTORY = Path("build/demo")
 JOIN_TIMEOUT_S = 30.0
 ANALYSIS_TIMEOUT_S = 110.0
 
@@ -102,8 +103,9 @@ def tell(console: Console) -> None:
     checks = check_the_group(stage)
     found = analyse(stage)
     checks += check_the_log(stage, found)
-    stage.broker.stop()
     report.findings(console, found)
+    checks += go_further(stage)
+    stage.broker.stop()
     report.checks(console, checks)
     failed = [check for check in checks if not check.holds]
     if failed:
@@ -115,7 +117,7 @@ def start(stage: Stage) -> None:
     """The broker, the topic, and a group of three members that has settled."""
     took_s = stage.broker.start()
     stage.console.print(f"  broker up at [bold]{stage.broker.address}[/] in {took_s:.2f} s")
-    create_topic(stage.broker.address)
+    create_topic(stage.broker.address, TOPIC, PARTITION_COUNT)
     for library in LIBRARIES:
         command = [
             sys.executable,
@@ -256,6 +258,16 @@ def check_the_log(stage: Stage, found: dict[str, Any]) -> list[report.Check]:
             else f"the log ends at {latest}, acknowledged was {told}",
         ),
     ]
+
+
+def go_further(stage: Stage) -> list[report.Check]:
+    """What no other broker does: a commit of any size, all or nothing, and taking a reset back."""
+    report.further(stage.console)
+    create_topic(stage.broker.address, GATES, GATE_COUNT)
+    checks = commit_all_or_nothing(stage.console, stage.broker)
+    checks += undo_a_reset(stage.console, stage.broker)
+    stage.console.print()
+    return checks
 
 
 def _highest(acknowledged: list[Acknowledged]) -> dict[int, int]:

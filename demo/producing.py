@@ -10,15 +10,15 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from demo.flights import Flight
-from demo.story import FLIGHTS_PRODUCED_PER_S, PARTITION_COUNT, TOPIC, DemoFailed
+from demo.story import FLIGHTS_PRODUCED_PER_S, TOPIC, DemoFailed
 
 _SLICE_S = 0.05
 
 
-def create_topic(address: str) -> None:
+def create_topic(address: str, name: str, partition_count: int) -> None:
     """Make the topic, empty."""
     admin = AdminClient({"bootstrap.servers": address, "log_level": 2})
-    topic = NewTopic(TOPIC, num_partitions=PARTITION_COUNT, replication_factor=1)
+    topic = NewTopic(name, num_partitions=partition_count, replication_factor=1)
     for created in admin.create_topics([topic], request_timeout=10.0).values():
         created.result(timeout=10.0)
 

@@ -44,6 +44,11 @@ def findings(console: Console, found: dict[str, Any]) -> None:
     console.print()
 
 
+def further(console: Console) -> None:
+    """What follows."""
+    console.print("[bold]Any number of partitions in one commit, and a reset taken back[/]")
+
+
 def _commits_per_minute(rows: list[dict[str, Any]]) -> Table:
     table = Table(title="commits per partition and minute", title_justify="left")
     table.add_column("minute (UTC)")
@@ -86,7 +91,7 @@ def what_next(console: Console, directory: Path) -> None:
         ("lag.png", "the group's lag through the crash"),
         ("*.csv", "commits per minute and second, lag over time, rebalances"),
         ("data/", "the broker's data directory, in Kafka's own file format"),
-        ("*.log", "what the broker, the members and Spark had to say"),
+        ("*.log", "what the broker, its clients and Spark had to say"),
     ):
         console.print(f"  {f'{directory}/{name}':<20} {text}", highlight=False)
     console.print("\n[bold]Try next[/]")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+DIRECTORY = Path("build/demo")
 TOPIC = "flights"
 PARTITION_COUNT = 6
 GROUP = "departures"
