@@ -104,7 +104,8 @@ def test_a_power_cut_at_any_change_of_a_compaction_loses_no_past(
 ) -> None:
     """Before, between and after: every change is told once, a torn commit never; the next one goes on."""
     monkeypatch.setattr(turn_batches, "BATCH_BYTES", 700)
-    monkeypatch.setattr(history_writer, "BATCH_BYTES", 500)
+    monkeypatch.setattr(history_writer, "BATCH_BYTES", 300)
+    monkeypatch.setattr(history_writer, "FLUSH_BYTES", 700)
     monkeypatch.setattr(history, "SEGMENT_BYTES", 2048)
     cuts = 0
     for changes in range(1000):

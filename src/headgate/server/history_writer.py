@@ -19,7 +19,10 @@ from headgate.records.offset_commit import KEY_STARTS
 from headgate.server.clock import Clock
 from headgate.topics.partition import Partition
 
-BATCH_BYTES: Final = 256 << 10
+BATCH_BYTES: Final = 32 << 10
+"""Small batches: whoever looks for one group reads all of a batch that has something of it."""
+FLUSH_BYTES: Final = 256 << 10
+"""How much is kept in memory before it is written."""
 UNSYNCED_BYTES: Final = 4 << 20
 """How much is written before a sync is due."""
 _RECORD_OVERHEAD: Final = 48
@@ -34,6 +37,8 @@ class HistoryWriter:
         self._clock = clock
         self._is_first = is_first
         self._batch: BatchBuilder | None = None
+        self._full: list[bytearray] = []
+        self._full_bytes = 0
         self._unsynced_bytes = 0
 
     def offer(self, offset: int, record: Record) -> None:
@@ -46,25 +51,35 @@ class HistoryWriter:
         origin = Origin(offset, record.timestamp).header()
         size = len(key) + len(record.value or b"") + _RECORD_OVERHEAD
         self._batch.add(key, record.value, size, (*record.headers, origin))
+        if self._batch.size_bytes >= BATCH_BYTES:
+            self._close_batch(self._batch)
+
+    def _close_batch(self, batch: BatchBuilder) -> None:
+        self._full.append(batch.build())
+        self._full_bytes += len(self._full[-1])
+        self._batch = None
 
     @property
     def is_flush_due(self) -> bool:
-        """Whether a batch is full."""
-        return self._batch is not None and self._batch.size_bytes >= BATCH_BYTES
+        """Whether enough is there to be written."""
+        return self._full_bytes >= FLUSH_BYTES
 
     def flush(self) -> Steps[None]:
         """Write what was offered. Raises OSError."""
         log = self._log()
-        if self._batch is None:
+        if self._batch is not None:
+            self._close_batch(self._batch)
+        if not self._full:
             return
-        batch, self._batch = self._batch.build(), None
+        batches, size = self._full, self._full_bytes
+        self._full, self._full_bytes = [], 0
         active = log.segments.active
-        is_rolling = active is not None and active.size + len(batch) > log.settings.segment_bytes
+        is_rolling = active is not None and active.size + size > log.settings.segment_bytes
         # A roll syncs what it closes, here and now: so that is done before, elsewhere.
         if is_rolling or self._unsynced_bytes > UNSYNCED_BYTES:
             yield from self._sync(log)
-        self._history.append_internal([batch])
-        self._unsynced_bytes += len(batch)
+        self._history.append_internal(batches)
+        self._unsynced_bytes += size
 
     def settle(self) -> Steps[None]:
         """Make all that was offered durable. Raises OSError."""
