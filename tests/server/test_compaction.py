@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from pathlib import Path
 from random import Random
 
 import pytest
-from tests.server.test_atomic_commits import NEW, OLD, Life, cut_short
+from tests.server.test_atomic_commits import NEW, OLD, Life, compact_all, cut_short, simulated
 
 from headgate.broker import Broker, run
 from headgate.client.cluster import Cluster
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, GroupId
-from headgate.log.compaction import CompactionOrder, compact
 from headgate.log.log import LogSettings
-from headgate.records.run_completeness import RunCompleteness
 from headgate.server import turn_batches
 from headgate.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from headgate.wire.messages.offset_commit import (
@@ -95,7 +92,6 @@ def test_a_log_of_many_commits_shrinks_and_every_offset_survives_crashes_and_res
         assert offsets(broker) == {group: {3199} for group in GROUPS}
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_torn_commit_leaves_no_trace_through_compaction_and_restarts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -103,10 +99,10 @@ def test_a_torn_commit_leaves_no_trace_through_compaction_and_restarts(
     monkeypatch.setattr(turn_batches, "BATCH_BYTES", 1500)
 
     async def scenario() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
         torn = 0
         for torn_bytes in (0, 700, 1600, 2500, 3300, 100_000):
-            _, files = await cut_short(0, torn_bytes, Random(torn_bytes))
+            _, files = await cut_short(0, torn_bytes)
+            files.crash(Random(torn_bytes))
             life = Life(files)
             await life.runtime.load()
             expected = await life.offsets()
@@ -116,14 +112,7 @@ def test_a_torn_commit_leaves_no_trace_through_compaction_and_restarts(
             await life.commit({1000: 1})
             await life.commit({1000: 2})
             await life.commit({1000: 3})
-            end = log.segments.closed[-1].next_offset
-            order = CompactionOrder(
-                now_ms=0, delete_retention_ms=0, not_beyond=end, new_completeness=RunCompleteness
-            )
-            for work in compact(log, order):
-                if work is not None:
-                    work()
-            assert log.compacted_to == end
+            compact_all(life)
             assert sum(header.record_count for header, _ in log.batches()) < log.log_end_offset
             assert await life.offsets() == {**expected, 1000: 3}
             life.end()
@@ -134,4 +123,4 @@ def test_a_torn_commit_leaves_no_trace_through_compaction_and_restarts(
             again.end()
         assert torn
 
-    asyncio.run(scenario())
+    simulated(scenario)

@@ -125,8 +125,8 @@ class Life:
         starting.add_done_callback(self._started)
         await self._ended
         if self.end_kind == "clean stops":
-            compaction.close()
             self._loop.finish_works()
+            compaction.close()
             history.close()
             self._coordinator.close()
             commit.close()

@@ -245,6 +245,11 @@ class MemoryFileSystem:
         self._power_cut_at = self.operations + operations
         self._torn_bytes = torn_bytes
 
+    @property
+    def has_power(self) -> bool:
+        """Whether nothing was attempted yet that the power failed for."""
+        return self._power_cut_at is None or self.operations <= self._power_cut_at
+
     def kill(self) -> None:
         """The process ends and the machine goes on: what was written stays, synced or not."""
         self._power_cut_at = None
