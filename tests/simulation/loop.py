@@ -72,6 +72,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         for future in list(self._works):
             if self._random.random() < 0.5:
                 self._run_work(future)
+        self._works.clear()
 
     def _run_work(self, future: asyncio.Future[Any]) -> None:
         work = self._works.pop(future, None)
