@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ from headgate.log.batch import iterate_records
 from headgate.log.log import Log
 from headgate.log.memory_filesystem import PowerCut
 from headgate.records import GroupTombstone, OffsetCommit, OffsetTombstone, decode
+from headgate.server.checkpoints import CheckpointRunner
 from headgate.server.compaction import CompactionRunner
 from headgate.server.coordinator import GroupCoordinator
 from headgate.server.group_commit import GroupCommit
@@ -93,12 +95,16 @@ class Life:
         """End what was under way here and now, not when it is collected: it must not touch the next life."""
         if self.end_kind != "clean stops":
             self.world.disk.cut_power_after(0)
+        asyncio._set_running_loop(self._loop)
         for task in asyncio.all_tasks(self._loop):
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             coroutine = task.get_coro()
             assert isinstance(coroutine, Coroutine)
-            with suppress(PowerCut, OSError):
-                coroutine.close()
+            if inspect.getcoroutinestate(coroutine) == inspect.CORO_SUSPENDED:
+                with suppress(asyncio.CancelledError, StopIteration, PowerCut, OSError):
+                    coroutine.throw(asyncio.CancelledError())
+            coroutine.close()
+        asyncio._set_running_loop(None)
 
     async def _main(self) -> None:
         world = self.world
@@ -121,7 +127,8 @@ class Life:
             world.started()
         history = OffsetHistory(topics, world.time)
         compaction = CompactionRunner(topics, world.time, history.rules_of)
-        starting = self._loop.create_task(self._start(topics, topic, history, compaction))
+        checkpoints = CheckpointRunner(self._coordinator.runtimes, commit, self.settings)
+        starting = self._loop.create_task(self._start(topics, (checkpoints, compaction), history, topic))
         starting.add_done_callback(self._started)
         await self._ended
         if self.end_kind == "clean stops":
@@ -129,18 +136,25 @@ class Life:
             compaction.close()
             history.close()
             self._coordinator.close()
+            checkpoints.stop()
             commit.close()
+            checkpoints.write_at_stop()
             topics.close()
 
     async def _start(
-        self, topics: Topics, topic: Topic, history: OffsetHistory, compaction: CompactionRunner
+        self,
+        topics: Topics,
+        runners: tuple[CheckpointRunner, CompactionRunner],
+        history: OffsetHistory,
+        topic: Topic,
     ) -> None:
         """As the node starts, after its topics are there."""
         await self._coordinator.load()
         history.open(topic)
         self._look_after(topics)
         if not self._is_last:
-            compaction.start()
+            for runner in runners:
+                runner.start()
 
     def _look_after(self, topics: Topics) -> None:
         topics.housekeeping(self.world.time.now())

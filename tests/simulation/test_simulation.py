@@ -31,6 +31,7 @@ from headgate.log.swap import CLEANED_SUFFIX
 from headgate.log.sync_mark import SyncMark
 from headgate.records.runs import RunReader
 from headgate.server import group_commit
+from headgate.server.checkpoints import CheckpointWriter
 from headgate.server.history import OffsetHistory
 from headgate.server.shard_runtime import ShardRuntime
 from headgate.topics.compactor import NO_RULES
@@ -52,6 +53,8 @@ def test_nothing_is_found_in_a_few_seeds() -> None:
         )
         counts += outcome.counts
     exercised = (
+        "checkpoints",
+        "checkpoints restored",
         "clean stops",
         "compactions",
         "conditions failed",
@@ -234,10 +237,26 @@ def a_static_member_loses_its_place_in_a_crash(patch: pytest.MonkeyPatch) -> Non
     patch.setattr(join, "_replace_static", unwritten)
 
 
-TEARING = {"batch_bytes": 700, "partition_count": 300, "trouble_seconds": 0.3, "is_durable": True}
+def a_checkpoint_claims_what_came_while_it_was_written(patch: pytest.MonkeyPatch) -> None:
+    finishing = CheckpointWriter._finishing
+    patch.setattr(
+        CheckpointWriter,
+        "_finishing",
+        lambda writer, position: finishing(writer, writer._runtime.written_position),
+    )
+
+
+TEARING = {
+    "batch_bytes": 700,
+    "partition_count": 300,
+    "trouble_seconds": 0.3,
+    "is_durable": True,
+    "troubles": ("power", "power", "write", "stop"),
+}
 FAILING = {"trouble_seconds": 0.3, "is_durable": True}
 CROWDED = {"trouble_seconds": 1.0, "members": 7, "tools": 1, "troubles": ("disconnect", "kill")}
 JOINING = CROWDED | {"trouble_seconds": 0.3, "longest_session_seconds": 1.0, "troubles": ("disconnect",)}
+BUSY = {"tools": 10, "pace_seconds": 0.005, "slowest_sync_seconds": 0.1, "trouble_seconds": 3.0}
 STALE = FAILING | {"troubles": ("sync", "kill", "power")}
 STATIC = CROWDED | {"longest_session_seconds": 6.0, "pace_seconds": 0.1}
 CLEANING = {"segment_bytes": 2048, "cleaner_backoff_ms": 50, "cleanable_ratio": 0.0}
@@ -259,6 +278,7 @@ SLEEPY = {"trouble_seconds": 1.0, "sweep_interval_ms": 700, "troubles": ("lull",
         (sessions_begin_anew_only_at_a_crash, CROWDED),
         (a_wide_commit_misses_its_last_partition, TEARING),
         (members_are_forgotten_by_a_load, CROWDED),
+        (a_checkpoint_claims_what_came_while_it_was_written, BUSY | {"checkpoint_records": 20}),
         (conditions_are_ignored, {}),
         (a_condition_is_judged_by_the_first_partition, {}),
         (torn_commits_count_in_compaction, TEARING | CLEANING),

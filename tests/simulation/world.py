@@ -36,7 +36,7 @@ from headgate.domain.partitioning import partition_for
 from headgate.domain.settings import Settings
 from headgate.log import log as log_module
 from headgate.log.memory_filesystem import Fault, PowerCut
-from headgate.server import shard_runtime, turn_batches
+from headgate.server import checkpoints, shard_runtime, turn_batches
 from headgate.server.compaction import CompactionRunner
 from headgate.server.slices import SliceRunner
 
@@ -97,6 +97,7 @@ class Plan:
     delete_retention_ms: int
     keeps_history: bool
     sync_mark_bytes: int
+    checkpoint_records: int
     troubles: tuple[str, ...] = TROUBLES
 
     @classmethod
@@ -125,6 +126,7 @@ class Plan:
             delete_retention_ms=random.choice((0, 2000, RETENTION_MS)),
             keeps_history=random.random() < 0.5,
             sync_mark_bytes=random.choice((1, 1000, 1 << 20)),
+            checkpoint_records=random.choice((20, 200, 5000)),
         )
 
     def settings(self) -> Settings:
@@ -136,6 +138,7 @@ class Plan:
                 "offset.metadata.max.bytes": str(METADATA_LIMIT),
                 "group.min.session.timeout.ms": "100",
                 "group.initial.rebalance.delay.ms": "300",
+                "headgate.checkpoint.interval.records": str(self.checkpoint_records),
                 "log.cleaner.min.cleanable.ratio": str(self.cleanable_ratio),
                 "log.cleaner.backoff.ms": str(self.cleaner_backoff_ms),
                 "log.cleaner.dedupe.buffer.size": str(self.cleaner_buffer_bytes),
@@ -261,6 +264,10 @@ class World:
             (log_module, "SYNC_MARK_EVERY_BYTES", plan.sync_mark_bytes),
             (SliceRunner, "is_slice_over", lambda runner: self.random.random() < 0.2),
             (CompactionRunner, "_compact", self._counting_compactions()),
+            (checkpoints, "FEWEST_AT_STOP", plan.checkpoint_records),
+            (checkpoints, "RETRY_AFTER_SECONDS", -1.0),
+            (checkpoints, "_tell_written", lambda *given: self.counts.update(["checkpoints"])),
+            (shard_runtime.ShardRuntime, "_restore_checkpoint", self._counting_restored()),
         ]
         before = [(module, name, getattr(module, name)) for module, name, _ in sizes]
         level, propagates = logger.level, logger.propagate
@@ -286,6 +293,16 @@ class World:
             before = job.partition.log.compacted_to
             await compact(runner, job)
             self.counts["compactions"] += job.partition.log.compacted_to > before
+
+        return counting
+
+    def _counting_restored(self) -> Any:
+        restore = shard_runtime.ShardRuntime._restore_checkpoint
+
+        async def counting(runtime: Any) -> int | None:
+            position = await restore(runtime)
+            self.counts["checkpoints restored"] += position is not None
+            return position
 
         return counting
 
