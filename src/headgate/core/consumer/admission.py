@@ -11,7 +11,8 @@ epoch alone, and not what is to be let go: such a member is fenced there.)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from headgate.core.consumer.commands import LEAVING_FOR_A_WHILE, ConsumerHeartbeat, Refusal
 from headgate.core.consumer.group import ConsumerGroup, Member, nothing_assigned
@@ -21,8 +22,7 @@ from headgate.domain.ids import InstanceId, MemberId
 from headgate.records import ConsumerGroupMemberMetadata
 
 
-@dataclass(slots=True, frozen=True)
-class Admitted:
+class Admitted(NamedTuple):
     """A member that may go on."""
 
     member: Member

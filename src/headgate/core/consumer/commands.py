@@ -22,9 +22,12 @@ Reported = Sequence[tuple[TopicId, Sequence[int]]]
 """The partitions that a member says it has."""
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ConsumerHeartbeat:
-    """Join, stay, or leave, by the epoch. What is None is as it was. Reply: `HeartbeatResult`."""
+    """Join, stay, or leave, by the epoch. What is None is as it was. Reply: `HeartbeatResult`.
+
+    Neither is frozen, because both are made for every heartbeat; nobody changes one.
+    """
 
     group_id: GroupId
     member_id: MemberId
@@ -54,7 +57,7 @@ class ConsumerHeartbeat:
         )
 
 
-@dataclass(slots=True, frozen=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class HeartbeatResult:
     """The outcome of a heartbeat."""
 

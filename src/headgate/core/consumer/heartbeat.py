@@ -54,6 +54,9 @@ def heartbeat(
         return admitted
     before = admitted.member
     metadata = _as_it_says(before.metadata, command)
+    if is_verified and metadata is before.metadata and _is_settled(group, admitted):
+        turn.start_session(group.group_id, command.member_id)
+        return _answer(turn, command, before, before.current), []
     regex = metadata.subscribed_topic_regex
     if regex and regex not in group.regex_users:
         refusal = invalid_pattern(regex)
@@ -76,14 +79,29 @@ def heartbeat(
     if current is not before.current or admitted.is_new or admitted.replaces is not None:
         records.append(current)
     _set_timers(turn, group, before, current, metadata, admitted.replaces)
+    return _answer(turn, command, before, current), records
+
+
+def _is_settled(group: ConsumerGroup, admitted: Admitted) -> bool:
+    """Whether there is nothing to do for a member that has nothing new to say: so it mostly is."""
+    is_known = not admitted.is_new and admitted.replaces is None
+    epoch = group.assignment_epoch
+    return is_known and epoch == group.epoch and admitted.member.is_reconciled_to(epoch)
+
+
+def _answer(
+    turn: ConsumerTurn,
+    command: ConsumerHeartbeat,
+    before: Member,
+    current: ConsumerGroupCurrentAssignment,
+) -> HeartbeatResult:
     wants_all = command.is_joining or command.is_full or current.assigned != before.current.assigned
-    result = HeartbeatResult(
+    return HeartbeatResult(
         member_id=command.member_id,
         member_epoch=current.member_epoch,
         heartbeat_interval_ms=turn.settings.heartbeat_interval_ms,
         assigned=current.assigned if wants_all else None,
     )
-    return result, records
 
 
 # --- 1. the member and the group's epoch ---
