@@ -130,7 +130,7 @@ def test_groups_are_described_in_the_order_asked(node: OneNode, version: int) ->
     (member,) = group.members
     assert (member.member_id, member.instance_id, member.rack_id, member.member_epoch) == ("m", "i", "r", 2)
     assert (member.client_id, member.client_host) == ("tester", "/127.0.0.1")
-    assert (member.subscribed_topic_names, member.subscribed_topic_regex) == (["t"], None)
+    assert (member.subscribed_topic_names, member.subscribed_topic_regex) == (["t"], "")
     assert member.member_type == (1 if version else -1)
     for assignment in (member.assignment, member.target_assignment):
         (topic,) = assignment.topic_partitions

@@ -66,7 +66,7 @@ def _member(member: DescribedConsumerMember, topic_names: Mapping[TopicId, Topic
         client_id=member.client_id,
         client_host=member.client_host,
         subscribed_topic_names=list(member.subscribed_topic_names),
-        subscribed_topic_regex=member.subscribed_topic_regex or None,
+        subscribed_topic_regex=member.subscribed_topic_regex or "",
         assignment=_assignment(member.assigned, topic_names),
         target_assignment=_assignment(member.target, topic_names),
         member_type=_CLASSIC_MEMBER if member.uses_classic_protocol else _CONSUMER_MEMBER,

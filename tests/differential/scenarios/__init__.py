@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from tests.differential.scenarios import offsets, topic_ids
+from tests.differential.scenarios import consumer_groups, offsets, topic_ids
 from tests.differential.script import Scenario, Script
 
 
@@ -19,7 +19,7 @@ def _scenarios_of(module: ModuleType) -> dict[str, Scenario]:
     }
 
 
-MODULES = (offsets, topic_ids)
+MODULES = (offsets, consumer_groups, topic_ids)
 
 SCENARIOS: dict[str, Scenario] = {
     name: scenario for module in MODULES for name, scenario in _scenarios_of(module).items()

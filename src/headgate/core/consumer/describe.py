@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from headgate.core.consumer.commands import DescribedConsumerGroup, DescribedConsumerMember
 from headgate.core.consumer.group import ConsumerGroup, Member
+from headgate.core.consumer.reconcile import union
 from headgate.core.consumer.target import most_wanted
 from headgate.core.topic_image import TopicImage
 
 
 def describe(group: ConsumerGroup, topics: TopicImage, assignors: tuple[str, ...]) -> DescribedConsumerGroup:
-    """Every member with what it has and what it is to have."""
+    """Every member with what it has, to be let go or not, and what it is to have."""
     members = tuple(_member(group, group.member(member_id)) for member_id in group.members)
     topic_ids = {topic_id for member in members for topic_id in (*member.assigned, *member.target)}
     names = {topic_id: topics.name_of(topic_id) for topic_id in topic_ids}
@@ -35,7 +36,10 @@ def _member(group: ConsumerGroup, member: Member) -> DescribedConsumerMember:
         member_epoch=current.member_epoch,
         subscribed_topic_names=metadata.subscribed_topic_names,
         subscribed_topic_regex=metadata.subscribed_topic_regex,
-        assigned={topic_id: tuple(sorted(epochs)) for topic_id, epochs in current.assigned.items()},
+        assigned={
+            topic_id: tuple(sorted(epochs))
+            for topic_id, epochs in union(current.assigned, current.pending_revocation).items()
+        },
         target=group.target_of(metadata.member_id),
         uses_classic_protocol=member.uses_classic_protocol,
     )

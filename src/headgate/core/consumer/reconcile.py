@@ -98,7 +98,7 @@ def _next(
     if revoked and (current.member_epoch == aim.assignment_epoch or _has_any(reported, revoked)):
         return _moved(current, current.member_epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoked)
     state = MemberState.UNRELEASED_PARTITIONS if is_any_awaited else MemberState.STABLE
-    return _moved(current, aim.assignment_epoch, state, _union(kept, free), {})
+    return _moved(current, aim.assignment_epoch, state, union(kept, free), {})
 
 
 def _without_unsubscribed(
@@ -109,7 +109,7 @@ def _without_unsubscribed(
         return current
     kept = {topic: epochs for topic, epochs in current.assigned.items() if topic in aim.subscribed}
     gone = {topic: epochs for topic, epochs in current.assigned.items() if topic not in aim.subscribed}
-    revoked = _union(current.pending_revocation, gone)
+    revoked = union(current.pending_revocation, gone)
     return _moved(current, current.member_epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoked)
 
 
@@ -132,7 +132,8 @@ def _moved(
     return replace(moved, previous_member_epoch=current.member_epoch)
 
 
-def _union(one: OwnedPartitions, other: OwnedPartitions) -> Owned:
+def union(one: OwnedPartitions, other: OwnedPartitions) -> Owned:
+    """The partitions of both."""
     return {
         topic_id: {**one.get(topic_id, {}), **other.get(topic_id, {})}
         for topic_id in one.keys() | other.keys()

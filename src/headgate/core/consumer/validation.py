@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from headgate.core.consumer.commands import (
     JOINING,
-    LEAVING,
     LEAVING_FOR_A_WHILE,
     UNCHANGED_MS,
     ConsumerHeartbeat,
@@ -35,8 +34,6 @@ def invalid_heartbeat(command: ConsumerHeartbeat, assignors: tuple[str, ...]) ->
         return _invalid("InstanceId can't be null.")
     if command.member_epoch < LEAVING_FOR_A_WHILE:
         return _invalid("MemberEpoch is invalid.")
-    if command.member_epoch in (LEAVING, LEAVING_FOR_A_WHILE):
-        return None
     if command.server_assignor is not None and command.server_assignor not in assignors:
         return Refusal(
             ErrorCode.UNSUPPORTED_ASSIGNOR,
