@@ -31,6 +31,7 @@ from headgate.records import OffsetCommit, decode
 from headgate.records.history import origin_of
 from headgate.wire.extensions.describe_offset_history import DescribeOffsetHistoryRequest
 from headgate.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from headgate.wire.messages.delete_topics import DeleteTopicsRequest
 
 pytestmark = pytest.mark.timeout(60)
 FLIGHTS = TopicName("flights")
@@ -241,6 +242,8 @@ def test_records_of_the_history_topic_are_fetched_and_read_like_those_of_the_log
                     if isinstance(decoded, OffsetCommit) and decoded.group_id == group:
                         assert origin_of(record.headers) is not None
                         commits.append(decoded.offset)
+    topic = admin.cluster.any_node().request(DeleteTopicsRequest(topic_names=[OFFSETS_HISTORY_TOPIC]), 3)
+    assert topic.responses[0].error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     assert commits == list(range(len(commits)))
     assert len(commits) >= 28
 

@@ -1,0 +1,91 @@
+"""Messages of ours: declared like Kafka's, in a table of their own, and never in the way of Kafka's keys."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+from headgate.wire.codec import decode, encode
+from headgate.wire.errors import MalformedMessage
+from headgate.wire.extensions import ALL_APIS, EXTENSIONS
+from headgate.wire.extensions.describe_offset_history import (
+    DescribeOffsetHistoryRequest,
+    DescribeOffsetHistoryRequestTopic,
+    DescribeOffsetHistoryResponse,
+    DescribeOffsetHistoryResponseEntry,
+    DescribeOffsetHistoryResponsePartition,
+    DescribeOffsetHistoryResponseTopic,
+    EncodedOffsetHistory,
+)
+from headgate.wire.message import Message
+from headgate.wire.messages import APIS
+
+REQUEST = DescribeOffsetHistoryRequest(
+    group_id="billing",
+    topics=[
+        DescribeOffsetHistoryRequestTopic(name="flights", partition_indexes=[0, 7]),
+        DescribeOffsetHistoryRequestTopic(name="gates", partition_indexes=None),
+    ],
+    mode=2,
+    until_ms=5,
+)
+RESPONSE = DescribeOffsetHistoryResponse(
+    known_since_ms=1_750_000_000_000,
+    topics=[
+        DescribeOffsetHistoryResponseTopic(
+            name="flights",
+            partitions=[
+                DescribeOffsetHistoryResponsePartition(
+                    partition_index=7,
+                    earlier=2,
+                    entries=[
+                        DescribeOffsetHistoryResponseEntry(
+                            committed_offset=1 << 40, metadata="é", log_offset=9
+                        ),
+                        DescribeOffsetHistoryResponseEntry(kind=1, time_ms=3, written_ms=4),
+                    ],
+                )
+            ],
+        )
+    ],
+)
+
+
+@pytest.mark.parametrize("api_key", EXTENSIONS)
+def test_the_table_says_what_the_classes_say(api_key: int) -> None:
+    """Key, versions and flexibility; both sides carry the same key, and it is none of Kafka's."""
+    info = EXTENSIONS[api_key]
+    module = importlib.import_module(f"headgate.wire.extensions.{info.module}")
+    for side in ("Request", "Response"):
+        message_type: type[Message] = getattr(module, info.name + side)
+        assert api_key == message_type.API_KEY
+        assert (info.min_version, info.max_version) == message_type.VERSIONS
+        assert info.flexible_since == message_type.FLEXIBLE_SINCE
+    assert api_key not in APIS
+    assert min(EXTENSIONS) > 20_000
+    assert ALL_APIS[api_key] == info
+
+
+@pytest.mark.parametrize("message", [REQUEST, RESPONSE, DescribeOffsetHistoryRequest()], ids=str)
+def test_a_message_comes_back_as_it_went(message: Message) -> None:
+    """Nulls, empty arrays and all; cut short anywhere it is refused, and nothing else happens."""
+    data = encode(message, 0)
+    assert decode(type(message), 0, data) == message
+    for size in range(len(data)):
+        with pytest.raises(MalformedMessage):
+            decode(type(message), 0, data[:size])
+
+
+def test_the_bytes_of_a_request_are_these() -> None:
+    """Compact lengths, tagged fields: what a client in another language writes."""
+    request = DescribeOffsetHistoryRequest(
+        group_id="g", topics=[], mode=1, until_ms=258, limit=3, max_wait_ms=4
+    )
+    expected = "0267 01 01 ffffffffffffffff 0000000000000102 00000003 00000004 00"
+    assert encode(request, 0) == bytes.fromhex(expected)
+
+
+def test_a_response_may_be_bytes_already() -> None:
+    """What was encoded elsewhere is written as it is."""
+    assert encode(EncodedOffsetHistory(body=encode(RESPONSE, 0)), 0) == encode(RESPONSE, 0)
