@@ -16,10 +16,12 @@ from headgate.api import (
     k15_describe_groups,
     k42_delete_groups,
     k47_offset_delete,
+    k20004_describe_offset_history,
 )
 from headgate.api.contract import Api, ShardOwner
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId
+from headgate.wire.extensions.describe_offset_history import DescribeOffsetHistoryRequest
 from headgate.wire.messages.delete_groups import DeleteGroupsRequest
 from headgate.wire.messages.describe_groups import DescribeGroupsRequest
 from headgate.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -124,3 +126,10 @@ def test_every_request_about_a_group_is_answered_by_its_owner(
     assert said in repr(here.ask(api, request_, version))
     there.coordinator.errors = {}
     assert said not in repr(here.ask(api, request_, version))
+
+
+def test_the_past_of_a_group_is_told_by_the_owner_of_its_shard_alone(here: OneNode) -> None:
+    """It is read from the owner's own logs: whoever asks elsewhere is sent there."""
+    api = k20004_describe_offset_history.API
+    answer = here.ask(api, DescribeOffsetHistoryRequest(group_id=GROUP), 0)
+    assert answer.error_code == ErrorCode.NOT_COORDINATOR

@@ -1,8 +1,8 @@
 """DescribeOffsetHistory (20004), version 0, Headgate's own: what a group's offsets were, and when.
 
-The group's coordinator answers. A group or partition of which nothing is known is no error. What is older
-than the history is answered "not known", never by a guess; so is what could not be read within
-`max_wait_ms`.
+The group's coordinator answers, from its own logs, and no other node. A group or partition of which nothing
+is known is no error. What is older than the history is answered "not known", never by a guess; so is what
+could not be read within `max_wait_ms`.
 """
 
 from __future__ import annotations
@@ -62,6 +62,8 @@ def handle(
     query = _query(request)
     if isinstance(query, str):
         return DescribeOffsetHistoryResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=query)
+    if node.router.owner_of(query.group_id).node_id != node.node_id:
+        return DescribeOffsetHistoryResponse(error_code=ErrorCode.NOT_COORDINATOR)
 
     def on_reply(result: EncodedOffsetHistory | ErrorCode) -> None:
         if isinstance(result, EncodedOffsetHistory):
