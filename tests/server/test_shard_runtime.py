@@ -313,3 +313,31 @@ def test_commands_are_refused_while_the_log_is_loaded() -> None:
             assert (fresh.shard.count, fresh.shard.is_loaded) == (1, True)
 
     run(scenario)
+
+
+def test_every_shard_is_told_first_what_it_has_to_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As soon as it is loaded, and again by itself when it was loaded after a failure."""
+
+    async def scenario() -> None:
+        files = MemoryFileSystem()
+        async with setup(files) as s:
+            monkeypatch.setattr(shard_runtime, "RELOAD_DELAY_SECONDS", 0.01)
+            told: list[int] = []
+
+            def first_commands() -> list[object]:
+                told.append(1)
+                return [Ask(), Ask()]
+
+            runtime = ShardRuntime(
+                Counter, s.partition, s.runtime._group_commit, Clock(), first_commands=first_commands
+            )
+            assert not told
+            await runtime.load()
+            assert told == [1]
+            runtime._fail("failed on purpose", None)
+            while not runtime.is_active:
+                await asyncio.sleep(0.01)
+            assert told == [1, 1]
+            runtime.close()
+
+    run(scenario)

@@ -456,3 +456,24 @@ def test_a_catalogue_record_that_says_nothing_is_named(disk: Disk, event: dict[s
     topics.close()
     with pytest.raises(CatalogueCorrupt, match=r"record at offset \d+"):
         disk.start()
+
+
+def test_changes_are_told_to_who_wants_to_know(disk: Disk) -> None:
+    """New topics of one request together, more partitions, groups' settings; what changes nothing is not."""
+    topics = disk.start()
+    told: list[list[tuple[str, int]]] = []
+    topics.on_changed.append(lambda all_of: told.append([(one.name, one.partition_count) for one in all_of]))
+    configured: list[str] = []
+    topics.on_group_configured.append(configured.append)
+    wanted = [NewTopic(name, TopicId(name.encode() * 16), 2) for name in ("a", "b", "a")]
+    created = topics.create_all(wanted, NOW)
+    assert told == [[("a", 2), ("b", 2)]]
+    topic = created[0]
+    assert isinstance(topic, Topic)
+    assert topics.add_partitions(topic, 5, NOW) is None
+    assert topics.add_partitions(topic, 5, NOW) is not None
+    assert told[1:] == [[("a", 5)]]
+    topics.set_group_overrides("g", {"consumer.session.timeout.ms": "50000"}, NOW)
+    topics.set_group_overrides("g", {"consumer.session.timeout.ms": "50000"}, NOW)
+    topics.set_group_overrides("g", {}, NOW)
+    assert configured == ["g", "g"]

@@ -33,14 +33,14 @@ class GroupSurroundings:
     def keep_telling(self, coordinator: GroupCoordinator) -> None:
         """Tell the coordinator of every change from now on."""
 
-        def tell(change: TopicChange) -> None:
-            coordinator.submit_to_all(TopicsChanged([change]), lambda replies: None)
+        def tell(*changes: TopicChange) -> None:
+            coordinator.submit_to_all(TopicsChanged(changes), lambda replies: None)
 
         def tell_settings(group_id: str) -> None:
             command = self._configured(GroupId(group_id))
             coordinator.submit(command.group_id, command, lambda reply: None)
 
-        self._topics.on_changed.append(lambda topic: tell(_as_it_is(topic)))
+        self._topics.on_changed.append(lambda topics: tell(*map(_as_it_is, topics)))
         self._topics.on_deleted.append(lambda topic: tell(TopicChange(topic.name, None)))
         self._topics.on_group_configured.append(tell_settings)
 

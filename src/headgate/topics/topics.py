@@ -74,8 +74,8 @@ class Topics:
         self._has_leftovers = False
         self.on_deleted: list[Callable[[Topic], None]] = []
         """Called with each topic that is no more."""
-        self.on_changed: list[Callable[[Topic], None]] = []
-        """Called with each topic that is new or has more partitions."""
+        self.on_changed: list[Callable[[Sequence[Topic]], None]] = []
+        """Called with topics that are new or have more partitions, all of one change together."""
         self.on_group_configured: list[Callable[[str], None]] = []
         """Called with the id of each group that has other settings of its own."""
         self.fetch_sessions = FetchSessions(
@@ -199,10 +199,11 @@ class Topics:
             failure = self._commit([events.topic_created(entry) for entry in entries.values()], now)
             if failure is not None:
                 return [refusals.get(index, failure) for index in range(len(wanted))]
-        for entry in entries.values():
-            topic = Topic(self._catalogue.topics[entry.name], self._shared)
+        created = [Topic(self._catalogue.topics[entry.name], self._shared) for entry in entries.values()]
+        for topic in created:
             self._add(topic)
-            self._tell_of(topic)
+        if created:
+            self._tell_of(created)
         return [refusals.get(index) or self._topics[TopicName(new.name)] for index, new in enumerate(wanted)]
 
     def delete(self, topic: Topic, now: Millis) -> Refusal | None:
@@ -228,7 +229,7 @@ class Topics:
         refusal = self.refusal_of_partitions(topic, partition_count)
         refusal = refusal or self._commit([events.partitions_added(topic.topic_id, partition_count)], now)
         if refusal is None:
-            self._tell_of(topic)
+            self._tell_of([topic])
         return refusal
 
     def refusal_of_partitions(self, topic: Topic, partition_count: int) -> Refusal | None:
@@ -323,9 +324,9 @@ class Topics:
         self._by_id[topic.topic_id] = topic
         self._collisions[collision_key(topic.name)] = topic.name
 
-    def _tell_of(self, topic: Topic) -> None:
+    def _tell_of(self, topics: Sequence[Topic]) -> None:
         for callback in self.on_changed:
-            callback(topic)
+            callback(topics)
 
     def _commit(self, changes: Iterable[events.Event], now: Millis) -> Refusal | None:
         try:

@@ -327,3 +327,17 @@ def test_another_group_of_the_shard_is_another_group() -> None:
     assert {group.group_id for group in listed(h)} == {G, GroupId("other")}
     h.beat("a", -1)
     assert {group.state for group in listed(h)} == {"Stable", "Empty"}
+
+
+@pytest.mark.parametrize("name", ["t", "u"])
+def test_only_groups_that_read_a_topic_look_again_when_it_changes(name: str) -> None:
+    """Among many topics that change at once."""
+    h = ConsumerHarness()
+    a = Client(h, "a", (name,))
+    settle(a)
+    h.change_topics(topics(**{f"other{number}": 1 for number in range(50)}))
+    assert G in h.shard.consumer.verified
+    h.change_topics(topics(**{f"other{number}": 1 for number in range(50)}, **{name: 9}))
+    assert G not in h.shard.consumer.verified
+    settle(a)
+    assert (len(a.owned), G in h.shard.consumer.verified) == (9, True)

@@ -6,10 +6,16 @@ import time
 from typing import Any
 
 from tests.differential.requests import (
+    DELETE,
+    GROUP,
+    SET,
+    alter_configs,
     beat,
     commit,
+    create_partitions,
     delete_groups,
     delete_offsets,
+    delete_topics,
     describe_consumer_groups,
     describe_groups,
     enter,
@@ -247,4 +253,98 @@ def from_one_type_to_another(ask: Script) -> None:
     ask(beat(ask.group, "m", -1))
     ask(join(ask.group, version=3))
     ask(fetch(ask.group, None))
+    ask(describe_consumer_groups(ask.group))
+
+
+def topics_that_change(ask: Script) -> None:
+    """More partitions, a topic that comes into being, one that goes: each raises the epoch."""
+    one = _topic(ask, "one", 1)
+    ask(enter(ask.group, "m", [one.name, f"{ask.name}-two"]))
+    ask(create_partitions({one.name: 3}))
+    ask.wait_for_partitions(one, 3)
+    time.sleep(COORDINATORS_DELAY_S)
+    ask(beat(ask.group, "m", 2, owned={one.id: [0]}))
+    two = _topic(ask, "two", 1)
+    ask(beat(ask.group, "m", 3, owned={one.id: [0, 1, 2]}))
+    ask(delete_topics(one.name))
+    time.sleep(COORDINATORS_DELAY_S)
+    ask(describe_consumer_groups(ask.group))
+    ask(beat(ask.group, "m", 4, owned={one.id: [0, 1, 2], two.id: [0]}))
+    ask(commit(ask.group, {two.name: {0: 5}}, 9, member="m", epoch=4))
+    ask(beat(ask.group, "m", 4, owned={two.id: [0]}))
+    ask(describe_consumer_groups(ask.group))
+
+
+def settings_of_a_group(ask: Script) -> None:
+    """A heartbeat interval of its own, and values that are refused."""
+    topic = _topic(ask)
+    ask(enter(ask.group, "m", [topic.name]))
+    for name, value in (
+        ("consumer.heartbeat.interval.ms", "7000"),
+        ("consumer.heartbeat.interval.ms", "499"),
+        ("consumer.heartbeat.interval.ms", "15001"),
+        ("consumer.session.timeout.ms", "999"),
+        ("consumer.session.timeout.ms", "60001"),
+        ("consumer.session.timeout.ms", "abc"),
+        ("consumer.assignment.interval.ms", "15001"),
+        ("no.such.setting", "1"),
+    ):
+        ask(alter_configs(GROUP, ask.group, {name: (SET, value)}), note=f"{name}={value}")
+    time.sleep(COORDINATORS_DELAY_S)
+    ask(beat(ask.group, "m", 2))
+    ask(alter_configs(GROUP, ask.group, {"consumer.heartbeat.interval.ms": (DELETE, None)}))
+    time.sleep(COORDINATORS_DELAY_S)
+    ask(beat(ask.group, "m", 2))
+
+
+def three_members(ask: Script) -> None:
+    """Who waits for whom, in every step until all are stable, and after one of them left."""
+    topic = _topic(ask, partitions=6)
+    owned: dict[str, dict[Any, Any]] = {}
+    epochs: dict[str, int] = {}
+
+    def step(member: str) -> None:
+        if member in epochs:
+            answer = ask(beat(ask.group, member, epochs[member], owned=owned[member]), note=member)
+        else:
+            answer = ask(enter(ask.group, member, [topic.name]), note=member)
+            owned[member] = {}
+        epochs[member] = answer["member_epoch"]
+        if answer["assignment"] is not None:
+            given = answer["assignment"]["topic_partitions"]
+            owned[member] = {one["topic_id"]: one["partitions"] for one in given}
+
+    for member in ("a", "b", "c", "a", "b", "c", "a", "b", "c", "a", "b", "c"):
+        step(member)
+    ask(describe_consumer_groups(ask.group))
+    ask(beat(ask.group, "b", -1))
+    for member in ("a", "c", "a", "c", "a", "c"):
+        step(member)
+    ask(describe_consumer_groups(ask.group))
+
+
+def a_classic_group_with_members_of_another_kind(ask: Script) -> None:
+    """Its members are no consumers: a member of the new protocol cannot come in."""
+    topic = _topic(ask)
+    joined = ask(join(ask.group, version=3, protocol_type="connect"))
+    ask(enter(ask.group, "m", [topic.name]))
+    ask(beat(ask.group, "m", 1))
+    ask(describe_consumer_groups(ask.group))
+    ask(heartbeat(ask.group, joined["member_id"], 1))
+
+
+def an_answer_that_was_lost(ask: Script) -> None:
+    """The same request again: nothing more happens, and a full one is told everything."""
+    topic = _topic(ask, partitions=2)
+    ask(enter(ask.group, "a", [topic.name]))
+    ask(enter(ask.group, "a", [topic.name]))
+    ask(enter(ask.group, "b", [topic.name]))
+    first = ask(beat(ask.group, "a", 2, owned={topic.id: [0, 1]}))
+    ask(beat(ask.group, "a", 2, owned={topic.id: [0, 1]}))
+    kept = first["assignment"]["topic_partitions"][0]["partitions"]
+    ask(beat(ask.group, "a", 2, owned={topic.id: kept}))
+    ask(beat(ask.group, "a", 2, owned={topic.id: kept}))
+    full: dict[str, Any] = {"rebalance_timeout": 10_000, "subscribed_topic_names": [topic.name]}
+    ask(beat(ask.group, "a", 2, owned={topic.id: kept}, **full))
+    ask(beat(ask.group, "b", 3, owned={}, **full))
     ask(describe_consumer_groups(ask.group))

@@ -87,12 +87,9 @@ class ConsumerGroups:
         """The topics are others: groups that read them have to look again."""
         for change in command.changes:
             self.topics.change(change)
-        names = [change.name for change in command.changes]
-        self.verified = {
-            group_id
-            for group_id in self.verified
-            if not any(map(self.by_id[group_id].is_subscribed_to, names))
-        }
+        names = {change.name for change in command.changes}
+        by_id = self.by_id
+        self.verified = {group_id for group_id in self.verified if not by_id[group_id].reads_any_of(names)}
         for group_id, group in self.by_id.items():
             if is_outdated(group, command.changes):
                 self.turn(group_id, now).match_patterns(group_id)
