@@ -223,7 +223,7 @@ class _Compaction:
         return following.next_offset - output.segment.base_offset <= LARGEST_RELATIVE_OFFSET
 
     def _copy(self, segment: Segment, output: _Output) -> Steps[None]:
-        is_over, end, dropped = self._order.is_slice_over, self._last.end, self._order.dropped
+        is_over, end = self._order.is_slice_over, self._last.end
         warmed = 0
         self._last.check_there(segment)
         file = segment.pin()
@@ -239,8 +239,6 @@ class _Compaction:
                     output.keep(header, batch)
                 else:
                     yield from self._copy_batch(header, batch, output)
-                    if dropped is not None and dropped.is_flush_due:
-                        yield from dropped.flush()
                 if output.is_flush_due:
                     yield output.flush
         finally:
@@ -248,13 +246,16 @@ class _Compaction:
 
     def _copy_batch(self, header: BatchHeader, batch: Buffer, output: _Output) -> Steps[None]:
         records = yield from readable(header, batch)
+        is_over, dropped = self._order.is_slice_over, self._order.dropped
         # Offsets, not records: tens of thousands of those would have the garbage collector stop the loop.
         kept = array("q")
         is_changed = has_tombstone = False
         for count, (offset, record) in enumerate(iterate_records(records)):
-            if count % _LOOK_UP_EVERY == _LOOK_UP_EVERY - 1 and self._order.is_slice_over():
+            if count % _LOOK_UP_EVERY == _LOOK_UP_EVERY - 1 and is_over():
                 yield None
                 self._last.check()
+            if dropped is not None and dropped.is_flush_due:
+                yield from dropped.flush()
             if not self._stays(header, offset, record):
                 continue
             is_changed |= self._plain(record) is not record
