@@ -13,7 +13,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.core.consumer.support import (
     SESSION_TIMEOUT_MS,
     ConsumerHarness,
@@ -104,11 +104,16 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.h = ConsumerHarness({"t": 4, "u": 3})
-        self.h.beat("first", 0, **joining())  # the group is there all the time
+        self.h = ConsumerHarness()
         self.clients = [Client(number) for number in range(5)]
         self.late: list[LateCommit] = []
         self.ledger = Ledger()
+
+    @initialize(interval_ms=st.sampled_from([0, 1_000]))
+    def begin(self, interval_ms: int) -> None:
+        """Targets are made at once, or stand for a while; the group is there all the time."""
+        self.h = ConsumerHarness({"t": 4, "u": 3}, group_consumer_assignment_interval_ms=str(interval_ms))
+        self.h.beat("first", 0, **joining())
 
     def ask(self, command: ConsumerHeartbeat) -> HeartbeatResult:
         self.keep_first_alive()
@@ -233,6 +238,11 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         return self.h.group.owners.get(topic_id(name), {}).get(partition) == member_id
 
     # --- the world ---
+
+    @rule()
+    def wait(self) -> None:
+        """Some targets may be made then that were not before."""
+        self.h.advance(700)
 
     @rule()
     def crash(self) -> None:
