@@ -28,8 +28,10 @@ from tests.core.consumer.support import (
 from tests.core.harness import durable_state
 
 from headgate.core.consumer.commands import ConsumerHeartbeat, HeartbeatResult
+from headgate.core.shard import GroupShard
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import InstanceId, MemberId, TopicName
+from headgate.records import decode
 
 CLIENTS = st.integers(0, 4)
 SUBSCRIPTIONS = st.sampled_from([("t",), ("u",), ("t", "u"), ()])
@@ -254,6 +256,16 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         assert known is not None
         if known.partition_count < 8:
             self.h.change_topics(topics(**{name: known.partition_count + 1}))
+
+    @rule()
+    def load_from_a_compacted_log(self) -> None:
+        """The last record of each key, and no tombstone, is enough to make the same group."""
+        last = {key: (position, value) for position, (key, value) in enumerate(self.h.log)}
+        shard = GroupShard(self.h.settings)
+        for key, (position, value) in sorted(last.items(), key=lambda one: one[1][0]):
+            if value is not None:
+                shard.apply(decode(key, value), position)
+        assert durable_state(shard) == durable_state(self.h.shard)
 
     def teardown(self) -> None:
         """If everybody does what they are told, all get to the group's epoch and everything is read."""
