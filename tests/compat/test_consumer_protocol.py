@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from bench.kafka.broker import java_command, kafka_missing
 from confluent_kafka import ConsumerGroupState, ConsumerGroupType
 from confluent_kafka.admin import AdminClient
 from tests.compat.support.driver import Committed, Sent, wait_until
@@ -198,3 +200,55 @@ def test_a_group_is_described_and_listed_by_its_type(
     assert name in {one.group_id for one in listed.valid}
     listed = admin.list_consumer_groups(types={ConsumerGroupType.CLASSIC}).result(10)
     assert name not in {one.group_id for one in listed.valid}
+
+
+@pytest.mark.skipif(bool(kafka_missing()), reason="Apache Kafka's tools are not here (make kafka)")
+def test_javas_consumers_share_a_group_and_its_tools_describe_it(
+    broker: Broker, setter: KafkaPython, name: str
+) -> None:
+    """One subscribes by name and one by expression; both leave properly, and everything is committed."""
+    setter.create_topic(name, PARTITIONS)
+    server = ("--bootstrap-server", broker.bootstrap_servers)
+    console = (
+        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        *server,
+        "--group",
+        name,
+        "--from-beginning",
+    )
+    describe = ("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", *server, "--describe")
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+
+    def is_shared() -> bool:
+        group = admin.describe_consumer_groups([name])[name].result(10)
+        counts = [len(member.assignment.topic_partitions) for member in group.members]
+        return counts == [3, 3] and bool(group.state == ConsumerGroupState.STABLE)
+
+    with contextlib.ExitStack() as stack:
+        members = []
+        for topics in (("--topic", name), ("--include", f"{name[:-1]}.*")):
+            command = java_command(*console, "--command-property", "group.protocol=consumer", *topics)
+            member = subprocess.Popen(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL,
+                text=True,
+            )
+            stack.callback(member.kill)
+            members.append(stack.enter_context(member))
+        wait_until(is_shared, "both have three partitions", 40)
+        values = produce(setter, name, "java")
+        wait_until(committed(setter, name, 10), "everything is committed", 20)
+        shown = subprocess.run(
+            java_command(*describe, "--group", name, "--members", "--verbose"),
+            capture_output=True, text=True, timeout=60, check=True,
+        ).stdout  # fmt: skip
+        assert shown.count(f"{name}:") == 4, "two members, each with what it has and is to have"
+        for member in members:
+            member.terminate()
+        read = [line for member in members for line in member.communicate(timeout=20)[0].splitlines()]
+    assert sorted(read) == values
+    wait_until(
+        lambda: not admin.describe_consumer_groups([name])[name].result(10).members, "both said goodbye", 5
+    )
