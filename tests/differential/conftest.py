@@ -28,13 +28,16 @@ START_TIMEOUT_S = 300
 TEST_TIMEOUT_S = 60
 
 SETTINGS = {
-    "offsets.topic.num.partitions": "8",
+    # One shard: what one group's coordinator knows of topics, every group's does.
+    "offsets.topic.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "500",
     # So that a target is made in the heartbeat that asks for it, and stories do not depend on the clock.
     "group.consumer.assignment.interval.ms": "0",
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.min.heartbeat.interval.ms": "500",
+    "group.max.size": "5",
+    "group.consumer.max.size": "5",
 }
 KAFKA_ALONE = {"group.consumer.assignor.offload.enable": "false"}
 

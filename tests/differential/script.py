@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,6 +101,16 @@ class Script:
         self._tell(f"{on}: {request}" + (f" ({note})" if note else ""), answer)
         return answer
 
+    def only(self, request: Request, array: str, key: str, wanted: Iterable[str]) -> Tree:
+        """Ask for something that all scenarios share, and take into the story what is of this one."""
+        self._names.say(request.values)
+        connection = self._connection("main")
+        connection.send(request)
+        answer = connection.receive(request)
+        answer[array] = [each for each in answer[array] if each[key] in wanted]
+        self._tell(f"main: {request}", answer)
+        return answer
+
     def take(self, connection: Connection, request: Request, step: str) -> Tree:
         """Read an answer into the story."""
         try:
@@ -123,6 +133,7 @@ class Script:
         topic = Topic(name, created["topic_id"])
         self._names.topic(topic.id, name)
         self.wait_for_partitions(topic, partitions)
+        self._wait_for_coordinator(topic)
         return topic
 
     def wait_for_partitions(self, topic: Topic, partitions: int) -> None:
@@ -136,6 +147,23 @@ class Script:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{self.side.name} still shows {shown}")
             time.sleep(PAUSE_S)
+
+    def _wait_for_coordinator(self, topic: Topic) -> None:
+        """Wait until the coordinator knows the topic too, of which Kafka tells it after all others."""
+        group = f"probe-of-{topic.name}"
+        deadline, epoch = time.monotonic() + PATIENCE_S, 0
+        request = requests.enter(group, "probe", [topic.name])
+        while True:
+            answer = self._ask_aside(request)
+            epoch = answer["member_epoch"]
+            if answer["assignment"] and answer["assignment"]["topic_partitions"]:
+                break
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{self.side.name} still assigns nothing of {topic.name}: {answer}")
+            time.sleep(PAUSE_S / 5)
+            request = requests.beat(group, "probe", epoch, owned={})
+        self._ask_aside(requests.beat(group, "probe", -1))
+        self._ask_aside(requests.delete_groups(group))
 
     def know(self, topic_id: uuid.UUID, name: str) -> Topic:
         """Give a topic that the script created by a request of its own its name."""

@@ -114,6 +114,18 @@ def test_a_second_member_with_a_known_expression_joins_at_once() -> None:
     assert a.owned | b.owned == ALL_ORDERS
 
 
+def test_a_member_that_joins_by_what_is_known_to_mean_nothing_raises_the_epoch() -> None:
+    """As with a topic that does not exist, and as seen of Kafka 4.3.1."""
+    h = ConsumerHarness(ORDERS)
+    more: dict[str, Any] = {"subscribed_topic_names": None, "subscribed_topic_regex": "nothing"}
+    a, b = Client(h, "a", more=more), Client(h, "b", more=more)
+    a.beat()
+    h.advance(0)
+    a.beat()
+    b.beat()
+    assert (a.epoch, b.epoch) == (1, 2)
+
+
 def test_an_expression_that_nobody_uses_any_more_leaves_no_record() -> None:
     """Whether its member leaves or subscribes otherwise."""
     h = ConsumerHarness(ORDERS)

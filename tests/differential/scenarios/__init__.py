@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from tests.differential.scenarios import consumer_groups, offsets, topic_ids
+from tests.differential.scenarios import (
+    classic,
+    consumer_groups,
+    consumer_members,
+    epochs,
+    offsets,
+    topic_ids,
+)
 from tests.differential.script import Scenario, Script
 
 
@@ -19,7 +26,7 @@ def _scenarios_of(module: ModuleType) -> dict[str, Scenario]:
     }
 
 
-MODULES = (offsets, consumer_groups, topic_ids)
+MODULES = (offsets, classic, consumer_groups, consumer_members, epochs, topic_ids)
 
 SCENARIOS: dict[str, Scenario] = {
     name: scenario for module in MODULES for name, scenario in _scenarios_of(module).items()

@@ -28,18 +28,12 @@ from tests.differential.requests import (
 from tests.differential.script import Script, Topic
 
 COORDINATORS_DELAY_S = 0.5
-"""Kafka's group coordinator hears of a new topic a little later than everybody else."""
-
-
-def _topic(ask: Script, suffix: str = "t", partitions: int = 1) -> Topic:
-    topic = ask.topic(suffix, partitions)
-    time.sleep(COORDINATORS_DELAY_S)
-    return topic
+"""Kafka's group coordinator hears of what changes a little later than everybody else."""
 
 
 def what_is_wrong_with_a_heartbeat(ask: Script) -> None:
     """Every check of the request itself, one at a time, and what comes first when two fail."""
-    topic = _topic(ask)
+    topic = ask.topic()
     for version in (0, 1):
         for changes in (
             {"member_id": ""},
@@ -67,7 +61,7 @@ def what_is_wrong_with_a_heartbeat(ask: Script) -> None:
 
 def one_member(ask: Script) -> None:
     """It joins, beats, says everything, joins again, reads otherwise, and leaves."""
-    one, two = _topic(ask, "one", 3), _topic(ask, "two", 2)
+    one, two = ask.topic("one", 3), ask.topic("two", 2)
     ask(enter(ask.group, "m", [one.name]))
     everything = {one.id: [0, 1, 2]}
     ask(beat(ask.group, "m", 2, owned=everything))
@@ -104,7 +98,7 @@ def a_member_that_reads_nothing(ask: Script) -> None:
 
 def _shared(ask: Script) -> tuple[Topic, list[int], int]:
     """Members a and b share two partitions in epoch 3: the topic, what a kept, and what moved to b."""
-    topic = _topic(ask, partitions=2)
+    topic = ask.topic(partitions=2)
     ask(enter(ask.group, "a", [topic.name]))
     ask(enter(ask.group, "b", [topic.name]))
     answer = ask(beat(ask.group, "a", 2, owned={topic.id: [0, 1]}))
@@ -161,7 +155,7 @@ def fetches_of_members(ask: Script) -> None:
 
 def a_commit_before_a_revocation(ask: Script) -> None:
     """What is to be let go is still the member's."""
-    topic = _topic(ask, partitions=2)
+    topic = ask.topic(partitions=2)
     ask(enter(ask.group, "a", [topic.name]))
     ask(enter(ask.group, "b", [topic.name]))
     ask(beat(ask.group, "a", 2, owned={topic.id: [0, 1]}))
@@ -171,7 +165,7 @@ def a_commit_before_a_revocation(ask: Script) -> None:
 
 def an_empty_group(ask: Script) -> None:
     """Who may commit, and that it can be deleted."""
-    topic = _topic(ask)
+    topic = ask.topic()
     ask(enter(ask.group, "m", [topic.name]))
     ask(commit(ask.group, {topic.name: {0: 5}}, 9, member="m", epoch=2))
     ask(delete_groups(ask.group))
@@ -187,7 +181,7 @@ def an_empty_group(ask: Script) -> None:
 
 def static_members(ask: Script) -> None:
     """Away and back, while somebody else tries; then for good."""
-    topic = _topic(ask, partitions=2)
+    topic = ask.topic(partitions=2)
     me: dict[str, Any] = {"instance_id": "i"}
     ask(enter(ask.group, "s", [topic.name], **me))
     ask(enter(ask.group, "x", [topic.name], **me))
@@ -212,7 +206,7 @@ def static_members(ask: Script) -> None:
 
 def expressions(ask: Script) -> None:
     """Topics by a regular expression, which has to match whole names."""
-    topic = _topic(ask, "abc", 2)
+    topic = ask.topic("abc", 2)
     ask(enter(ask.group, "m", None, subscribed_topic_regex=f"{ask.name}-a.c"))
     ask.until(beat(ask.group, "m", 1, owned={}), lambda answer: answer["member_epoch"] == 2)
     ask(describe_consumer_groups(ask.group))
@@ -223,7 +217,7 @@ def expressions(ask: Script) -> None:
 
 def the_assignor_of_the_majority(ask: Script) -> None:
     """Two topics shared by ranges, then uniformly."""
-    one, two = _topic(ask, "one", 3), _topic(ask, "two", 3)
+    one, two = ask.topic("one", 3), ask.topic("two", 3)
     names = [one.name, two.name]
     ask(enter(ask.group, "a", names, server_assignor="range"))
     ask(enter(ask.group, "b", names, server_assignor="range"))
@@ -232,7 +226,7 @@ def the_assignor_of_the_majority(ask: Script) -> None:
 
 def classic_requests_to_its_members(ask: Script) -> None:
     """They are none of that protocol, but may be removed by it."""
-    topic = _topic(ask)
+    topic = ask.topic()
     ask(enter(ask.group, "m", [topic.name]))
     ask(heartbeat(ask.group, "m", 2))
     ask(sync(ask.group, "m", 2))
@@ -244,7 +238,7 @@ def classic_requests_to_its_members(ask: Script) -> None:
 
 def from_one_type_to_another(ask: Script) -> None:
     """An empty group changes with its first member; offsets stay."""
-    topic = _topic(ask)
+    topic = ask.topic()
     ask(commit(ask.group, {topic.name: {0: 5}}))
     ask(describe_consumer_groups(ask.group))
     ask(beat(ask.group, "m", 1))
@@ -258,13 +252,13 @@ def from_one_type_to_another(ask: Script) -> None:
 
 def topics_that_change(ask: Script) -> None:
     """More partitions, a topic that comes into being, one that goes: each raises the epoch."""
-    one = _topic(ask, "one", 1)
+    one = ask.topic("one", 1)
     ask(enter(ask.group, "m", [one.name, f"{ask.name}-two"]))
     ask(create_partitions({one.name: 3}))
     ask.wait_for_partitions(one, 3)
     time.sleep(COORDINATORS_DELAY_S)
     ask(beat(ask.group, "m", 2, owned={one.id: [0]}))
-    two = _topic(ask, "two", 1)
+    two = ask.topic("two", 1)
     ask(beat(ask.group, "m", 3, owned={one.id: [0, 1, 2]}))
     ask(delete_topics(one.name))
     time.sleep(COORDINATORS_DELAY_S)
@@ -277,7 +271,7 @@ def topics_that_change(ask: Script) -> None:
 
 def settings_of_a_group(ask: Script) -> None:
     """A heartbeat interval of its own, and values that are refused."""
-    topic = _topic(ask)
+    topic = ask.topic()
     ask(enter(ask.group, "m", [topic.name]))
     for name, value in (
         ("consumer.heartbeat.interval.ms", "7000"),
@@ -299,7 +293,7 @@ def settings_of_a_group(ask: Script) -> None:
 
 def three_members(ask: Script) -> None:
     """Who waits for whom, in every step until all are stable, and after one of them left."""
-    topic = _topic(ask, partitions=6)
+    topic = ask.topic(partitions=6)
     owned: dict[str, dict[Any, Any]] = {}
     epochs: dict[str, int] = {}
 
@@ -325,7 +319,7 @@ def three_members(ask: Script) -> None:
 
 def a_classic_group_with_members_of_another_kind(ask: Script) -> None:
     """Its members are no consumers: a member of the new protocol cannot come in."""
-    topic = _topic(ask)
+    topic = ask.topic()
     joined = ask(join(ask.group, version=3, protocol_type="connect"))
     ask(enter(ask.group, "m", [topic.name]))
     ask(beat(ask.group, "m", 1))
@@ -335,7 +329,7 @@ def a_classic_group_with_members_of_another_kind(ask: Script) -> None:
 
 def an_answer_that_was_lost(ask: Script) -> None:
     """The same request again: nothing more happens, and a full one is told everything."""
-    topic = _topic(ask, partitions=2)
+    topic = ask.topic(partitions=2)
     ask(enter(ask.group, "a", [topic.name]))
     ask(enter(ask.group, "a", [topic.name]))
     ask(enter(ask.group, "b", [topic.name]))

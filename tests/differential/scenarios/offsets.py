@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.differential.requests import commit, delete_offsets, fetch, fetch_all, offset
+from tests.differential.requests import commit, delete_groups, delete_offsets, fetch, fetch_all, offset
 from tests.differential.script import Script
 
 COMMIT_VERSIONS = range(2, 10)
@@ -108,6 +108,7 @@ def nothing_to_commit(ask: Script) -> None:
     ask(commit("", {topic.name: {0: 1}}, 2))
     ask(commit("", {topic.name: {0: 1}}, 9))
     ask(delete_offsets(ask.group, {topic.name: [0]}), note="there is no group")
+    ask(delete_groups(""))
 
 
 def offsets_are_deleted_one_by_one(ask: Script) -> None:

@@ -64,8 +64,8 @@ def heartbeat(
             return refusal
         turn.match_patterns(group.group_id)
     after = GroupAfter(group, metadata, admitted.replaces)
-    is_subscription_new = metadata is not before.metadata and group.topics_of(metadata) != group.topics_of(
-        before.metadata
+    is_subscription_new = metadata is not before.metadata and _reads_otherwise(
+        group, before.metadata, metadata
     )
     epoch, records = _members_records(turn, after, admitted, is_subscription_new, is_verified)
     target, target_records = _target(turn, after, epoch)
@@ -141,6 +141,18 @@ def _as_it_says(
     return metadata if said == metadata else said
 
 
+def _reads_otherwise(
+    group: ConsumerGroup, before: ConsumerGroupMemberMetadata, after: ConsumerGroupMemberMetadata
+) -> bool:
+    """Whether the group is to be assigned anew: for other topics, or an expression that is matched already.
+
+    Any other expression raises the group's epoch when it has been matched.
+    """
+    regex = after.subscribed_topic_regex
+    is_newly_matched = bool(regex) and regex != before.subscribed_topic_regex and regex in group.regexes
+    return is_newly_matched or group.topics_of(after) != group.topics_of(before)
+
+
 def _ordered(names: tuple[TopicName, ...]) -> tuple[TopicName, ...]:
     return tuple(sorted(set(names)))
 
@@ -195,17 +207,11 @@ def _wants_other_assignor(turn: ConsumerTurn, after: GroupAfter) -> bool:
 
 
 def _target(turn: ConsumerTurn, after: GroupAfter, epoch: int) -> tuple[Target, list[ConsumerRecord]]:
-    """The target from now on, and the records that make it.
-
-    A target stands for a while, so that a group which starts is not assigned anew for each of its members.
-    But who comes after somebody went may be the same one again: in an epoch that it had before, its commits
-    from then would be believed.
-    """
+    """The target from now on, and the records that make it."""
     group, member_id = after.group, after.member.member_id
     assignment_epoch = max(group.assignment_epoch, FIRST_EPOCH)
-    is_young = 0 <= turn.now - group.assignment_timestamp < turn.settings.assignment_interval_ms
-    may_be_back = group.has_lost_members and member_id not in group.members
-    if epoch > assignment_epoch and (may_be_back or not is_young):
+    age_ms = turn.now - group.assignment_timestamp
+    if epoch > assignment_epoch and not 0 <= age_ms < turn.settings.assignment_interval_ms:
         partitions, records = make_target(turn, after, epoch)
         return Target(epoch, partitions), records
     records = []
