@@ -40,6 +40,13 @@ class TurnBatches:
         self._shared = BatchBuilder(now)
         written = 0
         for changes in commands:
+            if len(changes) == 1 and type(changes[0]) is OffsetCommit:  # by far the most frequent
+                key, value = encode_commit(changes[0])
+                size = len(key) + len(value) + _RECORD_OVERHEAD
+                self._make_room(size)
+                self._shared.add(key, value, size)
+                written += 1
+                continue
             written += (
                 self._add_singles(changes)
                 or self._add_copy(changes)
@@ -49,7 +56,7 @@ class TurnBatches:
         return self._batches
 
     def _add_singles(self, changes: Sequence[Change]) -> int:
-        """Commits of single offsets, by far the most frequent; 0: these changes are something else."""
+        """Commits of single offsets; 0: these changes are something else."""
         encoded = []
         size = 0
         for change in changes:

@@ -95,3 +95,24 @@ def test_remembered_rows_are_bounded() -> None:
         assert rows.get((GroupId(str(index)), TOPIC), partitions) is not None
     rows.remember((GroupId("wider"), TOPIC), np.arange(MOST_ROWS + 1), np.arange(MOST_ROWS + 1))
     assert rows.get((GroupId("wider"), TOPIC), np.arange(MOST_ROWS + 1)) is None
+
+
+def test_metadata_of_others_does_not_hide_in_columns() -> None:
+    """A wide commit takes metadata of its own partitions away, and leaves that of all others."""
+    table = OffsetTable()
+    group, other = GROUPS
+    indexes = list(range(20))
+    for offset in range(3):
+        table.put_columns(wide(group, indexes, offset, ""))
+    table.put(OffsetCommit(other, TOPIC, 3, 1, -1, "others", Millis(1)))
+    table.put(OffsetCommit(group, TOPIC, 5, 1, -1, "own", Millis(1)))
+    assert table.get_columns(group, TOPIC, np.array(indexes)) is None, "one has metadata"
+    table.put_columns(wide(group, indexes, 7, ""))
+    mine, others = table.get(group, TOPIC, 5), table.get(other, TOPIC, 3)
+    assert mine is not None
+    assert (mine.offset, mine.metadata) == (12, "")
+    assert others is not None
+    assert others.metadata == "others"
+    columns = table.get_columns(group, TOPIC, np.array(indexes))
+    assert columns is not None
+    assert columns[1].tolist() == [7 + one for one in indexes]

@@ -119,7 +119,7 @@ class OffsetTable:
         """
         name = commits.group_id, commits.topic
         rows = self._wide_rows.get(name, commits.partitions)
-        if rows is None or commits.metadata or self._aside or not self.has_group(commits.group_id):
+        if rows is None or commits.metadata or not self._is_plain(rows) or not self._is_known(*name):
             if len(commits) < NARROWEST_WIDE or _any_high(commits.partitions):
                 for commit in commits.each():
                     self.put(commit)
@@ -131,6 +131,17 @@ class OffsetTable:
         np.frombuffer(columns.offsets, np.int64)[rows] = commits.offsets
         np.frombuffer(columns.timestamps, np.int64)[rows] = commits.commit_timestamp
         np.frombuffer(columns.epochs, np.int32)[rows] = commits.leader_epochs
+
+    def _is_plain(self, rows: Int64s) -> bool:
+        """Whether none of these offsets has metadata or an expiry of its own."""
+        if not self._aside:
+            return True
+        return self._aside.keys().isdisjoint(np.frombuffer(self._rows.keys, np.uint64)[rows].tolist())
+
+    def _is_known(self, group_id: GroupId, topic: TopicName) -> bool:
+        """Whether the group is known, and was here with this topic of late."""
+        base = self._bases.get((group_id, topic))
+        return base is not None and self._rows.is_known(base >> GROUP_SHIFT)
 
     def _put_wide(self, commits: OffsetCommits) -> Int64s:
         """The same as `put` for each, at once; the rows they went to."""
@@ -248,7 +259,7 @@ class OffsetTable:
         None if not, or if finding that out is no quicker than `get_each`.
         """
         rows = self._wide_rows.get((group_id, topic), partitions)
-        if rows is None or self._aside:
+        if rows is None or not self._is_plain(rows):
             return None
         offsets = np.frombuffer(self._rows.offsets, np.int64)[rows]
         return partitions, offsets, np.frombuffer(self._rows.epochs, np.int32)[rows].astype(np.int64)
