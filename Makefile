@@ -5,10 +5,10 @@ SEEDS ?= 1..50
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test compat lint simulate bench kafka clean java
+.PHONY: help demo test compat lint simulate bench bench-start kafka clean java
 
 help:  ## Print the targets.
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
 demo: $(BIN)/.ready java  ## Set up, then run the main job: flights, three clients, a crash, and Spark.
 	@$(BIN)/python -m demo
@@ -31,6 +31,9 @@ simulate: $(BIN)/.ready  ## Run whole lives of the coordinator from seeds: make 
 
 bench: $(BIN)/.ready  ## Measure against peers, side by side in one run (make kafka first, to have Kafka among them).
 	$(BIN)/python -m bench
+
+bench-start: $(BIN)/.ready  ## Measure starts on three million offsets, with and without a checkpoint, beside Kafka.
+	$(BIN)/python -m bench.start
 
 kafka: $(BIN)/.ready  ## Fetch Apache Kafka from Maven Central for make bench (Java and mvn needed).
 	$(BIN)/python -m bench.kafka

@@ -49,6 +49,10 @@ class OneCall:
         """None of these APIs may do this."""
         raise AssertionError("not answered at all")
 
+    def when_lost(self, action: Callable[[], None]) -> None:
+        """None of these APIs waits for records."""
+        raise AssertionError("no connection is lost here")
+
     def disconnect(self, reason: str) -> None:
         """None of these APIs may do this."""
         raise AssertionError(f"disconnected: {reason}")

@@ -74,6 +74,10 @@ class OneCall:
         assert not self.is_finished, "answered twice"
         self.is_finished = True
 
+    def when_lost(self, action: Callable[[], None]) -> None:
+        """Remember what a lost connection leads to."""
+        self.lose = action
+
     def disconnect(self, reason: str) -> None:
         """The connection is closed instead of an answer."""
         assert not self.is_finished, "answered twice"

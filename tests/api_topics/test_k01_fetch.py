@@ -159,6 +159,19 @@ def test_a_long_poll_waits_for_min_bytes_of_all_partitions(node: OneNode) -> Non
     assert found(call.response) == {0: [b"a"], 1: [b"b"]}
 
 
+def test_a_long_poll_of_a_lost_connection_waits_no_longer(node: OneNode) -> None:
+    """Neither for records nor for its time, whether it was woken already or not."""
+    topic = node.topic("letters")
+    lost, woken = _poll(node, wanted((0, 0))), _poll(node, wanted((0, 0)))
+    lost.lose()
+    append(topic, b"a")
+    woken.lose()
+    assert len(node.topics.waiters) == 0
+    node.pass_time(1000)
+    assert not lost.is_finished
+    assert not woken.is_finished
+
+
 def test_a_long_poll_on_a_deleted_topic_is_told(node: OneNode) -> None:
     """The reader learns at once that the topic has gone."""
     topic = node.topic("letters")

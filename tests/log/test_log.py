@@ -14,6 +14,8 @@ from tests.log.support import DATA, DIRECTORY, Place, append, batch_at, contents
 from headgate.log.batch import CorruptBatch, Record, encode_batch, place_batch, read_header
 from headgate.log.filesystem import Fault, MemoryFileSystem, OsFileSystem
 from headgate.log.log import Log, LogFailed, LogSettings, OffsetOutOfRange
+from headgate.log.recovery import RecordsMissing
+from headgate.log.swap import save_compacted_to
 from headgate.log.sync_mark import SyncMark
 
 
@@ -185,6 +187,7 @@ def test_gaps_left_by_compaction_are_stepped_over(files: MemoryFileSystem) -> No
     file.pwrite(b"".join(batches[at] for at in kept), 0)
     files.remove(path.with_suffix(".index"))
     files.remove(path.with_suffix(".timeindex"))
+    save_compacted_to(files, DIRECTORY, int(names(place, ".log")[1][:20]))
     for is_clean in (True, False):
         log = place.open(clean=is_clean)
         assert log.log_end_offset == 20
@@ -526,6 +529,64 @@ def test_a_mark_counts_for_nothing_when_a_byte_of_it_is_wrong() -> None:
         broken = bytearray(data)
         broken[at] ^= 1
         assert SyncMark.from_bytes(bytes(broken)) is None
+
+
+@pytest.mark.parametrize("which", ["first", "middle"])
+@pytest.mark.parametrize("ending", ["closed", "killed"])
+def test_a_log_that_lacks_a_segment_does_not_open(
+    files: MemoryFileSystem, place: Place, which: str, ending: str
+) -> None:
+    """Nothing is changed, the missing offsets are named, and with the segment back all is there again."""
+    log = place.open()
+    for _ in range(40):
+        append(log)
+        sync(log)
+    batches = contents(log)
+    bases = [segment.base_offset for segment in log.segments]
+    gone = bases[0 if which == "first" else 2]
+    following = bases[bases.index(gone) + 1]
+    if ending == "closed":
+        log.close()
+    files.kill()
+    path = DIRECTORY / f"{gone:020d}.log"
+    files.rename(path, DATA / "aside")
+    before = files.operations
+    with pytest.raises(RecordsMissing, match=f"from {gone} to {following - 1} are missing"):
+        place.open(clean=ending == "closed")
+    assert files.operations == before, "a log that is not whole was changed"
+    files.rename(DATA / "aside", path)
+    assert contents(place.open(clean=ending == "closed")) == batches
+    assert place.reported == []
+
+
+def test_a_log_whose_durable_records_end_early_does_not_open(files: MemoryFileSystem, place: Place) -> None:
+    """A closed segment cut off between two batches is as bad as one that is gone."""
+    log = place.open()
+    for _ in range(40):
+        append(log)
+        sync(log)
+    first, second = [segment.base_offset for segment in log.segments][:2]
+    end = log.segments.closed[0].position_of(second - 1)
+    log.close()
+    file = files.open(DIRECTORY / f"{first:020d}.log")
+    file.truncate(end)
+    with pytest.raises(RecordsMissing, match=f"from {second - 1} to {second - 1} are missing"):
+        place.open(clean=True)
+
+
+def test_a_log_of_unknown_origin_opens_with_its_gaps(files: MemoryFileSystem, place: Place) -> None:
+    """Without our own files beside it somebody else's compaction may have made them."""
+    log = place.open()
+    for _ in range(40):
+        append(log)
+    log.close()
+    gone = log.segments.closed[1].base_offset
+    for name in ("headgate.checkpoint", "headgate.synced", f"{gone:020d}.log"):
+        files.remove(DIRECTORY / name)
+    for _ in range(2):
+        log = place.open(clean=True)
+        assert 20 < len(contents(log)) < 40
+        log.close()
 
 
 def test_what_the_page_cache_lost_is_dropped_at_recovery(files: MemoryFileSystem, place: Place) -> None:

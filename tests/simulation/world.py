@@ -192,6 +192,8 @@ class World:
         self._outstanding: dict[int, Request] = {}
         self._failing: set[int] = set()
         """Shards that failed and were not loaded again since."""
+        self._failed_logs: set[int] = set()
+        """Shards whose logs failed in a compaction: they learn of it when they write next."""
         self._failed_starts = 0
         """In a row."""
         self._life: Life | None = None
@@ -223,6 +225,7 @@ class World:
         life.run()
         self._outstanding.clear()
         self._failing.clear()
+        self._failed_logs.clear()
         for model in self._shards:
             model.fails()
         for group in self._groups.values():
@@ -293,6 +296,8 @@ class World:
             before = job.partition.log.compacted_to
             await compact(runner, job)
             self.counts["compactions"] += job.partition.log.compacted_to > before
+            if job.partition.log.failure is not None:
+                self._failed_logs.add(job.partition.index)
 
         return counting
 
@@ -403,6 +408,8 @@ class World:
             assert self._life is not None
             if request.shard not in self._life.loading | self._failing:
                 raise Violation(f"{request} was told of a load that is not under way")
+        elif request.shard in self._failed_logs:
+            self._failed_logs.discard(request.shard)
         elif self.time.seconds - self.disk.refused_at > SETTLING_SECONDS:
             raise Violation(f"{request} was told {result!r}, and the disk works")
 

@@ -477,3 +477,22 @@ def test_changes_are_told_to_who_wants_to_know(disk: Disk) -> None:
     topics.set_group_overrides("g", {"consumer.session.timeout.ms": "50000"}, NOW)
     topics.set_group_overrides("g", {}, NOW)
     assert configured == ["g", "g"]
+
+
+def test_a_partition_that_lacks_a_segment_is_refused_and_no_other(disk: Disk) -> None:
+    """Clients get a storage error, nothing is written over the hole, and the log line names the offsets."""
+    topics = disk.start()
+    topic = create(topics, disk, "letters", partitions=2, segment_bytes="1024")
+    for at in range(40):
+        append(topic, b"%d" % at)
+        append(topic, b"whole", partition=1)
+    topics.close()
+    segments = sorted(name for name in disk.files.listdir(DATA / "letters-0") if name.endswith(".log"))
+    disk.files.remove(DATA / "letters-0" / segments[1])
+    topic_again = disk.start().by_name("letters")
+    assert topic_again is not None
+    damaged = topic_again.partition(0)
+    assert damaged.read(0, 1 << 20, minimum_one=True).error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert damaged.append(batch(b"more"), NOW).error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert values(topic_again, 1)[:1] == [b"whole"]
+    assert len(disk.files.listdir(DATA / "letters-0")) > len(segments)

@@ -49,6 +49,10 @@ class Call(Protocol):
         """Finish the request without a response (Produce with acks=0)."""
         ...
 
+    def when_lost(self, action: Callable[[], None]) -> None:
+        """Call `action` if the connection is lost before the answer: nobody waits for it any more."""
+        ...
+
     def disconnect(self, reason: str) -> None:
         """Close the connection: the only way to tell a client that waits for no answer of a failure."""
         ...

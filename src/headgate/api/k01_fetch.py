@@ -69,7 +69,16 @@ class _Fetch:
             return self._respond(found)
         self._park(found, missing_bytes)
         self._cancel_timeout = self._node.call_later(self._request.max_wait_ms, self._give_up_waiting)
+        self._call.when_lost(self._abandon)
         return None
+
+    def _abandon(self) -> None:
+        """Nobody is there to be answered."""
+        self._is_woken = False
+        if self._waiter is not None:
+            self._node.topics.waiters.remove(self._waiter)
+        if self._cancel_timeout is not None:
+            self._cancel_timeout()
 
     def _park(self, found: list[_Found], missing_bytes: int) -> None:
         keys = [one.partition.key for one in found if one.partition is not None]

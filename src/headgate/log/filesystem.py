@@ -28,6 +28,7 @@ __all__ = [
     "OsFileSystem",
     "PowerCut",
     "read_file",
+    "read_or_nothing",
     "replace_file",
     "write_fully",
 ]
@@ -234,6 +235,14 @@ def read_file(files: FileSystem, path: Path) -> bytes:
         return file.pread(file.size(), 0)
     finally:
         file.close()
+
+
+def read_or_nothing(files: FileSystem, path: Path) -> bytes:
+    """A small file, whole; nothing where there is none. Raises OSError."""
+    try:
+        return read_file(files, path)
+    except FileNotFoundError:
+        return b""
 
 
 def replace_file(files: FileSystem, path: Path, data: Buffer) -> None:

@@ -9,22 +9,33 @@ Rules:
 4. What a scan found good may still be only in the page cache: it is synced before it counts as durable.
    If a sync failed it may sit there in pages the system takes for clean, which no sync writes: so whatever
    no sync is known to have reached is written again first.
-5. A compaction that was decided is carried out before anything is read; what another left is removed.
+5. Records that were durable are not passed over in silence: where a whole segment is missing, or the end of
+   one, nothing is changed and the log does not open. Compaction's gaps are known by `compacted_to`.
+6. A compaction that was decided is carried out before anything is read; what another left is removed.
 Recovering twice is recovering once.
 """
 
 from __future__ import annotations
 
+import errno
+import itertools
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
-from headgate.log.checkpoint import Checkpoint, load_checkpoint
+from headgate.log.checkpoint import CHECKPOINT_NAME, Checkpoint, load_checkpoint
+from headgate.log.filesystem import read_or_nothing
 from headgate.log.header import CRC_END, MAGIC, CorruptBatch
 from headgate.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment, walk_batches
-from headgate.log.swap import CLEANED_SUFFIX, finish, save_compacted_to
+from headgate.log.swap import (
+    CLEANED_SUFFIX,
+    COMPACTION_NAME,
+    CompactionState,
+    finish,
+    save_compacted_to,
+)
 from headgate.log.sync_mark import SyncMark, load_sync_mark, remove_sync_mark, save_sync_mark
 
 if TYPE_CHECKING:
@@ -76,8 +87,12 @@ class Loaded:
     compacted_to: int = 0
 
 
+class RecordsMissing(OSError):
+    """Records that were durable are not there: the log is left as it is, for a copy to be put back."""
+
+
 def load(loading: Loading) -> Loaded:
-    """Everything a log needs to go on, all of it durable. Raises OSError."""
+    """Everything a log needs to go on, all of it durable. Raises OSError, RecordsMissing among them."""
     files, directory = loading.files, loading.directory
     if not files.exists(directory):
         return Loaded(Checkpoint(), [], None, is_durable=False)
@@ -86,6 +101,11 @@ def load(loading: Loading) -> Loaded:
     mark = load_sync_mark(files, directory)
     point = max(loading.recovery_point, checkpoint.recovery_point)
     loading = replace(loading, recovery_point=point)
+    holes = _find_holes(loading, checkpoint, mark)
+    if holes:
+        # Nobody here knows how this log came to be: it is taken as it is.
+        loading = replace(loading, compacted_to=holes[-1])
+        save_compacted_to(files, directory, holes[-1])
     segments, recovery = _load_segments(loading, checkpoint.log_start_offset)
     scanned = [segment for segment in segments if not segment.is_loaded_as_saved]
     _sync_segments(scanned, mark, loading.synced_before)
@@ -123,9 +143,65 @@ def _load_segments(loading: Loading, start_offset: int) -> tuple[list[Segment], 
             continue
         gaps_to = loading.compacted_to if following is None else None
         reason = _scan(segment, size, segments[-2].next_offset if at else None, gaps_to)
+        is_next = following is None or following <= max(segment.next_offset, loading.compacted_to)
+        if reason is None and not is_next:
+            reason = f"it ends at {segment.next_offset}, the segment after it begins at {following}"
         if reason is not None:
             return _drop_after(loading, segments, base_offsets[at + 1 :], size, reason)
     return segments, None
+
+
+def _find_holes(loading: Loading, checkpoint: Checkpoint, mark: SyncMark) -> list[int]:
+    """Where a log that has no checkpoint goes on after a gap. Raises RecordsMissing for one that has."""
+    files, directory = loading.files, loading.directory
+    is_ours = Checkpoint.from_bytes(read_or_nothing(files, directory / CHECKPOINT_NAME)) is not None
+    state = read_or_nothing(files, directory / COMPACTION_NAME)
+    if state and CompactionState.from_bytes(state) is None:
+        return []  # compaction may have left gaps anywhere
+    bases = _bases(loading, checkpoint.log_start_offset)
+    if is_ours and bases and bases[0] > checkpoint.log_start_offset:
+        raise _missing(directory, checkpoint.log_start_offset, bases[0])
+    holes = []
+    for base_offset, following in itertools.pairwise(bases):
+        is_durable = loading.clean or following <= max(loading.recovery_point, mark.base_offset)
+        if following <= loading.compacted_to or not is_durable:
+            continue
+        segment = Segment(files, directory, base_offset, loading.index_interval_bytes)
+        end = _end_of_saved(segment, files.size(segment.path()))
+        if end is not None and end < following:
+            if is_ours:
+                raise _missing(directory, end, following)
+            holes.append(following)
+    return holes
+
+
+def _missing(directory: Path, first: int, following: int) -> RecordsMissing:
+    return RecordsMissing(
+        errno.EIO,
+        f"the records from {first} to {following - 1} are missing; restore their segments from a copy "
+        "(`headgate log verify` tells more)",
+        str(directory),
+    )
+
+
+def _end_of_saved(segment: Segment, size: int) -> int | None:
+    """Where a closed segment ends, by its last batches; None where its index does not lead to them."""
+    try:
+        last = segment.last_index_entry()
+        if last is None:
+            return None
+        last_offset, position = last
+        end = None
+        # Where the file ends before that there is nothing to go by.
+        for at, header, _ in walk_batches(segment.file(), position if position < size else 0, size):
+            if 0 < at == position and header.last_offset != last_offset:
+                return None
+            end = header.next_offset
+        return end
+    except CorruptBatch:
+        return None
+    finally:
+        segment.close_file()
 
 
 def _sync_segments(segments: list[Segment], mark: SyncMark, synced_before: Mapping[int, int] | None) -> None:
@@ -171,17 +247,21 @@ def _rewrite(segment: Segment, position: int) -> None:
 
 def _tidy(loading: Loading, start_offset: int) -> list[int]:
     """The base offsets of the segments that count, in order; what an interrupted change left is removed."""
-    names = loading.files.listdir(loading.directory)
-    bases = sorted(int(name[:_NAME_DIGITS]) for name in names if _is_segment_file(name, LOG_SUFFIX))
-    # A segment ends where the next begins. Those that end at or below the log start were on their way out.
-    kept = [base for at, base in enumerate(bases) if at + 1 == len(bases) or bases[at + 1] > start_offset]
-    for name in names:
+    kept = _bases(loading, start_offset)
+    for name in loading.files.listdir(loading.directory):
         leftover = name.endswith((".tmp", CLEANED_SUFFIX))
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
             leftover |= _is_segment_file(name, suffix) and int(name[:_NAME_DIGITS]) not in kept
         if leftover:
             loading.files.remove(loading.directory / name)
     return kept
+
+
+def _bases(loading: Loading, start_offset: int) -> list[int]:
+    names = loading.files.listdir(loading.directory)
+    bases = sorted(int(name[:_NAME_DIGITS]) for name in names if _is_segment_file(name, LOG_SUFFIX))
+    # A segment ends where the next begins. Those that end at or below the log start were on their way out.
+    return [base for at, base in enumerate(bases) if at + 1 == len(bases) or bases[at + 1] > start_offset]
 
 
 def _is_segment_file(name: str, suffix: str) -> bool:

@@ -26,7 +26,7 @@ from headgate.log.header import (
     CorruptBatch,
     new_header,
 )
-from headgate.log.index import OffsetIndex, TimeIndex
+from headgate.log.index import OFFSET_ENTRY_BYTES, OffsetIndex, TimeIndex
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,6 +38,7 @@ LARGEST_RELATIVE_OFFSET: Final = 2**31 - 1
 CHUNK_BYTES: Final = 1 << 20
 
 _SIZE: Final = Struct(">i")
+_INDEX_ENTRY: Final = Struct(">ii")
 _LAST_OFFSET: Final = Struct(">q15xi")
 """Base offset and last offset delta; what stands between them is skipped."""
 _WALK_BYTES: Final = 8192
@@ -310,6 +311,28 @@ class Segment:
             self._max_timestamp_offset = self.base_offset + times.offsets[-1]
         self._recent_last_offsets = None
         return True
+
+    def last_index_entry(self) -> tuple[int, int] | None:
+        """Last offset and position of the last batch the index file knows; (-1, 0) for an empty one.
+
+        None without such a file, or where it cannot be right. Raises OSError.
+        """
+        try:
+            file = self._files.open(self.path(INDEX_SUFFIX))
+        except FileNotFoundError:
+            return None
+        try:
+            size = file.size()
+            if size % OFFSET_ENTRY_BYTES:
+                return None
+            if not size:
+                return -1, 0
+            relative_offset, position = _INDEX_ENTRY.unpack(
+                file.pread(OFFSET_ENTRY_BYTES, size - OFFSET_ENTRY_BYTES)
+            )
+        finally:
+            file.close()
+        return (self.base_offset + relative_offset, position) if position > 0 else None
 
     def resume_at(self, position: int) -> None:
         """Know the batches up to the last index entry, at `position`; what follows is about to be noted."""

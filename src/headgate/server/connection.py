@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, NamedTuple, cast
@@ -91,6 +91,10 @@ class PendingCall:
         """Finish a request that expects no response."""
         self.answer_frame(b"")
 
+    def when_lost(self, action: Callable[[], None]) -> None:
+        """Call `action` if the connection is lost before the answer."""
+        self._connection.when_lost[self] = action
+
     def disconnect(self, reason: str) -> None:
         """Close the connection, saying why in the log."""
         self._connection.refuse(reason)
@@ -102,6 +106,8 @@ class PendingCall:
         self.is_done = True
         self.frame = frame
         connection = self._connection
+        if connection.when_lost:
+            connection.when_lost.pop(self, None)
         connection.metrics.observe_request(self._route.api.key, perf_counter() - self._started)
         connection.send_ready()
 
@@ -157,6 +163,8 @@ class Connection(asyncio.Protocol):
         self._open_connections = served.open_connections
         self._frames = FrameReader(node.settings["socket.request.max.bytes"])
         self._waiting: deque[PendingCall] = deque()
+        self.when_lost: dict[PendingCall, Callable[[], None]] = {}
+        """What to do for requests that wait, if the connection is lost first."""
         self._outgoing: list[bytes | bytearray] = []
         self._routes: dict[bytes, tuple[bytes, Route]] = {}
         """By api key and version as they stand in the frame: what the last such request said of itself."""
@@ -182,7 +190,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, reason: Exception | None) -> None:
         self._transport = None
         self._open_connections.discard(self)
-        self._waiting.clear()
+        self._give_up_waiting()
         self._outgoing.clear()
         logger.debug("connection closed", extra={"peer": self._peer, "reason": reason or "by the client"})
 
@@ -322,7 +330,14 @@ class Connection(asyncio.Protocol):
         self.send()
         self._transport.close()
         self._transport = None
+        self._give_up_waiting()
+
+    def _give_up_waiting(self) -> None:
+        """Nobody is there for the answers any more."""
         self._waiting.clear()
+        actions, self.when_lost = self.when_lost, {}
+        for action in actions.values():
+            action()
 
     def close_idle(self) -> None:
         """Close a connection that has been silent for too long and waits for nothing."""

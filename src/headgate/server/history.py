@@ -39,8 +39,8 @@ from headgate.topics.topics import NewTopic, Topics
 logger = logging.getLogger(__name__)
 
 RETENTION_SETTING: Final = "offsets.history.retention.ms"
-SEGMENT_BYTES: Final = 16 << 20
-"""Small segments: a crash has the last one read again, and retention deletes whole ones."""
+SEGMENT_BYTES: Final = 64 << 20
+"""A crash has the last segment read again, so it is not large; many would take long to open, so not small."""
 SEGMENTS_A_RETENTION: Final = 7
 LONGEST_LINE: Final = 100
 """How many queries may wait."""

@@ -219,3 +219,18 @@ def test_a_fetch_that_names_a_member_has_to_be_its_in_its_present_epoch(
         assert result is error
     else:
         assert result.topics
+
+
+def test_who_leaves_and_comes_back_at_once_is_in_a_new_epoch() -> None:
+    """Though the target is not old enough: what it sent in its former life is not believed in this one."""
+    h = ConsumerHarness({"t": 2}, group_consumer_assignment_interval_ms="1000")
+    a, b = Client(h, "a"), Client(h, "b")
+    settle(a)
+    h.advance(1_000)
+    settle(a, b)
+    (had,) = a.owned
+    h.beat("a", -1)
+    a = Client(h, "a")
+    a.beat()
+    assert a.epoch > 3
+    assert h.commit_as("a", 3, had) is STALE

@@ -13,7 +13,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.core.consumer.support import (
     SESSION_TIMEOUT_MS,
     ConsumerHarness,
@@ -28,8 +28,10 @@ from tests.core.consumer.support import (
 from tests.core.harness import durable_state
 
 from headgate.core.consumer.commands import ConsumerHeartbeat, HeartbeatResult
+from headgate.core.shard import GroupShard
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import InstanceId, MemberId, TopicName
+from headgate.records import decode
 
 CLIENTS = st.integers(0, 4)
 SUBSCRIPTIONS = st.sampled_from([("t",), ("u",), ("t", "u"), ()])
@@ -104,11 +106,16 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.h = ConsumerHarness({"t": 4, "u": 3})
-        self.h.beat("first", 0, **joining())  # the group is there all the time
+        self.h = ConsumerHarness()
         self.clients = [Client(number) for number in range(5)]
         self.late: list[LateCommit] = []
         self.ledger = Ledger()
+
+    @initialize(interval_ms=st.sampled_from([0, 1_000]))
+    def begin(self, interval_ms: int) -> None:
+        """Targets are made at once, or stand for a while; the group is there all the time."""
+        self.h = ConsumerHarness({"t": 4, "u": 3}, group_consumer_assignment_interval_ms=str(interval_ms))
+        self.h.beat("first", 0, **joining())
 
     def ask(self, command: ConsumerHeartbeat) -> HeartbeatResult:
         self.keep_first_alive()
@@ -235,6 +242,11 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     # --- the world ---
 
     @rule()
+    def wait(self) -> None:
+        """Some targets may be made then that were not before."""
+        self.h.advance(700)
+
+    @rule()
     def crash(self) -> None:
         self.h.reload()
 
@@ -244,6 +256,16 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         assert known is not None
         if known.partition_count < 8:
             self.h.change_topics(topics(**{name: known.partition_count + 1}))
+
+    @rule()
+    def load_from_a_compacted_log(self) -> None:
+        """The last record of each key, and no tombstone, is enough to make the same group."""
+        last = {key: (position, value) for position, (key, value) in enumerate(self.h.log)}
+        shard = GroupShard(self.h.settings)
+        for key, (position, value) in sorted(last.items(), key=lambda one: one[1][0]):
+            if value is not None:
+                shard.apply(decode(key, value), position)
+        assert durable_state(shard) == durable_state(self.h.shard)
 
     def teardown(self) -> None:
         """If everybody does what they are told, all get to the group's epoch and everything is read."""

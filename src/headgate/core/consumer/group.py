@@ -90,6 +90,7 @@ class ConsumerGroup:
         "assignor_votes",
         "currents",
         "group_id",
+        "has_lost_members",
         "instances",
         "members",
         "metadata",
@@ -122,6 +123,8 @@ class ConsumerGroup:
         """How many members subscribe by a regular expression."""
         self.assignor_votes: Counter[str] = Counter()
         """How many members want an assignor."""
+        self.has_lost_members = False
+        """Whether somebody has gone since the target was made."""
 
     # --- what it is ---
 
@@ -231,6 +234,7 @@ class ConsumerGroup:
                 self.metadata = record
             case ConsumerGroupTargetMetadata():
                 self.target_metadata = record
+                self.has_lost_members = False
             case ConsumerGroupPartitionMetadata():
                 self.partition_metadata = record
             case ConsumerGroupMemberMetadata(member_id=member_id):
@@ -254,6 +258,7 @@ class ConsumerGroup:
                 self.partition_metadata = None
             case ConsumerRecordType.MEMBER:
                 self._set_member(MemberId(tombstone.name), None)
+                self.has_lost_members = True
             case ConsumerRecordType.CURRENT_ASSIGNMENT:
                 self._set_current(MemberId(tombstone.name), None)
             case ConsumerRecordType.TARGET_MEMBER:

@@ -207,11 +207,17 @@ def _wants_other_assignor(turn: ConsumerTurn, after: GroupAfter) -> bool:
 
 
 def _target(turn: ConsumerTurn, after: GroupAfter, epoch: int) -> tuple[Target, list[ConsumerRecord]]:
-    """The target from now on, and the records that make it."""
+    """The target from now on, and the records that make it.
+
+    A target stands for a while, so that a group which starts is not assigned anew for each of its members.
+    But who comes after somebody went may be the same one again: in an epoch that it had before, its commits
+    from then would be believed.
+    """
     group, member_id = after.group, after.member.member_id
     assignment_epoch = max(group.assignment_epoch, FIRST_EPOCH)
-    age_ms = turn.now - group.assignment_timestamp
-    if epoch > assignment_epoch and not 0 <= age_ms < turn.settings.assignment_interval_ms:
+    is_young = 0 <= turn.now - group.assignment_timestamp < turn.settings.assignment_interval_ms
+    may_be_back = group.has_lost_members and member_id not in group.members
+    if epoch > assignment_epoch and (may_be_back or not is_young):
         partitions, records = make_target(turn, after, epoch)
         return Target(epoch, partitions), records
     records = []

@@ -18,7 +18,9 @@ _SEGMENTS = 128
 """The index grows a segment at a time, so that no single name has to wait for all of them."""
 _SMALLEST_INDEX = 8
 _HIGHEST_LOAD = 0.7
-_GROWTH = 1.25
+_GROWTH = 1.15
+_GROWTH_OF_FEW = 1.6
+_FEWEST_HASHED_TOGETHER = 128
 _FREE = 0xFFFFFFFF
 _CACHED_NAMES = 512
 
@@ -145,11 +147,16 @@ class Names:
 
     def _build_segment(self, segment: int, name_ids: Sequence[int]) -> None:
         held = np.array(name_ids, np.int64)
-        self._place(segment, held, _crc32_each(self._arena, self._ends, held))
+        if len(held) < _FEWEST_HASHED_TOGETHER:
+            hashes = np.array([crc32(self.text(name_id)) for name_id in name_ids], np.uint32)
+        else:
+            hashes = _crc32_each(self._arena, self._ends, held)
+        self._place(segment, held, hashes)
 
     def _place(self, segment: int, name_ids: NDArray[np.int64], hashes: NDArray[np.uint32]) -> None:
         """Make a segment of the index anew, for these names with these hashes."""
-        slots = max(_SMALLEST_INDEX, int(len(name_ids) * _GROWTH / _HIGHEST_LOAD))
+        growth = _GROWTH if len(name_ids) >= _FEWEST_HASHED_TOGETHER else _GROWTH_OF_FEW
+        slots = max(_SMALLEST_INDEX, int(len(name_ids) * growth / _HIGHEST_LOAD))
         index = array("I", (_FREE,)) * slots
         homes = (hashes.astype(np.uint64) * np.uint64(slots) >> np.uint64(32)).astype(np.int64)
         order = np.argsort(homes, kind="stable")

@@ -33,6 +33,9 @@ _ALL = 1 << 32
 _SMALLEST = 64
 _HIGHEST_LOAD = 0.7
 _GROWTH = 1.25
+_GROWTH_IN_BULK = 1.6
+"""When rows come by the thousand, as at load, there will be many more."""
+_BULK_ROWS = 1000
 _TAIL = 64
 _MOVED_AT_ONCE = 1 << 13
 """An index of as many slots grows in one go."""
@@ -136,7 +139,8 @@ class RowIndex:
         """Take a step of growth for `row_count` rows, of which those that are new have still to come."""
         new_rows = max(row_count - self.full_at, 0) + _ROWS_A_STEP
         if not self.is_growing and row_count >= int(self._home_slots * _HIGHEST_LOAD):
-            self._next_home_slots = max(int(self._home_slots * _GROWTH), int(row_count * _GROWTH))
+            growth = _GROWTH_IN_BULK if new_rows >= _BULK_ROWS else _GROWTH
+            self._next_home_slots = max(int(self._home_slots * growth), int(row_count * growth))
             self._slots.extend(_free(self._next_home_slots - self._home_slots))
         if self.is_growing:
             is_small = self._home_slots <= _MOVED_AT_ONCE

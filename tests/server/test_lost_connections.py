@@ -1,0 +1,61 @@
+"""What a connection waited for ends with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headgate.domain.ids import TopicId
+from headgate.domain.settings import Settings
+from headgate.log.memory_filesystem import MemoryFileSystem
+from headgate.server.clock import Clock
+from headgate.server.listener import Listener
+from headgate.server.node import BrokerNode
+from headgate.topics.topics import NewTopic
+from headgate.wire.framing import request_frame
+from headgate.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+
+DATA_DIR = Path("/data")
+LONG_MS = 600_000
+POLLS = 5
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Wait for it, ten seconds at most."""
+    async with asyncio.timeout(10):
+        while not is_so():
+            await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("way", ["closed by the client", "refused by the server"])
+def test_long_polls_of_a_lost_connection_wait_no_longer(way: str) -> None:
+    """They are gone at once, not when their time is up, which a client may have set to many minutes."""
+
+    async def scenario() -> None:
+        files = MemoryFileSystem()
+        files.make_directory(DATA_DIR)
+        node = BrokerNode(files, DATA_DIR, Settings({"offsets.topic.num.partitions": "1"}), Clock())
+        await node.start()
+        node.topics.create(NewTopic("letters", TopicId(b"l" * 16), 1), node.now())
+        listener = Listener(node)
+        host, port = await listener.listen("127.0.0.1", 0)
+        wanted = FetchTopic(topic="letters", partitions=[FetchPartition(partition_max_bytes=1000)])
+        poll = FetchRequest(max_wait_ms=LONG_MS, min_bytes=1, max_bytes=1000, topics=[wanted])
+        _, writer = await asyncio.open_connection(host, port)
+        for number in range(POLLS):
+            writer.write(request_frame(poll, 4, number, "test"))
+        await until(lambda: len(node.topics.waiters) == 1)
+        if way == "closed by the client":
+            writer.close()
+        else:
+            writer.write(b"\xff\xff\xff\xff")  # no frame has a negative length
+        await until(lambda: len(node.topics.waiters) == 0)
+        writer.close()
+        listener.stop_accepting()
+        node.close()
+        await listener.close()
+
+    asyncio.run(scenario())
