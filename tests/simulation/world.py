@@ -410,6 +410,7 @@ class World:
                 raise Violation(f"{request} was told of a load that is not under way")
         elif request.shard in self._failed_logs:
             self._failed_logs.discard(request.shard)
+            self.disk.refused_at = self.time.seconds
         elif self.time.seconds - self.disk.refused_at > SETTLING_SECONDS:
             raise Violation(f"{request} was told {result!r}, and the disk works")
 

@@ -129,6 +129,30 @@ def test_a_deleted_topic_leaves_no_files(disk: Disk) -> None:
     assert [name for name in disk.files.listdir(DATA) if name.startswith("letters")] == []
 
 
+def test_deleting_a_topic_of_many_partitions_syncs_once(disk: Disk) -> None:
+    """The catalogue's record, and all the names together; the files go some at a time, the name is free."""
+    topics = disk.start()
+    topic = create(topics, disk, "letters", 100)
+    for partition in range(100):
+        append(topic, b"a", partition=partition)
+    synced: list[Path] = []
+    sync_directory = disk.files.sync_directory
+
+    def count(path: Path) -> None:
+        synced.append(path)
+        sync_directory(path)
+
+    disk.files.sync_directory = count  # type: ignore[method-assign]
+    assert topics.delete(topic, NOW) is None
+    assert synced.count(DATA) == 1
+    again = create(topics, disk, "letters", 100)
+    assert append(again, b"b", partition=7) == 0
+    assert any(name.endswith(".delete") for name in disk.files.listdir(DATA))
+    while topics.remove_deleted():
+        pass
+    assert [name for name in disk.files.listdir(DATA) if name.startswith("letters")] == ["letters-7"]
+
+
 def test_a_name_whose_old_files_cannot_be_removed_stays_taken(disk: Disk) -> None:
     """New records never get into an old topic's directory; housekeeping frees the name when it can."""
     topics = disk.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from headgate.log.filesystem import FileSystem
@@ -23,9 +24,23 @@ def delete_directory(files: FileSystem, directory: Path) -> None:
     _remove_tree(files, doomed)
 
 
-def remove_deleted(files: FileSystem, data_directory: Path) -> list[str]:
-    """Finish the deletions that were interrupted; the names of the directories that went. Raises OSError."""
-    names = [name for name in files.listdir(data_directory) if name.endswith(DELETED_SUFFIX)]
+def put_aside(files: FileSystem, directories: Sequence[Path]) -> None:
+    """Put directories beside each other out of sight, for good, with one sync; `remove_deleted` removes them.
+
+    Raises OSError: some may be out of sight then, and asking again does the rest.
+    """
+    for directory in directories:
+        if files.exists(directory):
+            doomed = directory.with_name(directory.name + DELETED_SUFFIX)
+            _remove_tree(files, doomed)
+            files.rename(directory, doomed)
+    if directories:
+        files.sync_directory(directories[0].parent)
+
+
+def remove_deleted(files: FileSystem, data_directory: Path, at_most: int | None = None) -> list[str]:
+    """Finish deletions, that of `at_most` directories; the names of those that went. Raises OSError."""
+    names = [name for name in files.listdir(data_directory) if name.endswith(DELETED_SUFFIX)][:at_most]
     for name in names:
         _remove_tree(files, data_directory / name)
     return names

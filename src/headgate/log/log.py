@@ -572,6 +572,11 @@ class Log:
 
         Raises OSError: before the first step nothing has happened, after it `remove_deleted` can finish.
         """
+        self.give_up()
+        delete_directory(self._files, self.directory)
+
+    def give_up(self) -> None:
+        """Take nothing more: the caller is about to delete the directory."""
         with self._replacement_lock:
             self._generation += 1
         self._is_deleted = True
@@ -580,4 +585,3 @@ class Log:
             segment.close_file()
         self._segments = Segments()
         self.log_start_offset = self.durable_offset = self.log_end_offset
-        delete_directory(self._files, self.directory)

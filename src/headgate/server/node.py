@@ -34,6 +34,9 @@ from headgate.topics.topics import NewTopic, Topics
 
 logger = logging.getLogger(__name__)
 
+REMOVE_EVERY_MS = 20
+"""How long others have their turn between two lots of files of deleted topics."""
+
 
 class BrokerNode:
     """One node on one data directory."""
@@ -81,6 +84,8 @@ class BrokerNode:
         self.history.open(topic)
         self._surroundings.keep_telling(self.coordinator)
         self.topics.on_deleted.append(self._forget_offsets_of)
+        self.topics.on_deleted.append(lambda topic: self._remove_deleted())
+        self._remove_deleted()
         self._look_after_topics()
         if self.settings["log.cleaner.enable"]:
             self._compaction.start()
@@ -145,6 +150,10 @@ class BrokerNode:
             partition.size_bytes for topic in self.topics.all() for partition in topic.open_partitions()
         )
         yield gauge("headgate_log_bytes", "Bytes of all logs that are open.", [((), log_bytes)])
+
+    def _remove_deleted(self) -> None:
+        if self.topics.remove_deleted():
+            self.call_later(REMOVE_EVERY_MS, self._remove_deleted)
 
     def _forget_offsets_of(self, topic: Topic) -> None:
         self.coordinator.submit_to_all(DeleteTopicOffsets(topic.name), lambda replies: None)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import errno
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from headgate.domain.errors import ErrorCode
@@ -298,12 +297,10 @@ class Partition:
             self._log = None
 
     def give_up(self) -> None:
-        """The topic is deleted: delete the log, and refuse what still comes."""
+        """The topic is deleted, and its owner removes the directory: refuse what still comes."""
         self._is_gone = True
         if self._log is not None:
-            # What fails here is left to the topic's owner, who removes the directory.
-            with suppress(OSError):
-                self._log.delete()
+            self._log.give_up()
             self.topic.shared.closed(self._log)
             self._log = None
 

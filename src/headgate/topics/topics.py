@@ -6,8 +6,9 @@ Rules:
    trace.
 2. At start the data directory is listed once. Nothing is opened until somebody asks for it; after a crash a
    partition's log is checked when it is first opened.
-3. The directories of a deleted topic are removed at once. Until they are, its name cannot be used again; so a
-   directory never belongs to another topic than the one of its name.
+3. The directories of a deleted topic are put out of sight at once, with one sync for all, and removed some at
+   a time. Until they are out of sight its name cannot be used again; so a directory never belongs to another
+   topic than the one of its name.
 4. `close` leaves a marker that every log was closed well. Without it the start is one after a crash: the
    leader epoch goes up, and each log is checked.
 """
@@ -25,7 +26,7 @@ from pathlib import Path
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import ZERO_TOPIC_ID, Millis, TopicId, TopicName
 from headgate.domain.settings import TOPIC_SETTINGS, Settings
-from headgate.log.deletion import delete_directory, remove_deleted
+from headgate.log.deletion import put_aside, remove_deleted
 from headgate.log.filesystem import FileSystem, read_file, replace_file
 from headgate.log.log import Log, LogSettings, Recovery
 from headgate.topics import catalogue as events
@@ -45,6 +46,8 @@ MAXIMUM_PARTITIONS = 1_000_000
 """More partitions than this in one topic are refused: their metadata alone would fill a frame."""
 
 _PARTITION_DIRECTORY = re.compile(r"(.+)-(0|[1-9]\d*)\Z")
+_DIRECTORIES_AT_ONCE = 32
+"""Of how many partitions of deleted topics the files are removed in one go."""
 _LOOKED_AFTER_AT_ONCE = 256
 """How many partitions nobody has open housekeeping opens and closes in one go."""
 
@@ -298,6 +301,10 @@ class Topics:
             self._remove_leftovers(name)
         self._finish_deletions()
 
+    def remove_deleted(self) -> bool:
+        """Remove some more directories of deleted topics; whether there are others left to go on with."""
+        return self._finish_deletions()
+
     def close(self) -> None:
         """Close every log. What cannot be closed well is checked at the next start."""
         is_clean = True
@@ -364,22 +371,23 @@ class Topics:
             logger.warning("%s is not a topic's and is left alone", self._blocked[name][0])
             return
         try:
-            while self._blocked[name]:
-                delete_directory(self._shared.fs, self._blocked[name][-1])
-                self._blocked[name].pop()
+            put_aside(self._shared.fs, self._blocked[name])
             del self._blocked[name]
         except OSError as problem:
             logger.warning("cannot remove what is left of the deleted topic %s: %s", name, problem)
         self._has_leftovers = True
         self._finish_deletions()
 
-    def _finish_deletions(self) -> None:
+    def _finish_deletions(self) -> bool:
+        """Remove some files; whether more can be removed now."""
         if self._has_leftovers:
             try:
-                remove_deleted(self._shared.fs, self.data_dir)
-                self._has_leftovers = False
+                removed = remove_deleted(self._shared.fs, self.data_dir, _DIRECTORIES_AT_ONCE)
+                self._has_leftovers = len(removed) == _DIRECTORIES_AT_ONCE
             except OSError as problem:
                 logger.warning("cannot remove the files of deleted topics: %s", problem)
+                return False
+        return self._has_leftovers
 
     def _look_after_neglected(self, now: Millis) -> None:
         """Retention for partitions nobody has open, some at a time, in turn."""
