@@ -198,6 +198,25 @@ def test_gaps_left_by_compaction_are_stepped_over(files: MemoryFileSystem) -> No
     assert not place.reported
 
 
+@pytest.mark.parametrize("entries", [0, 1, 2])
+def test_a_time_index_cut_between_entries_is_built_again(
+    files: MemoryFileSystem, place: Place, entries: int
+) -> None:
+    """Records behind what is left of it are found by their time, and retention sees how late they are."""
+    log, _ = filled(place, 40)
+    timestamps = [segment.max_timestamp for segment in log.segments]
+    closed = log.segments.closed[1]
+    log.close()
+    path = closed.path(".timeindex")
+    assert files.size(path) > 12 * entries
+    files.open(path).truncate(12 * entries)
+    log = place.open(clean=True)
+    last = closed.next_offset - 1
+    assert log.offset_for_timestamp(1000 + last) == (1000 + last, last)
+    assert [segment.max_timestamp for segment in log.segments] == timestamps
+    assert files.size(path) > 12 * entries
+
+
 def test_the_active_segment_has_no_gaps(files: MemoryFileSystem) -> None:
     """An offset that jumps in the last segment is where the log ends: it was never written so."""
     place = Place(files, settings=LogSettings())

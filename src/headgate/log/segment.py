@@ -288,13 +288,27 @@ class Segment:
                 self._files.remove(self.path(suffix))
 
     def _load_indexes(self) -> None:
-        if not self.read_indexes():
+        if not self.read_indexes() or not self._is_time_index_whole():
             next_offset = self.next_offset
             self.rebuild()
             self.next_offset = max(next_offset, self.next_offset)
             # Whoever reads wants the index, not its file: without room for it, it is built again next time.
             with suppress(OSError):
                 self.save_indexes()
+
+    def _is_time_index_whole(self) -> bool:
+        """Whether nothing behind its last entry is later than that: a file cut between entries looks sound.
+
+        Where timestamps rise the last entry is of the last batch. Where they do not, only so much is read.
+        """
+        start = self.position_of(max(self._max_timestamp_offset, self.base_offset))
+        with suppress(CorruptBatch):
+            for position, header, _ in walk_batches(self.file(), start, self.size):
+                if header.max_timestamp > self._max_timestamp:
+                    return False
+                if position - start > CHUNK_BYTES:
+                    break
+        return True
 
     def read_indexes(self) -> bool:
         """Load the index files; False, and nothing done, when one is missing or cannot be right."""
