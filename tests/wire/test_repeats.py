@@ -35,6 +35,9 @@ def shape_of(numbers: Sequence[int], between: Sequence[bytes]) -> RequestShape:
 @st.composite
 def frames(draw: st.DrawFn) -> tuple[list[int], list[bytes]]:
     numbers = draw(st.lists(int64, max_size=3 * MOST_NARROW))
+    if draw(st.booleans()):  # at equal distances, as partitions of one topic are
+        first, between, last = draw(st.tuples(*[st.binary(max_size=5)] * 3))
+        return numbers, [first, *[between] * (len(numbers) - 1), last] if numbers else [first]
     pieces = st.lists(st.binary(max_size=5), min_size=len(numbers) + 1, max_size=len(numbers) + 1)
     return numbers, draw(pieces)
 
@@ -78,12 +81,17 @@ def test_a_difference_that_is_no_number_is_refused() -> None:
         places_of(b"abc", b"abcd", (8,))
 
 
-@given(int32, st.lists(st.tuples(int64, int32), min_size=1, max_size=3 * MOST_NARROW))
-def test_a_response_takes_numbers_in(correlation_id: int, rows: list[tuple[int, int]]) -> None:
+@given(int32, st.lists(st.tuples(int64, int32), min_size=1, max_size=3 * MOST_NARROW), st.booleans())
+def test_a_response_takes_numbers_in(
+    correlation_id: int, rows: list[tuple[int, int]], is_uneven: bool
+) -> None:
     """Narrow or wide, the frame is the one that would have been written with these numbers."""
 
     def body(values: Sequence[tuple[int, int]]) -> bytes:
-        return b"head" + b"".join(b"-" + struct.pack(">qi", *row) + b"x" for row in values) + b"tail"
+        parts = [b"-" + struct.pack(">qi", *row) for row in values]
+        if is_uneven:
+            parts[len(parts) // 2] += b"the name of another topic"
+        return b"head" + b"".join(parts)
 
     zero = body([(0, 0)] * len(rows))
     shape = ResponseShape(zero, places_of(zero, body([(-1, -1)] * len(rows)), (8, 4)))

@@ -27,6 +27,7 @@ MOST_NARROW = 12
 
 _CORRELATION_ID_AT = 4
 _CORRELATION_ID_END = 8
+_NO_CORRELATION_ID = bytes(4)
 _correlation_id = struct.Struct(">i")
 _RESPONSE_HEAD_SIZE = 8
 _LENGTH_SIZE = 4
@@ -74,31 +75,28 @@ class RequestShape:
     Up to `MOST_NARROW` numbers come out as a tuple of integers, more of them as an int64 array.
     """
 
-    __slots__ = ("_fields", "_places_of_numbers", "places", "size")
+    __slots__ = ("_columns", "_fields", "places", "size")
 
     def __init__(self, size: int, places: Sequence[Place]) -> None:
         self.size = size
         self.places = tuple(places)
         self._fields: struct.Struct | None = None
-        self._places_of_numbers: NDArray[np.intp] | None = None
         if len(places) <= MOST_NARROW:
             self._fields = struct.Struct(_format(size, (Place(_CORRELATION_ID_AT, 4), *places)))
         else:
-            starts = np.array([place.at for place in places], np.intp)
-            self._places_of_numbers = starts[:, None] + np.arange(8)
+            self._columns = _columns(size, places)
 
     def split(self, frame: bytes) -> Repeated:
         """Take the numbers out of a frame of this size."""
         if self._fields is not None:
             fields = self._fields.unpack(frame)
             return fields[1], fields[3::2], fields[::2]
-        everything = np.frombuffer(frame, np.uint8)
-        places = self._places_of_numbers
-        numbers = everything[places].view(">i8").ravel().astype(np.int64)
-        rest = everything.copy()
-        rest[_CORRELATION_ID_AT:_CORRELATION_ID_END] = 0
-        rest[places] = 0
-        return _correlation_id.unpack_from(frame, _CORRELATION_ID_AT)[0], numbers, rest.tobytes()
+        (column,) = self._columns
+        rest = bytearray(frame)
+        numbers = column.read(rest)
+        column.write(rest, 0)
+        rest[_CORRELATION_ID_AT:_CORRELATION_ID_END] = _NO_CORRELATION_ID
+        return _correlation_id.unpack_from(frame, _CORRELATION_ID_AT)[0], numbers, bytes(rest)
 
 
 class ResponseShape:
@@ -108,14 +106,14 @@ class ResponseShape:
     of the sizes given.
     """
 
-    __slots__ = ("_fields", "_frame", "_groups", "_pieces", "_size")
+    __slots__ = ("_columns", "_fields", "_frame", "_pieces", "_size")
 
     def __init__(self, body: bytes, places: Sequence[Place] = ()) -> None:
         self._size = _RESPONSE_HEAD_SIZE - _LENGTH_SIZE + len(body)
         self._frame = _response_head.pack(self._size, 0) + body
         self._fields: struct.Struct | None = None
         self._pieces: list[Any] = []
-        self._groups: list[tuple[NDArray[np.intp], str]] = []
+        self._columns: list[_Column | _ScatteredColumn] = []
         moved = [Place(place.at + _RESPONSE_HEAD_SIZE, place.size) for place in places]
         if not places:
             return
@@ -125,9 +123,7 @@ class ResponseShape:
             self._pieces = list(self._fields.unpack(self._frame))
             self._pieces[1] = self._size
         else:
-            for size in dict.fromkeys(place.size for place in moved):
-                starts = np.array([place.at for place in moved if place.size == size], np.intp)
-                self._groups.append((starts[:, None] + np.arange(size), _DTYPES[size]))
+            self._columns = _columns(len(self._frame), moved)
 
     def frame(self, correlation_id: int) -> bytes:
         """The response as it is sent, length first, with no number changed."""
@@ -145,10 +141,69 @@ class ResponseShape:
         """The response as it is sent with these numbers, a column for each size."""
         out = bytearray(self._frame)
         _correlation_id.pack_into(out, _LENGTH_SIZE, correlation_id)
-        everything = np.frombuffer(out, np.uint8)
-        for (places, dtype), column in zip(self._groups, columns, strict=True):
-            everything[places] = column.astype(dtype).view(np.uint8).reshape(places.shape)
+        for column, numbers in zip(self._columns, columns, strict=True):
+            column.write(out, numbers)
         return out
+
+
+class _Column:
+    """Many numbers of one size at equal distances, as those of partitions that follow each other are."""
+
+    __slots__ = ("_count", "_layout", "_start")
+
+    def __init__(self, start: int, count: int, layout: np.dtype[np.void]) -> None:
+        """`layout` is that of one of `count` rows, the first of which begins at `start`."""
+        self._start = start
+        self._count = count
+        self._layout = layout
+
+    def read(self, frame: bytearray) -> Int64s:
+        """The numbers."""
+        rows = np.frombuffer(frame, self._layout, self._count, self._start)
+        numbers: Int64s = rows["number"].astype(np.int64)
+        return numbers
+
+    def write(self, frame: bytearray, numbers: Int64s | int) -> None:
+        """Put these numbers in their places."""
+        np.frombuffer(frame, self._layout, self._count, self._start)["number"] = numbers
+
+
+class _ScatteredColumn:
+    """Many numbers of one size, anywhere: several topics have their names between them."""
+
+    __slots__ = ("_dtype", "_places")
+
+    def __init__(self, starts: NDArray[np.intp], size: int) -> None:
+        self._places = starts[:, None] + np.arange(size)
+        self._dtype = _DTYPES[size]
+
+    def read(self, frame: bytearray) -> Int64s:
+        """The numbers."""
+        return np.frombuffer(frame, np.uint8)[self._places].view(self._dtype).ravel().astype(np.int64)
+
+    def write(self, frame: bytearray, numbers: Int64s | int) -> None:
+        """Put these numbers in their places."""
+        rows = np.broadcast_to(numbers, len(self._places)).astype(self._dtype)
+        np.frombuffer(frame, np.uint8)[self._places] = rows.view(np.uint8).reshape(self._places.shape)
+
+
+def _columns(frame_size: int, places: Sequence[Place]) -> list[_Column | _ScatteredColumn]:
+    """A column for each size of number, in the order in which the sizes come."""
+    return [
+        _column(frame_size, np.array([place.at for place in places if place.size == size], np.intp), size)
+        for size in dict.fromkeys(place.size for place in places)
+    ]
+
+
+def _column(frame_size: int, starts: NDArray[np.intp], size: int) -> _Column | _ScatteredColumn:
+    distances = np.diff(starts)
+    width = int(distances[0])
+    if (distances != width).any():
+        return _ScatteredColumn(starts, size)
+    # A row ends where the frame ends at the latest: the numbers stand that much further back in it.
+    back = max(0, int(starts[-1]) + width - frame_size)
+    layout = np.dtype({"names": ["number"], "formats": [_DTYPES[size]], "offsets": [back], "itemsize": width})
+    return _Column(int(starts[0]) - back, len(starts), layout)
 
 
 def _format(size: int, places: Sequence[Place]) -> str:
