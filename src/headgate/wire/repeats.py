@@ -179,7 +179,8 @@ class _ScatteredColumn:
 
     def read(self, frame: bytearray) -> Int64s:
         """The numbers."""
-        return np.frombuffer(frame, np.uint8)[self._places].view(self._dtype).ravel().astype(np.int64)
+        numbers: Int64s = np.frombuffer(frame, np.uint8)[self._places].view(self._dtype).astype(np.int64)
+        return numbers.ravel()
 
     def write(self, frame: bytearray, numbers: Int64s | int) -> None:
         """Put these numbers in their places."""
