@@ -194,6 +194,12 @@ def test_a_topic_that_cannot_be_deleted(
     assert len(node.topics) == 2
 
 
+def test_a_topic_that_is_to_be_deleted_twice_is_refused_once(node: OneNode) -> None:
+    """As seen of Kafka 4.3.1."""
+    node.topic("letters")
+    assert len(delete(node, LETTERS, LETTERS)) == 1
+
+
 def test_deletion_can_be_switched_off() -> None:
     """With an error of its own from version 3 on."""
     node = OneNode(delete_topic_enable="false")

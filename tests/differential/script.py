@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -123,10 +123,12 @@ class Script:
         self._tell(step, answer)
         return answer
 
-    def topic(self, suffix: str = "t", partitions: int = 1, **configs: str) -> Topic:
+    def topic(
+        self, suffix: str = "t", partitions: int = 1, configs: Mapping[str, str] | None = None
+    ) -> Topic:
         """Create a topic and wait until all of the broker knows it; no part of the story."""
         name = f"{self.name}-{suffix}"
-        answer = self._ask_aside(requests.create_topics({name: partitions}, configs=configs))
+        answer = self._ask_aside(requests.create_topics({name: partitions}, configs=dict(configs or {})))
         (created,) = answer["topics"]
         if created["error_code"] != "none":
             raise AssertionError(f"{self.side.name} did not create {name}: {created}")
@@ -165,10 +167,17 @@ class Script:
         self._ask_aside(requests.beat(group, "probe", -1))
         self._ask_aside(requests.delete_groups(group))
 
-    def know(self, topic_id: uuid.UUID, name: str) -> Topic:
-        """Give a topic that the script created by a request of its own its name."""
-        self._names.topic(topic_id, name)
-        return Topic(name, topic_id)
+    def learn_topics(self, request: Request) -> Tree:
+        """Ask for topics to be created, and call those that come into being by their names."""
+        connection = self._connection("main")
+        self._names.say(request.values)
+        connection.send(request)
+        answer = connection.receive(request)
+        for one in answer.get("topics", ()):
+            if one.get("topic_id") is not None:
+                self._names.topic(one["topic_id"], one["name"])
+        self._tell(f"main: {request}", answer)
+        return answer
 
     def close(self) -> None:
         """Hang up everywhere."""

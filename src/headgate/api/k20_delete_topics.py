@@ -31,6 +31,8 @@ def handle(node: Node, call: Call, request: DeleteTopicsRequest) -> DeleteTopics
     else:
         wanted = request.topics
     times_named = Counter((state.name, state.topic_id) for state in wanted)
+    # What is named twice is refused once.
+    wanted = list({(state.name, state.topic_id): state for state in wanted}.values())
     targets = [_find(node, call, state, times_named) for state in wanted]
     times_meant = Counter(target.topic_id for target in targets if isinstance(target, Topic))
     response = DeleteTopicsResponse()

@@ -24,7 +24,7 @@ def handle(node: Node, call: Call, request: DescribeConfigsRequest) -> DescribeC
     response = DescribeConfigsResponse()
     for wanted in request.resources:
         result = DescribeConfigsResult(
-            error_message=None, resource_type=wanted.resource_type, resource_name=wanted.resource_name
+            error_message="", resource_type=wanted.resource_type, resource_name=wanted.resource_name
         )
         response.results.append(result)
         resource = find_resource(node, wanted.resource_type, wanted.resource_name)

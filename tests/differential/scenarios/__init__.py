@@ -6,11 +6,14 @@ from types import ModuleType
 
 from tests.differential.scenarios import (
     classic,
+    configs,
     consumer_groups,
     consumer_members,
     epochs,
+    groups,
     offsets,
     topic_ids,
+    topics,
 )
 from tests.differential.script import Scenario, Script
 
@@ -26,7 +29,7 @@ def _scenarios_of(module: ModuleType) -> dict[str, Scenario]:
     }
 
 
-MODULES = (offsets, classic, consumer_groups, consumer_members, epochs, topic_ids)
+MODULES = (offsets, classic, consumer_groups, consumer_members, epochs, groups, topics, configs, topic_ids)
 
 SCENARIOS: dict[str, Scenario] = {
     name: scenario for module in MODULES for name, scenario in _scenarios_of(module).items()
