@@ -163,7 +163,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_there_twice(tmp_path: Path)
     """Twenty kills at random moments cost no acknowledged letter, no commit, and no group."""
     chance = random.Random(SEED)
     stop_work, stop_reading = threading.Event(), threading.Event()
-    with run(data_dir=tmp_path / "data") as broker:
+    with run({"headgate.checkpoint.interval.records": "20"}, data_dir=tmp_path / "data") as broker:
         admin = AdminClient(quiet(broker))
         for future in admin.create_topics([NewTopic("letters", PARTITIONS, 1)]).values():
             future.result(timeout=30)
@@ -195,6 +195,9 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_there_twice(tmp_path: Path)
         assert set(reader.seen) == set(found)
         group = admin.describe_consumer_groups(["readers"])["readers"].result(timeout=30)
         assert len(group.members) == 1
+        said = broker.log_path.read_text()
+        assert "a checkpoint was written" in said
+        assert "a checkpoint cannot be used" not in said
         stop_reading.set()
         reader.join(timeout=30)
         reader.consumer.close()

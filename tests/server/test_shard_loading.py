@@ -194,3 +194,23 @@ def test_a_wide_log_is_not_read_record_by_record(monkeypatch: pytest.MonkeyPatch
     assert len(shard.offsets) == 20_000
     assert {type(record) for record in applied} == {GroupMetadata}
     assert len(applied) == 20
+
+
+def test_a_commit_over_several_batches_is_not_read_record_by_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run comes as columns too, between other commits, and so does the next one behind it."""
+    numbers = np.arange(30_000)
+    log = LogText()
+    for number, group in enumerate(["a", "wide", "b", "wide", "wide"]):
+        count = len(numbers) if group == "wide" else 5
+        held = numbers[:count]
+        change = OffsetCommits(GroupId(group), TopicName("t"), held, held + number, held, "", Millis(1))
+        for batch in TurnBatches().of([[change]], log.end, Millis(1)):
+            log.add(batch)
+    assert len(log.batches) > 8
+    shard = GroupShard(Settings({}))
+    monkeypatch.setattr(shard, "apply", lambda record, position: pytest.fail("one by one"))
+    assert load_quickly(shard, log.batches, 4000) == []
+    assert len(shard.offsets) == 30_010
+    found = shard.offsets.get(GroupId("wide"), TopicName("t"), 29_999)
+    assert found is not None
+    assert found.offset == 30_003

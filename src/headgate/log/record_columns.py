@@ -45,6 +45,8 @@ class RecordColumns:
     key_sizes: Int64s
     value_starts: Int64s
     value_sizes: Int64s
+    ends: Int64s
+    """Where each record ends."""
     has_headers: NDArray[np.bool_]
 
     def __len__(self) -> int:
@@ -197,7 +199,9 @@ def _fields(data: bytes, starts: Int64s, end: int, headers: Sequence[BatchHeader
     bases = np.repeat(np.array([header.base_offset for header in headers], np.int64), counts)
     if not _are_in_order(deltas, counts, [header.last_offset_delta for header in headers]):
         return None
-    return RecordColumns(data, bases + deltas, key_starts, key_sizes, value_starts, value_sizes, has_headers)
+    return RecordColumns(
+        data, bases + deltas, key_starts, key_sizes, value_starts, value_sizes, ends, has_headers
+    )
 
 
 def _fit(starts: Int64s, sizes: Int64s, ends: Int64s) -> bool:

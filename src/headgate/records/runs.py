@@ -16,9 +16,26 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Generic, NamedTuple, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 HEADER_KEY = b"headgate.run"
 
 _HEADER = Struct(">qii")
+_ONE = 2
+"""One, and below twice a size: numbers as they are written in a record."""
+_TAIL = np.dtype(
+    [
+        ("count", "u1"),
+        ("key_size", "u1"),
+        ("key", f"S{len(HEADER_KEY)}"),
+        ("value_size", "u1"),
+        ("first", ">i8"),
+        ("before", ">i4"),
+        ("total", ">i4"),
+    ]
+)
+"""How a record ends that has this one header."""
 
 RecordT = TypeVar("RecordT")
 
@@ -42,6 +59,29 @@ def run_place(headers: Sequence[tuple[bytes, bytes | None]]) -> RunPlace | None:
         if key == HEADER_KEY and value is not None and len(value) == _HEADER.size:
             return RunPlace(*_HEADER.unpack(value))
     return None
+
+
+def run_stretch(data: bytes, header_starts: NDArray[np.int64], ends: NDArray[np.int64]) -> RunPlace | None:
+    """The place of the first of some records, if they follow each other in one run; None if they do not.
+
+    `header_starts` says where in `data` each record's headers start, and `ends` where the record ends; the
+    buffer goes on for a few bytes behind the last.
+    """
+    tails = np.ndarray((len(data) - _TAIL.itemsize,), _TAIL, data, strides=(1,))[header_starts]
+    first, before, total = tails["first"], tails["before"], tails["total"]
+    is_one = (
+        (ends - header_starts == _TAIL.itemsize)
+        & (tails["count"] == _ONE)
+        & (tails["key_size"] == 2 * len(HEADER_KEY))
+        & (tails["key"] == HEADER_KEY)
+        & (tails["value_size"] == 2 * _HEADER.size)
+        & (first == first[0])
+        & (total == total[0])
+        & (before == before[0] + np.arange(len(before)))
+    )
+    if not is_one.all() or not 0 <= before[0] <= before[-1] < total[0]:
+        return None
+    return RunPlace(int(first[0]), int(before[0]), int(total[0]))
 
 
 class RunReader(Generic[RecordT]):

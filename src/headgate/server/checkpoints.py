@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 Execute = Callable[[Callable[[], None]], Awaitable[None]]
 """Runs what blocks somewhere else."""
 
-LOOK_EVERY_SECONDS = 1.0
+LOOK_EVERY_SECONDS = 0.25
 RETRY_AFTER_SECONDS = 60.0
 FEWEST_AT_STOP = 10_000
 """A stop does not write a checkpoint for fewer records: reading them takes a moment."""

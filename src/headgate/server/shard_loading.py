@@ -21,7 +21,7 @@ from headgate.log.state_file import StateFileUnusable, open_state_file, why_not
 from headgate.records import decode
 from headgate.records.offset_commit import KEY_STARTS
 from headgate.records.offset_rows import Spans, read_rows
-from headgate.records.runs import RunReader, run_place
+from headgate.records.runs import RunPlace, RunReader, run_place, run_stretch
 from headgate.topics.partition import Partition
 
 Batches = Sequence[tuple[BatchHeader, bytes]]
@@ -42,6 +42,10 @@ class LogLoading:
         self._shard = shard
         self._takes_rows = isinstance(shard, TakesRows)
         self._runs: RunReader[tuple[int, Record]] = RunReader()
+        self._run: list[RecordColumns] = []
+        """The parts of a run that began and has not ended."""
+        self._expected: RunPlace | None = None
+        """The place in it of the record that should come next."""
 
     def steps(self, batches: Iterable[tuple[BatchHeader, bytes]]) -> Iterator[None]:
         """Apply all batches; between two steps others may have their turn.
@@ -49,16 +53,59 @@ class LogLoading:
         Raises OSError, CorruptBatch, MalformedRecord: the shard is then good for nothing.
         """
         for held in _slices(batches):
-            if self._takes_rows and not self._runs.is_open:
-                columns = read_columns(held)
-                if columns is not None and self._take_columns(columns):
-                    yield
-                    continue
-            yield from self._one_by_one(held)
+            yield from self._take(held)
 
     def torn(self) -> list[Any]:
         """The log ends here: the records at its end of commits that a crash cut short."""
+        self._release_run()
         return [decode(record.key, record.value) for _, record in self._runs.end()]
+
+    def _take(self, held: Batches) -> Iterator[None]:
+        if self._takes_rows and not self._runs.is_open:
+            columns = read_columns(held)
+            if columns is not None and columns.has_headers.any():
+                place = _place_in_run(columns)
+                if place is None and len(held) > 1:
+                    for one in held:
+                        yield from self._take([one])
+                    return
+                if place is not None and (place == self._expected if self._run else not place.before):
+                    yield from self._take_run(columns, place)
+                    return
+            elif columns is not None and not self._run and self._take_columns(columns):
+                yield
+                return
+        self._release_run()
+        yield from self._one_by_one(held)
+
+    # --- runs ---
+
+    def _take_run(self, columns: RecordColumns, place: RunPlace) -> Iterator[None]:
+        """Keep a part of a run until all of it is there, then apply it."""
+        self._run.append(columns)
+        before = place.before + len(columns)
+        if before < place.total:
+            self._expected = place._replace(before=before)
+            return
+        complete, self._run = self._run, []
+        self._runs.torn = []
+        for part in complete:
+            if not self._take_columns(part):
+                for at in range(len(part)):
+                    self._apply(part, at)
+            yield
+
+    def _release_run(self) -> None:
+        """What was kept does not go on as it should: it is for the reader of records to judge."""
+        expected = self._expected
+        if self._run and expected is not None:
+            before = expected.before - sum(map(len, self._run))
+            for part in self._run:
+                for at, offset in enumerate(part.offsets.tolist()):
+                    record = Record(part.key(at), part.value(at))
+                    self._runs.take((offset, record), expected._replace(before=before))
+                    before += 1
+        self._run = []
 
     def _one_by_one(self, batches: Batches) -> Iterator[None]:
         apply, runs = self._shard.apply, self._runs
@@ -76,9 +123,7 @@ class LogLoading:
         yield
 
     def _take_columns(self, columns: RecordColumns) -> bool:
-        """Apply the records, none of which has headers; False, and nothing is done, if that pays not."""
-        if columns.has_headers.any():
-            return False
+        """Apply the records; False, and nothing is done, if that pays not."""
         keys = Spans(columns.key_starts, columns.key_sizes)
         at, rows = read_rows(columns.data, keys, Spans(columns.value_starts, columns.value_sizes))
         if len(at) == len(columns):
@@ -147,6 +192,11 @@ class CheckpointLoading:
 
 class CheckpointUnusable(Exception):
     """The log has to be read from its start; the message says why."""
+
+
+def _place_in_run(columns: RecordColumns) -> RunPlace | None:
+    header_starts = columns.value_starts + np.maximum(columns.value_sizes, 0)
+    return run_stretch(columns.data, header_starts, columns.ends)
 
 
 def _is_of_no_offset(columns: RecordColumns, at: int) -> bool:
