@@ -35,7 +35,7 @@ bench: $(BIN)/.ready  ## Measure against peers, side by side in one run (make ka
 bench-start: $(BIN)/.ready  ## Measure starts on three million offsets, with and without a checkpoint, beside Kafka.
 	$(BIN)/python -m bench.start
 
-kafka: $(BIN)/.ready  ## Fetch Apache Kafka from Maven Central for make bench (Java and mvn needed).
+kafka: $(BIN)/.ready  ## Fetch Apache Kafka from Maven Central for make bench and make compat (Java and mvn needed).
 	$(BIN)/python -m bench.kafka
 
 clean:  ## Remove what the other targets made.

@@ -1,7 +1,8 @@
 """A member of a group that lives in a process of its own, so that it can be killed like one.
 
-The process is member_program.py (Python libraries) or node/member.js; both are told what to do in one JSON
-argument, say what happens to them in lines of JSON, and close when they read the line `close`.
+The process is member_program.py (Python libraries), node/member.js or java/GroupMember.java; all are told
+what to do in one JSON argument, say what happens to them in lines of JSON, and close when they read the line
+`close`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tests.compat.support.driver import wait_until
+from tests.compat.support.java import java_member_command
 from tests.compat.support.kafkajs import NODE
 
 PROGRAM = Path(__file__).with_name("member_program.py")
@@ -40,7 +42,8 @@ class Membership:
     assignor: str = "range"
     """"range", which all libraries have, or for confluent-kafka also "cooperative-sticky"."""
     protocol: str = "classic"
-    """"consumer": the server balances (KIP-848), and assignments come piece by piece; for confluent-kafka."""
+    """"consumer": the server balances (KIP-848), and assignments come piece by piece; for confluent-kafka
+    and java."""
     session_timeout_ms: int = SESSION_TIMEOUT_MS
     heartbeat_ms: int = HEARTBEAT_MS
 
@@ -56,6 +59,10 @@ class Member:
     """How often it was given an assignment, or an addition to it."""
     revocations: int = 0
     records: list[tuple[int, int, str]] = field(default_factory=list)
+    unconfirmed: list[str] = field(default_factory=list)
+    """Values of the last records it has read, as long as it has not said that it committed them."""
+    confirmed: list[str] = field(default_factory=list)
+    """Values of what it has read and committed."""
     committed: dict[int, int] = field(default_factory=dict)
     refused_commits: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -64,6 +71,8 @@ class Member:
         asked = json.dumps(asdict(self.membership))
         if self.membership.library == "kafkajs":
             command = ["node", str(NODE / "member.js"), asked]
+        elif self.membership.library == "java":
+            command = java_member_command(asked)
         else:
             command = [sys.executable, str(PROGRAM), asked]
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  # closed by end()
@@ -146,7 +155,10 @@ class Member:
                 self.revocations += 1
             case "records":
                 self.records += [tuple(record) for record in said["records"]]
+                self.unconfirmed = [value for _partition, _offset, value in said["records"]]
             case "committed":
+                self.confirmed += self.unconfirmed
+                self.unconfirmed = []
                 self.committed |= {int(partition): offset for partition, offset in said["offsets"].items()}
             case "commit-refused":
                 self.refused_commits.append(said["error"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -26,6 +27,9 @@ from tests.differential.requests import (
 )
 from tests.differential.script import Script, Topic
 from tests.differential.wire import Tree
+
+MATCHING_S = 0.5
+"""Enough for an expression to be matched where nothing tells when it is."""
 
 
 def _is_empty(answer: Tree) -> bool:
@@ -311,6 +315,7 @@ def regular_expressions_that_mean_nothing(ask: Script) -> None:
     for number, pattern in enumerate((f"{ask.name}-on", "no-such-topic.*", "")):
         group = f"{ask.group}-{number}"
         ask(enter(group, "a", None, subscribed_topic_regex=pattern))
+        time.sleep(MATCHING_S)
         ask(beat(group, "a", 1, owned={}))
         ask(describe_consumer_groups(group))
         ask(enter(group, "b", [], subscribed_topic_regex=pattern), "b")

@@ -1,0 +1,39 @@
+"""A member of a group with the Java client: `java/GroupMember.java`, compiled against Kafka's own jars."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from bench.kafka.broker import TOOL_JVM, kafka_missing
+from bench.paths import BUILD, KAFKA_LIBS
+
+SOURCE = Path(__file__).parents[1] / "java" / "GroupMember.java"
+CLASSES = BUILD / "compat-java"
+COMPILE_TIMEOUT_S = 120
+
+
+def java_member_missing() -> str | None:
+    """Why there can be no Java member here, in words for who has to change it; None if there can."""
+    if problem := kafka_missing():
+        return problem
+    if shutil.which("javac") is None:
+        return "a Java member has to be compiled: install a JDK (apt-get install openjdk-17-jdk-headless)"
+    return None
+
+
+@cache
+def _compiled() -> Path:
+    """Where the class is, compiled once a run."""
+    CLASSES.mkdir(parents=True, exist_ok=True)
+    command = ["javac", "-cp", f"{KAFKA_LIBS}/*", "-d", str(CLASSES), str(SOURCE)]
+    subprocess.run(command, check=True, timeout=COMPILE_TIMEOUT_S)
+    return CLASSES
+
+
+def java_member_command(asked: str) -> list[str]:
+    """The command line of a member that is told what to do in JSON."""
+    return ["java", *TOOL_JVM, "-cp", f"{_compiled()}{os.pathsep}{KAFKA_LIBS}/*", "GroupMember", asked]
