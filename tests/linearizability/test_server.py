@@ -111,9 +111,16 @@ def check_exercised(load: Load) -> None:
 
 
 def with_a_lie(operations: list[Operation]) -> list[Operation]:
-    """The same history, in which the last fetch that found offsets found the oldest of one partition."""
-    fetch = max((one for one in operations if any(one.reads.values())), key=lambda one: one.began)
-    key = next(key for key, value in fetch.reads.items() if value is not None)
-    oldest = next(one.writes[key] for one in operations if one.writes.get(key) is not None)
-    lie = replace(fetch, reads={**fetch.reads, key: oldest})
-    return [lie if one is fetch else one for one in operations]
+    """The same history, in which one fetch found an offset that another one had replaced before it began."""
+    answered = [one for one in operations if one.is_answered]
+    for fetch in sorted(answered, key=lambda one: -one.began):
+        for key in fetch.reads:
+            before = [one for one in answered if key in one.writes and one.ended < fetch.began]
+            last = max(before, key=lambda one: one.began, default=None)
+            if last is None:
+                continue
+            stale = [one.writes[key] for one in before if one.ended < last.began and one.writes[key]]
+            if stale:
+                lie = replace(fetch, reads={**fetch.reads, key: stale[-1]})
+                return [lie if one is fetch else one for one in operations]
+    raise AssertionError("nothing was ever replaced")
