@@ -5,16 +5,25 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
 from itertools import zip_longest
+from typing import Any
 
 import pytest
-from tests.differential.accepted import ACCEPTED
+from tests.differential.accepted import ACCEPTED, NOT_YET
 from tests.differential.conftest import Run
 from tests.differential.normal import differences
 from tests.differential.scenarios import SCENARIOS
 from tests.differential.script import Answer, play
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+def _why_not_yet(name: str) -> list[str]:
+    return [reason for pattern, reason in NOT_YET.items() if fnmatchcase(name, pattern)]
+
+
+def _scenario(name: str) -> Any:
+    return pytest.param(name, marks=[pytest.mark.xfail(reason=reason) for reason in _why_not_yet(name)])
+
+
+@pytest.mark.parametrize("name", [_scenario(name) for name in SCENARIOS])
 def test_headgate_answers_as_kafka_does(run: Run, name: str) -> None:
     """Step by step, field by field."""
     with ThreadPoolExecutor(2) as threads:
@@ -32,7 +41,7 @@ def test_what_is_accepted_is_still_seen(run: Run) -> None:
     for place, one in enumerate(ACCEPTED):
         meant = {name for name in SCENARIOS if fnmatchcase(name, one.scenario)}
         assert meant, f"no scenario is called {one.scenario}"
-        if meant <= run.played:
+        if {name for name in meant if not _why_not_yet(name)} <= run.played:
             assert place in run.seen, f"not seen any more: {one}"
 
 

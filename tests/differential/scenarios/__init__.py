@@ -11,6 +11,7 @@ from tests.differential.scenarios import (
     consumer_members,
     epochs,
     groups,
+    migration,
     offsets,
     topic_ids,
     topics,
@@ -29,7 +30,18 @@ def _scenarios_of(module: ModuleType) -> dict[str, Scenario]:
     }
 
 
-MODULES = (offsets, classic, consumer_groups, consumer_members, epochs, groups, topics, configs, topic_ids)
+MODULES = (
+    offsets,
+    classic,
+    consumer_groups,
+    consumer_members,
+    epochs,
+    groups,
+    migration,
+    topics,
+    configs,
+    topic_ids,
+)
 
 SCENARIOS: dict[str, Scenario] = {
     name: scenario for module in MODULES for name, scenario in _scenarios_of(module).items()
