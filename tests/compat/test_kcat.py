@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 from tests.compat.conftest import Join
-from tests.compat.support.driver import Driver, Sent, wait_until
+from tests.compat.support.driver import ALL_CODECS, Driver, Sent, wait_until
 from tests.compat.support.members import SESSION_TIMEOUT_MS
+
+from headgate.log.header import read_header
 
 ALL = [0, 1, 2, 3]
 
@@ -74,3 +76,18 @@ def test_kcat_shares_a_group_and_leaves_it(kcat: BalancedKcat, admin: Driver, jo
     # It committed when it left, so nothing of its part is read again.
     time.sleep(0.5)
     assert len(other.values()) == 20
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_what_is_to_be_compressed_arrives_compressed(
+    codec: str, admin: Driver, bootstrap: str, server_directory: Path | None, name: str
+) -> None:
+    """librdkafka sends it as it is, and says nothing, to a broker that it thinks cannot read it."""
+    if server_directory is None:
+        pytest.skip("the broker is not ours: where its files lie is not known")
+    admin.create_topic(name)
+    lines = "".join(f"the same again and again {number}\n" for number in range(100))
+    command = ["kcat", "-P", "-b", bootstrap, "-t", name, "-z", codec]
+    subprocess.run(command, input=lines, text=True, timeout=20, check=True)
+    (segment,) = server_directory.rglob(f"{name}-0/*.log")
+    assert read_header(segment.read_bytes()).codec == ALL_CODECS.index(codec)

@@ -72,7 +72,17 @@ class Names:
 
 
 ABSENT = "<absent>"
-KEYS = ("name", "topic_id", "group_id", "member_id", "partition_index", "partition", "resource_name", "key")
+KEYS = (
+    "api_key",
+    "name",
+    "topic_id",
+    "group_id",
+    "member_id",
+    "partition_index",
+    "partition",
+    "resource_name",
+    "key",
+)
 """What tells the entries of an array apart, the first that an entry has."""
 
 

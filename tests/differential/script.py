@@ -88,18 +88,22 @@ class Script:
 
         For what a broker gets round to by itself. Raises TimeoutError, with the last answer.
         """
+        answer = self.wait_until(request, condition, on)
+        self._tell(f"{on}: {request}" + (f" ({note})" if note else ""), answer)
+        return answer
+
+    def wait_until(self, request: Request, condition: Callable[[Tree], bool], on: str = "main") -> Tree:
+        """Ask again and again until the answer is such; none of it is part of the story."""
         self._names.say(request.values)
         connection, deadline = self._connection(on), time.monotonic() + PATIENCE_S
         while True:
             connection.send(request)
             answer = connection.receive(request)
             if condition(answer):
-                break
+                return answer
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{self.side.name} still answers {request}: {answer}")
             time.sleep(PAUSE_S)
-        self._tell(f"{on}: {request}" + (f" ({note})" if note else ""), answer)
-        return answer
 
     def only(self, request: Request, array: str, key: str, wanted: Iterable[str]) -> Tree:
         """Ask for something that all scenarios share, and take into the story what is of this one."""

@@ -68,6 +68,15 @@ def test_every_advertised_api_is_registered_once(connect: Connect) -> None:
     assert {0, 1, 3, 8, 9, 18} <= set(keys)
 
 
+def test_produce_is_advertised_from_version_0_and_spoken_from_3(connect: Connect) -> None:
+    """librdkafka compresses for brokers alone that advertise version 0, and then uses the newest."""
+    (produce,) = (api for api in connect().api_versions().api_keys if api.api_key == 0)
+    assert (produce.min_version, produce.max_version >= 9) == (0, True)
+    client = connect()
+    client.send_frame(header(0, 2) + b"\x00" * 10)
+    assert client.is_closed_by_server()
+
+
 def test_a_client_without_a_proper_name_is_told_so(connect: Connect) -> None:
     """Version 3 wants the client's software name; one that cannot be a name is INVALID_REQUEST."""
     request = ApiVersionsRequest(client_software_name="-", client_software_version="1")

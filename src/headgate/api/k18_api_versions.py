@@ -23,12 +23,23 @@ from headgate.wire.messages.api_versions import (
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _NAMES_SINCE_VERSION = 3
 
+_PRODUCE = 0
+_ADVERTISED_FROM = {_PRODUCE: 0}
+"""APIs said to begin earlier than they do. librdkafka looks for version 0 of Produce before it believes
+that a broker takes compressed batches, and otherwise compresses none; no client ends up with a version that
+old. Kafka does the same (KAFKA-18659)."""
+
 
 def api_versions(apis: Collection[Api]) -> Api:
     """The registration that advertises `apis` and itself."""
     own = ApiVersion(api_key=18, min_version=0, max_version=4)
     others = [
-        ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version) for api in apis
+        ApiVersion(
+            api_key=api.key,
+            min_version=_ADVERTISED_FROM.get(api.key, api.min_version),
+            max_version=api.max_version,
+        )
+        for api in apis
     ]
     advertised = sorted([*others, own], key=lambda version: version.api_key)
     features = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from tests.differential.scenarios import (
+    brokers,
     classic,
     configs,
     consumer_groups,
@@ -41,6 +42,7 @@ MODULES = (
     topics,
     configs,
     topic_ids,
+    brokers,
 )
 
 SCENARIOS: dict[str, Scenario] = {

@@ -172,7 +172,7 @@ def what_cannot_be_read_is_not_converted(ask: Script) -> None:
 def a_rebalance_under_way_is_answered(ask: Script) -> None:
     """Whoever waits in the classic group when a new member comes is told to join again."""
     topic = ask.topic(partitions=PARTITIONS)
-    leader = _classic(ask, topic)
+    leader = _classic(ask, topic, rebalance_timeout=2_000)
     second = ask(join(ask.group, _reads(topic)), "second")["member_id"]
     waiting = ask.later(join(ask.group, _reads(topic), member=second), "second")
     ask.until(heartbeat(ask.group, leader, 1), lambda answer: answer["error_code"] != "none", "classic")
