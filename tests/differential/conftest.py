@@ -2,7 +2,7 @@
 
 Kafka comes from Maven Central (`make kafka`). Where it is neither there nor to be had, all of this is skipped
 and says why. HEADGATE_DIFFERENTIAL_KAFKA=host:port names a Kafka that already runs: quicker, while scenarios
-are written; it must have the settings below.
+are written; `python -m tests.differential` starts one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""The scenarios, by name; a name is the function's, in the words of a topic's or a group's name."""
+"""The scenarios, by name; a name is the function's, in the words of a topic's or a group's name.
+
+A scenario is a public function of a module here. It asks what it likes (`ask(commit(...))`), members who wait
+for each other on connections of their own (`on`), and may use what it is answered. Every answer is compared,
+so it must depend on nothing but the questions: what a broker gets round to by itself is awaited
+(`ask.until`), and ids that decide anything are made up by the script.
+"""
 
 from __future__ import annotations
 
