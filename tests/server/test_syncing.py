@@ -159,7 +159,6 @@ def test_logs_do_not_wait_for_each_other(make_syncer: MakeSyncer, tmp_path: Path
                 commit.when_durable(
                     log,
                     lambda is_durable, index=index, round_=round_: on_done(index, round_, is_durable),  # type: ignore[misc]
-                    is_turn_over=round_ % 2 == 0,
                 )
             await asyncio.sleep(0)
         await asyncio.wait_for(done.wait(), 10)
@@ -179,7 +178,8 @@ def test_what_waits_when_the_group_commit_closes_is_synced(make_syncer: MakeSync
         loop = asyncio.get_running_loop()
         commit = GroupCommit(loop, lambda seconds: None, make_syncer(loop))
         told: list[tuple[str, bool]] = []
-        commit.when_durable(log, lambda is_durable: told.append(("served", is_durable)), is_turn_over=True)
+        commit.when_durable(log, lambda is_durable: told.append(("served", is_durable)))
+        await asyncio.sleep(0)
         append(log)
         commit.when_durable(log, lambda is_durable: told.append(("waits", is_durable)))
         commit.close()

@@ -52,22 +52,17 @@ class GroupCommit:
         self._syncer = syncer or syncer_for(loop)
         self._lines: dict[Log, _Line] = {}
 
-    def when_durable(self, log: Log, on_done: OnDone, *, is_turn_over: bool = False) -> None:
+    def when_durable(self, log: Log, on_done: OnDone) -> None:
         """Call `on_done(True)` when all that `log` holds now is durable, `on_done(False)` if it cannot be.
 
-        The sync begins at the end of this turn of the loop, so that it serves all that the turn brings to
-        this log; who knows that nothing more will come says that the turn is over.
+        The sync begins at the end of this turn of the loop, so that it serves all that the turn brings.
         """
         line = self._lines.get(log)
         if line is None:
             line = self._lines[log] = _Line()
         line.waiting.append(on_done)
-        if line.is_begun:
-            return
-        line.is_begun = True
-        if is_turn_over:
-            self._begin(log, line)
-        else:
+        if not line.is_begun:
+            line.is_begun = True
             self._loop.call_soon(self._begin, log, line)
 
     def close(self) -> None:
@@ -106,7 +101,7 @@ class GroupCommit:
     def _end(self, log: Log, line: _Line, *, is_durable: bool) -> None:
         served, line.served, line.request = line.served, [], None
         if line.waiting:
-            self._begin(log, line)  # before the answers go out: the disk works while the loop does
+            self._loop.call_soon(self._begin, log, line)  # what arrives until then is served, too
         else:
             line.is_begun = False
             del self._lines[log]

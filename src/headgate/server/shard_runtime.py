@@ -190,7 +190,6 @@ class ShardRuntime(Generic[ShardT]):
             self._group_commit.when_durable(
                 self._partition.log,
                 lambda is_durable: self._on_sync(shard, is_durable),
-                is_turn_over=True,
             )
         else:
             self._visible_position = self._position
