@@ -19,7 +19,7 @@ from headgate.admin import Admin
 from headgate.broker import run
 from headgate.cli import app
 from headgate.cli.consumer_groups.arguments import parse_datetime, parse_duration
-from headgate.cli.consumer_groups.options import UsageProblem
+from headgate.cli.consumer_groups.usage import UsageProblem
 
 pytestmark = pytest.mark.timeout(60)
 START_MS = 1_700_000_000_000  # 2023-11-14T22:13:20Z
@@ -178,6 +178,7 @@ def test_a_group_that_is_not_there_is_an_error_and_the_others_are_shown(command:
         (["--to-latest"], {0: 10, 1: 10, 2: 10}),
         (["--to-current"], {0: 4, 1: 9, 2: 10}),
         (["--to-offset", "3"], {0: 3, 1: 3, 2: 3}),
+        (["--to-offset", "0"], {0: 0, 1: 0, 2: 0}),
         (["--to-datetime", "2023-11-14T23:13:22.500+01:00"], {0: 3, 1: 3, 2: 3}),
         (["--to-datetime", "2023-11-14T22:13:22"], {0: 2, 1: 2, 2: 2}),
         (["--by-duration", "PT1H"], {0: 10, 1: 10, 2: 10}),

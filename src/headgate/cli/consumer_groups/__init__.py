@@ -1,7 +1,8 @@
 """`headgate consumer-groups`: the options of kafka-consumer-groups.sh, with help that tells what they do.
 
-    command.py    every option with its help
-    options.py    what was asked for, and which options go together
+    options.py    every option with its help, and what was given
+    command.py    the command, which takes them
+    usage.py      which options go together
     run.py        from there to the action, and its exit code
     arguments.py  topics with partitions, dates, durations, files of offsets
     groups.py     which groups were asked for

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +20,8 @@ from headgate.admin import (
     ToOffset,
     TopicPartition,
 )
-from headgate.cli.consumer_groups.options import Options, UsageProblem
+from headgate.cli.consumer_groups.options import Options
+from headgate.cli.consumer_groups.usage import UsageProblem
 from headgate.domain.ids import Millis, TopicName
 
 _DURATION = re.compile(
@@ -90,7 +91,7 @@ def target_of(options: Options) -> Target:
 OffsetsByGroup = dict[str, dict[TopicPartition, int]]
 
 
-def read_offsets(path: Path, groups: tuple[str, ...]) -> OffsetsByGroup:
+def read_offsets(path: Path, groups: Sequence[str]) -> OffsetsByGroup:
     """The offsets of a file by group. Raises `UsageProblem`, which names the line.
 
     A line of three fields is of the one group that was named; one of four fields names its group.
@@ -112,7 +113,7 @@ def read_offsets(path: Path, groups: tuple[str, ...]) -> OffsetsByGroup:
 
 
 def _rows(
-    path: Path, rows: Iterator[list[str]], groups: tuple[str, ...]
+    path: Path, rows: Iterator[list[str]], groups: Sequence[str]
 ) -> Iterator[tuple[int, tuple[str, TopicPartition, int]]]:
     for line, row in enumerate(rows, start=1):
         if not row:

@@ -26,8 +26,9 @@ from headgate.admin import (
 from headgate.cli.consumer_groups.advice import in_words
 from headgate.cli.consumer_groups.arguments import parse_datetime, parse_topic
 from headgate.cli.consumer_groups.groups import asked_groups
-from headgate.cli.consumer_groups.options import Options, UsageProblem
+from headgate.cli.consumer_groups.options import Options
 from headgate.cli.consumer_groups.printing import Columns, Row, print_csv, print_json, print_table, say
+from headgate.cli.consumer_groups.usage import UsageProblem
 from headgate.domain.ids import Millis, TopicName
 
 DEFAULT_LIMIT = 100

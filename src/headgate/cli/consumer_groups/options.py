@@ -1,160 +1,232 @@
-"""What the command was asked for, and which of its options go together."""
+"""Every option with its help, in the groups that `--help` shows them in, and what was asked for.
+
+A group is a dataclass: its fields are options by their names; what was not given has the default. `Options`
+is all of them together, and the command takes its fields as parameters (`command.py`).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from functools import partial
 from pathlib import Path
+from typing import Annotated
+
+from typer import Option
 
 OUTPUTS = ("table", "json", "csv")
 
+_group = partial(Option, rich_help_panel="Which groups")
+_partitions = partial(Option, rich_help_panel="Which partitions")
+_action = partial(Option, rich_help_panel="What to do: one of these")
+_shown = partial(Option, rich_help_panel="What --list and --describe show")
+_target = partial(Option, rich_help_panel="Where --reset-offsets leads: one of these")
+_change = partial(Option, rich_help_panel="What --history lists")
+_reset = partial(Option, rich_help_panel="How --reset-offsets and --undo work")
+_other = partial(Option, rich_help_panel="Connection and output")
 
-class UsageProblem(Exception):
-    """Something on the command line that cannot be meant; the message says what would do."""
+
+@dataclass(frozen=True, kw_only=True)
+class Actions:
+    """What to do: one of these."""
+
+    list: Annotated[bool, _action("--list", help="List the consumer groups.")] = False
+    describe: Annotated[
+        bool, _action("--describe", help="Describe groups: where they are, who is in them.")
+    ] = False
+    reset_offsets: Annotated[
+        bool,
+        _action(
+            "--reset-offsets",
+            help="Move the offsets of a group without members. Shows what it would do until --execute is "
+            "given.",
+        ),
+    ] = False
+    delete_offsets: Annotated[
+        bool,
+        _action(
+            "--delete-offsets", help="Delete committed offsets of topics that the group does not read now."
+        ),
+    ] = False
+    delete: Annotated[
+        bool, _action("--delete", help="Delete groups without members, with all their offsets.")
+    ] = False
+    history: Annotated[bool, _action("--history", help="List every change of a group's offsets.")] = False
+    offsets_as_of: Annotated[
+        str | None,
+        _action(
+            "--offsets-as-of",
+            metavar="WHEN",
+            help="Show what a group's offsets were then: 2026-11-21T08:30:00.",
+        ),
+    ] = None
+    undo: Annotated[
+        bool,
+        _action(
+            "--undo",
+            help="Take back the last change of a group's offsets. Shows what it would do until --execute is "
+            "given.",
+        ),
+    ] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """The options by their names; what was not given has the default."""
+@dataclass(frozen=True, kw_only=True)
+class Groups:
+    """Which groups."""
 
-    bootstrap_server: str
-    timeout: int
-    output: str
-    list: bool = False
-    describe: bool = False
-    reset_offsets: bool = False
-    delete_offsets: bool = False
-    delete: bool = False
-    history: bool = False
-    offsets_as_of: str | None = None
-    undo: bool = False
-    group: tuple[str, ...] = ()
-    all_groups: bool = False
-    topic: tuple[str, ...] = ()
-    all_topics: bool = False
-    offsets: bool = False
-    members: bool = False
-    state: str | None = None
-    type: str | None = None
-    verbose: bool = False
-    to_earliest: bool = False
-    to_latest: bool = False
-    to_current: bool = False
-    to_offset: int | None = None
-    shift_by: int | None = None
-    to_datetime: str | None = None
-    by_duration: str | None = None
-    from_file: Path | None = None
-    to_offsets_as_of: str | None = None
-    since: str | None = None
-    until: str | None = None
-    limit: int | None = None
-    dry_run: bool = False
-    execute: bool = False
-    export: bool = False
+    group: Annotated[list[str], _group("--group", metavar="ID", help="This group; may be repeated.")] = field(
+        default_factory=list
+    )
+    all_groups: Annotated[bool, _group("--all-groups", help="All consumer groups.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Partitions:
+    """Which partitions."""
+
+    topic: Annotated[
+        list[str],
+        _partitions(
+            "--topic",
+            metavar="TOPIC[:0,1]",
+            help="This topic, or these of its partitions; may be repeated.",
+        ),
+    ] = field(default_factory=list)
+    all_topics: Annotated[
+        bool, _partitions("--all-topics", help="Every partition the group has an offset in.")
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """What --list and --describe show."""
+
+    offsets: Annotated[
+        bool, _shown("--offsets", help="Offsets, ends and lag of each partition (default).")
+    ] = False
+    members: Annotated[bool, _shown("--members", help="The members of a group.")] = False
+    state: Annotated[
+        str | None,
+        _shown(
+            "--state",
+            metavar="[STATES]",
+            help="The state of groups; with --list and states (Stable,Empty), only those groups.",
+        ),
+    ] = None
+    type: Annotated[
+        str | None,
+        _shown(
+            "--type",
+            metavar="[TYPES]",
+            help="With --list: the type of groups; with types (Classic,Consumer), only those groups.",
+        ),
+    ] = None
+    verbose: Annotated[
+        bool,
+        _shown("--verbose", help="More columns: leader epochs, each member's partitions, group epochs."),
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Targets:
+    """Where --reset-offsets leads: one of these."""
+
+    to_earliest: Annotated[bool, _target("--to-earliest", help="Where the log starts.")] = False
+    to_latest: Annotated[bool, _target("--to-latest", help="Where the log ends.")] = False
+    to_current: Annotated[
+        bool,
+        _target("--to-current", help="What is committed now; where the log ends for a partition without."),
+    ] = False
+    to_offset: Annotated[int | None, _target("--to-offset", metavar="N", help="This offset.")] = None
+    shift_by: Annotated[
+        int | None, _target("--shift-by", metavar="N", help="N records on; back if N is negative.")
+    ] = None
+    to_datetime: Annotated[
+        str | None,
+        _target(
+            "--to-datetime",
+            metavar="WHEN",
+            help="The first record of then or later: 2026-11-21T08:30:00, of UTC unless it ends in +01:00.",
+        ),
+    ] = None
+    by_duration: Annotated[
+        str | None,
+        _target("--by-duration", metavar="P1DT2H3M4S", help="The first record that is no older than this."),
+    ] = None
+    from_file: Annotated[
+        Path | None,
+        _target(
+            "--from-file",
+            metavar="FILE.csv",
+            help="Offsets as --export wrote them: lines of topic,partition,offset or "
+            "group,topic,partition,offset.",
+        ),
+    ] = None
+    to_offsets_as_of: Annotated[
+        str | None,
+        _target(
+            "--to-offsets-as-of",
+            metavar="WHEN",
+            help="What the offsets were then; a partition that had none loses its offset.",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """What --history lists."""
+
+    since: Annotated[str | None, _change("--since", metavar="WHEN", help="Changes of then or later.")] = None
+    until: Annotated[str | None, _change("--until", metavar="WHEN", help="Changes of then or before.")] = None
+    limit: Annotated[
+        int | None,
+        _change(
+            "--limit",
+            metavar="N",
+            min=1,
+            help="The newest N changes of each partition; 100 unless given.",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """How --reset-offsets and --undo work."""
+
+    dry_run: Annotated[bool, _reset("--dry-run", help="Show what would be done (default).")] = False
+    execute: Annotated[bool, _reset("--execute", help="Do it.")] = False
+    export: Annotated[bool, _reset("--export", help="Print what --from-file reads, and no more.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Everywhere:
+    """Connection and output: these go with every action, and always have a value."""
+
+    bootstrap_server: Annotated[
+        str, _other("--bootstrap-server", metavar="HOST:PORT,...", help="Where the cluster is.")
+    ] = "127.0.0.1:9092"
+    timeout: Annotated[
+        int, _other("--timeout", metavar="MS", min=1, help="How long each request may take.")
+    ] = 5000
+    output: Annotated[str, _other("--output", help="table, json or csv.")] = "table"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Everywhere, Execution, Changes, Targets, Shown, Partitions, Groups, Actions):
+    """All options. (The fields of the last base come first: that is the order of `--help`.)"""
 
     @property
     def given(self) -> tuple[str, ...]:
         """The names of the options that were given, of those that have no value otherwise."""
-        names = (field.name for field in fields(self) if field.name not in _ALWAYS)
-        return tuple(name for name in names if getattr(self, name) not in (None, False, ()))
-
-
-_ALWAYS = ("bootstrap_server", "timeout", "output")
-_GROUPS = ("group", "all_groups")
-_PARTITIONS = ("topic", "all_topics", "from_file")
-TARGETS = (
-    "to_earliest",
-    "to_latest",
-    "to_current",
-    "to_offset",
-    "shift_by",
-    "to_datetime",
-    "by_duration",
-    "from_file",
-    "to_offsets_as_of",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What an action takes: options it may have, and sets of which it must have just one, or one at most."""
-
-    may_have: tuple[str, ...] = ()
-    one_of: tuple[tuple[str, ...], ...] = ()
-    one_at_most: tuple[tuple[str, ...], ...] = ()
-
-
-ACTIONS = {
-    "list": Usage(may_have=("state", "type")),
-    "describe": Usage(
-        may_have=("verbose",), one_of=(_GROUPS,), one_at_most=(("offsets", "members", "state"),)
-    ),
-    "reset_offsets": Usage(
-        may_have=("export", *_PARTITIONS), one_of=(_GROUPS, TARGETS), one_at_most=(("dry_run", "execute"),)
-    ),
-    "delete_offsets": Usage(one_of=(("group",), ("topic",))),
-    "delete": Usage(one_of=(_GROUPS,)),
-    "history": Usage(
-        may_have=("since", "until", "limit"), one_of=(_GROUPS,), one_at_most=(("topic", "all_topics"),)
-    ),
-    "offsets_as_of": Usage(one_of=(_GROUPS,), one_at_most=(("topic", "all_topics"),)),
-    "undo": Usage(one_of=(_GROUPS, ("topic", "all_topics")), one_at_most=(("dry_run", "execute"),)),
-}
-
-
-def action_of(options: Options) -> str:
-    """The one action that was asked for, all its options in order. Raises `UsageProblem`."""
-    if options.output not in OUTPUTS:
-        raise UsageProblem(f"--output {options.output}: {_either(OUTPUTS)} is expected")
-    (action,) = _one(options, tuple(ACTIONS), "; `headgate consumer-groups --help` says what each does")
-    usage = ACTIONS[action]
-    for names in usage.one_of:
-        _one(options, names, f" with {_option(action)}")
-    for names in usage.one_at_most:
-        if len(_given(options, names)) > 1:
-            raise UsageProblem(f"{_all(_given(options, names))}: one of them is expected")
-    known = {action, *usage.may_have, *(name for names in usage.one_of + usage.one_at_most for name in names)}
-    for name in options.given:
-        if name not in known:
-            raise UsageProblem(f"{_option(name)} does not go with {_option(action)}")
-    if action == "reset_offsets":
-        _check_partitions(options)
-    return action
-
-
-def _check_partitions(options: Options) -> None:
-    """A reset must say of which partitions; a file of offsets says it itself."""
-    given = _given(options, _PARTITIONS)
-    if len(given) > 1:
-        raise UsageProblem(f"{_all(given)}: one of them is expected")
-    if not given:
-        raise UsageProblem(
-            "which partitions? --topic TOPIC, --topic TOPIC:0,1 or --all-topics is expected with "
-            "--reset-offsets"
+        always = names_of(Everywhere)
+        return tuple(
+            name for name in names_of(Options) if name not in always and _is_given(getattr(self, name))
         )
 
 
-def _one(options: Options, names: tuple[str, ...], hint: str) -> list[str]:
-    given = _given(options, names)
-    if len(given) > 1:
-        raise UsageProblem(f"{_all(given)}: one of them is expected")
-    if not given:
-        raise UsageProblem(f"{_either([_option(name) for name in names])} is expected{hint}")
-    return given
+def _is_given(value: object) -> bool:
+    return value is not None and value is not False and value != []  # 0 is an offset, and no False
 
 
-def _given(options: Options, names: tuple[str, ...]) -> list[str]:
-    return [name for name in names if name in options.given]
-
-
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")
-
-
-def _all(names: list[str]) -> str:
-    return " and ".join(map(_option, names))
-
-
-def _either(words: list[str] | tuple[str, ...]) -> str:
-    *others, last = words
-    return f"{', '.join(others)} or {last}" if others else last
+def names_of(group: type[Actions | Groups | Partitions | Targets | Everywhere]) -> tuple[str, ...]:
+    """The names of a group's options, in the order `--help` has them in."""
+    return tuple(each.name for each in fields(group))

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from headgate.admin import Admin, GroupDescription, GroupListing, MemberDescription, Position, TopicPartition
 from headgate.cli.consumer_groups.groups import asked_groups, consumer_listings, not_there
-from headgate.cli.consumer_groups.options import Options, UsageProblem
+from headgate.cli.consumer_groups.options import Options
 from headgate.cli.consumer_groups.printing import Columns, Row, print_csv, print_json, print_table, say
+from headgate.cli.consumer_groups.usage import UsageProblem
 
 REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
 STATES = ("Empty", "Stable", *REBALANCING, "Dead")

@@ -8,9 +8,10 @@ from headgate.admin import Admin, ClientError
 from headgate.cli.consumer_groups.advice import in_words
 from headgate.cli.consumer_groups.changes import delete_groups, delete_offsets, reset_offsets
 from headgate.cli.consumer_groups.history import list_history, offsets_as_of, restore_offsets, undo
-from headgate.cli.consumer_groups.options import Options, UsageProblem, action_of
+from headgate.cli.consumer_groups.options import Options
 from headgate.cli.consumer_groups.printing import say
 from headgate.cli.consumer_groups.reports import describe_groups, list_groups
+from headgate.cli.consumer_groups.usage import UsageProblem, action_of
 
 _ACTIONS: dict[str, Callable[[Admin, Options], int]] = {
     "list": list_groups,

@@ -1,0 +1,109 @@
+"""Which options go together: what each action takes, and what to say of options that cannot be meant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headgate.cli.consumer_groups.options import (
+    OUTPUTS,
+    Actions,
+    Groups,
+    Options,
+    Partitions,
+    Targets,
+    names_of,
+)
+
+
+class UsageProblem(Exception):
+    """Something on the command line that cannot be meant; the message says what would do."""
+
+
+_GROUPS = names_of(Groups)
+_PARTITIONS = (*names_of(Partitions), "from_file")
+_TARGETS = names_of(Targets)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What an action takes: options it may have, and sets of which it must have just one, or one at most."""
+
+    may_have: tuple[str, ...] = ()
+    one_of: tuple[tuple[str, ...], ...] = ()
+    one_at_most: tuple[tuple[str, ...], ...] = ()
+
+
+ACTIONS = {
+    "list": Usage(may_have=("state", "type")),
+    "describe": Usage(
+        may_have=("verbose",), one_of=(_GROUPS,), one_at_most=(("offsets", "members", "state"),)
+    ),
+    "reset_offsets": Usage(
+        may_have=("export", *_PARTITIONS), one_of=(_GROUPS, _TARGETS), one_at_most=(("dry_run", "execute"),)
+    ),
+    "delete_offsets": Usage(one_of=(("group",), ("topic",))),
+    "delete": Usage(one_of=(_GROUPS,)),
+    "history": Usage(
+        may_have=("since", "until", "limit"), one_of=(_GROUPS,), one_at_most=(("topic", "all_topics"),)
+    ),
+    "offsets_as_of": Usage(one_of=(_GROUPS,), one_at_most=(("topic", "all_topics"),)),
+    "undo": Usage(one_of=(_GROUPS, ("topic", "all_topics")), one_at_most=(("dry_run", "execute"),)),
+}
+
+
+def action_of(options: Options) -> str:
+    """The one action that was asked for, all its options in order. Raises `UsageProblem`."""
+    if options.output not in OUTPUTS:
+        raise UsageProblem(f"--output {options.output}: {_either(OUTPUTS)} is expected")
+    (action,) = _one(options, names_of(Actions), "; `headgate consumer-groups --help` says what each does")
+    usage = ACTIONS[action]
+    for names in usage.one_of:
+        _one(options, names, f" with {_option(action)}")
+    for names in usage.one_at_most:
+        if len(_given(options, names)) > 1:
+            raise UsageProblem(f"{_all(_given(options, names))}: one of them is expected")
+    known = {action, *usage.may_have, *(name for names in usage.one_of + usage.one_at_most for name in names)}
+    for name in options.given:
+        if name not in known:
+            raise UsageProblem(f"{_option(name)} does not go with {_option(action)}")
+    if action == "reset_offsets":
+        _check_partitions(options)
+    return action
+
+
+def _check_partitions(options: Options) -> None:
+    """A reset must say of which partitions; a file of offsets says it itself."""
+    given = _given(options, _PARTITIONS)
+    if len(given) > 1:
+        raise UsageProblem(f"{_all(given)}: one of them is expected")
+    if not given:
+        raise UsageProblem(
+            "which partitions? --topic TOPIC, --topic TOPIC:0,1 or --all-topics is expected with "
+            "--reset-offsets"
+        )
+
+
+def _one(options: Options, names: tuple[str, ...], hint: str) -> list[str]:
+    given = _given(options, names)
+    if len(given) > 1:
+        raise UsageProblem(f"{_all(given)}: one of them is expected")
+    if not given:
+        raise UsageProblem(f"{_either([_option(name) for name in names])} is expected{hint}")
+    return given
+
+
+def _given(options: Options, names: tuple[str, ...]) -> list[str]:
+    return [name for name in names if name in options.given]
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _all(names: list[str]) -> str:
+    return " and ".join(map(_option, names))
+
+
+def _either(words: list[str] | tuple[str, ...]) -> str:
+    *others, last = words
+    return f"{', '.join(others)} or {last}" if others else last
