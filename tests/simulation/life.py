@@ -83,7 +83,7 @@ class Life:
         try:
             self._loop.run_until_complete(main)
         except NothingLeft:
-            self.world.report("nothing is left to happen, and somebody waits")
+            self.world.journal.report("nothing is left to happen, and somebody waits")
         except (PowerCut, OSError):
             pass  # the process ends, and the next one tries again
         finally:
@@ -124,7 +124,7 @@ class Life:
         ]
         self._coordinator = GroupCoordinator(list(self._runtimes))
         if not self._is_last:
-            world.started()
+            world.started(self)
         history = OffsetHistory(topics, world.time)
         compaction = CompactionRunner(topics, world.time, history.rules_of)
         checkpoints = CheckpointRunner(self._coordinator.runtimes, commit, self.settings)
@@ -168,7 +168,7 @@ class Life:
     def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         failure = context.get("exception")
         if failure is None:
-            self.world.report(context["message"])
+            self.world.journal.report(context["message"])
         else:
             self._judge_exception(failure, context["message"])
 
@@ -176,7 +176,7 @@ class Life:
         if isinstance(failure, PowerCut) or (isinstance(failure, OSError) and not message):
             return
         if not self.is_over:
-            self.world.report(f"{message} {failure!r}")
+            self.world.journal.report(f"{message} {failure!r}")
 
     def end(self, kind: str) -> None:
         """End this life at the next occasion; from now on the disk is as it is, unless it ends well."""
@@ -208,7 +208,7 @@ class Life:
 
     def loads(self, shard: int) -> None:
         """A shard begins to read its log."""
-        self.world.loads(shard)
+        self.world.audit.loads(shard)
         self.loading.add(shard)
 
     def loaded(self, shard: int) -> None:
@@ -216,7 +216,7 @@ class Life:
         self.loading.discard(shard)
         self._loaded.add(shard)
         if not self.is_over:
-            self.world.loaded(shard, self)
+            self.world.audit.loaded(shard, self)
 
     def looked_at(self, shard: int, found: dict[str, Any]) -> None:
         """Everything in a shard was looked at."""

@@ -1,0 +1,174 @@
+"""The judge of every reply: the models of offsets and groups, and what the disk excuses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.clients import METADATA_LIMIT
+from tests.simulation.disk import SimulatedDisk
+from tests.simulation.group_model import GroupModel
+from tests.simulation.journal import Journal
+from tests.simulation.loop import SimulatedTime
+from tests.simulation.offset_model import MemberGroups, OffsetModel, Rules
+from tests.simulation.plan import RETENTION_MS, Plan
+from tests.simulation.requests import RETRIABLE, Request, Violation
+
+from headgate.core.classic.commands import DescribeGroup
+from headgate.core.offsets.commands import CommitResult, FetchOffsets
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId
+from headgate.domain.partitioning import partition_for
+
+if TYPE_CHECKING:
+    from tests.simulation.life import Life
+
+SETTLING_SECONDS = 2.5
+"""How long after its last refusal the disk's trouble may still be seen: a late sync, and a reload."""
+
+
+class Audit:
+    """What the server has promised so far, in all its lives."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        time: SimulatedTime,
+        disk: SimulatedDisk,
+        journal: Journal,
+        group_ids: tuple[Sequence[str], Sequence[str]],
+    ) -> None:
+        """`group_ids` of simple groups, and of groups with members of the classic protocol."""
+        simple, joined = group_ids
+        self._plan = plan
+        self._time = time
+        self._disk = disk
+        self._journal = journal
+        members = MemberGroups()
+        rules = Rules(RETENTION_MS, plan.sweep_interval_ms, METADATA_LIMIT)
+        self._shards = [OffsetModel(rules, members) for _ in range(plan.shards)]
+        self._groups = {group_id: GroupModel(group_id, members, RETENTION_MS) for group_id in joined}
+        self._group_ids = [*simple, *joined]
+        self._life: Life | None = None
+        self._failing: set[int] = set()
+        """Shards that failed and were not loaded again since."""
+        self._failed_logs: set[int] = set()
+        """Shards whose logs failed in a compaction: they learn of it when they write next."""
+
+    def summarize(self) -> None:
+        """Count in the journal what the models saw."""
+        counts, groups = self._journal.counts, self._groups.values()
+        counts["expired offsets"] = sum(model.expired for model in self._shards)
+        counts["unanswered commits kept"] = sum(model.survived for model in self._shards)
+        counts["unanswered commits undone"] = sum(model.undone for model in self._shards)
+        counts["static replacements"] = sum(group.replacements for group in groups)
+        counts["rebalances"] = sum(group.rebalances for group in groups)
+
+    # --- lives ---
+
+    def begins(self, life: Life) -> None:
+        """The server starts."""
+        self._life = life
+
+    def ended(self) -> None:
+        """Whatever was in memory is gone."""
+        self._failing.clear()
+        self._failed_logs.clear()
+        for model in self._shards:
+            model.fails()
+        for group in self._groups.values():
+            group.fails()
+
+    # --- requests ---
+
+    def arrived(self, request: Request) -> None:
+        """A request is at the server's edge."""
+        self._shards[request.shard].arrived(request)
+        if request.group_id in self._groups:
+            self._groups[request.group_id].arrived(request)
+
+    def judge(self, request: Request, result: Any, *, is_refused_at_the_door: bool) -> None:
+        """Check a reply. Raises Violation."""
+        if request.is_answered:
+            raise Violation(f"{request} was answered twice, now {result}")
+        request.is_answered = True
+        model, group = self._shards[request.shard], self._groups.get(request.group_id)
+        if isinstance(result, ErrorCode) and result in RETRIABLE:
+            self._judge_refusal(request, result)
+            if is_refused_at_the_door:
+                model.refused_at_the_door(request)
+            elif request.shard not in self._failing:
+                self._failed(request.shard)
+            return
+        model.answered(request, result)
+        if isinstance(result, CommitResult) and request.command.expected is not None:
+            self._journal.counts["conditions held" if result.is_attempted else "conditions failed"] += 1
+        if group is not None:
+            group.answered(request, result, self._time.seconds)
+
+    def _judge_refusal(self, request: Request, result: ErrorCode) -> None:
+        self._journal.counts["retriable errors"] += 1
+        if result is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            assert self._life is not None
+            if request.shard not in self._life.loading | self._failing:
+                raise Violation(f"{request} was told of a load that is not under way")
+        elif request.shard in self._failed_logs:
+            self._failed_logs.discard(request.shard)
+            self._disk.refused_at = self._time.seconds
+        elif self._time.seconds - self._disk.refused_at > SETTLING_SECONDS:
+            raise Violation(f"{request} was told {result!r}, and the disk works")
+
+    # --- shards ---
+
+    def compaction_failed(self, shard: int) -> None:
+        """A shard's log failed while it was compacted."""
+        self._failed_logs.add(shard)
+
+    def _failed(self, shard: int) -> None:
+        """A shard dropped its memory."""
+        self._journal.counts["failed shards"] += 1
+        self._failing.add(shard)
+        self._shards[shard].fails()
+        for group_id, group in self._groups.items():
+            if partition_for(group_id, self._plan.shards) == shard:
+                group.fails()
+
+    def loads(self, shard: int) -> None:
+        """A shard begins to read its log."""
+        if self._life is not None and self._life.had_loaded(shard) and shard not in self._failing:
+            self._failed(shard)  # nobody waited for anything when it failed
+        self._shards[shard].loads()
+
+    def loaded(self, shard: int, life: Life) -> None:
+        """A shard has read its log: look at everything it holds, before anybody else does."""
+        self._failing.discard(shard)
+        since_ms = self._time.now()
+        group_ids = [one for one in self._group_ids if partition_for(one, self._plan.shards) == shard]
+        found: dict[str, Any] = {}
+
+        def on_found(group_id: str, result: Any) -> None:
+            if life.is_over or self._disk.is_off or isinstance(result, ErrorCode):
+                return  # it failed again: the next load tells
+            found[group_id] = {
+                (topic, partition): stored for topic, each in result.topics for partition, stored in each
+            }
+            if len(found) == len(group_ids):
+                self._journal.trace(f"shard {shard} holds {found!r}")
+                self._journal.judged(lambda: self._shards[shard].loaded(found, since_ms, since_ms))
+                life.looked_at(shard, found)
+
+        def on_described(group_id: str, at: float, result: Any) -> None:
+            if life.is_over or self._disk.is_off or result in RETRIABLE:
+                return
+            self._journal.judged(lambda: self._groups[group_id].loaded(result, at))
+
+        at = self._time.seconds
+        for group_id in group_ids:
+            if group_id in self._groups:
+                life.ask_shard(shard, DescribeGroup(GroupId(group_id)), partial(on_described, group_id, at))
+        for group_id in group_ids:
+            life.ask_shard(shard, FetchOffsets(GroupId(group_id), None), partial(on_found, group_id))
+        if not group_ids:
+            self._shards[shard].loaded({}, since_ms, since_ms)
+            life.looked_at(shard, {})

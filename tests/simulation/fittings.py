@@ -1,0 +1,93 @@
+"""What a plan puts in the place of the server's own sizes, and what listens to the server while it runs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Any
+
+from tests.simulation.journal import Journal
+from tests.simulation.plan import Plan
+
+from headgate.core.offsets import removal
+from headgate.log import log as log_module
+from headgate.log.memory_filesystem import PowerCut
+from headgate.server import checkpoints, shard_runtime, turn_batches
+from headgate.server.compaction import CompactionRunner
+from headgate.server.shard_runtime import ShardRuntime
+from headgate.server.slices import SliceRunner
+
+
+@contextmanager
+def fitted(
+    plan: Plan, random: Random, journal: Journal, on_failed_compaction: Callable[[int], None]
+) -> Iterator[None]:
+    """The plan's small sizes are in force, and nothing is in the server's log that nobody expected."""
+    handler = _Listener(journal)
+    logger = logging.getLogger("headgate")
+    sizes: list[tuple[Any, str, Any]] = [
+        (turn_batches, "BATCH_BYTES", plan.batch_bytes),
+        (removal, "SLICE_BYTES", plan.slice_bytes),
+        (shard_runtime, "LOAD_SLICE_SECONDS", plan.load_slice_seconds),
+        (log_module, "SYNC_MARK_EVERY_BYTES", plan.sync_mark_bytes),
+        (SliceRunner, "is_slice_over", lambda runner: random.random() < 0.2),
+        (CompactionRunner, "_compact", _counting_compactions(journal, on_failed_compaction)),
+        (checkpoints, "FEWEST_AT_STOP", plan.checkpoint_records),
+        (checkpoints, "RETRY_AFTER_SECONDS", -1.0),
+        (checkpoints, "_tell_written", lambda *given: journal.counts.update(["checkpoints"])),
+        (ShardRuntime, "_restore_checkpoint", _counting_restored(journal)),
+    ]
+    before = [(module, name, getattr(module, name)) for module, name, _ in sizes]
+    level, propagates = logger.level, logger.propagate
+    for module, name, value in sizes:
+        setattr(module, name, value)
+    logger.setLevel(logging.ERROR)
+    logger.propagate = False
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        for module, name, old in before:
+            setattr(module, name, old)
+        logger.setLevel(level)
+        logger.propagate = propagates
+        logger.removeHandler(handler)
+
+
+def _counting_compactions(journal: Journal, on_failed: Callable[[int], None]) -> Any:
+    compact = CompactionRunner._compact
+
+    async def counting(runner: CompactionRunner, job: Any) -> None:
+        journal.counts["compactions begun"] += 1
+        before = job.partition.log.compacted_to
+        await compact(runner, job)
+        journal.counts["compactions"] += job.partition.log.compacted_to > before
+        if job.partition.log.failure is not None:
+            on_failed(job.partition.index)
+
+    return counting
+
+
+def _counting_restored(journal: Journal) -> Any:
+    restore = ShardRuntime._restore_checkpoint
+
+    async def counting(runtime: Any) -> int | None:
+        position = await restore(runtime)
+        journal.counts["checkpoints restored"] += position is not None
+        return position
+
+    return counting
+
+
+class _Listener(logging.Handler):
+    """What the server logs with a traceback, nobody expected."""
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__()
+        self._journal = journal
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.exc_info is not None and not isinstance(record.exc_info[1], PowerCut):
+            self._journal.report(f"{record.getMessage()}: {record.exc_info[1]!r}")

@@ -1,0 +1,108 @@
+"""What a seed decides at its beginning: how large things are, how slow, how often they go wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from tests.simulation.clients import METADATA_LIMIT
+
+from headgate.domain.settings import Settings
+
+RETENTION_MS = 60_000
+
+TROUBLES = (
+    "power",
+    "kill",
+    "stop",
+    "write",
+    "write",
+    "short",
+    "sync",
+    "sync",
+    "any",
+    "read",
+    "caches",
+    "lull",
+    "disconnect",
+)
+"""What the nemesis does to the server, one thing after the other."""
+
+
+@dataclass
+class Plan:
+    """What a seed decides at its beginning."""
+
+    shards: int
+    batch_bytes: int
+    slice_bytes: int
+    load_slice_seconds: float
+    turn_seconds: float
+    slowest_sync_seconds: float
+    pace_seconds: float
+    latency_seconds: float
+    partition_count: int
+    trouble_seconds: float
+    """How long the nemesis rests, on average."""
+    is_durable: bool
+    segment_bytes: int
+    sweep_interval_ms: int
+    longest_session_seconds: float
+    tools: int
+    members: int
+    cleanable_ratio: float
+    cleaner_backoff_ms: int
+    cleaner_buffer_bytes: int
+    delete_retention_ms: int
+    keeps_history: bool
+    sync_mark_bytes: int
+    checkpoint_records: int
+    troubles: tuple[str, ...] = TROUBLES
+
+    @classmethod
+    def of(cls, random: Random) -> Plan:
+        """Draw a plan."""
+        return cls(
+            shards=random.choice((1, 2, 3)),
+            batch_bytes=random.choice((700, 2000, 900_000)),
+            slice_bytes=random.choice((500, 800_000)),
+            load_slice_seconds=random.choice((0.01, -1.0)),
+            turn_seconds=random.choice((0.00001, 0.0002, 0.002)),
+            slowest_sync_seconds=random.choice((0.0, 0.005, 0.1)),
+            pace_seconds=random.choice((0.005, 0.1, 1.0)),
+            latency_seconds=random.choice((0.0, 0.001, 0.05)),
+            partition_count=random.choice((3, 20, 300)),
+            trouble_seconds=random.choice((0.3, 3.0, 20.0)),
+            is_durable=random.random() < 0.9,
+            segment_bytes=random.choice((2048, 20_000, 10_000_000)),
+            sweep_interval_ms=random.choice((700, 5000)),
+            longest_session_seconds=random.choice((1.0, 6.0)),
+            tools=random.choice((1, 4, 10)),
+            members=random.choice((0, 2, 7)),
+            cleanable_ratio=random.choice((0.0, 0.2, 0.5)),
+            cleaner_backoff_ms=random.choice((50, 1000, 10_000)),
+            cleaner_buffer_bytes=random.choice((4096, 1 << 20)),
+            delete_retention_ms=random.choice((0, 2000, RETENTION_MS)),
+            keeps_history=random.random() < 0.5,
+            sync_mark_bytes=random.choice((1, 1000, 1 << 20)),
+            checkpoint_records=random.choice((20, 200, 5000)),
+        )
+
+    def settings(self) -> Settings:
+        """The broker's settings."""
+        return Settings(
+            {
+                "offsets.retention.minutes": str(RETENTION_MS // 60_000),
+                "offsets.retention.check.interval.ms": str(self.sweep_interval_ms),
+                "offset.metadata.max.bytes": str(METADATA_LIMIT),
+                "group.min.session.timeout.ms": "100",
+                "group.initial.rebalance.delay.ms": "300",
+                "headgate.checkpoint.interval.records": str(self.checkpoint_records),
+                "log.cleaner.min.cleanable.ratio": str(self.cleanable_ratio),
+                "log.cleaner.backoff.ms": str(self.cleaner_backoff_ms),
+                "log.cleaner.dedupe.buffer.size": str(self.cleaner_buffer_bytes),
+                "log.cleaner.delete.retention.ms": str(self.delete_retention_ms),
+                "offsets.history.retention.ms": str(2 * RETENTION_MS if self.keeps_history else 0),
+                "headgate.durability": "sync" if self.is_durable else "page-cache",
+            }
+        )
