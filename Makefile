@@ -10,7 +10,7 @@ BIN := .venv/bin
 help:  ## Print the targets.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
 
-demo: $(BIN)/.ready java  ## Set up, then run the main job: flights, three clients, a crash, and Spark.
+demo: $(BIN)/.ready java  ## Set up, then run the main job: flights, three clients, a crash, Spark, a moving partition.
 	@$(BIN)/python -m demo
 
 test: $(BIN)/.ready java  ## Set up, then run the tests.

@@ -24,6 +24,7 @@ from demo.broker import DemoBroker
 from demo.flights import Flight, load
 from demo.gates import GATE_COUNT, GATES, commit_all_or_nothing, undo_a_reset
 from demo.journal import Acknowledged, Fetched, Journal
+from demo.moving import move_partitions
 from demo.producing import create_topic, produce
 from demo.story import (
     CONSUME_TIMEOUT_S,
@@ -261,10 +262,12 @@ def check_the_log(stage: Stage, found: dict[str, Any]) -> list[report.Check]:
 
 
 def go_further(stage: Stage) -> list[report.Check]:
-    """What no other broker does: a commit of any size, all or nothing, and taking a reset back."""
+    """A group that the server balances; a commit of any size, all or nothing; taking a reset back."""
+    report.moving(stage.console)
+    checks = move_partitions(stage.console, stage.broker)
     report.further(stage.console)
     create_topic(stage.broker.address, GATES, GATE_COUNT)
-    checks = commit_all_or_nothing(stage.console, stage.broker)
+    checks += commit_all_or_nothing(stage.console, stage.broker)
     checks += undo_a_reset(stage.console, stage.broker)
     stage.console.print()
     return checks

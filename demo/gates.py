@@ -16,6 +16,7 @@ from rich.console import Console
 from demo import children
 from demo.broker import DemoBroker
 from demo.report import Check
+from demo.shell import COMMAND_TIMEOUT_S, show_consumer_groups
 from demo.story import DIRECTORY, GROUP, TOPIC, DemoFailed
 from headgate.admin import Admin
 from kafka import KafkaConsumer, TopicPartition
@@ -25,7 +26,6 @@ GATE_COUNT = 100_000
 BOARD = "gate-board"
 
 COMMIT_TIMEOUT_S = 60.0
-COMMAND_TIMEOUT_S = 30.0
 _LOOK_EVERY_S = 0.001
 _SENT = "committing"
 
@@ -78,9 +78,9 @@ def undo_a_reset(console: Console, broker: DemoBroker) -> list[Check]:
     """Reset the group by mistake, with the command there is for it, and take it back."""
     before = _group_offsets(broker)
     scope = ["--group", GROUP, "--topic", TOPIC, "--execute"]
-    _show(console, broker, ["--reset-offsets", "--to-earliest", *scope])
+    show_consumer_groups(console, broker, ["--reset-offsets", "--to-earliest", *scope])
     reset = _group_offsets(broker)
-    _show(console, broker, ["--undo", *scope])
+    show_consumer_groups(console, broker, ["--undo", *scope])
     return [
         Check(
             set(reset.values()) == {0} and _group_offsets(broker) == before,
@@ -124,18 +124,6 @@ def _offsets(broker: DemoBroker) -> dict[int, int]:
 def _group_offsets(broker: DemoBroker) -> dict[int, int]:
     with Admin(broker.address, timeout_s=COMMAND_TIMEOUT_S) as admin:
         return {where.partition: one.offset for where, one in admin.committed_offsets(GROUP).items()}
-
-
-def _show(console: Console, broker: DemoBroker, words: list[str]) -> None:
-    """Run the command for consumer groups as a person would, and print what it says."""
-    executable = Path(sys.executable).with_name("headgate")
-    command = [str(executable), "consumer-groups", "--bootstrap-server", broker.address, *words]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S)
-    console.print(f"\n  $ headgate consumer-groups {' '.join(words)}", markup=False, highlight=False)
-    for line in (ended.stderr + ended.stdout).splitlines():
-        console.print(f"    {line}", markup=False, highlight=False)
-    if ended.returncode:
-        raise DemoFailed(f"headgate consumer-groups ended with exit code {ended.returncode}")
 
 
 if __name__ == "__main__":

@@ -44,9 +44,14 @@ def findings(console: Console, found: dict[str, Any]) -> None:
     console.print()
 
 
+def moving(console: Console) -> None:
+    """What comes after Spark."""
+    console.print("[bold]A group that the server balances: partitions move, and a commit comes late[/]")
+
+
 def further(console: Console) -> None:
-    """What follows."""
-    console.print("[bold]Any number of partitions in one commit, and a reset taken back[/]")
+    """What comes last."""
+    console.print("\n[bold]Any number of partitions in one commit, and a reset taken back[/]")
 
 
 def _commits_per_minute(rows: list[dict[str, Any]]) -> Table:

@@ -1,0 +1,27 @@
+"""Headgate's own commands, run as a person would run them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from demo.broker import DemoBroker
+from demo.story import DemoFailed
+
+COMMAND_TIMEOUT_S = 30.0
+
+
+def show_consumer_groups(console: Console, broker: DemoBroker, words: list[str]) -> str:
+    """Run `headgate consumer-groups`, print what it says, and return its rows."""
+    executable = Path(sys.executable).with_name("headgate")
+    command = [str(executable), "consumer-groups", "--bootstrap-server", broker.address, *words]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S)
+    console.print(f"\n  $ headgate consumer-groups {' '.join(words)}", markup=False, highlight=False)
+    for line in (ended.stderr + ended.stdout).splitlines():
+        console.print(f"    {line}", markup=False, highlight=False, soft_wrap=True)
+    if ended.returncode:
+        raise DemoFailed(f"headgate consumer-groups ended with exit code {ended.returncode}")
+    return ended.stdout
