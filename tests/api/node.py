@@ -12,11 +12,13 @@ from typing import Any, cast
 
 from headgate.api.contract import Api, Node, Router
 from headgate.api.router import Here
+from headgate.core import topic_image
 from headgate.core.commands import Tick
 from headgate.core.contract import Effects
 from headgate.core.shard import GroupShard
+from headgate.core.topic_image import TopicChange, TopicsChanged
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId, Millis
+from headgate.domain.ids import GroupId, Millis, TopicId, TopicName
 from headgate.domain.partitioning import partition_for
 from headgate.domain.settings import Settings
 from headgate.wire.codec import decode, encode
@@ -58,22 +60,60 @@ class OneCall:
         raise AssertionError(f"disconnected: {reason}")
 
 
+def topic_id_of(name: str) -> TopicId:
+    """The id of a topic of these nodes; `name_of` tells its name."""
+    return TopicId(name.encode().ljust(16, b"\0"))
+
+
+def name_of(topic: Any) -> str:
+    """The name of a topic of a response, which has either a name or an id."""
+    name: str = topic.name or topic.topic_id.rstrip(b"\0").decode()
+    return name
+
+
 @dataclass(frozen=True)
 class KnownTopic:
     """What these handlers want to know of a topic."""
 
+    name: TopicName
+    topic_id: TopicId
     partition_count: int
+
+
+def _change(topic: KnownTopic) -> TopicChange:
+    return TopicChange(topic.name, topic_image.KnownTopic(topic.topic_id, topic.partition_count))
 
 
 class TopicTable:
     """The topics there are."""
 
     def __init__(self, counts: Mapping[str, int]) -> None:
-        self._topics = {name: KnownTopic(count) for name, count in counts.items()}
+        self.on_changed: Callable[[list[TopicChange]], None] = lambda changes: None
+        self._topics = {
+            name: KnownTopic(TopicName(name), topic_id_of(name), count) for name, count in counts.items()
+        }
 
     def by_name(self, name: str) -> KnownTopic | None:
         """The topic of that name."""
         return self._topics.get(name)
+
+    def by_id(self, topic_id: bytes) -> KnownTopic | None:
+        """The topic with that id."""
+        return next((topic for topic in self._topics.values() if topic.topic_id == topic_id), None)
+
+    def delete(self, name: str) -> None:
+        """Take a topic away, as if its offsets were not erased yet."""
+        del self._topics[name]
+        self.on_changed([TopicChange(TopicName(name), None)])
+
+    def create(self, name: str, topic_id: TopicId, partition_count: int) -> None:
+        """Another topic."""
+        self._topics[name] = KnownTopic(TopicName(name), topic_id, partition_count)
+        self.on_changed([_change(self._topics[name])])
+
+    def changes(self) -> list[TopicChange]:
+        """All there are, for a shard that knows nothing yet."""
+        return [_change(topic) for topic in self._topics.values()]
 
 
 class Shards:
@@ -135,8 +175,13 @@ class OneNode:
         self.settings = Settings({name.replace("_", "."): value for name, value in settings.items()})
         self.topics = TopicTable({"t": 3, "u": 1} if topics is None else topics)
         self.coordinator = Shards(self.settings, self.now)
+        self.topics.on_changed = self._tell
+        self._tell(self.topics.changes())
         self.router: Router = Here(cast(Node, self))
         self._members = 0
+
+    def _tell(self, changes: list[TopicChange]) -> None:
+        self.coordinator.submit_to_all(TopicsChanged(changes), lambda replies: None)
 
     def now(self) -> Millis:
         """The clock of the test."""

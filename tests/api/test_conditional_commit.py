@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.api.node import OneNode
+from tests.api.node import OneNode, topic_id_of
 from tests.api.test_wide_offsets import fetch
 from tests.wire.kio_oracle import Case
 
@@ -44,6 +44,7 @@ def request_of(topics: dict[str, Offsets], **more: int | str) -> OffsetCommitReq
         topics=[
             OffsetCommitRequestTopic(
                 name=name,
+                topic_id=topic_id_of(name),
                 partitions=[
                     OffsetCommitRequestPartition(
                         partition_index=index, committed_offset=offset, expected_offset=expected
@@ -74,7 +75,7 @@ def offsets(node: OneNode, *indexes: int) -> list[int]:
     return [offset for _, offset, _, _ in fetch(node, 9, list(indexes))]
 
 
-@pytest.mark.parametrize("version", [8, 9])
+@pytest.mark.parametrize("version", [8, 9, 10])
 def test_a_condition_that_holds_lets_the_commit_take_place(node: OneNode, version: int) -> None:
     """-1 expects that nothing is committed; partitions without a condition come along."""
     assert commit(node, {"t": {0: (5, -1), 1: (7, None)}}, version) == [(0, NONE, None), (1, NONE, None)]
@@ -82,7 +83,7 @@ def test_a_condition_that_holds_lets_the_commit_take_place(node: OneNode, versio
     assert offsets(node, 0, 1) == [6, 7]
 
 
-@pytest.mark.parametrize("version", [8, 9])
+@pytest.mark.parametrize("version", [8, 9, 10])
 def test_a_condition_that_fails_stops_the_whole_request(node: OneNode, version: int) -> None:
     """It is told what is committed, in its own topic and in others the rest is told that nothing was done."""
     commit(node, {"t": {0: (5, None)}})
@@ -96,12 +97,18 @@ def test_a_condition_that_fails_stops_the_whole_request(node: OneNode, version: 
     assert offsets(node, 0, 1, 2) == [5, -1, -1]
 
 
-def test_with_a_condition_a_partition_that_is_not_there_stops_the_whole_request(node: OneNode) -> None:
+@pytest.mark.parametrize(
+    ("version", "unknown_topic"),
+    [(9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (10, ErrorCode.UNKNOWN_TOPIC_ID)],
+)
+def test_with_a_condition_a_partition_that_is_not_there_stops_the_whole_request(
+    node: OneNode, version: int, unknown_topic: ErrorCode
+) -> None:
     """Without one, the others are committed."""
-    assert commit(node, {"t": {0: (1, -1), WIDTH: (1, None)}, "nowhere": {0: (1, None)}}) == [
+    assert commit(node, {"t": {0: (1, -1), WIDTH: (1, None)}, "nowhere": {0: (1, None)}}, version) == [
         (0, NOT_ATTEMPTED, None),
         (WIDTH, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None),
-        (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None),
+        (0, unknown_topic, None),
     ]
     assert offsets(node, 0) == [-1]
     commit(node, {"t": {0: (1, None), WIDTH: (1, None)}})
@@ -120,6 +127,13 @@ def test_with_a_condition_metadata_too_long_stops_the_whole_request(node: OneNod
     assert offsets(node, 0, 1) == [-1, -1]
 
 
+@pytest.mark.parametrize("version", [9, 10])
+def test_a_topic_that_is_not_there_keeps_the_place_of_the_others(node: OneNode, version: int) -> None:
+    """Named without partitions it stops nothing, and what is said of a partition is said of the right one."""
+    asked: dict[str, Offsets] = {"nowhere": {}, "t": {0: (6, 4)}, "u": {0: (6, -1)}}
+    assert commit(node, asked, version) == [(0, FAILED, -1), (0, NOT_ATTEMPTED, None)]
+
+
 def test_a_member_that_is_not_of_the_group_is_told_that(node: OneNode) -> None:
     """Every partition has the group's error, as without conditions."""
     answers = commit(node, {"t": {0: (1, 7), 1: (1, None)}}, member_id="who", generation_id_or_member_epoch=3)
@@ -134,7 +148,7 @@ def test_hundreds_of_partitions_have_conditions(node: OneNode, is_same: bool) ->
     """Equal conditions are read as columns, different ones one by one; both count."""
     everywhere = range(WIDTH)
     start = {index: (100 if is_same else index, -1) for index in everywhere}
-    assert commit(node, {"t": dict(start)}) == [(index, NONE, None) for index in everywhere]
+    assert commit(node, {"t": dict(start)}, 10) == [(index, NONE, None) for index in everywhere]
     assert commit(node, {"t": dict(start)}) == [(index, FAILED, start[index][0]) for index in everywhere]
     step: Offsets = {index: (offset + 1, offset) for index, (offset, _) in start.items()}
     commit(node, {"t": {17: (5000, None)}})
@@ -152,7 +166,7 @@ def test_a_version_without_tagged_fields_has_no_conditions(node: OneNode) -> Non
     assert offsets(node, 0) == [5]
 
 
-@pytest.mark.parametrize("version", [8, 9])
+@pytest.mark.parametrize("version", [8, 9, 10])
 def test_who_asks_for_no_condition_gets_the_bytes_of_kafka(node: OneNode, version: int) -> None:
     """No field of ours is in a response to a request without one: kio, which knows none, reads it whole."""
     for topics in ({"t": {0: (5, None), WIDTH: (5, None)}}, {"t": dict.fromkeys(range(40), (5, None))}):
@@ -162,13 +176,14 @@ def test_who_asks_for_no_condition_gets_the_bytes_of_kafka(node: OneNode, versio
         assert codes == [one.error_code for one in response.topics[0].partitions]
 
 
-@pytest.mark.parametrize("version", [8, 9])
+@pytest.mark.parametrize("version", [8, 9, 10])
 def test_the_fields_are_tagged_fields_of_their_own_number(version: int) -> None:
     """Eight bytes behind tag 20001, in request and response; in a version without tags they are not there."""
     request = request_of({"t": {0: (5, 0x0102030405060708)}})
     field = b"\x01\xa1\x9c\x01\x08" + bytes(range(1, 9))
     assert field in encode(request, version)
-    assert decode(OffsetCommitRequest, version, encode(request, version)) == request
+    (read,) = decode(OffsetCommitRequest, version, encode(request, version)).topics
+    assert read.partitions == request.topics[0].partitions
     partition = OffsetCommitResponsePartition(current_offset=0x0102030405060708)
     response = OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="t", partitions=[partition])])
     assert field in encode(response, version)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.api.node import OneNode
+from tests.api.node import OneNode, name_of, topic_id_of
 
 from headgate.api import k08_offset_commit, k09_offset_fetch, k16_list_groups, k47_offset_delete
 from headgate.domain.errors import ErrorCode
@@ -13,19 +13,23 @@ from headgate.wire.messages.list_groups import ListGroupsRequest
 
 COMMIT, FETCH, DELETE = k08_offset_commit.API, k09_offset_fetch.API, k47_offset_delete.API
 NONE, UNKNOWN_TOPIC = ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-COMMIT_VERSIONS = range(2, 10)
+UNKNOWN_ID = ErrorCode.UNKNOWN_TOPIC_ID
+COMMIT_VERSIONS = range(2, 11)
 ONE_GROUP_VERSIONS = range(1, 8)
-MANY_GROUP_VERSIONS = range(8, 10)
+MANY_GROUP_VERSIONS = range(8, 11)
 
 
 def commit(
     partitions: list[tuple[str, int, int]], *, group_id: str = "g", metadata: str | None = "", **more: object
 ) -> offset_commit.OffsetCommitRequest:
-    """A commit of topic, partition, offset; partitions of a topic that follow each other share its entry."""
+    """A commit of topic, partition, offset; partitions of a topic that follow each other share its entry.
+
+    Topics have name and id: each version takes what it knows.
+    """
     topics: list[offset_commit.OffsetCommitRequestTopic] = []
     for name, index, offset in partitions:
         if not topics or topics[-1].name != name:
-            topics.append(offset_commit.OffsetCommitRequestTopic(name=name))
+            topics.append(offset_commit.OffsetCommitRequestTopic(name=name, topic_id=topic_id_of(name)))
         topics[-1].partitions.append(
             offset_commit.OffsetCommitRequestPartition(
                 partition_index=index, committed_offset=offset, committed_metadata=metadata
@@ -36,10 +40,17 @@ def commit(
 
 def errors(response: offset_commit.OffsetCommitResponse) -> list[tuple[str, int, int]]:
     return [
-        (topic.name, one.partition_index, one.error_code)
+        (name_of(topic), one.partition_index, one.error_code)
         for topic in response.topics
         for one in topic.partitions
     ]
+
+
+def of_topic(name: str, indexes: list[int]) -> offset_fetch.OffsetFetchRequestTopics:
+    """Partitions of a topic, named in every way."""
+    return offset_fetch.OffsetFetchRequestTopics(
+        name=name, topic_id=topic_id_of(name), partition_indexes=indexes
+    )
 
 
 def fetch_one(node: OneNode, version: int, group_id: str = "g") -> list[tuple[int, int, str | None]]:
@@ -51,10 +62,7 @@ def fetch_one(node: OneNode, version: int, group_id: str = "g") -> list[tuple[in
         assert response.error_code == NONE
         found = response.topics[0].partitions
     else:
-        group = offset_fetch.OffsetFetchRequestGroup(
-            group_id=group_id,
-            topics=[offset_fetch.OffsetFetchRequestTopics(name="t", partition_indexes=[0, 1])],
-        )
+        group = offset_fetch.OffsetFetchRequestGroup(group_id=group_id, topics=[of_topic("t", [0, 1])])
         response = node.ask(FETCH, offset_fetch.OffsetFetchRequest(groups=[group]), version)
         assert response.groups[0].error_code == NONE
         found = response.groups[0].topics[0].partitions
@@ -99,7 +107,7 @@ def test_partitions_that_do_not_exist_are_left_out(version: int) -> None:
         ("t", 0, NONE),
         ("t", 3, UNKNOWN_TOPIC),
         ("t", -1, UNKNOWN_TOPIC),
-        ("no", 0, UNKNOWN_TOPIC),
+        ("no", 0, UNKNOWN_TOPIC if version < 10 else UNKNOWN_ID),
         ("t", 1, NONE),
         ("t", 1, NONE),
     ]
@@ -111,6 +119,7 @@ def test_when_nothing_is_left_to_commit_no_group_comes_into_being() -> None:
     node = OneNode()
     for request in (commit([]), commit([("no", 0, 1)]), commit([("no", 0, 1)], member_id="x")):
         node.ask(COMMIT, request, 9)
+        node.ask(COMMIT, request, 10)
     assert node.ask(k16_list_groups.API, ListGroupsRequest(), 5).groups == []
 
 
@@ -189,7 +198,7 @@ def test_a_shard_that_cannot_answer_is_said_so(error: ErrorCode) -> None:
     assert node.ask(DELETE, request, 0).error_code == error
 
 
-@pytest.mark.parametrize("version", range(2, 10))
+@pytest.mark.parametrize("version", range(2, 11))
 def test_null_topics_fetch_all(version: int) -> None:
     """From version 2."""
     node = OneNode()
@@ -201,9 +210,57 @@ def test_null_topics_fetch_all(version: int) -> None:
         groups = [offset_fetch.OffsetFetchRequestGroup(group_id="g", topics=None)]
         topics = node.ask(FETCH, offset_fetch.OffsetFetchRequest(groups=groups), version).groups[0].topics
     assert [
-        (topic.name, [(one.partition_index, one.committed_offset) for one in topic.partitions])
+        (name_of(topic), [(one.partition_index, one.committed_offset) for one in topic.partitions])
         for topic in topics
     ] == [("t", [(1, 8), (2, 9)]), ("u", [(0, 3)])]
+
+
+def test_what_has_no_id_is_not_fetched_where_topics_go_by_ids() -> None:
+    """All offsets of a group, one of a topic that is gone: by name it is there, by id it cannot be told."""
+    node = OneNode()
+    node.ask(COMMIT, commit([("t", 0, 5), ("u", 0, 6)]), 10)
+    node.topics.delete("t")
+    groups = [offset_fetch.OffsetFetchRequestGroup(group_id="g", topics=None)]
+    found = {
+        version: [
+            name_of(topic)
+            for topic in node.ask(FETCH, offset_fetch.OffsetFetchRequest(groups=groups), version)
+            .groups[0]
+            .topics
+        ]
+        for version in (9, 10)
+    }
+    assert found == {9: ["t", "u"], 10: ["u"]}
+
+
+def test_ids_that_are_nobodys_come_last_with_an_error() -> None:
+    """On each partition, with offset -1, as Kafka answers them; the others are told."""
+    node = OneNode()
+    node.ask(COMMIT, commit([("t", 0, 5)]), 9)
+    nobody = offset_fetch.OffsetFetchRequestTopics(name="t", partition_indexes=[7])
+    topics = [of_topic("no", [0, 1]), nobody, of_topic("t", [0, 9])]
+    groups = [offset_fetch.OffsetFetchRequestGroup(group_id="g", topics=topics)]
+    [group] = node.ask(FETCH, offset_fetch.OffsetFetchRequest(groups=groups), 10).groups
+    assert [
+        (topic.topic_id, one.partition_index, one.committed_offset, one.error_code)
+        for topic in group.topics
+        for one in topic.partitions
+    ] == [
+        (topic_id_of("t"), 0, 5, NONE),
+        (topic_id_of("t"), 9, -1, NONE),
+        (topic_id_of("no"), 0, -1, UNKNOWN_ID),
+        (topic_id_of("no"), 1, -1, UNKNOWN_ID),
+        (bytes(16), 7, -1, UNKNOWN_ID),
+    ]
+
+
+def test_a_fetch_by_ids_that_fails_as_a_whole_names_no_topic() -> None:
+    """Not even those whose ids are nobody's."""
+    node = OneNode()
+    node.coordinator.errors = dict.fromkeys(range(3), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    groups = [offset_fetch.OffsetFetchRequestGroup(group_id="g", topics=[of_topic("no", [0])])]
+    [group] = node.ask(FETCH, offset_fetch.OffsetFetchRequest(groups=groups), 10).groups
+    assert (group.error_code, group.topics) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
 
 
 @pytest.mark.parametrize("version", MANY_GROUP_VERSIONS)
@@ -217,9 +274,7 @@ def test_several_groups_are_fetched_together(version: int) -> None:
     broken = node.coordinator.partition_of(GroupId(names[0]))
     node.coordinator.errors = {broken: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
     groups = [
-        offset_fetch.OffsetFetchRequestGroup(
-            group_id=name, topics=[offset_fetch.OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
-        )
+        offset_fetch.OffsetFetchRequestGroup(group_id=name, topics=[of_topic("t", [0])])
         for name in reversed(names)
     ]
     request = offset_fetch.OffsetFetchRequest(groups=groups, require_stable=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.api.node import OneNode
+from tests.api.node import OneNode, topic_id_of
 
 from headgate.api import k08_offset_commit, k09_offset_fetch
 from headgate.domain.errors import ErrorCode
@@ -20,8 +20,8 @@ from headgate.wire.messages.offset_fetch import (
 )
 
 WIDTH = 200
-COMMIT_VERSIONS = range(2, 10)
-FETCH_VERSIONS = range(1, 10)
+COMMIT_VERSIONS = range(2, 11)
+FETCH_VERSIONS = range(1, 11)
 
 
 def commit(
@@ -34,7 +34,7 @@ def commit(
         )
         for index in indexes
     ]
-    topics = [OffsetCommitRequestTopic(name="t", partitions=partitions)]
+    topics = [OffsetCommitRequestTopic(name="t", topic_id=topic_id_of("t"), partitions=partitions)]
     request = OffsetCommitRequest(group_id="g", topics=topics, **more)  # type: ignore[arg-type]
     response = node.ask(k08_offset_commit.API, request, version)
     return [(one.partition_index, one.error_code) for one in response.topics[0].partitions]
@@ -49,7 +49,10 @@ def fetch(node: OneNode, version: int, indexes: list[int]) -> list[tuple[int, in
     else:
         groups = [
             OffsetFetchRequestGroup(
-                group_id="g", topics=[OffsetFetchRequestTopics(name="t", partition_indexes=indexes)]
+                group_id="g",
+                topics=[
+                    OffsetFetchRequestTopics(name="t", topic_id=topic_id_of("t"), partition_indexes=indexes)
+                ],
             )
         ]
         response = node.ask(k09_offset_fetch.API, OffsetFetchRequest(groups=groups), version)

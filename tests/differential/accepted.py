@@ -39,8 +39,6 @@ class Accepted:
 
 _NO_TRACE = "A join that is refused leaves no trace; in Kafka an empty group, which it never writes down."
 
-_BY_NAME = "Version 10 (topics by their ids) is not offered yet; clients fall back to 9."
-
 _NOT_OURS = "Settings of what Headgate has not got: tiered storage, share groups, streams groups."
 
 NOT_YET: dict[str, str] = {
@@ -112,17 +110,6 @@ ACCEPTED: tuple[Accepted, ...] = (
         headgate=ANY,
         reason="APIs of Headgate's own.",
     ),
-    *(
-        Accepted(
-            scenario="brokers-*",
-            step="main: api_versions *",
-            path=f"api_keys/{key}/max_version",
-            kafka=10,
-            headgate=9,
-            reason=_BY_NAME,
-        )
-        for key in (8, 9)
-    ),
     Accepted(
         scenario="brokers-*",
         step="main: api_versions *",
@@ -164,12 +151,12 @@ ACCEPTED: tuple[Accepted, ...] = (
         reason=_NO_TRACE,
     ),
     Accepted(
-        scenario="topic-ids-*",
-        step="main: offset_* v10",
-        path="*",
+        scenario="topic-ids-what-comes-twice",
+        step="main: offset_commit * twice*",
+        path="topics/*",
         kafka=ANY,
         headgate=ANY,
-        reason=_BY_NAME,
+        reason="A topic that a commit names twice is answered twice, in the order asked; in Kafka once.",
     ),
     *(
         Accepted(

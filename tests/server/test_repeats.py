@@ -24,6 +24,7 @@ from headgate.topics.topics import NewTopic
 from headgate.wire.codec import decode
 from headgate.wire.framing import read_response_header, request_frame
 from headgate.wire.message import Request
+from headgate.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from headgate.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from headgate.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -41,8 +42,9 @@ from headgate.wire.messages.offset_fetch import (
 from headgate.wire.repeats import MOST_NARROW
 
 WIDTH = 40
-COMMIT_VERSIONS = range(2, 10)
-FETCH_VERSIONS = range(1, 10)
+COMMIT_VERSIONS = range(2, 11)
+FETCH_VERSIONS = range(1, 11)
+T = TopicId(b"t" * 16)
 INDEXES = {"one": [3], "a few": [5, 0, 9], "many": list(range(WIDTH)), "twice": [4, 4]}
 
 
@@ -123,7 +125,7 @@ def run_scenario(scenario: Scenario) -> None:
         files.make_directory(Path("/data"))
         node = BrokerNode(files, Path("/data"), Settings({"group.initial.rebalance.delay.ms": "0"}), Clock())
         await node.start()
-        node.topics.create(NewTopic("t", TopicId(b"t" * 16), WIDTH), node.now())
+        node.topics.create(NewTopic("t", T, WIDTH), node.now())
         try:
             await scenario(Client(node))
         finally:
@@ -144,7 +146,7 @@ def commit(
         )
         for place, index in enumerate(indexes)
     ]
-    topics = [OffsetCommitRequestTopic(name="t", partitions=partitions)]
+    topics = [OffsetCommitRequestTopic(name="t", topic_id=T, partitions=partitions)]
     return OffsetCommitRequest(group_id=group_id, topics=topics, **more)
 
 
@@ -153,7 +155,7 @@ def fetch(indexes: list[int], version: int, group_id: str = "g") -> OffsetFetchR
         return OffsetFetchRequest(
             group_id=group_id, topics=[OffsetFetchRequestTopic(name="t", partition_indexes=indexes)]
         )
-    topics = [OffsetFetchRequestTopics(name="t", partition_indexes=indexes)]
+    topics = [OffsetFetchRequestTopics(name="t", topic_id=T, partition_indexes=indexes)]
     return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=topics)])
 
 
@@ -249,6 +251,64 @@ def test_a_commit_that_comes_again_notices_that_its_topic_is_gone(is_created_aga
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         first = ErrorCode.NONE if is_created_again else unknown
         assert [one.error_code for one in response.topics[0].partitions] == [first, unknown]
+
+    run_scenario(scenario)
+
+
+@pytest.mark.parametrize("indexes", INDEXES.values(), ids=INDEXES)
+@pytest.mark.parametrize("is_created_again", [False, True])
+def test_an_id_that_comes_again_is_not_the_topic_that_took_the_name(
+    is_created_again: bool, indexes: list[int]
+) -> None:
+    """Deleted, or deleted and created again as it was: commits and fetches with the old id are refused."""
+
+    async def scenario(client: Client) -> None:
+        for _ in range(3):
+            await client.ask(commit(5, indexes), 10)
+            fetched = await client.ask(fetch(indexes, 10), 10)
+            assert {one.error_code for one in fetched.groups[0].topics[0].partitions} == {ErrorCode.NONE}
+        assert client.is_known(commit(5, indexes), 10)
+        assert client.is_known(fetch(indexes, 10), 10)
+        client.node.topics.delete(client.node.topics.by_name("t"), client.node.now())  # type: ignore[arg-type]
+        if is_created_again:
+            client.node.topics.create(NewTopic("t", TopicId(b"u" * 16), WIDTH), client.node.now())
+        response = await client.ask(commit(6, indexes), 10)
+        unknown = [(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in indexes]
+        assert [(one.partition_index, one.error_code) for one in response.topics[0].partitions] == unknown
+        fetched = await client.ask(fetch(indexes, 10), 10)
+        answers = fetched.groups[0].topics[0]
+        assert answers.topic_id == T
+        assert [(one.partition_index, one.error_code) for one in answers.partitions] == unknown
+        assert {one.committed_offset for one in answers.partitions} == {-1}
+        assert await committed(client) == {}
+
+    run_scenario(scenario)
+
+
+@pytest.mark.parametrize("version", [9, 10])
+@pytest.mark.parametrize("indexes", INDEXES.values(), ids=INDEXES)
+def test_a_fetch_that_comes_again_is_judged_again(version: int, indexes: list[int]) -> None:
+    """A member of a new-protocol group that has an epoch no more is refused, however wide its fetch is."""
+
+    async def scenario(client: Client) -> None:
+        heartbeat = ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id="m",
+            rebalance_timeout_ms=10_000,
+            subscribed_topic_names=["t"],
+            topic_partitions=[],
+        )
+        epoch = (await client.ask(heartbeat, 1)).member_epoch
+        request = fetch(indexes, version)
+        request.groups[0].member_id, request.groups[0].member_epoch = "m", epoch
+        commits = commit(5, indexes, member_id="m", generation_id_or_member_epoch=epoch)
+        await client.ask(commits, version)
+        for _ in range(3):
+            assert (await client.ask(request, version)).groups[0].error_code == ErrorCode.NONE
+        assert client.is_known(request, version)
+        leave = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=-1)
+        await client.ask(leave, 1)
+        assert (await client.ask(request, version)).groups[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
     run_scenario(scenario)
 

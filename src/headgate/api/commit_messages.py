@@ -1,7 +1,8 @@
 """Between the messages of OffsetCommit and the coordinator's commands.
 
-Partitions that do not exist are answered UNKNOWN_TOPIC_OR_PARTITION and left out of the command; the others
-wait for its result, in the order asked. A wide commit stays in columns all the way.
+Partitions that do not exist are answered UNKNOWN_TOPIC_OR_PARTITION (those of a topic id that is nobody's:
+UNKNOWN_TOPIC_ID) and left out of the command; the others wait for its result, in the order asked. A wide
+commit stays in columns all the way.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 
 from headgate.api.contract import Node
 from headgate.api.group_answers import error_of
+from headgate.api.offset_topics import find_topic, unknown_topic_error
 from headgate.core.offsets.commands import (
     CommitOffsets,
     CommitResult,
@@ -55,27 +57,29 @@ class SortedCommit(NamedTuple):
         )
 
 
-def sort_out(node: Node, request: OffsetCommitRequest) -> SortedCommit:
+def sort_out(node: Node, version: int, request: OffsetCommitRequest) -> SortedCommit:
     """Tell the partitions that can be committed from those that do not exist."""
     sorted_commit = SortedCommit(OffsetCommitResponse(), [], [])
     response, wanted, open_answers = sorted_commit
     for topic in request.topics:
-        known = node.topics.by_name(topic.name)
+        known = find_topic(node, version, topic)
         if known is not None and not topic.partitions:
             continue  # as Kafka: a topic that exists and of which nothing is committed is not answered
-        count = known.partition_count if known is not None else 0
-        columns = columns_of(topic.partitions, count)
-        if columns is not None:
-            wide = WideStructs(OffsetCommitResponsePartition(), {"partition_index": columns.partitions})
-            wanted.append((TopicName(topic.name), columns))
-            open_answers.append(wide)
-            answers: Any = wide
+        answers: Any
+        if known is None:
+            answers = _all_refused(topic.partitions, unknown_topic_error(version))
+        elif (columns := columns_of(topic.partitions, known.partition_count)) is not None:
+            answers = WideStructs(OffsetCommitResponsePartition(), {"partition_index": columns.partitions})
+            wanted.append((known.name, columns))
+            open_answers.append(answers)
         else:
-            answers, to_answer, to_commit = _one_by_one(topic.partitions, count)
+            answers, to_answer, to_commit = _one_by_one(topic.partitions, known.partition_count)
             if to_commit:
-                wanted.append((TopicName(topic.name), to_commit))
+                wanted.append((known.name, to_commit))
                 open_answers.append(to_answer)
-        response.topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=answers))
+        response.topics.append(
+            OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
+        )
     return sorted_commit
 
 
@@ -107,6 +111,13 @@ def columns_of(
         epochs = np.full(len(indexes), NO_LEADER_EPOCH)
     metadata = partitions.template.committed_metadata or ""
     return OffsetColumns(indexes, partitions.columns["committed_offset"], epochs, metadata)
+
+
+def _all_refused(partitions: Sequence[OffsetCommitRequestPartition], error: ErrorCode) -> Answers:
+    return [
+        OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=error)
+        for one in partitions
+    ]
 
 
 def _one_by_one(

@@ -1,7 +1,8 @@
 """Commits that come again with other offsets, served without being read again.
 
 Which partitions they name, who commits them and how the answer looks was found out once. Whether the member
-may commit is asked every time, and every topic has to be the one it was.
+may commit is asked every time, and every topic has to be the one it was, whether it is called by its name or
+by its id.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def commit_repeat(node: Node, version: int, request: OffsetCommitRequest) -> Com
     """What serves this commit when it comes again; None for one that is not always taken whole."""
     if conditional_commit.is_wanted(request):
         return None
-    sorted_commit = sort_out(node, request)
+    sorted_commit = sort_out(node, version, request)
     if not sorted_commit.wanted or not sorted_commit.is_whole or request.retention_time_ms != NO_RETENTION:
         return None
     command = command_of(request, sorted_commit.wanted, version)
@@ -37,9 +38,8 @@ def commit_repeat(node: Node, version: int, request: OffsetCommitRequest) -> Com
     ):
         return None
     topics = [known for name, _ in command.topics if (known := node.topics.by_name(name)) is not None]
-    return CommitRepeat(
-        request, command, topics, ResponseShape(response_body(8, version, sorted_commit.response))
-    )
+    response = ResponseShape(response_body(8, version, sorted_commit.response))
+    return CommitRepeat(version, request, command, topics, response)
 
 
 def _texts(command: CommitOffsets) -> set[str]:
@@ -55,16 +55,18 @@ def _texts(command: CommitOffsets) -> set[str]:
 class CommitRepeat:
     """One such commit; a `headgate.api.contract.Repeat`."""
 
-    __slots__ = ("_command", "_request", "_response", "_topics")
+    __slots__ = ("_command", "_request", "_response", "_topics", "_version")
 
     def __init__(
         self,
+        version: int,
         request: OffsetCommitRequest,
         command: CommitOffsets,
         topics: list[Topic],
         response: ResponseShape,
     ) -> None:
         """`response` is the one to a commit without errors."""
+        self._version = version
         self._request = request
         self._command = command
         self._topics = [(topic.name, topic) for topic in topics]
@@ -98,7 +100,7 @@ class CommitRepeat:
             for call in calls:
                 call.answer_frame(frame(call.correlation_id))
             return
-        response, _, open_answers = sort_out(node, self._request)
+        response, _, open_answers = sort_out(node, self._version, self._request)
         fill_in(open_answers, result)
         for call in calls:
             call.answer(response)

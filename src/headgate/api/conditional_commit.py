@@ -5,7 +5,8 @@ committed. Then the request is all or nothing, whatever stands in the way, and a
 If nothing is done, partitions get
 
     INVALID_UPDATE_VERSION        its condition failed; the tagged field `current_offset` is what is committed
-    UNKNOWN_TOPIC_OR_PARTITION    it could not be committed in any case; likewise OFFSET_METADATA_TOO_LARGE
+    UNKNOWN_TOPIC_OR_PARTITION    it could not be committed in any case; likewise UNKNOWN_TOPIC_ID (from
+                                  version 10) and OFFSET_METADATA_TOO_LARGE
     OPERATION_NOT_ATTEMPTED       nothing is wrong with it
 
 and where the group refuses the member, all have the group's error, as without conditions. A node that knows
@@ -15,11 +16,12 @@ this advertises FEATURE: one that does not would skip the field and commit.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headgate.api.commit_messages import Wanted, columns_of, command_of
 from headgate.api.contract import Call, Node
 from headgate.api.group_answers import error_of
+from headgate.api.offset_topics import find_topic, unknown_topic_error
 from headgate.core.offsets.commands import CommitResult, Conditions, OffsetColumns, OffsetToCommit, Place
 from headgate.domain.errors import ErrorCode
 from headgate.domain.features import CONDITIONAL_COMMIT
@@ -32,6 +34,9 @@ from headgate.wire.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from headgate.wire.wide import WideStructs
+
+if TYPE_CHECKING:
+    from headgate.topics.topic import Topic
 
 FEATURE = CONDITIONAL_COMMIT
 SINCE_VERSION = 8
@@ -53,7 +58,8 @@ def is_wanted(request: OffsetCommitRequest) -> bool:
 
 def handle(node: Node, call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse | None:
     """Answer with an error for each partition, in the order asked."""
-    unknown = _unknown(node, request)
+    topics = [find_topic(node, call.api_version, topic) for topic in request.topics]
+    unknown = _unknown(request, topics, unknown_topic_error(call.api_version))
     if unknown:
         return _not_done(request, unknown, {})
 
@@ -68,9 +74,10 @@ def handle(node: Node, call: Call, request: OffsetCommitRequest) -> OffsetCommit
 
     wanted: Wanted = []
     expected: list[Conditions] = []
-    for topic in request.topics:
+    for topic, known in zip(request.topics, topics, strict=True):
         partitions, conditions = _of_topic(topic.partitions)
-        wanted.append((TopicName(topic.name), partitions))
+        # A topic that is not there is named without partitions: it only keeps the place of the others.
+        wanted.append((TopicName(topic.name) if known is None else known.name, partitions))
         expected.append(conditions)
     command = command_of(request, wanted, call.api_version)
     command.expected = expected
@@ -78,15 +85,17 @@ def handle(node: Node, call: Call, request: OffsetCommitRequest) -> OffsetCommit
     return None
 
 
-def _unknown(node: Node, request: OffsetCommitRequest) -> dict[Place, ErrorCode]:
+def _unknown(
+    request: OffsetCommitRequest, topics: Sequence[Topic | None], unknown_topic: ErrorCode
+) -> dict[Place, ErrorCode]:
     """The partitions that do not exist, with their error."""
-    unknown = {}
-    for number, topic in enumerate(request.topics):
-        known = node.topics.by_name(topic.name)
-        count = known.partition_count if known is not None else 0
-        if columns_of(topic.partitions, count) is None:
+    unknown: dict[Place, ErrorCode] = {}
+    for number, (topic, known) in enumerate(zip(request.topics, topics, strict=True)):
+        if known is None:
+            unknown |= {(number, index): unknown_topic for index in range(len(topic.partitions))}
+        elif columns_of(topic.partitions, known.partition_count) is None:
             for index, partition in enumerate(topic.partitions):
-                if not 0 <= partition.partition_index < count:
+                if not 0 <= partition.partition_index < known.partition_count:
                     unknown[number, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return unknown
 
@@ -127,7 +136,7 @@ def _alike(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitRespon
                 OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=error)
                 for one in topic.partitions
             ]
-        topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=answers))
+        topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers))
     return OffsetCommitResponse(topics=topics)
 
 
@@ -139,6 +148,7 @@ def _not_done(
         topics=[
             OffsetCommitResponseTopic(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partitions=[
                     OffsetCommitResponsePartition(
                         partition_index=partition.partition_index,

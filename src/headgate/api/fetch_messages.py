@@ -1,15 +1,19 @@
 """Between the messages of OffsetFetch and the coordinator's commands.
 
-Up to version 7 a request is about one group, and its topics stand at the top; from 8 on it is about several.
-A group or partition that is not known is no error: offset -1.
+Up to version 7 a request is about one group, and its topics stand at the top; from 8 on it is about
+several. A group or partition that is not known is no error: offset -1. A topic id that is nobody's is one,
+on each of its partitions; such topics come last, as Kafka answers them. What is asked for all topics leaves
+out those that are no topics any more where only their ids could name them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from headgate.api.contract import Node
+from headgate.api.offset_topics import TOPIC_IDS_SINCE_VERSION, find_topic, unknown_topic_error
 from headgate.core.offsets.commands import (
     FetchedColumns,
     FetchedOffsets,
@@ -18,9 +22,10 @@ from headgate.core.offsets.commands import (
 )
 from headgate.core.offsets.table import StoredOffset
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId, MemberId, TopicName
+from headgate.domain.ids import GroupId, MemberId, TopicId, TopicName
 from headgate.wire.messages.offset_fetch import (
     OffsetFetchRequest,
+    OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
@@ -38,18 +43,39 @@ _TOP_LEVEL_ERROR_SINCE_VERSION = 2
 NO_OFFSET = -1
 
 
-def commands_of(request: OffsetFetchRequest, version: int) -> list[FetchOffsets]:
-    """What the coordinator is asked: a command for each group."""
+@dataclass(slots=True, frozen=True)
+class AskedGroup:
+    """What is asked about one group: of the coordinator, and what needs no coordinator to be answered."""
+
+    command: FetchOffsets
+    topic_ids: Sequence[TopicId] = ()
+    """From version 10 the id of each topic of the command, unless it asks for all there are."""
+    unknown: Sequence[OffsetFetchRequestTopics] = ()
+    """Topics whose ids are nobody's."""
+
+
+def groups_asked(node: Node, request: OffsetFetchRequest, version: int) -> list[AskedGroup]:
+    """What is asked about each group."""
     if version < _GROUPS_SINCE_VERSION:
-        return [_command(request.group_id, request.topics)]
-    return [
-        replace(
-            _command(group.group_id, group.topics),
-            member_id=None if group.member_id is None else MemberId(group.member_id),
-            member_epoch=group.member_epoch,
-        )
-        for group in request.groups
-    ]
+        return [AskedGroup(_command(request.group_id, request.topics))]
+    return [_asked(node, group, version) for group in request.groups]
+
+
+def _asked(node: Node, group: OffsetFetchRequestGroup, version: int) -> AskedGroup:
+    command = replace(
+        _command(group.group_id, group.topics),
+        member_id=None if group.member_id is None else MemberId(group.member_id),
+        member_epoch=group.member_epoch,
+    )
+    if version < TOPIC_IDS_SINCE_VERSION or group.topics is None:
+        return AskedGroup(command)
+    found = [(topic, find_topic(node, version, topic)) for topic in group.topics]
+    known = [(topic, one) for topic, one in found if one is not None]
+    return AskedGroup(
+        replace(command, topics=[(one.name, topic.partition_indexes) for topic, one in known]),
+        [one.topic_id for _, one in known],
+        [topic for topic, one in found if one is None],
+    )
 
 
 def _command(
@@ -63,18 +89,18 @@ def _command(
 
 
 def response_of(
-    commands: Sequence[FetchOffsets], results: Sequence[FetchedOffsets | ErrorCode], version: int
+    asked: Sequence[AskedGroup], results: Sequence[FetchedOffsets | ErrorCode], version: int
 ) -> OffsetFetchResponse:
     """The response, from the result to each command or the error of the shard that could not give one."""
     if version >= _GROUPS_SINCE_VERSION:
-        pairs = zip(commands, results, strict=True)
-        return OffsetFetchResponse(groups=[_group(command.group_id, result) for command, result in pairs])
+        pairs = zip(asked, results, strict=True)
+        return OffsetFetchResponse(groups=[_group(group, result, version) for group, result in pairs])
     result = results[0]
     if isinstance(result, FetchedOffsets):
         return OffsetFetchResponse(topics=_topics(result))
     if version >= _TOP_LEVEL_ERROR_SINCE_VERSION:
         return OffsetFetchResponse(error_code=result)
-    return OffsetFetchResponse(topics=_refused(commands[0], result))
+    return OffsetFetchResponse(topics=_refused(asked[0].command, result))
 
 
 def _topics(fetched: FetchedOffsets) -> list[OffsetFetchResponseTopic]:
@@ -130,7 +156,8 @@ def _refused(command: FetchOffsets, error: ErrorCode) -> list[OffsetFetchRespons
     ]
 
 
-def _group(group_id: GroupId, result: FetchedOffsets | ErrorCode) -> OffsetFetchResponseGroup:
+def _group(asked: AskedGroup, result: FetchedOffsets | ErrorCode, version: int) -> OffsetFetchResponseGroup:
+    group_id = asked.command.group_id
     if not isinstance(result, FetchedOffsets):
         return OffsetFetchResponseGroup(group_id=group_id, error_code=result)
     topics = [
@@ -139,4 +166,32 @@ def _group(group_id: GroupId, result: FetchedOffsets | ErrorCode) -> OffsetFetch
         )
         for topic, partitions in result.topics
     ]
+    if version >= TOPIC_IDS_SINCE_VERSION:
+        topics = _with_ids(asked, result, topics)
+        topics += [_unknown(topic, unknown_topic_error(version)) for topic in asked.unknown]
     return OffsetFetchResponseGroup(group_id=group_id, topics=topics)
+
+
+def _with_ids(
+    asked: AskedGroup, fetched: FetchedOffsets, topics: list[OffsetFetchResponseTopics]
+) -> list[OffsetFetchResponseTopics]:
+    """The topics with their ids; without those that have none, which nothing could name."""
+    if asked.command.topics is None:
+        ids = fetched.topic_ids
+        topics = [topic for topic in topics if topic.name in ids]
+        topic_ids: Sequence[TopicId] = [ids[TopicName(topic.name)] for topic in topics]
+    else:
+        topic_ids = asked.topic_ids
+    for topic, topic_id in zip(topics, topic_ids, strict=True):
+        topic.topic_id = topic_id
+    return topics
+
+
+def _unknown(topic: OffsetFetchRequestTopics, error: ErrorCode) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetFetchResponsePartitions(partition_index=index, committed_offset=NO_OFFSET, error_code=error)
+            for index in topic.partition_indexes
+        ],
+    )

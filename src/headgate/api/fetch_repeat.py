@@ -1,19 +1,26 @@
 """Fetches of committed offsets that come again, answered without being read or laid out again.
 
-The response was laid out once, with some number for each offset and leader epoch; the true ones are put into
-it. What does not fit in there, an offset with metadata, a shard that cannot answer, is laid out anew.
+The response was laid out once, with some number for each offset and leader epoch; the true ones are put
+into it. What does not fit in there, an offset with metadata, a shard that cannot answer, is laid out anew.
+Where topics go by their ids, every one has to be there still.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from headgate.api.contract import Node, RepeatedCall
-from headgate.api.fetch_messages import LEADER_EPOCH_SINCE_VERSION, commands_of, response_of
+from headgate.api.fetch_messages import (
+    LEADER_EPOCH_SINCE_VERSION,
+    AskedGroup,
+    groups_asked,
+    response_of,
+)
 from headgate.core.offsets.commands import (
     FetchAgain,
     FetchedColumns,
@@ -33,28 +40,30 @@ _OFFSET_BYTES, _EPOCH_BYTES = 8, 4
 
 def fetch_repeat(node: Node, version: int, request: OffsetFetchRequest) -> FetchRepeat | None:
     """What serves this fetch when it comes again; None for one of several groups, or of all partitions."""
-    commands = commands_of(request, version)
-    if len(commands) != 1 or not commands[0].topics:
+    groups = groups_asked(node, request, version)
+    if len(groups) != 1 or groups[0].unknown:
         return None
-    topics = commands[0].topics
+    command = groups[0].command
+    topics = command.topics or ()
     count = sum(len(partitions) for _, partitions in topics)
     if 0 < count <= MOST_NARROW:
-        return FetchRepeat(commands[0], version, FetchAgain(commands[0]))
+        return FetchRepeat(groups[0], version, FetchAgain(command))
     if len(topics) == 1:
         topic, partitions = topics[0]
-        wide = FetchOffsets(commands[0].group_id, [(topic, np.array(partitions, np.int64))])
-        return FetchRepeat(commands[0], version, wide)
+        wide = replace(command, topics=[(topic, np.array(partitions, np.int64))])
+        return FetchRepeat(groups[0], version, wide)
     return None
 
 
 class FetchRepeat:
     """One such fetch; a `headgate.api.contract.Repeat`."""
 
-    __slots__ = ("_asked", "_command", "_has_epochs", "_response", "_version")
+    __slots__ = ("_asked", "_command", "_group_id", "_has_epochs", "_response", "_version")
 
-    def __init__(self, asked: FetchOffsets, version: int, command: FetchAgain | FetchOffsets) -> None:
+    def __init__(self, asked: AskedGroup, version: int, command: FetchAgain | FetchOffsets) -> None:
         """`asked` is what the request says, `command` the same for the coordinator."""
         self._asked = asked
+        self._group_id = asked.command.group_id
         self._command = command
         self._version = version
         self._has_epochs = version >= LEADER_EPOCH_SINCE_VERSION
@@ -64,9 +73,13 @@ class FetchRepeat:
         """A fetch has no numbers that change."""
 
     def serve(self, node: Node, calls: Sequence[RepeatedCall], numbers: Sequence[Numbers]) -> bool:
-        """Fetch once more, once for all who ask."""
-        node.router.owner_of(self._asked.group_id).submit(
-            self._asked.group_id, self._command, partial(self._on_result, calls)
+        """Fetch once more, once for all who ask, unless the id of a topic is nobody's any more."""
+        by_id = node.topics.by_id
+        for topic_id in self._asked.topic_ids:
+            if by_id(topic_id) is None:
+                return False
+        node.router.owner_of(self._group_id).submit(
+            self._group_id, self._command, partial(self._on_result, calls)
         )
         return True
 
@@ -87,7 +100,7 @@ class FetchRepeat:
         call.answer(response_of([self._asked], [result], self._version))
 
 
-def _response_shape(asked: FetchOffsets, version: int) -> ResponseShape:
+def _response_shape(asked: AskedGroup, version: int) -> ResponseShape:
     sizes = [_OFFSET_BYTES]
     if version >= LEADER_EPOCH_SINCE_VERSION:
         sizes.append(_EPOCH_BYTES)
@@ -95,9 +108,10 @@ def _response_shape(asked: FetchOffsets, version: int) -> ResponseShape:
     return ResponseShape(written, places_of(written, inverted, sizes))
 
 
-def _body(asked: FetchOffsets, version: int, number: int) -> bytes:
+def _body(asked: AskedGroup, version: int, number: int) -> bytes:
     stored = StoredOffset(number, number, "", Millis(0), Millis(0))
     topics: Sequence[Any] = [
-        (topic, [(partition, stored) for partition in partitions]) for topic, partitions in asked.topics or ()
+        (topic, [(partition, stored) for partition in partitions])
+        for topic, partitions in asked.command.topics or ()
     ]
     return response_body(_API_KEY, version, response_of([asked], [FetchedOffsets(topics)], version))

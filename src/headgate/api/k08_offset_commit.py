@@ -1,10 +1,11 @@
-"""OffsetCommit (8), versions 2-9: remember where a group is in each partition.
+"""OffsetCommit (8), versions 2-10: remember where a group is in each partition.
 
 2-4 may carry a retention of their own (KIP-211 took it away; -1 means none), 6 the leader epoch (KIP-320),
-7 the group instance id (KIP-345), 8 is flexible, 9 knows the errors of KIP-848. Version 10 with topic ids
-is not offered yet. Partitions that do not exist are answered UNKNOWN_TOPIC_OR_PARTITION and left out; when
-nothing is left, the group is not asked and does not come into being. With conditions (from version 8, see
-`conditional_commit`) it is all of the partitions or none.
+7 the group instance id (KIP-345), 8 is flexible, 9 knows the errors of KIP-848, 10 calls topics by their
+ids: Java's new-protocol consumers speak it, beside all the clients that know names only. Partitions that do
+not exist are answered UNKNOWN_TOPIC_OR_PARTITION, an id that is nobody's (any more) UNKNOWN_TOPIC_ID, and
+both are left out; when nothing is left, the group is not asked and does not come into being. With
+conditions (from version 8, see `conditional_commit`) it is all of the partitions or none.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def handle(node: Node, call: Call, request: OffsetCommitRequest) -> OffsetCommit
     """Answer with an error for each partition, in the order asked."""
     if call.api_version >= conditional_commit.SINCE_VERSION and conditional_commit.is_wanted(request):
         return conditional_commit.handle(node, call, request)
-    response, wanted, open_answers = sort_out(node, request)
+    response, wanted, open_answers = sort_out(node, call.api_version, request)
     if not wanted:
         return response
 
@@ -39,7 +40,7 @@ API = Api(
     8,
     "OffsetCommit",
     2,
-    9,
+    10,
     OffsetCommitRequest,
     OffsetCommitResponse,
     handle,

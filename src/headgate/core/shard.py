@@ -290,20 +290,25 @@ class GroupShard:
         return ErrorCode.UNKNOWN_MEMBER_ID  # the group has no members
 
     def _fetch(self, command: FetchOffsets, now: Millis, token: Token) -> GroupEffects:
-        consumer_group = self.consumer.find(command.group_id)
-        if consumer_group is not None:
-            error = consumer_offsets.fetch_error(consumer_group, command)
-            if error:
-                return answer(token, error)
+        error = self._fetch_error(command)
+        if error:
+            return answer(token, error)
         is_known = self.groups.type_of(command.group_id) is not None
-        return answer(token, fetch(self.offsets, command, is_known=is_known))
+        return answer(token, fetch(self.offsets, command, self.consumer.topics, is_known=is_known))
 
     def _fetch_again(self, command: FetchAgain, now: Millis, token: Token) -> GroupEffects:
-        is_members = command.before.member_id is not None or command.before.member_epoch >= 0
-        numbers = None if is_members else fetch_again(self.offsets, command.before)
+        error = self._fetch_error(command.before)
+        if error:
+            return answer(token, error)
+        numbers = fetch_again(self.offsets, command.before)
         if numbers is None:
             return self._fetch(command.before, now, token)
         return answer(token, numbers)
+
+    def _fetch_error(self, command: FetchOffsets) -> ErrorCode:
+        """Members of consumer groups may be refused; everybody else may read."""
+        group = self.consumer.find(command.group_id)
+        return consumer_offsets.fetch_error(group, command) if group is not None else ErrorCode.NONE
 
     def _delete_offsets(self, command: DeleteOffsets, now: Millis, token: Token) -> GroupEffects:
         if not command.group_id:

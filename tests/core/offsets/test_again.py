@@ -19,8 +19,9 @@ from headgate.core.offsets.commands import (
     OffsetColumns,
     OffsetToCommit,
 )
+from headgate.core.topic_image import KnownTopic, TopicChange, TopicsChanged
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId, TopicName
+from headgate.domain.ids import GroupId, TopicId, TopicName
 
 GROUP = GroupId("g")
 offsets = st.integers(0, 2**63 - 1)
@@ -95,3 +96,24 @@ def test_fetching_again_finds_the_numbers_or_all_there_is(metadata: str) -> None
         assert found == harness.ask(fetch)
     else:
         assert found == FetchedNumbers([5, 3, -1, -1, -1, -1])
+
+
+def test_all_offsets_are_fetched_with_the_ids_their_topics_have_then() -> None:
+    """A topic that is gone has none, and one of its name that comes later has another."""
+    h = Harness()
+
+    def fetched() -> FetchedOffsets:
+        found: FetchedOffsets = h.ask(FetchOffsets(GROUP, None))
+        return found
+
+    def change(topic_id: str | None) -> None:
+        topic = None if topic_id is None else KnownTopic(TopicId(topic_id.encode() * 16), 3)
+        h.ask(TopicsChanged([TopicChange(TopicName("t"), topic)]))
+
+    change("a")
+    h.ask(CommitOffsets(GROUP, [(TopicName("t"), narrow([1], [5], ""))]))
+    first = fetched()
+    change(None)
+    assert (len(fetched().topics), fetched().topic_ids) == (1, {})
+    change("b")
+    assert (first.topic_ids, fetched().topic_ids) == ({"t": b"a" * 16}, {"t": b"b" * 16})

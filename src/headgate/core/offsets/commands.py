@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from headgate.core.offsets.table import StoredOffset
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId, InstanceId, MemberId, TopicName
+from headgate.domain.ids import GroupId, InstanceId, MemberId, TopicId, TopicName
 from headgate.records.columns import Int64s
 
 NO_RETENTION = -1
@@ -153,6 +153,8 @@ class FetchedOffsets:
     """Topics as they were asked for, each partition with its offset or None."""
 
     topics: Sequence[tuple[TopicName, FetchedPartitions | FetchedColumns]]
+    topic_ids: Mapping[TopicName, TopicId] = field(default_factory=dict)
+    """If all there are were asked for: the ids of the topics among them that there still are."""
 
 
 @dataclass(slots=True, frozen=True)

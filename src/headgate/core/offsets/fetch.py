@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -15,14 +16,16 @@ from headgate.core.offsets.commands import (
 )
 from headgate.core.offsets.table import OffsetTable, StoredOffset
 from headgate.core.offsets.wide_rows import NARROWEST_WIDE
-from headgate.domain.ids import GroupId, TopicName
+from headgate.core.topic_image import TopicImage
+from headgate.domain.ids import GroupId, TopicId, TopicName
 from headgate.records.columns import Int64s
 
 
-def fetch(table: OffsetTable, command: FetchOffsets, *, is_known: bool) -> FetchedOffsets:
+def fetch(table: OffsetTable, command: FetchOffsets, topics: TopicImage, *, is_known: bool) -> FetchedOffsets:
     """The offsets of a group; a group that is not known has none, which is no error."""
     if command.topics is None:
-        return FetchedOffsets(_all(table, command) if is_known else [])
+        found = _all(table, command) if is_known else []
+        return FetchedOffsets(found, _ids_of(found, topics))
     group_id = command.group_id
     if not is_known:
         return FetchedOffsets(
@@ -56,6 +59,12 @@ def _partitions(
 
 def _listed(partitions: Sequence[int] | Int64s) -> Sequence[int]:
     return partitions.tolist() if isinstance(partitions, np.ndarray) else partitions
+
+
+def _ids_of(found: Sequence[tuple[TopicName, Any]], topics: TopicImage) -> dict[TopicName, TopicId]:
+    """Found out with the offsets: when the answer leaves, the name may be another topic's."""
+    known = [(name, topics.find(name)) for name, _ in found]
+    return {name: topic.topic_id for name, topic in known if topic is not None}
 
 
 def _all(
