@@ -33,6 +33,7 @@ def fitted(
         (shard_runtime, "LOAD_SLICE_SECONDS", plan.load_slice_seconds),
         (log_module, "SYNC_MARK_EVERY_BYTES", plan.sync_mark_bytes),
         (SliceRunner, "is_slice_over", lambda runner: random.random() < 0.2),
+        (SliceRunner, "processor_seconds", lambda runner: 0.0),
         (CompactionRunner, "_compact", _counting_compactions(journal, on_failed_compaction)),
         (checkpoints, "FEWEST_AT_STOP", plan.checkpoint_records),
         (checkpoints, "RETRY_AFTER_SECONDS", -1.0),
