@@ -101,11 +101,14 @@ def test_a_fetch_outside_the_log_is_refused(cluster: Cluster) -> None:
 
 
 def test_a_group_is_asked_at_its_coordinator(cluster: Cluster) -> None:
-    """A commit sent to the coordinator is taken; to any other node it would not be."""
+    """A commit sent to the coordinator is taken; to any other node it would not be.
+
+    The newest version that the node speaks may have the topic's name, or its id.
+    """
+    (topic,) = cluster.metadata([ORDERS]).topics
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=5)
-    commit = OffsetCommitRequest(
-        group_id=GROUP, topics=[OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])]
-    )
+    wanted = OffsetCommitRequestTopic(name=TOPIC, topic_id=topic.topic_id, partitions=[partition])
+    commit = OffsetCommitRequest(group_id=GROUP, topics=[wanted])
     response = cluster.ask_coordinator(GROUP, commit)
     assert response.topics[0].partitions[0].error_code == ErrorCode.NONE
 
