@@ -152,32 +152,6 @@ def test_a_member_that_dies_is_replaced_after_its_session(
     wait_until_read("before", before, victim, survivor)
 
 
-def test_a_static_member_restarts_without_a_rebalance(
-    setter: KafkaPython, join: JoinConsumer, name: str
-) -> None:
-    """It leaves for a while and has its partitions when it is back; nobody else notices."""
-    setter.create_topic(name, PARTITIONS)
-    restarted, witness = join(name, name, "the-one-that-restarts"), join(name, name, "the-one-that-stays")
-    wait_until_shared([restarted, witness], PARTITIONS)
-    owned, noticed = restarted.partitions, (witness.rebalances, witness.revocations)
-    restarted.leave()
-    returned = join(name, name, "the-one-that-restarts")
-    returned.wait_until_it_owns(owned)
-    wait_until_read("back", produce(setter, name, "back"), returned, witness)
-    assert (witness.rebalances, witness.revocations) == noticed
-
-
-def test_topics_by_regular_expression_are_found_as_they_come(
-    setter: KafkaPython, join: JoinConsumer, name: str
-) -> None:
-    """A member that subscribed by an expression reads a topic that was made afterwards."""
-    setter.create_topic(f"{name}-1", PARTITIONS)
-    member = join(f"^{name}-.*", name)
-    wait_until_read("first", produce(setter, f"{name}-1", "first"), member)
-    setter.create_topic(f"{name}-2", PARTITIONS)
-    wait_until_read("second", produce(setter, f"{name}-2", "second"), member)
-
-
 def test_a_group_is_described_and_listed_by_its_type(
     broker: Broker, setter: KafkaPython, join: JoinConsumer, name: str
 ) -> None:

@@ -10,6 +10,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import java.util.regex.Pattern;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
@@ -32,10 +33,12 @@ public final class GroupMember implements ConsumerRebalanceListener {
         ears.start();
         try (KafkaConsumer<String, String> consumer = new KafkaConsumer<>(settings(asked))) {
             String topic = asked.get("topic").asText();
-            if (topic.startsWith("^")) {
+            if (!topic.startsWith("^")) {
+                consumer.subscribe(List.of(topic), new GroupMember());
+            } else if (asked.get("protocol").asText().equals("consumer")) {
                 consumer.subscribe(new SubscriptionPattern(topic.substring(1)), new GroupMember());
             } else {
-                consumer.subscribe(List.of(topic), new GroupMember());
+                consumer.subscribe(Pattern.compile(topic.substring(1)), new GroupMember());
             }
             while (!closing) {
                 read(consumer);
@@ -55,6 +58,7 @@ public final class GroupMember implements ConsumerRebalanceListener {
         settings.put("auto.offset.reset", "earliest");
         settings.put("enable.auto.commit", "false");
         settings.put("fetch.max.wait.ms", "200");
+        settings.put("metadata.max.age.ms", "1000"); // how soon a new topic is found by an expression
         settings.put("key.deserializer", StringDeserializer.class.getName());
         settings.put("value.deserializer", StringDeserializer.class.getName());
         settings.put("group.protocol", asked.get("protocol").asText());

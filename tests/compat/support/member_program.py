@@ -45,6 +45,7 @@ def confluent() -> None:
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
         "fetch.wait.max.ms": 200,
+        "topic.metadata.refresh.interval.ms": 1000,  # how soon a new topic is found by an expression
     }
     if asked["protocol"] == "consumer":
         config["group.protocol"] = "consumer"  # timeouts and assignors are the server's affair
@@ -72,7 +73,8 @@ def confluent() -> None:
             continue
         say("records", records=[[m.partition(), m.offset(), m.value().decode()] for m in batch])
         upto: dict[int, int] = {m.partition(): m.offset() + 1 for m in batch}
-        offsets = [TopicPartition(asked["topic"], p, offset) for p, offset in upto.items()]
+        ends = {(m.topic(), m.partition()): m.offset() + 1 for m in batch}
+        offsets = [TopicPartition(*where, offset) for where, offset in ends.items()]
         try:
             consumer.commit(offsets=offsets, asynchronous=False)
             say("committed", offsets=upto)

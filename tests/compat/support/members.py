@@ -59,8 +59,9 @@ class Member:
     """How often it was given an assignment, or an addition to it."""
     revocations: int = 0
     records: list[tuple[int, int, str]] = field(default_factory=list)
-    unconfirmed: list[str] = field(default_factory=list)
-    """Values of the last records it has read, as long as it has not said that it committed them."""
+    unconfirmed: dict[tuple[int, int], str] = field(default_factory=dict)
+    """What it has read of the partitions it owns and not said yet that it committed: partition and offset,
+    value."""
     confirmed: list[str] = field(default_factory=list)
     """Values of what it has read and committed."""
     committed: dict[int, int] = field(default_factory=dict)
@@ -148,22 +149,31 @@ class Member:
                 self.partitions = sorted({*self.partitions, *said["partitions"]})
                 self.rebalances += 1
             case "removed":
-                self.partitions = sorted(set(self.partitions) - set(said["partitions"]))
-                self.revocations += 1
+                self._give_up(said["partitions"])
             case "revoked":
-                self.partitions = []
-                self.revocations += 1
+                self._give_up(self.partitions)
             case "records":
                 self.records += [tuple(record) for record in said["records"]]
-                self.unconfirmed = [value for _partition, _offset, value in said["records"]]
+                self.unconfirmed |= {(place, offset): value for place, offset, value in said["records"]}
             case "committed":
-                self.confirmed += self.unconfirmed
-                self.unconfirmed = []
-                self.committed |= {int(partition): offset for partition, offset in said["offsets"].items()}
+                self._confirm({int(partition): offset for partition, offset in said["offsets"].items()})
             case "commit-refused":
                 self.refused_commits.append(said["error"])
             case "failed":
                 self.failures.append(said["error"])
+
+    def _give_up(self, partitions: list[int]) -> None:
+        """Whoever has them next reads on from the last commit."""
+        self.partitions = sorted(set(self.partitions) - set(partitions))
+        self.revocations += 1
+        self.unconfirmed = {
+            where: value for where, value in self.unconfirmed.items() if where[0] not in partitions
+        }
+
+    def _confirm(self, upto: dict[int, int]) -> None:
+        self.committed |= upto
+        done = [where for where in self.unconfirmed if where[1] < upto.get(where[0], 0)]
+        self.confirmed += [self.unconfirmed.pop(where) for where in done]
 
 
 def wait_until_shared(members: list[Member], partitions: int, timeout_s: float = 20) -> None:
