@@ -179,7 +179,9 @@ def _write(directory: Path, properties: Mapping[str, str]) -> None:
 
 def _format(directory: Path) -> None:
     cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-    arguments = ("format", "--standalone", "-t", cluster_id, "-c", str(directory / "server.properties"))
+    # One word, because an id may begin like an option.
+    cluster = f"--cluster-id={cluster_id}"
+    arguments = ("format", "--standalone", cluster, "-c", str(directory / "server.properties"))
     done = subprocess.run(
         java_command("kafka.tools.StorageTool", *arguments),
         capture_output=True,

@@ -64,6 +64,8 @@ def _all_of(group: ConsumerGroup) -> tuple[object, ...]:
         dict(group.readers),
         dict(group.regex_users),
         dict(group.assignor_votes),
+        group.classic_members,
+        dict(group.classic_protocols),
     )
 
 

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from enum import Enum
 
+from headgate.core.classic.group import ClassicGroup
 from headgate.core.classic.groups import ClassicGroups
 from headgate.core.classic.state import ClassicState
 from headgate.core.commands import ListedGroup, ListedGroups, ListGroups
@@ -29,33 +30,33 @@ class GroupType(Enum):
 class Groups:
     """A view over all groups of a shard."""
 
-    __slots__ = ("_classic", "_consumer", "_offsets")
+    __slots__ = ("_offsets", "classic", "consumer")
 
     def __init__(self, classic: ClassicGroups, consumer: ConsumerGroups, offsets: OffsetTable) -> None:
-        self._classic = classic
-        self._consumer = consumer
+        self.classic = classic
+        self.consumer = consumer
         self._offsets = offsets
 
     def type_of(self, group_id: GroupId) -> GroupType | None:
         """The group's type; None when there is no such group."""
-        if self._consumer.find(group_id) is not None:
+        if self.consumer.find(group_id) is not None:
             return GroupType.CONSUMER
-        is_classic = self.has_classic_record(group_id) or group_id in self._classic.live
+        is_classic = self.has_classic_record(group_id) or group_id in self.classic.live
         return GroupType.CLASSIC if is_classic or self._offsets.has_group(group_id) else None
 
     def has_classic_record(self, group_id: GroupId) -> bool:
         """Whether a record makes it a classic group."""
-        return group_id in self._classic.recorded
+        return group_id in self.classic.recorded
 
-    def has_classic_members(self, group_id: GroupId) -> bool:
-        """Whether it is a classic group that is not empty."""
-        group = self._classic.live.get(group_id)
-        return group is not None and group.state is not ClassicState.EMPTY
+    def with_classic_members(self, group_id: GroupId) -> ClassicGroup | None:
+        """The classic group of that id that is not empty, if there is one."""
+        group = self.classic.live.get(group_id)
+        return None if group is None or group.state is ClassicState.EMPTY else group
 
     def _all(self) -> Iterator[ListedGroup]:
-        classic, type_name = self._classic, GroupType.CLASSIC.value
+        classic, type_name = self.classic, GroupType.CLASSIC.value
         seen = set()
-        for group_id, consumer_group in self._consumer.by_id.items():
+        for group_id, consumer_group in self.consumer.by_id.items():
             if consumer_group.metadata is not None:
                 seen.add(group_id)
                 state = consumer_group.state.value
@@ -86,13 +87,13 @@ class Groups:
 
     def count_by_state(self) -> Mapping[str, int]:
         """How many groups are in which state."""
-        counts = Counter(group.state.value for group in self._classic.live.values())
+        counts = Counter(group.state.value for group in self.classic.live.values())
         consumer = {
-            group_id: group for group_id, group in self._consumer.by_id.items() if group.metadata is not None
+            group_id: group for group_id, group in self.consumer.by_id.items() if group.metadata is not None
         }
         counts.update(group.state.value for group in consumer.values())
-        recorded_only = self._classic.recorded.keys() - self._classic.live.keys()
-        with_record = self._classic.recorded.keys() | self._classic.live.keys() | consumer.keys()
+        recorded_only = self.classic.recorded.keys() - self.classic.live.keys()
+        with_record = self.classic.recorded.keys() | self.classic.live.keys() | consumer.keys()
         committed_only = self._offsets.group_count - sum(map(self._offsets.has_group, with_record))
         counts[ClassicState.EMPTY.value] += len(recorded_only) + committed_only
         return counts

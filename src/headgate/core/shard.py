@@ -18,20 +18,13 @@ from headgate.core.classic.commands import (
     DescribeGroup,
     Heartbeat,
     JoinGroup,
-    JoinResult,
     LeaveGroup,
-    LeaveResult,
     SyncGroup,
-    SyncResult,
 )
 from headgate.core.classic.describe import describe
 from headgate.core.classic.group import ClassicGroup
 from headgate.core.classic.groups import ClassicGroups
-from headgate.core.classic.join import invalid_join, join
-from headgate.core.classic.membership import heartbeat, leave, on_session_deadline
-from headgate.core.classic.rebalance import on_join_deadline, on_sync_deadline
 from headgate.core.classic.state import ClassicState
-from headgate.core.classic.sync import sync
 from headgate.core.classic.turn import ClassicSettings, Turn
 from headgate.core.commands import DeleteGroup, DeleteTopicOffsets, ListGroups, Tick
 from headgate.core.consumer import offsets as consumer_offsets
@@ -46,9 +39,11 @@ from headgate.core.consumer.groups import ConsumerGroups
 from headgate.core.consumer.removal import group_tombstones
 from headgate.core.contract import Effects, Token
 from headgate.core.deadlines import Deadlines
-from headgate.core.effects import NOTHING, GroupEffects, answer, together
+from headgate.core.effects import GroupEffects, answer, together
 from headgate.core.groups import Groups, GroupType
 from headgate.core.image import apply_record_parts, record_parts
+from headgate.core.members import MemberDispatch
+from headgate.core.migration.migration import Migration
 from headgate.core.offsets.commands import (
     CommitAgain,
     CommitOffsets,
@@ -67,7 +62,7 @@ from headgate.core.timers import Timer, TimerKind
 from headgate.core.topic_image import TopicsChanged
 from headgate.core.upkeep import Upkeep
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId, MemberId, Millis, TopicName
+from headgate.domain.ids import Millis, TopicName
 from headgate.domain.settings import Settings
 from headgate.records import (
     Change,
@@ -96,19 +91,23 @@ class GroupShard:
         self._deadlines: Deadlines[Timer] = Deadlines()
         self.consumer = ConsumerGroups(settings, self._deadlines)
         self.groups = Groups(self.classic, self.consumer, self.offsets)
-        self._consumer_dispatch = ConsumerDispatch(self.consumer, self.groups)
+        migration = Migration(settings, self.classic)
+        self._consumer_dispatch = ConsumerDispatch(self.consumer, self.groups, migration)
         self._upkeep = Upkeep(settings, self.offsets, (self.classic, self.consumer), self._deadlines)
         self._classic_settings = ClassicSettings.of(settings)
+        self._members = MemberDispatch(
+            self._classic_settings, self.groups, self._deadlines, self._consumer_dispatch, migration
+        )
         self._metadata_limit: int = settings["offset.metadata.max.bytes"]
         self._handlers: Mapping[type[Any], Callable[[Any, Millis, Token], GroupEffects]] = {
             CommitAgain: self._commit_again,
             CommitOffsets: self._commit,
             FetchAgain: self._fetch_again,
             FetchOffsets: self._fetch,
-            Heartbeat: self._heartbeat,
-            JoinGroup: self._join,
-            SyncGroup: self._sync,
-            LeaveGroup: self._leave,
+            Heartbeat: self._members.heartbeat,
+            JoinGroup: self._members.join,
+            SyncGroup: self._members.sync,
+            LeaveGroup: self._members.leave,
             DeleteOffsets: self._delete_offsets,
             DescribeGroup: self._describe,
             ListGroups: self._list,
@@ -240,21 +239,10 @@ class GroupShard:
                 return self._upkeep.sweep(now)
             case TimerKind.ERASE:
                 return self._upkeep.go_on_erasing(now)
-            case TimerKind.CONSUMER_SESSION | TimerKind.REVOCATION | TimerKind.PATTERNS:
+            case TimerKind.SESSION | TimerKind.JOIN | TimerKind.SYNC:
+                return self._members.on_timer(timer, now)
+            case _:
                 return self._consumer_dispatch.on_timer(timer, now)
-        group = self.classic.live.get(GroupId(timer.group_id))
-        if group is None:
-            return NOTHING
-        turn = self._turn(now)
-        match timer.kind:
-            case TimerKind.SESSION:
-                effects = on_session_deadline(turn, group, MemberId(timer.member_id))
-            case TimerKind.JOIN:
-                effects = on_join_deadline(turn, group)
-            case TimerKind.SYNC:
-                effects = on_sync_deadline(turn, group)
-        self.classic.settle(group)
-        return effects
 
     # --- offsets ---
 
@@ -326,60 +314,6 @@ class GroupShard:
     def _delete_topic_offsets(self, command: DeleteTopicOffsets, now: Millis, token: Token) -> GroupEffects:
         return self._upkeep.erase(command.topic, now, token)
 
-    # --- classic groups ---
-
-    def _join(self, command: JoinGroup, now: Millis, token: Token) -> GroupEffects:
-        error = invalid_join(command, self._classic_settings)
-        is_new = self.groups.type_of(command.group_id) is None
-        if not error and is_new and command.member_id:
-            error = ErrorCode.UNKNOWN_MEMBER_ID
-        before = self.consumer.find(command.group_id)
-        if not error and before is not None:
-            error = _error_of_classic_join(before, command)
-        if error:
-            return answer(token, JoinResult(error=error, member_id=command.member_id))
-        group = self.classic.look(command.group_id) or ClassicGroup(command.group_id, now)
-        nobody_yet = group.metadata()
-        effects = join(self._turn(now), group, command, token)
-        self.classic.settle(group)
-        if (is_new or before is not None) and not group.is_idle:
-            given_up = () if before is None else group_tombstones(before)
-            return together(Effects((*given_up, nobody_yet)), effects)
-        return effects
-
-    def _sync(self, command: SyncGroup, now: Millis, token: Token) -> GroupEffects:
-        error, group = self._live(command.group_id)
-        if group is None:
-            return answer(token, SyncResult(error=error))
-        effects = sync(self._turn(now), group, command, token)
-        self.classic.settle(group)
-        return effects
-
-    def _heartbeat(self, command: Heartbeat, now: Millis, token: Token) -> GroupEffects:
-        error, group = self._live(command.group_id)
-        if group is None:
-            return answer(token, error)
-        return heartbeat(self._turn(now), group, command, token)
-
-    def _leave(self, command: LeaveGroup, now: Millis, token: Token) -> GroupEffects:
-        consumer_group = self.consumer.find(command.group_id)
-        if consumer_group is not None:
-            return self._consumer_dispatch.leave(consumer_group, command, now, token)
-        error, group = self._live(command.group_id)
-        if group is None:
-            if error is ErrorCode.INVALID_GROUP_ID:
-                return answer(token, LeaveResult(error=error))
-            return answer(token, LeaveResult(members=tuple((one, error) for one in command.members)))
-        effects = leave(self._turn(now), group, command, token)
-        self.classic.settle(group)
-        return effects
-
-    def _live(self, group_id: GroupId) -> tuple[ErrorCode, ClassicGroup | None]:
-        """A group that has members, or what a member of a group without any is told."""
-        if not group_id:
-            return ErrorCode.INVALID_GROUP_ID, None
-        return ErrorCode.UNKNOWN_MEMBER_ID, self.classic.live.get(group_id)
-
     # --- groups of any type ---
 
     def _describe(self, command: DescribeGroup, now: Millis, token: Token) -> GroupEffects:
@@ -418,10 +352,3 @@ class GroupShard:
 
 def _subscription_of(group: ClassicGroup | ConsumerGroup | None) -> Callable[[TopicName], bool]:
     return group.is_subscribed_to if group is not None else lambda topic: False
-
-
-def _error_of_classic_join(group: ConsumerGroup, command: JoinGroup) -> ErrorCode:
-    """A group that has members of the new protocol takes none of the old one; an empty one is theirs."""
-    if not group.is_empty:
-        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    return ErrorCode.UNKNOWN_MEMBER_ID if command.member_id else ErrorCode.NONE

@@ -19,6 +19,10 @@ class TimerKind(Enum):
     """A member of a consumer group was not heard of: it is removed."""
     REVOCATION = auto()
     """A member of a consumer group has had long enough to let its partitions go."""
+    MEMBER_JOIN = auto()
+    """A classic member of a consumer group has had long enough to join again."""
+    MEMBER_SYNC = auto()
+    """A classic member of a consumer group has had long enough to ask for its assignment."""
     PATTERNS = auto()
     """The regular expressions of a consumer group are to be matched."""
     SWEEP = auto()

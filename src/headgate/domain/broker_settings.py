@@ -292,4 +292,11 @@ BROKER_SETTINGS: Mapping[str, Setting] = table(
         "Assignors that consumer groups may ask for; the first is for those that ask for none.",
         choices=("uniform", "range"),
     ),
+    Setting(
+        "group.consumer.migration.policy",
+        Kind.STRING,
+        "bidirectional",
+        "Which way a group may change its protocol while it has members.",
+        choices=("bidirectional", "upgrade", "downgrade", "disabled"),
+    ),
 )

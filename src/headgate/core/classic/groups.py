@@ -58,7 +58,8 @@ class ClassicGroups:
     def loaded(self, turn: Turn) -> GroupEffects:
         """The log is read: groups with members live, their sessions begin anew.
 
-        A group that is larger than what is allowed now rebalances, and the first to join get the places.
+        A group that is larger than what is allowed now rebalances, and the first to join get the places. So
+        does one that nobody leads, because it was a consumer group before.
         """
         self.live = {
             group_id: ClassicGroup.of(metadata)
@@ -69,6 +70,6 @@ class ClassicGroups:
         for group in self.live.values():
             for member in group.members.values():
                 turn.start_session(group, member)
-            if len(group.members) > turn.settings.max_size:
+            if len(group.members) > turn.settings.max_size or group.leader is None:
                 effects.append(prepare_rebalance(turn, group))
         return together(*effects)

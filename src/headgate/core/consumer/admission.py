@@ -2,7 +2,8 @@
 
 A dynamic member is known by its id. A static one is known by its instance id, and its member id says which
 life of it is speaking: while one lives, another is refused (UNRELEASED_INSTANCE_ID); when it has left for a
-while (-2), the next one takes its place and what it had, and the old id is fenced.
+while (-2), the next one takes its place and what it had, and the old id is fenced. A life in the classic
+protocol says no farewell: the next one takes its place at once.
 
 A member that lost our answers comes with the epoch it knows. It is let in if it has nothing but what is its
 own, to be let go or not, so that one request delivered twice does what it does once. (Kafka knows the last
@@ -36,33 +37,41 @@ def admit(group: ConsumerGroup, command: ConsumerHeartbeat, max_size: int) -> Ad
     instance_id = command.instance_id
     static = None if instance_id is None else group.find_static(instance_id)
     if not command.is_joining:
-        known = known_member(group, command)
+        known = known_member(group, command.member_id, instance_id)
         return known if isinstance(known, Refusal) else _with_valid_epoch(known, command)
     if static is not None and static.member_id != command.member_id:
         return _take_place(static, command)
     known_already = group.find_member(command.member_id)
     if known_already is not None:
         return Admitted(known_already)
-    if len(group.members) >= max_size:
-        message = f"The group has reached its maximum capacity of {max_size} members."
-        return Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
-    return Admitted(_new_member(group, command), is_new=True)
+    return full_group(group, max_size) or new_member(group, command.member_id)
 
 
-def _new_member(group: ConsumerGroup, command: ConsumerHeartbeat) -> Member:
-    metadata = ConsumerGroupMemberMetadata(group_id=group.group_id, member_id=command.member_id)
-    return Member(metadata, nothing_assigned(group.group_id, command.member_id))
+def full_group(group: ConsumerGroup, max_size: int) -> Refusal | None:
+    """Why nobody else may join, if the group is as large as it may be."""
+    if len(group.members) < max_size:
+        return None
+    message = f"The group has reached its maximum capacity of {max_size} members."
+    return Refusal(ErrorCode.GROUP_MAX_SIZE_REACHED, message)
 
 
-def known_member(group: ConsumerGroup, command: ConsumerHeartbeat) -> Member | Refusal:
+def new_member(group: ConsumerGroup, member_id: MemberId) -> Admitted:
+    """Somebody the group did not have."""
+    metadata = ConsumerGroupMemberMetadata(group_id=group.group_id, member_id=member_id)
+    return Admitted(Member(metadata, nothing_assigned(group.group_id, member_id)), is_new=True)
+
+
+def known_member(
+    group: ConsumerGroup, member_id: MemberId, instance_id: InstanceId | None
+) -> Member | Refusal:
     """The member of that id that the group has, by the instance id where there is one."""
-    if command.instance_id is None:
-        return group.find_member(command.member_id) or unknown_member(group, command.member_id)
-    static = group.find_static(command.instance_id)
+    if instance_id is None:
+        return group.find_member(member_id) or unknown_member(group, member_id)
+    static = group.find_static(instance_id)
     if static is None:
-        return unknown_instance(group, command.instance_id)
-    if static.member_id != command.member_id:
-        message = f"Static member {command.member_id} with instance id {command.instance_id} was fenced by "
+        return unknown_instance(group, instance_id)
+    if static.member_id != member_id:
+        message = f"Static member {member_id} with instance id {instance_id} was fenced by "
         return Refusal(ErrorCode.FENCED_INSTANCE_ID, f"{message}member {static.member_id}.")
     return static
 
@@ -101,12 +110,16 @@ def _fenced(what: str) -> Refusal:
 
 
 def _take_place(static: Member, command: ConsumerHeartbeat) -> Admitted | Refusal:
-    """A static member comes back under a new id: it has what it had, all of it from epoch 0 on (R1.8)."""
-    if static.member_epoch != LEAVING_FOR_A_WHILE:
+    """A static member comes under another id than it had, if it has left or was a classic member."""
+    if static.member_epoch != LEAVING_FOR_A_WHILE and not static.uses_classic_protocol:
         message = f"Static member {command.member_id} with instance id {command.instance_id} cannot join the "
         message += f"group because the instance id is owned by member {static.member_id}."
         return Refusal(ErrorCode.UNRELEASED_INSTANCE_ID, message)
-    member_id = command.member_id
+    return in_place_of(static, command.member_id)
+
+
+def in_place_of(static: Member, member_id: MemberId) -> Admitted:
+    """A static member under its new id: it has what it had; after it left, from epoch 0 on (R1.8)."""
     metadata = replace(static.metadata, member_id=member_id)
     current = replace(static.current, member_id=member_id, member_epoch=0, previous_member_epoch=0)
     return Admitted(Member(metadata, current), replaces=static.member_id)

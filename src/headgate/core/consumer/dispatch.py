@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from headgate.core.classic.commands import LeaveGroup, LeaveResult, LeavingMember
+from headgate.core.consumer.admission import known_member
 from headgate.core.consumer.commands import (
     LEAVING,
     LEAVING_FOR_A_WHILE,
@@ -15,47 +14,44 @@ from headgate.core.consumer.commands import (
     Refusal,
 )
 from headgate.core.consumer.describe import describe
-from headgate.core.consumer.group import ConsumerGroup
+from headgate.core.consumer.group import ConsumerGroup, Member
 from headgate.core.consumer.groups import ConsumerGroups
 from headgate.core.consumer.heartbeat import heartbeat
 from headgate.core.consumer.patterns import match_topics
-from headgate.core.consumer.removal import (
-    leave,
-    on_revocation_deadline,
-    on_session_deadline,
-    remove_members,
-)
+from headgate.core.consumer.removal import away
 from headgate.core.consumer.turn import ConsumerTurn
 from headgate.core.consumer.validation import invalid_heartbeat
 from headgate.core.contract import Effects, Reply, Token
-from headgate.core.effects import NOTHING, GroupEffects, answer
+from headgate.core.effects import NOTHING, GroupEffects, answer, together
 from headgate.core.groups import Groups, GroupType
+from headgate.core.migration.migration import Migration
 from headgate.core.timers import Timer, TimerKind
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, MemberId, Millis
-from headgate.records import Change, GroupTombstone
+from headgate.records import GroupTombstone, MemberState
 
 
 class ConsumerDispatch:
     """What a shard does for its consumer groups."""
 
-    __slots__ = ("_all", "_groups")
+    __slots__ = ("_all", "_groups", "_migration")
 
-    def __init__(self, groups: ConsumerGroups, all_groups: Groups) -> None:
+    def __init__(self, groups: ConsumerGroups, all_groups: Groups, migration: Migration) -> None:
         self._groups = groups
         self._all = all_groups
+        self._migration = migration
 
     def heartbeat(self, command: ConsumerHeartbeat, now: Millis, token: Token) -> GroupEffects:
         """Join, stay or leave."""
         outcome = self._outcome(command, now)
         if isinstance(outcome, Refusal):
             return answer(token, HeartbeatResult(error=outcome.error, message=outcome.message))
-        result, records = outcome
-        return Effects(records, (Reply(token, result),))
+        result, effects = outcome
+        return Effects(effects.records, (*effects.replies, Reply(token, result)))
 
     def _outcome(
         self, command: ConsumerHeartbeat, now: Millis
-    ) -> tuple[HeartbeatResult, Sequence[Change]] | Refusal:
+    ) -> tuple[HeartbeatResult, GroupEffects] | Refusal:
         group_id = command.group_id
         turn = self._groups.turn(group_id, now)
         refusal = invalid_heartbeat(command, turn.settings.assignors)
@@ -65,24 +61,44 @@ class ConsumerDispatch:
         if group is None:
             return self._first_heartbeat(turn, command)
         if command.member_epoch in (LEAVING, LEAVING_FOR_A_WHILE):
-            return leave(turn, group, command)
+            return self._leave(turn, group, command)
         outcome = heartbeat(turn, group, command, is_verified=group_id in self._groups.verified)
-        if not isinstance(outcome, Refusal):
-            self._groups.verified.add(group_id)
-        return outcome
+        if isinstance(outcome, Refusal):
+            return outcome
+        self._groups.verified.add(group_id)
+        result, records = outcome
+        return result, Effects(records)
 
     def _first_heartbeat(
         self, turn: ConsumerTurn, command: ConsumerHeartbeat
-    ) -> tuple[HeartbeatResult, Sequence[Change]] | Refusal:
-        """A group begins with its first member, also in the place of an empty one of another type."""
+    ) -> tuple[HeartbeatResult, GroupEffects] | Refusal:
+        """A group begins with its first member, also in the place of one of another type."""
         group_id = command.group_id
-        if not command.is_joining or self._all.has_classic_members(group_id):
+        if not command.is_joining:
             return self._not_found(group_id)
-        outcome = heartbeat(turn, ConsumerGroup(group_id), command, is_verified=False)
-        if isinstance(outcome, Refusal) or not self._all.has_classic_record(group_id):
+        classic = self._all.with_classic_members(group_id)
+        group = ConsumerGroup(group_id) if classic is None else self._migration.upgraded(turn, classic)
+        if isinstance(group, Refusal):
+            return group
+        outcome = heartbeat(turn, group, command, is_verified=False)
+        if isinstance(outcome, Refusal):
             return outcome
         result, records = outcome
-        return result, [GroupTombstone(group_id), *records]
+        if classic is not None:
+            return result, self._migration.upgrade(turn, classic, group, records)
+        given_up = (GroupTombstone(group_id),) if self._all.has_classic_record(group_id) else ()
+        return result, Effects([*given_up, *records])
+
+    def _leave(
+        self, turn: ConsumerTurn, group: ConsumerGroup, command: ConsumerHeartbeat
+    ) -> tuple[HeartbeatResult, GroupEffects] | Refusal:
+        member = known_member(group, command.member_id, command.instance_id)
+        if isinstance(member, Refusal):
+            return member
+        result = HeartbeatResult(member_id=member.member_id, member_epoch=command.member_epoch)
+        if command.member_epoch == LEAVING_FOR_A_WHILE:
+            return result, Effects(away(turn, group, member))
+        return result, self._migration.remove(turn, group, [member.member_id])
 
     def _not_found(self, group_id: GroupId) -> Refusal:
         is_other = self._all.type_of(group_id) not in (None, GroupType.CONSUMER)
@@ -112,8 +128,8 @@ class ConsumerDispatch:
             if not error:
                 gone.append(member_id)
             outcomes.append((leaving, error))
-        records = remove_members(self._groups.turn(group.group_id, now), group, gone)
-        return Effects(records, (Reply(token, LeaveResult(members=tuple(outcomes))),))
+        removal = self._migration.remove(self._groups.turn(group.group_id, now), group, gone)
+        return together(removal, answer(token, LeaveResult(members=tuple(outcomes))))
 
     def on_timer(self, timer: Timer, now: Millis) -> GroupEffects:
         """A deadline of a member or of the group's regular expressions has come."""
@@ -121,25 +137,33 @@ class ConsumerDispatch:
         if group is None:
             return NOTHING
         turn = self._groups.turn(group.group_id, now)
-        match timer.kind:
-            case TimerKind.CONSUMER_SESSION:
-                return Effects(on_session_deadline(turn, group, MemberId(timer.member_id)))
-            case TimerKind.REVOCATION:
-                return Effects(on_revocation_deadline(turn, group, MemberId(timer.member_id)))
-            case _:
-                return Effects(match_topics(turn, group))
+        if timer.kind is TimerKind.PATTERNS:
+            return Effects(match_topics(turn, group))
+        member = group.find_member(MemberId(timer.member_id))
+        if member is None or not _is_late(member, timer.kind):
+            return NOTHING
+        return self._migration.remove(turn, group, [member.member_id])
+
+
+def _is_late(member: Member, kind: TimerKind) -> bool:
+    """Whether a member whose time is over still has not done what it was to do.
+
+    A classic member's timers are cancelled when it has; a session is prolonged.
+    """
+    if kind is TimerKind.REVOCATION:
+        return member.current.state is MemberState.UNREVOKED_PARTITIONS
+    return True
 
 
 def _leaving_member(group: ConsumerGroup, leaving: LeavingMember) -> tuple[MemberId, ErrorCode]:
-    """The member that is to go; by its instance id where it does not say its own."""
-    if not leaving.member_id:
-        static = None if leaving.instance_id is None else group.find_static(leaving.instance_id)
-        if static is None:
-            return leaving.member_id, ErrorCode.UNKNOWN_MEMBER_ID
-        return static.member_id, ErrorCode.NONE
-    member = group.find_member(leaving.member_id)
-    if member is None:
-        return leaving.member_id, ErrorCode.UNKNOWN_MEMBER_ID
-    if leaving.instance_id is not None and leaving.instance_id != member.metadata.instance_id:
-        return leaving.member_id, ErrorCode.UNKNOWN_MEMBER_ID
-    return leaving.member_id, ErrorCode.NONE
+    """The member that is to go; by its instance id where it has one, and then it need not say its own."""
+    member_id, instance_id = leaving
+    if instance_id is None:
+        error = ErrorCode.NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
+        return member_id, error
+    static = group.find_static(instance_id)
+    if static is None:
+        return member_id, ErrorCode.UNKNOWN_MEMBER_ID
+    if member_id and member_id != static.member_id:
+        return member_id, ErrorCode.FENCED_INSTANCE_ID
+    return static.member_id, ErrorCode.NONE

@@ -8,7 +8,7 @@ read a topic) follows from the records and is kept beside them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Iterable, Iterator, Set
 from enum import Enum
 from typing import NamedTuple, TypeVar
 
@@ -88,6 +88,8 @@ class ConsumerGroup:
 
     __slots__ = (
         "assignor_votes",
+        "classic_members",
+        "classic_protocols",
         "currents",
         "group_id",
         "has_lost_members",
@@ -123,6 +125,10 @@ class ConsumerGroup:
         """How many members subscribe by a regular expression."""
         self.assignor_votes: Counter[str] = Counter()
         """How many members want an assignor."""
+        self.classic_members = 0
+        """How many members speak the classic protocol."""
+        self.classic_protocols: Counter[str] = Counter()
+        """How many of those support a protocol."""
         self.has_lost_members = False
         """Whether somebody has gone since the target was made."""
 
@@ -194,6 +200,10 @@ class ConsumerGroup:
         member_id = self.instances.get(instance_id)
         return None if member_id is None else self.find_member(member_id)
 
+    def supports_classic(self, protocol_names: Iterable[str]) -> bool:
+        """Whether one of these protocols is one that all classic members have."""
+        return any(self.classic_protocols[name] == self.classic_members for name in protocol_names)
+
     def target_of(self, member_id: MemberId) -> TargetPartitions:
         """What a member is to have."""
         target = self.targets.get(member_id)
@@ -209,6 +219,10 @@ class ConsumerGroup:
     def topics_of(self, member: ConsumerGroupMemberMetadata) -> frozenset[TopicName]:
         """The topics a member reads."""
         return frozenset(member.subscribed_topic_names).union(self.topics_by(member.subscribed_topic_regex))
+
+    def topics(self) -> set[TopicName]:
+        """The topics that its members read."""
+        return {*self.readers, *(name for regex in self.regex_users for name in self.topics_by(regex))}
 
     def is_subscribed_to(self, topic: TopicName) -> bool:
         """Whether a member reads a topic."""
@@ -334,6 +348,10 @@ class ConsumerGroup:
             _add(self.regex_users, member.subscribed_topic_regex, change)
         if member.server_assignor is not None:
             _add(self.assignor_votes, member.server_assignor, change)
+        if member.classic is not None:
+            self.classic_members += change
+            for protocol_name, _ in member.classic.protocols:
+                _add(self.classic_protocols, protocol_name, change)
 
     def _set_current(self, member_id: MemberId, current: ConsumerGroupCurrentAssignment | None) -> None:
         old = self.currents.pop(member_id, None)

@@ -83,6 +83,13 @@ class ConsumerGroups:
         else:
             self._overrides.pop(group_id, None)
 
+    def verify(self, group: ConsumerGroup) -> bool:
+        """Whether the group's topics are as its record says; if so, that stands until topics change."""
+        group_id = group.group_id
+        if group_id not in self.verified and self.topics.hash_of(group.topics()) == group.metadata_hash:
+            self.verified.add(group_id)
+        return group_id in self.verified
+
     def topics_changed(self, command: TopicsChanged, now: Millis) -> None:
         """The topics are others: groups that read them have to look again."""
         for change in command.changes:
@@ -95,12 +102,18 @@ class ConsumerGroups:
                 self.turn(group_id, now).match_patterns(group_id)
 
     def loaded(self, now: Millis) -> None:
-        """The log is read: members' sessions and their time to let partitions go begin anew."""
+        """The log is read: members' sessions begin anew, and their time to let partitions go.
+
+        Who of the classic ones is to join again or to sync is told so in its next heartbeat.
+        """
         for group_id, group in self.by_id.items():
             if group.metadata is None:
                 continue
             turn = self.turn(group_id, now)
             for member_id, metadata in group.members.items():
+                if metadata.classic is not None:
+                    turn.start_session(group_id, member_id, metadata.classic.session_timeout_ms)
+                    continue
                 turn.start_session(group_id, member_id)
                 if group.member(member_id).current.state is MemberState.UNREVOKED_PARTITIONS:
                     turn.wait_for_revocation(group_id, member_id, metadata.rebalance_timeout_ms)

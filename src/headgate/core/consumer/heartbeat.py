@@ -10,7 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from headgate.core.consumer.admission import Admitted, admit
-from headgate.core.consumer.commands import UNCHANGED_MS, ConsumerHeartbeat, HeartbeatResult, Refusal
+from headgate.core.consumer.commands import (
+    UNCHANGED_MS,
+    ConsumerHeartbeat,
+    HeartbeatResult,
+    Refusal,
+    Reported,
+)
 from headgate.core.consumer.group import ConsumerGroup, Member, tombstone_of
 from headgate.core.consumer.patterns import invalid_pattern
 from headgate.core.consumer.reconcile import Aim, reconciled
@@ -63,13 +69,36 @@ def heartbeat(
         if refusal is not None:
             return refusal
         turn.match_patterns(group.group_id)
+    said = Said(metadata, command.reported, command.member_epoch)
+    moved = advance(turn, group, admitted, said, is_verified=is_verified)
+    if isinstance(moved, Refusal):
+        return moved
+    current, records = moved
+    _set_timers(turn, before, current, metadata, admitted.replaces)
+    return _answer(turn, command, before, current), records
+
+
+@dataclass(slots=True, frozen=True)
+class Said:
+    """What a member says: what it is, what it has if it tells, and the epoch that it knows."""
+
+    metadata: ConsumerGroupMemberMetadata
+    reported: Reported | None
+    member_epoch: int
+
+
+def advance(
+    turn: ConsumerTurn, group: ConsumerGroup, admitted: Admitted, said: Said, *, is_verified: bool
+) -> tuple[ConsumerGroupCurrentAssignment, list[ConsumerRecord]] | Refusal:
+    """The three steps: what the member has from now on, and the records; `is_verified` as for a heartbeat."""
+    before, metadata = admitted.member, said.metadata
     after = GroupAfter(group, metadata, admitted.replaces)
     is_subscription_new = metadata is not before.metadata and _reads_otherwise(
         group, before.metadata, metadata
     )
     epoch, records = _members_records(turn, after, admitted, is_subscription_new, is_verified)
     target, target_records = _target(turn, after, epoch)
-    current = _step(turn, after, before, command, target, is_subscription_new)
+    current = _step(turn, after, before, said, target, is_subscription_new)
     if current is None:
         message = (
             "The member is in a state of another version. It must abandon all its partitions and rejoin."
@@ -78,8 +107,7 @@ def heartbeat(
     records += target_records
     if current is not before.current or admitted.is_new or admitted.replaces is not None:
         records.append(current)
-    _set_timers(turn, group, before, current, metadata, admitted.replaces)
-    return _answer(turn, command, before, current), records
+    return current, records
 
 
 def _is_settled(group: ConsumerGroup, admitted: Admitted) -> bool:
@@ -206,6 +234,15 @@ def _wants_other_assignor(turn: ConsumerTurn, after: GroupAfter) -> bool:
 # --- 2. the target ---
 
 
+def is_target_due(turn: ConsumerTurn, group: ConsumerGroup) -> bool:
+    """Whether the target is older than the group and has stood for long enough."""
+    return group.epoch > group.assignment_epoch and not _is_target_young(turn, group)
+
+
+def _is_target_young(turn: ConsumerTurn, group: ConsumerGroup) -> bool:
+    return 0 <= turn.now - group.assignment_timestamp < turn.settings.assignment_interval_ms
+
+
 def _target(turn: ConsumerTurn, after: GroupAfter, epoch: int) -> tuple[Target, list[ConsumerRecord]]:
     """The target from now on, and the records that make it.
 
@@ -215,9 +252,8 @@ def _target(turn: ConsumerTurn, after: GroupAfter, epoch: int) -> tuple[Target, 
     """
     group, member_id = after.group, after.member.member_id
     assignment_epoch = max(group.assignment_epoch, FIRST_EPOCH)
-    is_young = 0 <= turn.now - group.assignment_timestamp < turn.settings.assignment_interval_ms
     may_be_back = group.has_lost_members and member_id not in group.members
-    if epoch > assignment_epoch and (may_be_back or not is_young):
+    if epoch > assignment_epoch and (may_be_back or not _is_target_young(turn, group)):
         partitions, records = make_target(turn, after, epoch)
         return Target(epoch, partitions), records
     records = []
@@ -240,7 +276,7 @@ def _step(
     turn: ConsumerTurn,
     after: GroupAfter,
     before: Member,
-    command: ConsumerHeartbeat,
+    said: Said,
     target: Target,
     is_subscription_new: bool,
 ) -> ConsumerGroupCurrentAssignment | None:
@@ -261,26 +297,28 @@ def _step(
         is_subscription_new=is_subscription_new,
         owner_of=owner_of,
     )
-    current = reconciled(before.current, aim, command.reported)
-    if current is None or current is before.current or command.member_epoch == before.member_epoch:
+    current = reconciled(before.current, aim, said.reported)
+    if current is None or current is before.current or said.member_epoch == before.member_epoch:
         return current
     # Answers were lost: the epoch that the member knows stays good, however many there were since.
-    return replace(current, previous_member_epoch=command.member_epoch)
+    return replace(current, previous_member_epoch=said.member_epoch)
 
 
 def _set_timers(
     turn: ConsumerTurn,
-    group: ConsumerGroup,
     before: Member,
     current: ConsumerGroupCurrentAssignment,
     metadata: ConsumerGroupMemberMetadata,
     replaces: MemberId | None,
 ) -> None:
-    group_id, member_id = group.group_id, metadata.member_id
+    group_id, member_id = metadata.group_id, metadata.member_id
     if replaces is not None:
         turn.forget(group_id, replaces)
+    if before.uses_classic_protocol:
+        turn.stop_waiting_for_join(group_id, member_id)
+        turn.stop_waiting_for_sync(group_id, member_id)
     turn.start_session(group_id, member_id)
-    if current is before.current:
+    if current is before.current and not before.uses_classic_protocol:
         return
     if current.state is MemberState.UNREVOKED_PARTITIONS:
         turn.wait_for_revocation(group_id, member_id, metadata.rebalance_timeout_ms)

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from headgate.core.consumer.admission import known_member
-from headgate.core.consumer.commands import LEAVING_FOR_A_WHILE, ConsumerHeartbeat, HeartbeatResult, Refusal
+from headgate.core.consumer.commands import LEAVING_FOR_A_WHILE
 from headgate.core.consumer.group import ConsumerGroup, Member, tombstone_of
 from headgate.core.consumer.turn import ConsumerTurn
 from headgate.domain.ids import MemberId
@@ -25,21 +24,7 @@ from headgate.records import (
 from headgate.records.consumer_model import NEVER, NO_ASSIGNMENT_YET, OwnedPartitions
 
 
-def leave(
-    turn: ConsumerTurn, group: ConsumerGroup, command: ConsumerHeartbeat
-) -> tuple[HeartbeatResult, list[ConsumerRecord]] | Refusal:
-    """A member leaves: the answer, and the records."""
-    member = known_member(group, command)
-    if isinstance(member, Refusal):
-        return member
-    if command.member_epoch == LEAVING_FOR_A_WHILE:
-        records = _away(turn, group, member)
-    else:
-        records = remove_members(turn, group, [member.member_id])
-    return HeartbeatResult(member_id=member.member_id, member_epoch=command.member_epoch), records
-
-
-def _away(turn: ConsumerTurn, group: ConsumerGroup, member: Member) -> list[ConsumerRecord]:
+def away(turn: ConsumerTurn, group: ConsumerGroup, member: Member) -> list[ConsumerRecord]:
     """A static member is away; what it was to let go, it has let go."""
     turn.stop_waiting_for_revocation(group.group_id, member.member_id)
     away = replace(
@@ -98,23 +83,6 @@ def remove_members(
             )
         )
     return records
-
-
-def on_session_deadline(
-    turn: ConsumerTurn, group: ConsumerGroup, member_id: MemberId
-) -> list[ConsumerRecord]:
-    """A member was not heard of for a session's time."""
-    return remove_members(turn, group, [member_id]) if member_id in group.members else []
-
-
-def on_revocation_deadline(
-    turn: ConsumerTurn, group: ConsumerGroup, member_id: MemberId
-) -> list[ConsumerRecord]:
-    """A member has not let its partitions go in its rebalance timeout."""
-    member = group.find_member(member_id)
-    if member is None or member.current.state is not MemberState.UNREVOKED_PARTITIONS:
-        return []
-    return remove_members(turn, group, [member_id])
 
 
 def group_tombstones(group: ConsumerGroup) -> Iterable[ConsumerRecord]:

@@ -50,9 +50,9 @@ class ConsumerTurn:
     topics: TopicImage
     deadlines: Deadlines[Timer]
 
-    def start_session(self, group_id: GroupId, member_id: MemberId) -> None:
-        """The member was heard of: remove it if it is not for a session's time."""
-        due = Millis(self.now + self.settings.session_timeout_ms)
+    def start_session(self, group_id: GroupId, member_id: MemberId, timeout_ms: int | None = None) -> None:
+        """The member was heard of: remove it if it is not for a session's time, the group's unless told."""
+        due = Millis(self.now + (self.settings.session_timeout_ms if timeout_ms is None else timeout_ms))
         self.deadlines.set(Timer(TimerKind.CONSUMER_SESSION, group_id, member_id), due)
 
     def wait_for_revocation(self, group_id: GroupId, member_id: MemberId, timeout_ms: int) -> None:
@@ -64,11 +64,35 @@ class ConsumerTurn:
         """The member has let its partitions go, or need not."""
         self.deadlines.cancel(Timer(TimerKind.REVOCATION, group_id, member_id))
 
+    def wait_for_join(self, group_id: GroupId, member_id: MemberId, timeout_ms: int) -> None:
+        """Remove the classic member if it has not joined again so long after it was first told to."""
+        timer = Timer(TimerKind.MEMBER_JOIN, group_id, member_id)
+        if self.deadlines.due_at(timer) is None:
+            self.deadlines.set(timer, Millis(self.now + timeout_ms))
+
+    def stop_waiting_for_join(self, group_id: GroupId, member_id: MemberId) -> None:
+        """The classic member has joined again, or need not."""
+        self.deadlines.cancel(Timer(TimerKind.MEMBER_JOIN, group_id, member_id))
+
+    def wait_for_sync(self, group_id: GroupId, member_id: MemberId, timeout_ms: int) -> None:
+        """Remove the classic member if it has not asked for its assignment after this time."""
+        self.deadlines.set(Timer(TimerKind.MEMBER_SYNC, group_id, member_id), Millis(self.now + timeout_ms))
+
+    def stop_waiting_for_sync(self, group_id: GroupId, member_id: MemberId) -> None:
+        """The classic member has asked for its assignment, or need not."""
+        self.deadlines.cancel(Timer(TimerKind.MEMBER_SYNC, group_id, member_id))
+
     def match_patterns(self, group_id: GroupId) -> None:
         """Match the group's regular expressions when this turn is over."""
         self.deadlines.set(Timer(TimerKind.PATTERNS, group_id), self.now)
+
+    def stop_matching_patterns(self, group_id: GroupId) -> None:
+        """The group is gone, or nobody subscribes by an expression."""
+        self.deadlines.cancel(Timer(TimerKind.PATTERNS, group_id))
 
     def forget(self, group_id: GroupId, member_id: MemberId) -> None:
         """The member is gone: nothing more is expected of it."""
         self.deadlines.cancel(Timer(TimerKind.CONSUMER_SESSION, group_id, member_id))
         self.stop_waiting_for_revocation(group_id, member_id)
+        self.stop_waiting_for_join(group_id, member_id)
+        self.stop_waiting_for_sync(group_id, member_id)

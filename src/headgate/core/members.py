@@ -1,0 +1,194 @@
+"""What members of the classic protocol ask for: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
+
+They are mostly in a classic group. A consumer group that has members takes classic ones in as well
+(`headgate.core.migration.classic_members`); one that is empty gives way to a classic group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headgate.core.classic.commands import (
+    Heartbeat,
+    JoinGroup,
+    JoinResult,
+    LeaveGroup,
+    LeaveResult,
+    SyncGroup,
+    SyncResult,
+)
+from headgate.core.classic.group import ClassicGroup
+from headgate.core.classic.groups import ClassicGroups
+from headgate.core.classic.join import invalid_join, join
+from headgate.core.classic.membership import heartbeat, leave, on_session_deadline
+from headgate.core.classic.rebalance import on_join_deadline, on_sync_deadline
+from headgate.core.classic.sync import sync
+from headgate.core.classic.turn import ClassicSettings, Turn
+from headgate.core.consumer.dispatch import ConsumerDispatch
+from headgate.core.consumer.group import ConsumerGroup, Member
+from headgate.core.consumer.groups import ConsumerGroups
+from headgate.core.consumer.removal import group_tombstones
+from headgate.core.contract import Effects, Token
+from headgate.core.deadlines import Deadlines
+from headgate.core.effects import NOTHING, GroupEffects, answer, together
+from headgate.core.groups import Groups
+from headgate.core.migration import classic_members
+from headgate.core.migration.classic_members import Joined
+from headgate.core.migration.migration import Migration
+from headgate.core.timers import Timer, TimerKind
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, MemberId, Millis
+
+
+class MemberDispatch:
+    """What a shard does for members of the classic protocol, whatever group they are in."""
+
+    __slots__ = ("_consumer", "_deadlines", "_groups", "_migration", "_settings")
+
+    def __init__(
+        self,
+        settings: ClassicSettings,
+        groups: Groups,
+        deadlines: Deadlines[Timer],
+        consumer: ConsumerDispatch,
+        migration: Migration,
+    ) -> None:
+        self._settings = settings
+        self._groups = groups
+        self._deadlines = deadlines
+        self._consumer = consumer
+        self._migration = migration
+
+    @property
+    def _classic_groups(self) -> ClassicGroups:
+        return self._groups.classic
+
+    @property
+    def _consumer_groups(self) -> ConsumerGroups:
+        return self._groups.consumer
+
+    def _turn(self, now: Millis) -> Turn:
+        return Turn(now, self._settings, self._deadlines)
+
+    # --- joining ---
+
+    def join(self, command: JoinGroup, now: Millis, token: Token) -> GroupEffects:
+        """Become or stay a member."""
+        error = invalid_join(command, self._settings)
+        if error:
+            return answer(token, JoinResult(error=error, member_id=command.member_id))
+        before = self._consumer_groups.find(command.group_id)
+        if before is not None and not before.is_empty:
+            return self._join_consumer_group(before, command, now, token)
+        is_new = before is not None or self._groups.type_of(command.group_id) is None
+        if is_new and command.member_id:
+            error = ErrorCode.UNKNOWN_MEMBER_ID
+            return answer(token, JoinResult(error=error, member_id=command.member_id))
+        group = self._classic_groups.look(command.group_id) or ClassicGroup(command.group_id, now)
+        nobody_yet = group.metadata()
+        effects = join(self._turn(now), group, command, token)
+        self._classic_groups.settle(group)
+        if is_new and not group.is_idle:
+            given_up = () if before is None else group_tombstones(before)
+            return together(Effects((*given_up, nobody_yet)), effects)
+        return effects
+
+    def _join_consumer_group(
+        self, group: ConsumerGroup, command: JoinGroup, now: Millis, token: Token
+    ) -> GroupEffects:
+        if not self._migration.policy.allows_mixed_groups:
+            return answer(token, JoinResult(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        turn = self._consumer_groups.turn(group.group_id, now)
+        verified = self._consumer_groups.verified
+        joined = classic_members.join(turn, group, command, is_verified=group.group_id in verified)
+        if isinstance(joined, JoinResult):
+            return answer(token, joined)
+        members = [*joined.others(group), joined.member]
+        if joined.was_of_the_new_protocol(group) and self._migration.may_downgrade(members):
+            return self._join_downgraded(group, joined, command, now, token)
+        classic_members.start_waiting_for_sync(turn, joined)
+        verified.add(group.group_id)
+        return together(Effects(joined.records), answer(token, joined.result()))
+
+    def _join_downgraded(
+        self, group: ConsumerGroup, joined: Joined, command: JoinGroup, now: Millis, token: Token
+    ) -> GroupEffects:
+        """The last member of the new protocol has become a classic one, and so has the group.
+
+        If anything is to be assigned anew, the member takes part in the rebalance that does it.
+        """
+        turn = self._consumer_groups.turn(group.group_id, now)
+        others = joined.others(group)
+        if joined.leaves_settled(group):
+            _, effects = self._migration.downgrade(turn, group, [*others, joined.member], is_settled=True)
+            return together(effects, answer(token, joined.result()))
+        member = Member(joined.member.metadata, joined.admitted.member.current)
+        classic, effects = self._migration.downgrade(turn, group, [*others, member], is_settled=False)
+        rejoin = replace(command, member_id=member.member_id)
+        effects = together(effects, join(self._turn(now), classic, rejoin, token))
+        self._classic_groups.settle(classic)
+        return effects
+
+    # --- syncing, staying and leaving ---
+
+    def sync(self, command: SyncGroup, now: Millis, token: Token) -> GroupEffects:
+        """Ask for the assignment."""
+        consumer_group = self._consumer_groups.find(command.group_id)
+        if consumer_group is not None:
+            turn = self._consumer_groups.turn(command.group_id, now)
+            return answer(token, classic_members.sync(turn, consumer_group, command))
+        error, group = self._live(command.group_id)
+        if group is None:
+            return answer(token, SyncResult(error=error))
+        effects = sync(self._turn(now), group, command, token)
+        self._classic_groups.settle(group)
+        return effects
+
+    def heartbeat(self, command: Heartbeat, now: Millis, token: Token) -> GroupEffects:
+        """Stay a member."""
+        consumer_group = self._consumer_groups.find(command.group_id)
+        if consumer_group is not None:
+            turn = self._consumer_groups.turn(command.group_id, now)
+            is_verified = self._consumer_groups.verify(consumer_group)
+            error = classic_members.heartbeat(turn, consumer_group, command, is_verified=is_verified)
+            return answer(token, error)
+        error, group = self._live(command.group_id)
+        if group is None:
+            return answer(token, error)
+        return heartbeat(self._turn(now), group, command, token)
+
+    def leave(self, command: LeaveGroup, now: Millis, token: Token) -> GroupEffects:
+        """Remove members."""
+        consumer_group = self._consumer_groups.find(command.group_id)
+        if consumer_group is not None:
+            return self._consumer.leave(consumer_group, command, now, token)
+        error, group = self._live(command.group_id)
+        if group is None:
+            if error is ErrorCode.INVALID_GROUP_ID:
+                return answer(token, LeaveResult(error=error))
+            return answer(token, LeaveResult(members=tuple((one, error) for one in command.members)))
+        effects = leave(self._turn(now), group, command, token)
+        self._classic_groups.settle(group)
+        return effects
+
+    def on_timer(self, timer: Timer, now: Millis) -> GroupEffects:
+        """A deadline of a classic group or of one of its members has come."""
+        group = self._classic_groups.live.get(GroupId(timer.group_id))
+        if group is None:
+            return NOTHING
+        turn = self._turn(now)
+        match timer.kind:
+            case TimerKind.SESSION:
+                effects = on_session_deadline(turn, group, MemberId(timer.member_id))
+            case TimerKind.JOIN:
+                effects = on_join_deadline(turn, group)
+            case _:
+                effects = on_sync_deadline(turn, group)
+        self._classic_groups.settle(group)
+        return effects
+
+    def _live(self, group_id: GroupId) -> tuple[ErrorCode, ClassicGroup | None]:
+        """A group that has members, or what a member of a group without any is told."""
+        if not group_id:
+            return ErrorCode.INVALID_GROUP_ID, None
+        return ErrorCode.UNKNOWN_MEMBER_ID, self._classic_groups.live.get(group_id)

@@ -1,0 +1,246 @@
+"""Members of the classic protocol in a consumer group: what JoinGroup, SyncGroup and Heartbeat mean there.
+
+The server assigns, so nothing is ever parked and nobody leads. The generation is the member's epoch. A join
+says what the member has and takes it one step towards its target; a sync asks what it has now; a heartbeat
+tells it when the next step is due. Between being told and joining, and between joining and syncing, a member
+has its rebalance timeout; after that it is removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from headgate.core.classic.commands import Heartbeat, JoinGroup, JoinResult, SyncGroup, SyncResult
+from headgate.core.consumer.admission import Admitted, full_group, in_place_of, known_member, new_member
+from headgate.core.consumer.commands import Refusal
+from headgate.core.consumer.group import ConsumerGroup, Member
+from headgate.core.consumer.heartbeat import Said, advance, is_target_due
+from headgate.core.consumer.turn import ConsumerTurn
+from headgate.core.migration.consumer_protocol import Subscription, read_subscription
+from headgate.core.migration.downgrade import assignment_bytes
+from headgate.core.migration.upgrade import partitions_by_id
+from headgate.core.offsets.expiry import CONSUMER_PROTOCOL_TYPE
+from headgate.domain.errors import ErrorCode
+from headgate.records import (
+    ClassicMemberMetadata,
+    ConsumerGroupMemberMetadata,
+    ConsumerGroupMetadata,
+    ConsumerGroupTargetMetadata,
+    ConsumerRecord,
+    MemberState,
+)
+
+# --- joining ---
+
+
+@dataclass(slots=True, frozen=True)
+class Joined:
+    """A classic member that was let in: as it is now, whose place it took, and the records of that."""
+
+    member: Member
+    admitted: Admitted
+    records: Sequence[ConsumerRecord]
+
+    @property
+    def changes_group(self) -> bool:
+        """Whether the group's epoch or its target is another one by this join."""
+        return any(
+            isinstance(one, ConsumerGroupMetadata | ConsumerGroupTargetMetadata) for one in self.records
+        )
+
+    def others(self, group: ConsumerGroup) -> list[Member]:
+        """All members but this one, whoever it was."""
+        itself = (self.member.member_id, self.admitted.replaces)
+        return [group.member(one) for one in group.members if one not in itself]
+
+    def was_of_the_new_protocol(self, group: ConsumerGroup) -> bool:
+        """Whether the group had it as a member of the new protocol until now."""
+        before = group.members.get(self.admitted.replaces or self.member.member_id)
+        return before is not None and before.classic is None
+
+    def leaves_settled(self, group: ConsumerGroup) -> bool:
+        """Whether every member has what it is to have, and that is not made anew by this join."""
+        return (
+            not self.changes_group
+            and group.epoch == group.assignment_epoch
+            and all(one.is_reconciled_to(group.epoch) for one in (*self.others(group), self.member))
+        )
+
+    def result(self) -> JoinResult:
+        """What the member is told."""
+        classic = self.member.metadata.classic
+        assert classic is not None
+        protocol_name, _ = classic.protocols[0]
+        return JoinResult(
+            member_id=self.member.member_id,
+            generation=self.member.member_epoch,
+            protocol_type=CONSUMER_PROTOCOL_TYPE,
+            protocol_name=protocol_name,
+        )
+
+
+def join(
+    turn: ConsumerTurn, group: ConsumerGroup, command: JoinGroup, *, is_verified: bool
+) -> Joined | JoinResult:
+    """Let a classic member in, or go on; or why not. No timer is touched."""
+    admitted = _admit(turn, group, command)
+    if isinstance(admitted, JoinResult):
+        return admitted
+    _, metadata = command.protocols[0]
+    subscription = read_subscription(metadata)
+    if subscription is None:
+        return JoinResult(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    before = admitted.member
+    said = Said(
+        metadata=_as_it_says(before.metadata, command, subscription),
+        reported=[*partitions_by_id(subscription.owned, turn.topics).items()],
+        member_epoch=before.member_epoch,
+    )
+    advanced = advance(turn, group, admitted, said, is_verified=is_verified)
+    if isinstance(advanced, Refusal):
+        return JoinResult(error=ErrorCode.UNKNOWN_MEMBER_ID)
+    current, records = advanced
+    return Joined(Member(said.metadata, current), admitted, records)
+
+
+def _admit(turn: ConsumerTurn, group: ConsumerGroup, command: JoinGroup) -> Admitted | JoinResult:
+    """The member behind a join, in the order Kafka checks.
+
+    Unlike in a classic group a member need not have been given its id: whoever names one is let in with it.
+    """
+    static = None if command.instance_id is None else group.find_static(command.instance_id)
+    is_known = static is not None or command.member_id in group.members
+    full = None if is_known else full_group(group, turn.settings.max_size)
+    if full is not None:
+        return JoinResult(error=full.error)
+    names = [name for name, _ in command.protocols]
+    if command.protocol_type != CONSUMER_PROTOCOL_TYPE or not group.supports_classic(names):
+        return JoinResult(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if command.instance_id is not None and command.member_id:
+        known = known_member(group, command.member_id, command.instance_id)
+        return JoinResult(error=known.error) if isinstance(known, Refusal) else Admitted(known)
+    member_id = command.member_id or command.new_member_id
+    if static is not None:
+        return in_place_of(static, member_id)
+    if command.instance_id is None and not command.member_id and command.must_know_member_id:
+        return JoinResult(error=ErrorCode.MEMBER_ID_REQUIRED, member_id=member_id)
+    member = group.find_member(member_id)
+    return new_member(group, member_id) if member is None else Admitted(member)
+
+
+def _as_it_says(
+    metadata: ConsumerGroupMemberMetadata, command: JoinGroup, subscription: Subscription
+) -> ConsumerGroupMemberMetadata:
+    """What is known of the member now; the same object when that is what was known."""
+    said = replace(
+        metadata,
+        instance_id=command.instance_id or metadata.instance_id,
+        rack_id=subscription.rack_id or metadata.rack_id,
+        rebalance_timeout_ms=command.rebalance_timeout_ms,
+        subscribed_topic_names=tuple(sorted(set(subscription.topics))),
+        subscribed_topic_regex=None,
+        client_id=command.client_id,
+        client_host=command.client_host,
+        classic=ClassicMemberMetadata(
+            session_timeout_ms=command.session_timeout_ms, protocols=command.protocols
+        ),
+    )
+    return metadata if said == metadata else said
+
+
+def start_waiting_for_sync(turn: ConsumerTurn, joined: Joined) -> None:
+    """The member has joined: it is to sync, and nothing else is expected of it."""
+    metadata = joined.member.metadata
+    assert metadata.classic is not None
+    group_id, member_id = metadata.group_id, metadata.member_id
+    for one in {member_id, joined.admitted.replaces or member_id}:
+        turn.forget(group_id, one)
+    turn.start_session(group_id, member_id, metadata.classic.session_timeout_ms)
+    turn.wait_for_sync(group_id, member_id, metadata.rebalance_timeout_ms)
+
+
+# --- syncing and staying ---
+
+
+def sync(turn: ConsumerTurn, group: ConsumerGroup, command: SyncGroup) -> SyncResult:
+    """Tell a classic member what it has."""
+    member = _classic_member(group, command)
+    if isinstance(member, ErrorCode):
+        return SyncResult(error=member)
+    metadata = member.metadata
+    assert metadata.classic is not None
+    if command.protocol_type is not None and command.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        return SyncResult(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    protocol_name, _ = metadata.classic.protocols[0]
+    if command.protocol_name is not None and command.protocol_name != protocol_name:
+        return SyncResult(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if _is_behind(turn, group, member) and member.current.state is not MemberState.UNREVOKED_PARTITIONS:
+        turn.wait_for_join(group.group_id, member.member_id, metadata.rebalance_timeout_ms)
+        return SyncResult(error=ErrorCode.REBALANCE_IN_PROGRESS)
+    turn.stop_waiting_for_sync(group.group_id, member.member_id)
+    turn.start_session(group.group_id, member.member_id, metadata.classic.session_timeout_ms)
+    return SyncResult(
+        protocol_type=command.protocol_type,
+        protocol_name=command.protocol_name,
+        assignment=assignment_bytes(metadata.classic, member.current.assigned, turn.topics),
+    )
+
+
+def heartbeat(
+    turn: ConsumerTurn, group: ConsumerGroup, command: Heartbeat, *, is_verified: bool
+) -> ErrorCode:
+    """Prolong a classic member's session, and tell it when it is to join again.
+
+    `is_verified`: the group's topics are what they were when it last looked.
+    """
+    member = _classic_member(group, command)
+    if isinstance(member, ErrorCode):
+        return member
+    metadata = member.metadata
+    assert metadata.classic is not None
+    turn.start_session(group.group_id, member.member_id, metadata.classic.session_timeout_ms)
+    if is_verified and not _has_to_join(turn, group, member):
+        return ErrorCode.NONE
+    turn.wait_for_join(group.group_id, member.member_id, metadata.rebalance_timeout_ms)
+    return ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def _classic_member(group: ConsumerGroup, command: SyncGroup | Heartbeat) -> Member | ErrorCode:
+    """The classic member behind a request, in its present epoch; or why it is refused."""
+    member = known_member(group, command.member_id, command.instance_id)
+    if isinstance(member, Refusal):
+        return member.error
+    if not member.uses_classic_protocol:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if command.generation != member.member_epoch:
+        return ErrorCode.ILLEGAL_GENERATION
+    return member
+
+
+def _is_behind(turn: ConsumerTurn, group: ConsumerGroup, member: Member) -> bool:
+    """Whether there is a later target, or could be if somebody asked for it.
+
+    In Kafka only members of the new protocol ask.
+    """
+    return member.member_epoch < group.assignment_epoch or is_target_due(turn, group)
+
+
+def _has_to_join(turn: ConsumerTurn, group: ConsumerGroup, member: Member) -> bool:
+    match member.current.state:
+        case MemberState.STABLE:
+            return _is_behind(turn, group, member)
+        case MemberState.UNRELEASED_PARTITIONS:
+            return _is_behind(turn, group, member) or not _waits_for_others(group, member)
+        case MemberState.UNREVOKED_PARTITIONS | MemberState.UNKNOWN:
+            return True
+
+
+def _waits_for_others(group: ConsumerGroup, member: Member) -> bool:
+    """Whether something that the member is to have is still somebody else's."""
+    assigned = member.current.assigned
+    return any(
+        partition not in assigned.get(topic_id, {}) and partition in group.owners.get(topic_id, {})
+        for topic_id, partitions in group.target_of(member.member_id).items()
+        for partition in partitions
+    )

@@ -1,0 +1,105 @@
+"""What consumers of the classic protocol put into it: ConsumerProtocolSubscription and -Assignment.
+
+Each begins with its version, and a later version only adds at the end, so a reader takes what it knows:
+
+    subscription   topics, user data, from 1 owned partitions, from 2 generation, from 3 rack
+    assignment     partitions, user data
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from headgate.domain.ids import TopicName
+from headgate.records import MalformedRecord
+from headgate.records.offset_commit import text_bytes
+from headgate.records.reader import Reader
+
+LATEST_VERSION = 3
+
+_SMALLEST_TEXT_BYTES = 2
+_SMALLEST_TOPIC_BYTES = 6
+_NO_USER_DATA = struct.pack(">i", -1)
+
+NamedPartitions = Mapping[TopicName, tuple[int, ...]]
+
+
+@dataclass(slots=True, frozen=True, kw_only=True)
+class Subscription:
+    """What a consumer says when it joins."""
+
+    version: int
+    topics: tuple[TopicName, ...]
+    owned: NamedPartitions
+    """The partitions it has not let go; none before version 1."""
+    rack_id: str | None
+
+
+@dataclass(slots=True, frozen=True)
+class Assignment:
+    """What the leader gave to a consumer."""
+
+    partitions: NamedPartitions
+    has_user_data: bool
+    """Something that only the leader's own assignor understands."""
+
+
+def read_subscription(data: bytes) -> Subscription | None:
+    """The subscription; None where the bytes are something else."""
+    reader = Reader(data, "ConsumerProtocolSubscription")
+    try:
+        version = _read_version(reader)
+        topics = tuple(TopicName(reader.text()) for _ in range(reader.count(smallest=_SMALLEST_TEXT_BYTES)))
+        _read_user_data(reader)
+        owned = _read_partitions(reader) if version >= 1 else {}
+        if version >= 2:
+            reader.int32()
+        rack_id = reader.nullable_text() if version >= 3 else None
+    except MalformedRecord:
+        return None
+    return Subscription(version=version, topics=topics, owned=owned, rack_id=rack_id or None)
+
+
+def read_assignment(data: bytes) -> Assignment | None:
+    """The assignment; None where the bytes are something else. No bytes at all are no partitions."""
+    if not data:
+        return Assignment({}, has_user_data=False)
+    reader = Reader(data, "ConsumerProtocolAssignment")
+    try:
+        _read_version(reader)
+        partitions = _read_partitions(reader)
+        return Assignment(partitions, has_user_data=bool(_read_user_data(reader)))
+    except MalformedRecord:
+        return None
+
+
+def write_assignment(version: int, partitions: Mapping[TopicName, Iterable[int]]) -> bytes:
+    """An assignment in the version in which its consumer subscribed."""
+    parts = [struct.pack(">hi", version, len(partitions))]
+    for topic in sorted(partitions):
+        indexes = sorted(partitions[topic])
+        parts += (text_bytes(topic), struct.pack(f">i{len(indexes)}i", len(indexes), *indexes))
+    return b"".join((*parts, _NO_USER_DATA))
+
+
+def _read_version(reader: Reader) -> int:
+    version = reader.int16()
+    if version < 0:
+        raise reader.malformed(f"version {version}")
+    return min(version, LATEST_VERSION)
+
+
+def _read_partitions(reader: Reader) -> NamedPartitions:
+    partitions: dict[TopicName, tuple[int, ...]] = {}
+    for _ in range(reader.count(smallest=_SMALLEST_TOPIC_BYTES)):
+        topic = TopicName(reader.text())
+        indexes = [reader.int32() for _ in range(reader.count(smallest=4))]
+        partitions[topic] = tuple(sorted({*partitions.get(topic, ()), *indexes}))
+    return partitions
+
+
+def _read_user_data(reader: Reader) -> bytes:
+    size = reader.int32()
+    return b"" if size == -1 else reader.take(size)

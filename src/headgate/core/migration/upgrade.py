@@ -1,0 +1,134 @@
+"""A classic group becomes a consumer group: what every member has by the last assignment, it keeps.
+
+The generation becomes the epoch of the group, of its target, of its members, and of everything they have
+(R1.9), so that commits which are under way are believed, and no epoch is ever lower than what was before.
+
+A member may have less than its last assignment says, when a rebalance is under way, but never more: nobody is
+given a partition before its last owner has joined again or is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from headgate.core.classic import group as classic
+from headgate.core.classic.group import ClassicGroup
+from headgate.core.consumer.commands import Refusal
+from headgate.core.consumer.group import ConsumerGroup
+from headgate.core.consumer.heartbeat import FIRST_EPOCH
+from headgate.core.migration.consumer_protocol import (
+    Assignment,
+    NamedPartitions,
+    Subscription,
+    read_assignment,
+    read_subscription,
+)
+from headgate.core.migration.policy import MigrationPolicy
+from headgate.core.topic_image import TopicImage
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, TopicId
+from headgate.records import (
+    ClassicMemberMetadata,
+    ConsumerGroupCurrentAssignment,
+    ConsumerGroupMemberMetadata,
+    ConsumerGroupMetadata,
+    ConsumerGroupTargetMember,
+    ConsumerGroupTargetMetadata,
+    ConsumerRecord,
+    MemberState,
+)
+
+
+def upgrade_refusal(group: ClassicGroup, policy: MigrationPolicy, max_size: int) -> Refusal | None:
+    """Why a group that has members stays a classic one whatever they say."""
+    if not policy.allows_upgrade:
+        return _refusal(group, "online upgrade is disabled")
+    if not group.uses_consumer_protocol:
+        return _refusal(group, "its members are not consumers")
+    if len(group.members) > max_size:
+        return _refusal(group, f"it has more than {max_size} members")
+    return None
+
+
+def _refusal(group: ClassicGroup, reason: str) -> Refusal:
+    message = f"Cannot upgrade classic group {group.group_id} to consumer group because {reason}."
+    return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, message)
+
+
+def upgraded(group: ClassicGroup, topics: TopicImage) -> ConsumerGroup | Refusal:
+    """The consumer group that the classic one becomes, every member of it a classic one."""
+    converted = ConsumerGroup(group.group_id)
+    epoch = max(group.generation, FIRST_EPOCH)
+    protocol_name = group.protocol_name or group.vote()
+    for member in group.members.values():
+        held = _read(group, member, protocol_name)
+        if isinstance(held, Refusal):
+            return held
+        for record in _member_records(group.group_id, epoch, held, topics):
+            converted.apply(record)
+    metadata_hash = topics.hash_of(converted.readers)
+    converted.apply(ConsumerGroupTargetMetadata(group_id=group.group_id, assignment_epoch=epoch))
+    converted.apply(ConsumerGroupMetadata(group_id=group.group_id, epoch=epoch, metadata_hash=metadata_hash))
+    return converted
+
+
+class _Held(NamedTuple):
+    """A classic member, what it reads, and what it was given."""
+
+    member: classic.Member
+    subscription: Subscription
+    assignment: Assignment
+
+
+def _read(group: ClassicGroup, member: classic.Member, protocol_name: str) -> _Held | Refusal:
+    subscription = read_subscription(member.metadata(protocol_name))
+    if subscription is None:
+        return _refusal(group, f"the subscription of member {member.member_id} cannot be read")
+    assignment = read_assignment(member.assignment)
+    if assignment is None:
+        return _refusal(group, f"the assignment of member {member.member_id} cannot be read")
+    if assignment.has_user_data:
+        return _refusal(group, "user data of its own assignor would be lost")
+    return _Held(member, subscription, assignment)
+
+
+def _member_records(
+    group_id: GroupId, epoch: int, held: _Held, topics: TopicImage
+) -> Iterator[ConsumerRecord]:
+    member, subscription, assignment = held
+    member_id = member.member_id
+    partitions = partitions_by_id(assignment.partitions, topics)
+    yield ConsumerGroupMemberMetadata(
+        group_id=group_id,
+        member_id=member_id,
+        instance_id=member.instance_id,
+        rack_id=subscription.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=tuple(sorted(set(subscription.topics))),
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        classic=ClassicMemberMetadata(
+            session_timeout_ms=member.session_timeout_ms, protocols=member.protocols
+        ),
+    )
+    yield ConsumerGroupTargetMember(group_id=group_id, member_id=member_id, partitions=partitions)
+    yield ConsumerGroupCurrentAssignment(
+        group_id=group_id,
+        member_id=member_id,
+        member_epoch=epoch,
+        previous_member_epoch=epoch,
+        state=MemberState.STABLE,
+        assigned={topic_id: dict.fromkeys(indexes, epoch) for topic_id, indexes in partitions.items()},
+        pending_revocation={},
+    )
+
+
+def partitions_by_id(partitions: NamedPartitions, topics: TopicImage) -> dict[TopicId, tuple[int, ...]]:
+    """The partitions of those topics that there are, by the topics' ids."""
+    by_id = {}
+    for name, indexes in partitions.items():
+        topic = topics.find(name)
+        if topic is not None and indexes:
+            by_id[topic.topic_id] = indexes
+    return by_id

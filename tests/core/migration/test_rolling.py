@@ -1,0 +1,89 @@
+"""Groups whose members roll from one protocol to the other while they go on, and back."""
+
+from __future__ import annotations
+
+import pytest
+from tests.core.consumer.support import Client, ConsumerHarness, G
+from tests.core.migration.support import ClassicClient, play
+
+from headgate.core.classic.commands import DescribeGroup
+from headgate.core.commands import ListGroups
+from headgate.domain.errors import ErrorCode
+
+Anyone = ClassicClient | Client
+ALL = frozenset({("t", 0), ("t", 1), ("t", 2), ("t", 3)})
+
+
+def group_type(h: ConsumerHarness) -> str:
+    """Of which type the group is."""
+    (listed,) = h.ask(ListGroups()).groups
+    return str(listed.group_type)
+
+
+@pytest.mark.parametrize("is_cooperative", [False, True])
+def test_a_classic_group_rolls_to_the_new_protocol_and_back(is_cooperative: bool) -> None:
+    """Member by member; at every rest all partitions are read, each by one member, who may commit."""
+    h = ConsumerHarness({"t": 4})
+    classic = [ClassicClient(h, name, is_cooperative=is_cooperative) for name in "ab"]
+    new = [Client(h, name) for name in "xy"]
+    play(h, *classic)
+    assert group_type(h) == "classic"
+    steps: list[tuple[list[Anyone], str]] = [
+        ([*classic, new[0]], "consumer"),
+        ([classic[1], new[0]], "consumer"),
+        ([classic[1], *new], "consumer"),
+        ([*new], "consumer"),
+        ([*new, classic[0]], "consumer"),
+        ([new[1], *classic], "consumer"),
+        ([*classic], "classic"),
+    ]
+    everyone: list[Anyone] = [*classic, *new]
+    for members, expected in steps:
+        for member in everyone:
+            if member not in members:
+                leave(member)
+        play(h, *members)
+        assert group_type(h) == expected
+        assert frozenset().union(*(member.owned for member in members)) == ALL
+        assert sum(len(member.owned) for member in members) == len(ALL)
+        for member in members:
+            assert commit(h, member) is ErrorCode.NONE
+
+
+def leave(member: Anyone) -> None:
+    """A member leaves, if it is one."""
+    if isinstance(member, ClassicClient):
+        member.leave()
+    elif member.is_member:
+        member.h.beat(member.member_id, -1)
+        member.epoch, member.owned, member.is_member = 0, frozenset(), False
+
+
+def commit(h: ConsumerHarness, member: Anyone) -> ErrorCode:
+    """A member commits all it has."""
+    if isinstance(member, ClassicClient):
+        return member.commit()
+    return h.commit_as(member.member_id, member.epoch, *member.owned)
+
+
+def test_members_are_never_without_their_group() -> None:
+    """Neither the upgrade nor the downgrade makes anybody unknown."""
+    h = ConsumerHarness({"t": 4})
+    a, b, x = ClassicClient(h, "a"), ClassicClient(h, "b"), Client(h, "x")
+    play(h, a, b)
+    play(h, a, b, x)
+    leave(x)
+    play(h, a, b)
+    assert {*a.errors, *b.errors} <= {ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS}
+
+
+def test_a_crash_after_the_downgrade_does_not_leave_partitions_unread() -> None:
+    """The rebalance that it began goes on, though it is in no record that anybody has joined."""
+    h = ConsumerHarness({"t": 4})
+    a, b, x = ClassicClient(h, "a"), ClassicClient(h, "b"), Client(h, "x")
+    play(h, a, b, x)
+    leave(x)
+    h.reload()
+    assert h.ask(DescribeGroup(G)).state == "PreparingRebalance"
+    play(h, a, b)
+    assert a.owned | b.owned == ALL
