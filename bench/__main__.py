@@ -18,15 +18,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from bench.crowds import HeartbeatMeasure, warm_up
+from bench.figures import Effort, Figure, MeasureFailed
 from bench.load import OFFSET_COMMIT, Load, build_load, run_load
-from bench.measures import (
-    LOAD_TOPIC_PARTITIONS,
-    MEASURES,
-    Effort,
-    Figure,
-    Measure,
-    MeasureFailed,
-)
+from bench.measures import LOAD_TOPIC_PARTITIONS, MEASURES, Measure
 from bench.paths import BUILD
 from bench.peers import LOAD_TOPIC, PEERS, Durability, Peer, PeerUnavailable, create_topic
 from bench.report import Report, Row, as_json, as_processor_table, as_table
@@ -64,6 +59,8 @@ def bench(
     with ExitStack() as stack:
         peers = _start(names, report, stack, console)
         _prepare(peers, quick, console)
+        if not quick and any(isinstance(one, HeartbeatMeasure) for one in measures.values()):
+            _warm_groups_up(peers, console)
         _measure(list(measures.values()), peers, report, console)
     text = json.dumps(as_json(report), indent=2)
     json_file.parent.mkdir(parents=True, exist_ok=True)
@@ -120,12 +117,21 @@ def _prepare(peers: list[Peer], quick: bool, console: Console) -> None:
                 run_load(bootstrap, warm, seconds=seconds, warm_up_seconds=0)
 
 
+def _warm_groups_up(peers: list[Peer], console: Console) -> None:
+    for peer in peers:
+        if peer.balances_groups:
+            with console.status(f"warming {peer.name}'s groups up"):
+                for bootstrap in set(peer.bootstraps.values()):
+                    warm_up(bootstrap, KAFKA_WARM_UP_S if peer.name == "kafka" else 1.0)
+
+
 def _measure(measures: list[Measure], peers: list[Peer], report: Report, console: Console) -> None:
     plan = [
         (measure, durability)
+        for comes_last in (False, True)
         for durability in Durability
         for measure in measures
-        if durability in measure.durabilities
+        if durability in measure.durabilities and measure.is_burden is comes_last
     ]
     bar = Progress(
         TextColumn("{task.description:58}"),
@@ -137,18 +143,22 @@ def _measure(measures: list[Measure], peers: list[Peer], report: Report, console
     )
     begin = time.monotonic()
     with bar:
-        total = sum(m.fits(p, d) for m, d in plan for p in peers) * report.rounds
+        total = sum(m.fits(p, d) * _rounds(m, report) for m, d in plan for p in peers)
         task = bar.add_task("", total=total)
         for measure, durability in plan:
             row = Row(measure, durability)
             report.rows.append(row)
-            for _round in range(report.rounds):
+            for _round in range(_rounds(measure, report)):
                 for peer in peers:
                     if measure.fits(peer, durability):
                         bar.update(task, description=f"{measure.name}, {durability.value}: {peer.name}")
                         _one(row, peer, report)
                         bar.advance(task)
     report.took_s = time.monotonic() - begin
+
+
+def _rounds(measure: Measure, report: Report) -> int:
+    return 1 if measure.is_taken_once else report.rounds
 
 
 def _one(row: Row, peer: Peer, report: Report) -> None:

@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from bench.assigning import assign, group_of, kafka_assign, one_joins
+from bench.crowds import CROWD_MEASURES, CrowdMeasure
 from bench.data import PARTITIONS
+from bench.figures import Effort, Figure, Measured, MeasureFailed
 from bench.kafka.broker import KafkaUnavailable
 from bench.load import OFFSET_COMMIT, OFFSET_FETCH, Load, LoadFailed, LoadResult, run_load
 from bench.peers import LOAD_TOPIC, Durability, Peer, create_topic
@@ -22,32 +24,8 @@ DATA_TIMEOUT_S = 300.0
 ASSIGNED_MEMBERS, ASSIGNED_TOPICS, ASSIGNED_PARTITIONS = 1_000, 100, 10_000
 
 
-class MeasureFailed(RuntimeError):
-    """A run that gave no figure, or one that must not be trusted; the message says which and why."""
-
-
 @dataclass(frozen=True, slots=True)
-class Effort:
-    """How long and how much one run measures."""
-
-    seconds: float
-    warm_up_seconds: float
-    records: int
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """What one run found: the figure itself, in the measure's unit, and latencies where they are known."""
-
-    value: float
-    processor_us: float | None = None
-    """What one request, offset, record or assignment cost in processor time, threads added up."""
-    p50_ms: float | None = None
-    p99_ms: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetMeasure:
+class OffsetMeasure(Measured):
     """How many offset requests (or offsets, if a request carries many) a peer answers in a second."""
 
     name: str
@@ -92,7 +70,7 @@ class OffsetMeasure:
 
 
 @dataclass(frozen=True, slots=True)
-class DataMeasure:
+class DataMeasure(Measured):
     """How many 100-byte records a second go through confluent-kafka into a fresh topic, or out of it."""
 
     name: str
@@ -120,7 +98,7 @@ class DataMeasure:
 
 
 @dataclass(frozen=True, slots=True)
-class AssignMeasure:
+class AssignMeasure(Measured):
     """How often a second an assignor decides about a large group, in one thread and without a broker."""
 
     name: str
@@ -174,7 +152,7 @@ def _fetch(name: str, title: str, **load: int) -> OffsetMeasure:
     return OffsetMeasure(name, title, Load(api=OFFSET_FETCH, topic=LOAD_TOPIC, **load), READ)
 
 
-Measure = OffsetMeasure | DataMeasure | AssignMeasure
+Measure = OffsetMeasure | DataMeasure | AssignMeasure | CrowdMeasure
 
 MEASURES: tuple[Measure, ...] = (
     _commit("commit", "commits, 16 connections, window 1"),
@@ -189,4 +167,5 @@ MEASURES: tuple[Measure, ...] = (
     AssignMeasure("assign-uniform", "uniform: 1,000 new members, 10,000 partitions", "uniform", joins=False),
     AssignMeasure("assign-uniform-join", "uniform: one member more among 1,000", "uniform", joins=True),
     AssignMeasure("assign-range", "range: 1,000 new members, 10,000 partitions", "range", joins=False),
+    *CROWD_MEASURES,
 )

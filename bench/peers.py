@@ -54,6 +54,8 @@ class Peer:
     """The most partitions that a topic of this peer has."""
     offset_fetch_version: int = 8
     serves_data: bool = True
+    balances_groups: bool = True
+    """Whether it has groups of the consumer protocol."""
     note: str = ""
     flushes: Durability | None = field(default=None, repr=False)
     """For a peer whose durability is a topic's setting: the one that is in force."""
@@ -117,6 +119,7 @@ def mock() -> Iterator[Peer]:
             widest=4,
             offset_fetch_version=6,
             serves_data=False,
+            balances_groups=False,
             note="librdkafka's mock cluster: memory only; OffsetFetch in version 6",
         )
 

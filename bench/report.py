@@ -11,7 +11,8 @@ from typing import Any
 
 from rich.table import Table
 
-from bench.measures import Effort, Figure, Measure
+from bench.figures import Effort, Figure
+from bench.measures import Measure
 from bench.peers import Durability, Peer
 
 
@@ -40,9 +41,11 @@ class Row:
         return median(known) if known else None
 
     def ratio(self, peer: str, other: str) -> float | None:
-        """How many times faster `peer` is than `other`."""
+        """How many times faster `peer` is than `other`, or how many times less it takes."""
         ours, theirs = self.value(peer), self.value(other)
-        return ours / theirs if ours and theirs else None
+        if not ours or not theirs:
+            return None
+        return theirs / ours if self.measure.is_cost else ours / theirs
 
 
 @dataclass
@@ -145,7 +148,7 @@ def _cell(row: Row, name: str) -> str:
     value, p99_ms = row.value(name), row.p99_ms(name)
     if value is None:
         return "-"
-    figure = f"{value / 1e6:.2f} M" if value >= 1e6 else f"{value:,.0f}"
+    figure = f"{value / 1e6:.2f} M" if value >= 1e6 else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
     return figure if p99_ms is None else f"{figure} ({p99_ms:.2f})"
 
 

@@ -1,18 +1,22 @@
-"""The load generator for the offset APIs: compiled from load.c when first needed, a child process."""
+"""The load generators, child processes that are compiled when first needed.
+
+`load.c` asks for offsets, `members.c` plays members of consumer groups.
+"""
 
 from __future__ import annotations
 
 import json
 import shutil
 import subprocess
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bench.paths import BUILD
 
-SOURCE = Path(__file__).with_name("load.c")
-PROGRAM = BUILD / "load" / "load"
+SOURCES = Path(__file__).parent
+PROGRAMS = BUILD / "load"
+SHARED = ("link", "tally", "wire")
 OFFSET_COMMIT = "offset-commit"
 OFFSET_FETCH = "offset-fetch"
 
@@ -54,19 +58,70 @@ class LoadResult:
     """Answers by Kafka's error code."""
 
 
-def build_load() -> Path:
-    """The compiled load generator; raises LoadFailed if there is no C compiler or it fails."""
-    if PROGRAM.exists() and PROGRAM.stat().st_mtime >= SOURCE.stat().st_mtime:
-        return PROGRAM
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crowd:
+    """Members of consumer groups, all subscribed to the same topics."""
+
+    groups: int
+    members: int
+    """Of each group."""
+    topic: str
+    """Its name; where there are several topics, what their names begin with."""
+    topics: int = 1
+    partitions: int
+    """Of all topics together."""
+    connections: int = 16
+    window: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visit:
+    """A crowd's time with a broker."""
+
+    prefix: str
+    """What the groups' names begin with."""
+    seconds: float = 0
+    """How long heartbeats are counted once all groups are settled, after `warm_up` seconds."""
+    warm_up: float = 0
+    broker: int = 0
+    """The broker's process id, so that its processor time is known."""
+    stay: int = 0
+    """1: nobody leaves at the end."""
+    patience: float = 120
+    """Seconds after which the groups must be settled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrowdResult:
+    """How members came together, and how their heartbeats were answered from then on."""
+
+    join_s: float
+    """From the first join's request to the answer to the last one."""
+    settle_s: float
+    """From the last join's request until everybody had, and had acknowledged, what it was to have."""
+    settling_processor_s: float
+    """The broker's processor time from the first join until then."""
+    steady_processor_s: float
+    settling: LoadResult
+    steady: LoadResult
+
+
+def build_load(name: str = "load") -> Path:
+    """A compiled load generator; raises LoadFailed if there is no C compiler or it fails."""
+    program = PROGRAMS / name
+    newest = max(path.stat().st_mtime for path in SOURCES.glob("*.[ch]"))
+    if program.exists() and program.stat().st_mtime >= newest:
+        return program
     compiler = shutil.which("cc")
     if compiler is None:
-        raise LoadFailed("a C compiler is needed to build bench/load/load.c (Debian: apt-get install gcc)")
-    PROGRAM.parent.mkdir(parents=True, exist_ok=True)
-    command = [compiler, "-O2", "-std=gnu11", "-Wall", "-Wextra", "-o", str(PROGRAM), str(SOURCE)]
+        raise LoadFailed(f"a C compiler is needed to build bench/load/{name}.c (Debian: apt-get install gcc)")
+    PROGRAMS.mkdir(parents=True, exist_ok=True)
+    sources = [str(SOURCES / f"{one}.c") for one in (name, *SHARED)]
+    command = [compiler, "-O2", "-std=gnu11", "-Wall", "-Wextra", "-o", str(program), *sources]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     if done.returncode:
-        raise LoadFailed(f"bench/load/load.c does not compile: {done.stderr}")
-    return PROGRAM
+        raise LoadFailed(f"bench/load/{name}.c does not compile: {done.stderr}")
+    return program
 
 
 def run_load(bootstrap: str, load: Load, *, seconds: float, warm_up_seconds: float) -> LoadResult:
@@ -74,23 +129,40 @@ def run_load(bootstrap: str, load: Load, *, seconds: float, warm_up_seconds: flo
     options: dict[str, Any] = {
         "port": bootstrap.rpartition(":")[2],
         "api": load.api,
-        "api-version": load.api_version,
+        "api_version": load.api_version,
         "connections": load.connections,
         "window": load.window,
         "partitions": load.partitions,
         "groups": load.groups or load.connections,
         "topic": load.topic,
         "seconds": seconds,
-        "warm-up": warm_up_seconds,
+        "warm_up": warm_up_seconds,
     }
-    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    limit_s = seconds + warm_up_seconds + 30
+    return LoadResult(**_run("load", options, limit_s=seconds + warm_up_seconds + 30))
+
+
+def run_members(bootstrap: str, crowd: Crowd, visit: Visit) -> CrowdResult:
+    """Let a crowd join and settle, count its heartbeats from then on, and let it leave; raises LoadFailed."""
+    options = {"port": bootstrap.rpartition(":")[2], **asdict(crowd), **asdict(visit)}
+    limit_s = visit.warm_up + visit.seconds + visit.patience + 30
+    result = _run("members", options, limit_s=limit_s)
+    for phase in ("settling", "steady"):
+        result[phase] = LoadResult(**result[phase])
+    return CrowdResult(**result)
+
+
+def _run(name: str, options: dict[str, Any], *, limit_s: float) -> dict[str, Any]:
+    """What a load generator prints."""
+    words = [
+        word for option, value in options.items() for word in (f"--{option.replace('_', '-')}", str(value))
+    ]
     try:
         done = subprocess.run(
-            [str(build_load()), *words], capture_output=True, text=True, timeout=limit_s, check=False
+            [str(build_load(name)), *words], capture_output=True, text=True, timeout=limit_s, check=False
         )
     except subprocess.TimeoutExpired:
-        raise LoadFailed(f"load did not end within {limit_s:.0f} s") from None
+        raise LoadFailed(f"{name} did not end within {limit_s:.0f} s") from None
     if done.returncode:
-        raise LoadFailed(done.stderr.strip() or f"load ended with status {done.returncode}")
-    return LoadResult(**json.loads(done.stdout))
+        raise LoadFailed(done.stderr.strip() or f"{name} ended with status {done.returncode}")
+    printed: dict[str, Any] = json.loads(done.stdout)
+    return printed

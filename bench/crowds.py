@@ -1,0 +1,205 @@
+"""Measures of many members of consumer groups (KIP-848): their heartbeats, how they settle, what they cost.
+
+The members are real ones (`bench/load/members.c`): they acknowledge what they are given. A group is settled
+when each of them has its even part of the partitions and has said so, and the broker calls it stable.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import ClassVar
+
+from bench.figures import Effort, Figure, Measured, MeasureFailed
+from bench.kafka.broker import KafkaUnavailable, kafka_node
+from bench.load import Crowd, LoadFailed, Visit, run_members
+from bench.peers import LOAD_TOPIC, Durability, Peer, PeerUnavailable, create_topic
+from headgate import BrokerFailed, run
+
+READ = (Durability.PAGE_CACHE,)
+BOTH = (Durability.PAGE_CACHE, Durability.DURABLE)
+MANY_GROUPS = Crowd(groups=100, members=10, topic=LOAD_TOPIC, partitions=100)
+WIDE_GROUP = Crowd(groups=1, members=1_000, topic="wide", topics=100, partitions=10_000)
+JCMD_TIMEOUT_S = 60.0
+_HEAP_TOTAL = re.compile(r"^Total\s+\d+\s+(\d+)", re.MULTILINE)
+_PREFIXES = (f"crowd-{number:03}" for number in count())
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatMeasure(Measured):
+    """How many heartbeats of settled members a peer answers in a second."""
+
+    name: str
+    title: str
+    crowd: Crowd
+    durabilities: tuple[Durability, ...] = (Durability.PAGE_CACHE,)
+    unit: str = "requests/s"
+
+    def fits(self, peer: Peer, durability: Durability) -> bool:
+        """Whether the peer can take part at that durability."""
+        return peer.balances_groups and durability in peer.bootstraps
+
+    def run(self, peer: Peer, durability: Durability, effort: Effort) -> Figure:
+        """One run, over new groups; raises MeasureFailed if a heartbeat is refused or a group moves."""
+        visit = Visit(
+            prefix=next(_PREFIXES),
+            seconds=effort.seconds,
+            warm_up=effort.warm_up_seconds,
+            broker=peer.process_ids[durability],
+        )
+        try:
+            result = run_members(peer.bootstrap(durability), self.crowd, visit)
+        except LoadFailed as error:
+            raise MeasureFailed(str(error)) from error
+        steady = result.steady
+        if steady.errors:
+            raise MeasureFailed(f"heartbeats were refused, by error code: {steady.errors}")
+        processor_us = result.steady_processor_s / steady.requests * 1e6
+        return Figure(steady.requests_per_s, processor_us, steady.p50_ms, steady.p99_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class SettleMeasure(Measured):
+    """How long one large group takes from its last join until everybody has what it is to have.
+
+    Latencies are those of the heartbeats from the first join until then, the processor time is a member's.
+    """
+
+    name: str
+    title: str
+    crowd: Crowd
+    durabilities: tuple[Durability, ...] = BOTH
+    unit: str = "s"
+    is_cost: ClassVar[bool] = True
+    is_burden: ClassVar[bool] = True
+
+    def fits(self, peer: Peer, durability: Durability) -> bool:
+        """Whether the peer can take part at that durability."""
+        return peer.balances_groups and durability in peer.bootstraps
+
+    def run(self, peer: Peer, durability: Durability, effort: Effort) -> Figure:
+        """One run; raises MeasureFailed if the group does not settle."""
+        bootstrap = peer.bootstrap(durability)
+        visit = Visit(prefix=next(_PREFIXES), broker=peer.process_ids[durability])
+        try:
+            if (bootstrap, self.crowd.topic) not in _PREPARED:
+                _prepare(bootstrap, self.crowd)
+            result = run_members(bootstrap, self.crowd, visit)
+        except LoadFailed as error:
+            raise MeasureFailed(str(error)) from error
+        processor_us = result.settling_processor_s / self.crowd.members * 1e6
+        return Figure(result.settle_s, processor_us, result.settling.p50_ms, result.settling.p99_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryMeasure(Measured):
+    """What a broker of its own grows by for each member of a crowd that has settled and stays.
+
+    Ours by the memory of the process, Kafka by what is alive in its heap.
+    """
+
+    name: str
+    title: str
+    crowd: Crowd
+    durabilities: tuple[Durability, ...] = READ
+    unit: str = "bytes/member"
+    is_cost: ClassVar[bool] = True
+    is_taken_once: ClassVar[bool] = True
+
+    def fits(self, peer: Peer, durability: Durability) -> bool:
+        """Whether the peer can take part at that durability."""
+        return peer.name in _FRESH
+
+    def run(self, peer: Peer, durability: Durability, effort: Effort) -> Figure:
+        """One run; raises MeasureFailed."""
+        try:
+            with _FRESH[peer.name]() as (bootstrap, used_bytes):
+                _prepare(bootstrap, self.crowd)
+                before = used_bytes()
+                run_members(bootstrap, self.crowd, Visit(prefix="crowd", stay=1))
+                grown = used_bytes() - before
+        except (LoadFailed, KafkaUnavailable, BrokerFailed, PeerUnavailable) as error:
+            raise MeasureFailed(str(error)) from error
+        return Figure(grown / (self.crowd.groups * self.crowd.members))
+
+
+CrowdMeasure = HeartbeatMeasure | SettleMeasure | MemoryMeasure
+
+_PREPARED: set[tuple[str, str]] = set()
+"""Brokers with the topics they have."""
+
+
+def _prepare(bootstrap: str, crowd: Crowd) -> None:
+    """Make the crowd's topics and wait until groups are given all of their partitions.
+
+    Kafka takes half a minute to make the folders of 10,000 partitions before its coordinator knows them.
+    """
+    single = crowd.topics == 1
+    names = [crowd.topic] if single else [f"{crowd.topic}-{number:03}" for number in range(crowd.topics)]
+    for name in names:
+        create_topic(bootstrap, name, crowd.partitions // crowd.topics)
+    few = Crowd(groups=1, members=16, topic=crowd.topic, topics=crowd.topics, partitions=crowd.partitions)
+    run_members(bootstrap, few, Visit(prefix=next(_PREFIXES)))
+    _PREPARED.add((bootstrap, crowd.topic))
+
+
+def warm_up(bootstrap: str, seconds: float) -> None:
+    """Heartbeats that are not counted; raises LoadFailed."""
+    run_members(bootstrap, MANY_GROUPS, Visit(prefix=next(_PREFIXES), seconds=seconds))
+
+
+UsedBytes = Callable[[], int]
+
+
+@contextmanager
+def _fresh_headgate() -> Iterator[tuple[str, UsedBytes]]:
+    with run({"headgate.durability": "page-cache"}, log_level="warning") as broker:
+        status = Path(f"/proc/{broker.pid}/status")
+
+        def used_bytes() -> int:
+            line = next(one for one in status.read_text().splitlines() if one.startswith("VmRSS:"))
+            return int(line.split()[1]) * 1024
+
+        yield broker.bootstrap_servers, used_bytes
+
+
+@contextmanager
+def _fresh_kafka() -> Iterator[tuple[str, UsedBytes]]:
+    with kafka_node() as node:
+        command = ["jcmd", str(node.process_id), "GC.class_histogram"]
+
+        def used_bytes() -> int:
+            # It collects garbage before it counts.
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=JCMD_TIMEOUT_S, check=False
+            )
+            total = _HEAP_TOTAL.search(done.stdout)
+            if total is None:
+                raise MeasureFailed(f"jcmd tells no total: {(done.stdout + done.stderr)[-500:]}")
+            return int(total[1])
+
+        yield node.bootstrap, used_bytes
+
+
+_FRESH = {"headgate": _fresh_headgate, "kafka": _fresh_kafka}
+
+CROWD_MEASURES: tuple[CrowdMeasure, ...] = (
+    HeartbeatMeasure("heartbeat", "heartbeats of 1,000 members, 16 connections, window 1", MANY_GROUPS),
+    HeartbeatMeasure(
+        "heartbeat-pipelined",
+        "heartbeats of 1,000 members, 16 connections, window 16",
+        replace(MANY_GROUPS, window=16),
+    ),
+    SettleMeasure("settle", "1,000 members, 10,000 partitions: last join to settled", WIDE_GROUP),
+    MemoryMeasure(
+        "memory-groups",
+        "memory: 10,000 members in groups of 10",
+        replace(MANY_GROUPS, groups=1_000),
+    ),
+    MemoryMeasure("memory-wide", "memory: 1,000 members, 10,000 partitions", WIDE_GROUP),
+)
