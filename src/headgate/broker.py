@@ -31,6 +31,8 @@ class Broker:
         self.data_dir = data_dir
         self.host = "127.0.0.1"
         self.port = port
+        self.advertise: str | None = None
+        """host:port that clients are told to come to, if there is something in between; from a start on."""
         self._settings = dict(settings)
         self._start_timeout_s = start_timeout_s
         self._log_level = log_level
@@ -55,6 +57,8 @@ class Broker:
             "--listen", f"{self.host}:{self.port}",
             "--log-level", self._log_level,
         ]  # fmt: skip
+        if self.advertise is not None:
+            command += ["--advertise", self.advertise]
         for name, value in self._settings.items():
             command += ["--set", f"{name}={value}"]
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
@@ -114,11 +118,13 @@ def run(
     port: int = 0,
     start_timeout_s: float = 30,
     log_level: str = "info",
+    advertise: str | None = None,
 ) -> Iterator[Broker]:
     """Run a server for as long as the `with` block lasts.
 
     `settings` are broker settings by Kafka's names, over TEST_SETTINGS. Without a `data_dir` the data lives
-    in a temporary directory and goes with the block. Port 0 takes any free one. Raises BrokerFailed.
+    in a temporary directory and goes with the block. Port 0 takes any free one. Clients that reach it through
+    something else have to be told: `advertise`, host:port. Raises BrokerFailed.
     """
     with contextlib.ExitStack() as stack:
         if data_dir is None:
@@ -126,6 +132,7 @@ def run(
             data_dir = Path(home) / "data"
         chosen = {**TEST_SETTINGS, **(settings or {})}
         broker = Broker(Path(data_dir), chosen, port, start_timeout_s, log_level)
+        broker.advertise = advertise
         broker.start()
         stack.callback(broker.stop)
         yield broker
