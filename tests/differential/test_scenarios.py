@@ -50,14 +50,15 @@ def _differences(run: Run, name: str, kafka: list[Answer], ours: list[Answer]) -
     for number, (theirs, mine) in enumerate(zip_longest(kafka, ours), 1):
         if theirs is None or mine is None or theirs.step != mine.step:
             return [*lines, f"{number}. Kafka's story goes on with {theirs}, ours with {mine}"]
-        for path, kafkas, headgates in differences(theirs.tree, mine.tree):
+        for difference in differences(theirs.tree, mine.tree):
             covering = [
                 place
                 for place, one in enumerate(ACCEPTED)
-                if one.covers(name, theirs.step, path, kafkas, headgates)
+                if one.covers(name, theirs.step, difference, mine.tree)
             ]
             run.seen.update(covering)
             if not covering:
+                path, kafkas, headgates = difference
                 lines.append(
                     f"{number}. {theirs.step}: {path}\n     kafka    {kafkas!r}\n     headgate {headgates!r}"
                 )

@@ -199,7 +199,7 @@ def static_members(ask: Script) -> None:
     ask(describe_consumer_groups(ask.group))
     ask(commit(ask.group, {topic.name: {0: 5}}, 9, member="s2", epoch=1))
     ask(commit(ask.group, {topic.name: {0: 5}}, 9, member="s", epoch=2))
-    ask(enter(ask.group, "s2", [topic.name], **me))
+    ask(enter(ask.group, "s2", [topic.name], **me), note="its first answer was lost")
     ask(beat(ask.group, "s2", -1, **me))
     ask(describe_consumer_groups(ask.group))
 
