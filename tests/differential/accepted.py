@@ -74,9 +74,6 @@ _LOST_ANSWER = (
 
 _WITHIN_ONE = "The uniform assignor balances to within one where subscriptions allow; Kafka's stops early."
 
-NOT_YET: dict[str, str] = {}
-"""Scenarios whose story is not ours yet, and why: they are played, and differ as long as they stand here."""
-
 ACCEPTED: tuple[Accepted, ...] = (
     *(
         Accepted(

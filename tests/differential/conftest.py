@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -83,17 +83,24 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
 
 def _kafka(stack: ExitStack) -> Side:
     address = os.environ.get(KAFKA_VARIABLE)
-    if address is None:
-        if kafka_missing() and shutil.which("java"):
-            try:
-                fetch()
-            except SystemExit as why:
-                pytest.skip(f"Apache Kafka is not here and cannot be fetched: {why}")
-        if problem := kafka_missing():
-            pytest.skip(problem)
+    return start_kafka(stack, SETTINGS) if address is None else _side(address)
+
+
+def start_kafka(stack: ExitStack, settings: Mapping[str, str]) -> Side:
+    """A Kafka with these settings, until the stack is closed; skips the test where none is to be had."""
+    if kafka_missing() and shutil.which("java"):
         try:
-            address = stack.enter_context(kafka_node(settings=SETTINGS | KAFKA_ALONE)).bootstrap
-        except KafkaUnavailable as why:
-            pytest.fail(str(why))
+            fetch()
+        except SystemExit as why:
+            pytest.skip(f"Apache Kafka is not here and cannot be fetched: {why}")
+    if problem := kafka_missing():
+        pytest.skip(problem)
+    try:
+        return _side(stack.enter_context(kafka_node(settings={**settings, **KAFKA_ALONE})).bootstrap)
+    except KafkaUnavailable as why:
+        pytest.fail(str(why))
+
+
+def _side(address: str) -> Side:
     host, _, port = address.rpartition(":")
     return Side("kafka", host, int(port))
