@@ -394,6 +394,36 @@ def test_a_shard_that_cannot_answer_says_so_to_what_comes_again() -> None:
     run_scenario(scenario)
 
 
+@pytest.mark.parametrize("indexes", INDEXES.values(), ids=INDEXES)
+def test_a_fetch_that_comes_again_forgets_what_was_lost(
+    indexes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commits that were decided and not written go with the shard's memory, and what was read of them too."""
+    monkeypatch.setattr("headgate.server.shard_runtime.RELOAD_DELAY_SECONDS", 0.0)
+
+    async def scenario(client: Client) -> None:
+        request = fetch(indexes, 8)
+        await client.ask(commit(5, indexes), 8)
+        before = {await client.send(request, 8, "again") for _ in range(3)}
+        assert len(before) == 1
+        lost = request_frame(commit(9, indexes), 8, 0, "again")
+        client.connection.data_received(lost + request_frame(request, 8, 1, "again"))
+        runtimes = client.node.coordinator._runtimes
+        for runtime in runtimes:
+            runtime._fail("broken for the test", None)
+        _, (_, fetched) = await client.receive(2)
+        answer = decode(OffsetFetchResponse, 8, fetched, 5)
+        assert answer.groups[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        async with asyncio.timeout(10):
+            while not all(runtime.is_active for runtime in runtimes):
+                await asyncio.sleep(0.001)
+        assert {await client.send(request, 8, "again")} == before
+        await client.ask(commit(7, indexes), 8)
+        assert {await client.send(request, 8, "again")} != before
+
+    run_scenario(scenario)
+
+
 def test_a_frame_of_the_same_size_that_asks_something_else_is_read() -> None:
     """Another partition, another member, another API version: none is taken for what came before."""
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from tests.simulation.disk import SimulatedSyncer
 from tests.simulation.loop import NothingLeft, SimulatedLoop
-from tests.simulation.requests import Request, Violation
+from tests.simulation.requests import Request, Violation, fetched_one_by_one
 
+from headgate.core.offsets.commands import FetchAgain, FetchOffsets
 from headgate.core.shard import GroupShard
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicId
 from headgate.log.batch import iterate_records
@@ -67,6 +68,8 @@ class Life:
         self.loading: set[int] = set(range(world.plan.shards))
         """Shards that do not answer yet."""
         self._is_last = is_last
+        self._fetches: dict[str, FetchOffsets] = {}
+        """Of named partitions, by what they ask."""
         self._loaded: set[int] = set()
         self._looked_at: dict[int, dict[str, Any]] = {}
         self._loop = SimulatedLoop(
@@ -195,8 +198,17 @@ class Life:
         self._loop.call_later(delay_seconds, lambda: None if self.is_over else action())
 
     def submit(self, request: Request, on_reply: Callable[[Any], None]) -> None:
-        """Hand a request to the coordinator."""
-        self._coordinator.submit(request.command.group_id, request.command, on_reply)
+        """Hand a request to the coordinator; a fetch that came before as one that comes again."""
+        command = request.command
+        if not isinstance(command, FetchOffsets) or command.topics is None:
+            self._coordinator.submit(command.group_id, command, on_reply)
+            return
+        before = self._fetches.setdefault(repr(command), command)
+        self._coordinator.submit(
+            command.group_id,
+            command if before is command else FetchAgain(before),
+            lambda result: on_reply(fetched_one_by_one(command, result)),
+        )
 
     def ask_shard(self, shard: int, command: Any, on_reply: Callable[[Any], None]) -> None:
         """Hand a command to one shard."""

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from headgate.core.offsets.commands import OffsetColumns, OffsetToCommit
+from headgate.core.offsets.commands import (
+    NOTHING_COMMITTED,
+    FetchedColumns,
+    FetchedNumbers,
+    FetchedOffsets,
+    FetchOffsets,
+    OffsetColumns,
+    OffsetToCommit,
+)
+from headgate.core.offsets.table import StoredOffset
 from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import Millis
 
 RETRIABLE = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
@@ -40,6 +50,34 @@ def error_of(result: Any) -> ErrorCode:
     error = getattr(result, "error", ErrorCode.NONE)
     assert isinstance(error, ErrorCode)
     return error
+
+
+def fetched_one_by_one(command: FetchOffsets, result: Any) -> Any:
+    """What a fetch of named partitions found, each for itself, however the shard put it."""
+    if isinstance(result, FetchedNumbers):
+        numbers = zip(result.offsets, result.leader_epochs, strict=True)
+        return FetchedOffsets(
+            [(topic, _each(partitions, numbers)) for topic, partitions in command.topics or ()]
+        )
+    if isinstance(result, FetchedOffsets):
+        return FetchedOffsets(
+            [
+                (topic, _each(found.partitions, zip(found.offsets, found.leader_epochs, strict=True)))
+                if isinstance(found, FetchedColumns)
+                else (topic, found)
+                for topic, found in result.topics
+            ]
+        )
+    return result
+
+
+def _each(partitions: Iterable[Any], numbers: Iterator[tuple[Any, Any]]) -> list[tuple[int, Any]]:
+    found: list[tuple[int, Any]] = []
+    for partition in partitions:
+        offset, epoch = map(int, next(numbers))
+        stored = StoredOffset(offset, epoch, "", Millis(-1), Millis(-1))
+        found.append((int(partition), None if offset == NOTHING_COMMITTED else stored))
+    return found
 
 
 def each_to_commit(partitions: Sequence[OffsetToCommit] | OffsetColumns) -> Sequence[OffsetToCommit]:

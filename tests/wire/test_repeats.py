@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.wire.repeats import MOST_NARROW, Place, RequestShape, ResponseShape, places_of
+from headgate.wire.repeats import MOST_NARROW, Place, RequestShape, ResponseShape, WrittenResponse, places_of
 
 int64 = st.integers(-(2**63), 2**63 - 1)
 int32 = st.integers(-(2**31), 2**31 - 1)
@@ -98,16 +98,18 @@ def test_a_response_takes_numbers_in(
     expected = struct.pack(">ii", len(zero) + 4, correlation_id) + body(rows)
     if len(rows) <= MOST_NARROW:
         numbers = [number for row in rows for number in row]
-        assert shape.narrow_frame(correlation_id, numbers) == expected
+        assert shape.is_narrow
+        assert shape.narrow(numbers).frame(correlation_id) == expected
     else:
         offsets, epochs = (np.array(column, np.int64) for column in zip(*rows, strict=True))
-        assert shape.wide_frame(correlation_id, offsets, epochs) == expected
+        before = shape.wide(epochs, epochs)
+        assert shape.wide(offsets, epochs).frame(correlation_id) == expected
+        assert before.frame(correlation_id) != expected or (offsets == epochs).all(), "it stays as it was"
 
 
 def test_a_response_without_numbers_takes_a_correlation_id() -> None:
     """The answer to a commit differs in nothing else."""
-    shape = ResponseShape(b"the answer", [])
-    assert shape.frame(7) == struct.pack(">ii", 14, 7) + b"the answer"
+    assert WrittenResponse(b"the answer").frame(7) == struct.pack(">ii", 14, 7) + b"the answer"
 
 
 def test_places_count_from_the_beginning() -> None:

@@ -18,7 +18,7 @@ from headgate.core.offsets.commands import NO_RETENTION, CommitAgain, CommitOffs
 from headgate.core.offsets.commit import ACCEPTED, is_metadata_too_large
 from headgate.wire.framing import response_body
 from headgate.wire.messages.offset_commit import OffsetCommitRequest
-from headgate.wire.repeats import Numbers, ResponseShape
+from headgate.wire.repeats import Numbers, WrittenResponse
 from headgate.wire.wide import WideStructs
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def commit_repeat(node: Node, version: int, request: OffsetCommitRequest) -> Com
     ):
         return None
     topics = [known for name, _ in command.topics if (known := node.topics.by_name(name)) is not None]
-    response = ResponseShape(response_body(8, version, sorted_commit.response))
+    response = WrittenResponse(response_body(8, version, sorted_commit.response))
     return CommitRepeat(version, request, command, topics, response)
 
 
@@ -63,7 +63,7 @@ class CommitRepeat:
         request: OffsetCommitRequest,
         command: CommitOffsets,
         topics: list[Topic],
-        response: ResponseShape,
+        response: WrittenResponse,
     ) -> None:
         """`response` is the one to a commit without errors."""
         self._version = version

@@ -2,6 +2,7 @@
 
 The response was laid out once, with some number for each offset and leader epoch; the true ones are put
 into it. What does not fit in there, an offset with metadata, a shard that cannot answer, is laid out anew.
+The coordinator is asked every time. While it finds what it found before, the response is what it was before.
 Where topics go by their ids, every one has to be there still.
 """
 
@@ -21,18 +22,12 @@ from headgate.api.fetch_messages import (
     groups_asked,
     response_of,
 )
-from headgate.core.offsets.commands import (
-    FetchAgain,
-    FetchedColumns,
-    FetchedNumbers,
-    FetchedOffsets,
-    FetchOffsets,
-)
+from headgate.core.offsets.commands import FetchAgain, FetchedNumbers, FetchedOffsets, FetchOffsets
 from headgate.core.offsets.table import StoredOffset
 from headgate.domain.ids import Millis
 from headgate.wire.framing import response_body
 from headgate.wire.messages.offset_fetch import OffsetFetchRequest
-from headgate.wire.repeats import MOST_NARROW, Numbers, ResponseShape, places_of
+from headgate.wire.repeats import MOST_NARROW, Numbers, ResponseShape, WrittenResponse, places_of
 
 _API_KEY = 9
 _OFFSET_BYTES, _EPOCH_BYTES = 8, 4
@@ -41,33 +36,26 @@ _OFFSET_BYTES, _EPOCH_BYTES = 8, 4
 def fetch_repeat(node: Node, version: int, request: OffsetFetchRequest) -> FetchRepeat | None:
     """What serves this fetch when it comes again; None for one of several groups, or of all partitions."""
     groups = groups_asked(node, request, version)
-    if len(groups) != 1 or groups[0].unknown:
+    if len(groups) != 1 or groups[0].unknown or not groups[0].command.topics:
         return None
-    command = groups[0].command
-    topics = command.topics or ()
-    count = sum(len(partitions) for _, partitions in topics)
-    if 0 < count <= MOST_NARROW:
-        return FetchRepeat(groups[0], version, FetchAgain(command))
-    if len(topics) == 1:
-        topic, partitions = topics[0]
-        wide = replace(command, topics=[(topic, np.array(partitions, np.int64))])
-        return FetchRepeat(groups[0], version, wide)
-    return None
+    return FetchRepeat(groups[0], version)
 
 
 class FetchRepeat:
     """One such fetch; a `headgate.api.contract.Repeat`."""
 
-    __slots__ = ("_asked", "_command", "_group_id", "_has_epochs", "_response", "_version")
+    __slots__ = ("_asked", "_command", "_group_id", "_has_epochs", "_shape", "_told", "_version", "_written")
 
-    def __init__(self, asked: AskedGroup, version: int, command: FetchAgain | FetchOffsets) -> None:
-        """`asked` is what the request says, `command` the same for the coordinator."""
+    def __init__(self, asked: AskedGroup, version: int) -> None:
         self._asked = asked
         self._group_id = asked.command.group_id
-        self._command = command
+        self._command = FetchAgain(_with_arrays(asked.command))
         self._version = version
         self._has_epochs = version >= LEADER_EPOCH_SINCE_VERSION
-        self._response = _response_shape(asked, version)
+        self._shape = _response_shape(asked, version)
+        self._told: Any = None
+        """The result that was answered last, and the response to it."""
+        self._written = WrittenResponse(b"")
 
     def invert(self, request: OffsetFetchRequest) -> None:
         """A fetch has no numbers that change."""
@@ -84,20 +72,34 @@ class FetchRepeat:
         return True
 
     def _on_result(self, calls: Sequence[RepeatedCall], result: Any) -> None:
+        if result is not self._told:  # it is the same as long as nothing has changed
+            self._written = self._write(result)
+            self._told = result
+        frame = self._written.frame
         for call in calls:
-            self._answer(call, result)
+            call.answer_frame(frame(call.correlation_id))
 
-    def _answer(self, call: RepeatedCall, result: Any) -> None:
-        if type(result) is FetchedNumbers:
-            numbers = result.numbers if self._has_epochs else result.numbers[::2]
-            call.answer_frame(self._response.narrow_frame(call.correlation_id, numbers))
-            return
-        if isinstance(result, FetchedOffsets) and isinstance(result.topics[0][1], FetchedColumns):
-            _, offsets, epochs = result.topics[0][1]
-            columns = (offsets, epochs) if self._has_epochs else (offsets,)
-            call.answer_frame(self._response.wide_frame(call.correlation_id, *columns))
-            return
-        call.answer(response_of([self._asked], [result], self._version))
+    def _write(self, result: Any) -> WrittenResponse:
+        if type(result) is not FetchedNumbers:
+            response = response_of([self._asked], [result], self._version)
+            return WrittenResponse(response_body(_API_KEY, self._version, response))
+        offsets, leader_epochs = result
+        if not self._shape.is_narrow:
+            columns = (offsets, leader_epochs) if self._has_epochs else (offsets,)
+            return self._shape.wide(*columns)
+        if not self._has_epochs:
+            return self._shape.narrow(offsets)
+        pairs = zip(offsets, leader_epochs, strict=True)
+        return self._shape.narrow([number for pair in pairs for number in pair])
+
+
+def _with_arrays(command: FetchOffsets) -> FetchOffsets:
+    """The same command; where many partitions are asked for, they are arrays."""
+    topics = [
+        (topic, np.array(partitions, np.int64) if len(partitions) > MOST_NARROW else partitions)
+        for topic, partitions in command.topics or ()
+    ]
+    return replace(command, topics=topics)
 
 
 def _response_shape(asked: AskedGroup, version: int) -> ResponseShape:

@@ -51,6 +51,7 @@ from headgate.core.offsets.commands import (
     DeleteOffsets,
     DeleteOffsetsResult,
     FetchAgain,
+    FetchedNumbers,
     FetchOffsets,
 )
 from headgate.core.offsets.commit import commit, commit_again, unknown_group_error
@@ -285,13 +286,21 @@ class GroupShard:
         return answer(token, fetch(self.offsets, command, self.consumer.topics, is_known=is_known))
 
     def _fetch_again(self, command: FetchAgain, now: Millis, token: Token) -> GroupEffects:
-        error = self._fetch_error(command.before)
+        before = command.before
+        error = self._fetch_error(before)
         if error:
             return answer(token, error)
-        numbers = fetch_again(self.offsets, command.before)
-        if numbers is None:
-            return self._fetch(command.before, now, token)
-        return answer(token, numbers)
+        memory = self.offsets.fetched
+        found = memory.get(before)
+        if found is None:
+            found = fetch_again(self.offsets, before)
+            if found is None:
+                is_known = self.groups.type_of(before.group_id) is not None
+                found = fetch(self.offsets, before, self.consumer.topics, is_known=is_known)
+            # Whether a group is known that the table does not know may change without a change of the table.
+            if type(found) is FetchedNumbers or self.offsets.has_group(before.group_id):
+                memory.remember(before, found)
+        return answer(token, found)
 
     def _fetch_error(self, command: FetchOffsets) -> ErrorCode:
         """Members of consumer groups may be refused; everybody else may read."""

@@ -93,57 +93,68 @@ class RequestShape:
             return fields[1], fields[3::2], fields[::2]
         (column,) = self._columns
         rest = bytearray(frame)
-        numbers = column.read(rest)
-        column.write(rest, 0)
+        numbers = column.take(rest)
         rest[_CORRELATION_ID_AT:_CORRELATION_ID_END] = _NO_CORRELATION_ID
         return _correlation_id.unpack_from(frame, _CORRELATION_ID_AT)[0], numbers, bytes(rest)
 
 
+class WrittenResponse:
+    """A response of which nothing but the correlation id changes; `body` is what stands behind that."""
+
+    __slots__ = ("_body", "_size")
+
+    def __init__(self, body: bytes) -> None:
+        self._size = _RESPONSE_HEAD_SIZE - _LENGTH_SIZE + len(body)
+        self._body = body
+
+    def frame(self, correlation_id: int) -> bytes:
+        """The response as it is sent, length first."""
+        return _response_head.pack(self._size, correlation_id) + self._body
+
+
 class ResponseShape:
-    """A response written once, of which correlation id and numbers change.
+    """A response written once, in which numbers change.
 
     `body` is what stands behind the correlation id; `places` are counted from its beginning and come in turns
     of the sizes given.
     """
 
-    __slots__ = ("_columns", "_fields", "_frame", "_pieces", "_size")
+    __slots__ = ("_body", "_columns", "_fields", "_pieces")
 
-    def __init__(self, body: bytes, places: Sequence[Place] = ()) -> None:
-        self._size = _RESPONSE_HEAD_SIZE - _LENGTH_SIZE + len(body)
-        self._frame = _response_head.pack(self._size, 0) + body
+    def __init__(self, body: bytes, places: Sequence[Place]) -> None:
+        self._body = bytearray(body)
         self._fields: struct.Struct | None = None
         self._pieces: list[Any] = []
-        self._columns: list[_Column | _ScatteredColumn] = []
-        moved = [Place(place.at + _RESPONSE_HEAD_SIZE, place.size) for place in places]
-        if not places:
-            return
+        self._columns: list[Int64s | _ScatteredColumn] = []
         if len(places) <= 2 * MOST_NARROW:
-            layout = _format(len(self._frame), (Place(0, 4), Place(4, 4), *moved))
-            self._fields = struct.Struct(layout)
-            self._pieces = list(self._fields.unpack(self._frame))
-            self._pieces[1] = self._size
+            self._fields = struct.Struct(_format(len(body), places))
+            self._pieces = list(self._fields.unpack(body))
         else:
-            self._columns = _columns(len(self._frame), moved)
+            self._columns = [
+                column.numbers_in(self._body) if isinstance(column, _Column) else column
+                for column in _columns(len(body), places)
+            ]
 
-    def frame(self, correlation_id: int) -> bytes:
-        """The response as it is sent, length first, with no number changed."""
-        return _response_head.pack(self._size, correlation_id) + self._frame[_RESPONSE_HEAD_SIZE:]
+    @property
+    def is_narrow(self) -> bool:
+        """Whether the numbers are so few that `narrow` takes them; otherwise `wide` does."""
+        return self._fields is not None
 
-    def narrow_frame(self, correlation_id: int, numbers: Sequence[int]) -> bytes:
-        """The response as it is sent with these numbers; for up to twice `MOST_NARROW` of them."""
+    def narrow(self, numbers: Numbers) -> WrittenResponse:
+        """The response with these numbers, up to twice `MOST_NARROW` of them."""
         assert self._fields is not None
         pieces = self._pieces.copy()
-        pieces[3] = correlation_id
-        pieces[5::2] = numbers
-        return self._fields.pack(*pieces)
+        pieces[1::2] = numbers
+        return WrittenResponse(self._fields.pack(*pieces))
 
-    def wide_frame(self, correlation_id: int, *columns: Int64s) -> bytearray:
-        """The response as it is sent with these numbers, a column for each size."""
-        out = bytearray(self._frame)
-        _correlation_id.pack_into(out, _LENGTH_SIZE, correlation_id)
-        for column, numbers in zip(self._columns, columns, strict=True):
-            column.write(out, numbers)
-        return out
+    def wide(self, *columns: Int64s) -> WrittenResponse:
+        """The response with these numbers, a column for each size."""
+        for places, numbers in zip(self._columns, columns, strict=True):
+            if isinstance(places, _ScatteredColumn):
+                places.write(self._body, numbers)
+            else:
+                places[:] = numbers
+        return WrittenResponse(bytes(self._body))
 
 
 class _Column:
@@ -157,15 +168,17 @@ class _Column:
         self._count = count
         self._layout = layout
 
-    def read(self, frame: bytearray) -> Int64s:
-        """The numbers."""
-        rows = np.frombuffer(frame, self._layout, self._count, self._start)
-        numbers: Int64s = rows["number"].astype(np.int64)
-        return numbers
+    def numbers_in(self, frame: bytearray) -> Int64s:
+        """The numbers where they stand: to be read, and to be written over."""
+        rows: Int64s = np.frombuffer(frame, self._layout, self._count, self._start)["number"]
+        return rows
 
-    def write(self, frame: bytearray, numbers: Int64s | int) -> None:
-        """Put these numbers in their places."""
-        np.frombuffer(frame, self._layout, self._count, self._start)["number"] = numbers
+    def take(self, frame: bytearray) -> Int64s:
+        """The numbers; zeros are left in their places."""
+        rows = self.numbers_in(frame)
+        numbers = rows.astype(np.int64)
+        rows[:] = 0
+        return numbers
 
 
 class _ScatteredColumn:
@@ -177,14 +190,16 @@ class _ScatteredColumn:
         self._places = starts[:, None] + np.arange(size)
         self._dtype = _DTYPES[size]
 
-    def read(self, frame: bytearray) -> Int64s:
-        """The numbers."""
-        numbers: Int64s = np.frombuffer(frame, np.uint8)[self._places].view(self._dtype).astype(np.int64)
+    def take(self, frame: bytearray) -> Int64s:
+        """The numbers; zeros are left in their places."""
+        octets = np.frombuffer(frame, np.uint8)
+        numbers: Int64s = octets[self._places].view(self._dtype).astype(np.int64)
+        octets[self._places] = 0
         return numbers.ravel()
 
-    def write(self, frame: bytearray, numbers: Int64s | int) -> None:
+    def write(self, frame: bytearray, numbers: Int64s) -> None:
         """Put these numbers in their places."""
-        rows = np.broadcast_to(numbers, len(self._places)).astype(self._dtype)
+        rows = np.asarray(numbers).astype(self._dtype)
         np.frombuffer(frame, np.uint8)[self._places] = rows.view(np.uint8).reshape(self._places.shape)
 
 

@@ -125,20 +125,22 @@ class FetchOffsets:
 class FetchAgain(NamedTuple):
     """The same fetch of named partitions once more.
 
-    Reply: `FetchedNumbers`, or `FetchedOffsets` if there is more to tell than numbers.
+    Reply: `FetchedNumbers`, or `FetchedOffsets` if there is more to tell than numbers, or an `ErrorCode`. As
+    long as no offset of the group changes it is the very object that `before` was answered with before.
     """
 
     before: FetchOffsets
 
 
 class FetchedNumbers(NamedTuple):
-    """Offset and leader epoch, in turn, of each partition as it was asked for; -1 and -1 for none."""
+    """Offset and leader epoch of each partition in the order they were asked for; -1 and -1 for none."""
 
-    numbers: Sequence[int]
+    offsets: Sequence[int] | Int64s
+    leader_epochs: Sequence[int] | Int64s
 
 
 class FetchedColumns(NamedTuple):
-    """Many partitions that all have an offset, without metadata: int64 arrays of one length."""
+    """Many partitions without metadata: int64 arrays of one length, -1 and -1 for one without an offset."""
 
     partitions: Int64s
     offsets: Int64s

@@ -20,6 +20,9 @@ from headgate.core.topic_image import TopicImage
 from headgate.domain.ids import GroupId, TopicId, TopicName
 from headgate.records.columns import Int64s
 
+MOST_NARROW = 12
+"""Up to so many partitions that are asked for again are found one by one."""
+
 
 def fetch(table: OffsetTable, command: FetchOffsets, topics: TopicImage, *, is_known: bool) -> FetchedOffsets:
     """The offsets of a group; a group that is not known has none, which is no error."""
@@ -38,13 +41,31 @@ def fetch(table: OffsetTable, command: FetchOffsets, topics: TopicImage, *, is_k
 
 def fetch_again(table: OffsetTable, command: FetchOffsets) -> FetchedNumbers | None:
     """The offsets of partitions that are named, as numbers; None if that is not all there is to tell."""
+    topics = command.topics or ()
+    if sum(len(partitions) for _, partitions in topics) > MOST_NARROW:
+        return _fetch_columns(table, command.group_id, topics)
     numbers: list[int] = []
-    for topic, partitions in command.topics or ():
+    for topic, partitions in topics:
         found = table.get_numbers(command.group_id, topic, _listed(partitions))
         if found is None:
             return None
         numbers += found
-    return FetchedNumbers(numbers)
+    return FetchedNumbers(numbers[::2], numbers[1::2])
+
+
+def _fetch_columns(
+    table: OffsetTable, group_id: GroupId, topics: Sequence[tuple[TopicName, Sequence[int] | Int64s]]
+) -> FetchedNumbers | None:
+    columns = []
+    for topic, partitions in topics:
+        found = table.get_columns(group_id, topic, np.asarray(partitions, np.int64))
+        if found is None:
+            return None
+        columns.append(found)
+    if len(columns) == 1:
+        return FetchedNumbers(*columns[0][1:])
+    _, offsets, leader_epochs = zip(*columns, strict=True)
+    return FetchedNumbers(np.concatenate(offsets), np.concatenate(leader_epochs))
 
 
 def _partitions(

@@ -135,6 +135,14 @@ class Rows:
 
     # --- many rows ---
 
+    def find_each(self, keys: Keys) -> Int64s:
+        """The rows of live offsets, NONE where there is none."""
+        rows = self.index.find_each(keys, self.keys)
+        if self.left_behind:
+            is_gone = np.frombuffer(self.nexts, np.int32)[rows] < NONE
+            rows[is_gone] = NONE  # the last row stands in for one that is not there: NONE it stays
+        return rows
+
     def put_each(self, keys: Keys, offsets: Int64s, epochs: Int32s, timestamps: Int64s) -> Int64s:
         """Take many offsets in, of those with one key the last one stays; the rows they went to."""
         rows = self.index.find_each(keys, self.keys)

@@ -17,6 +17,7 @@ import numpy as np
 
 from headgate.core.offsets import image
 from headgate.core.offsets.columns import NONE
+from headgate.core.offsets.fetch_memory import FetchMemory
 from headgate.core.offsets.keys import (
     GROUP_SHIFT,
     MOST_GROUPS,
@@ -74,6 +75,7 @@ class OffsetTable:
         "_rows",
         "_topics",
         "_wide_rows",
+        "fetched",
         "generation",
     )
 
@@ -93,6 +95,8 @@ class OffsetTable:
         """How many take an image of the table: rows and names keep their numbers until they are done."""
         self.generation = 0
         """Another one whenever groups have new numbers."""
+        self.fetched = FetchMemory()
+        """What was fetched of groups that have not changed since."""
 
     # --- one offset ---
 
@@ -102,6 +106,7 @@ class OffsetTable:
     def put(self, commit: OffsetCommit) -> None:
         """Take a committed offset in, over the partition's previous one if there is one."""
         partition = commit.partition
+        self.fetched.forget(commit.group_id)
         base = self._bases.get((commit.group_id, commit.topic))
         if base is None or not 0 <= partition <= PARTITION_MASK:
             base, partition = self._intern_base(commit.group_id, commit.topic, partition)
@@ -118,6 +123,7 @@ class OffsetTable:
         The rows of a wide commit are found once and remembered, for it will come again.
         """
         name = commits.group_id, commits.topic
+        self.fetched.forget(commits.group_id)
         rows = self._wide_rows.get(name, commits.partitions)
         if rows is None or commits.metadata or not self._is_plain(rows) or not self._is_known(*name):
             if len(commits) < NARROWEST_WIDE or _any_high(commits.partitions):
@@ -165,6 +171,7 @@ class OffsetTable:
         """
         if not len(rows):
             return
+        self.fetched.clear()
         if _any_high(rows.partitions):
             self._put_one_by_one(rows)
             return
@@ -254,21 +261,43 @@ class OffsetTable:
     def get_columns(
         self, group_id: GroupId, topic: TopicName, partitions: Int64s
     ) -> tuple[Int64s, Int64s, Int64s] | None:
-        """Partitions, offsets and leader epochs, if all these partitions have an offset without metadata.
+        """Partitions, offsets and leader epochs; -1 and -1 for a partition without an offset.
 
-        None if not, or if finding that out is no quicker than `get_each`.
+        None if the group or the topic is not known, or one of the offsets has metadata: `get_each` tells.
         """
-        rows = self._wide_rows.get((group_id, topic), partitions)
-        if rows is None or not self._is_plain(rows):
+        columns = self._rows
+        base = self._base(group_id, topic)
+        if base is None or columns.heads[base >> GROUP_SHIFT] < NONE:
             return None
-        offsets = np.frombuffer(self._rows.offsets, np.int64)[rows]
-        return partitions, offsets, np.frombuffer(self._rows.epochs, np.int32)[rows].astype(np.int64)
+        rows = self._wide_rows.get((group_id, topic), partitions)
+        if rows is None:
+            return self._find_columns(base, partitions)
+        if not self._is_plain(rows):
+            return None
+        offsets = np.frombuffer(columns.offsets, np.int64)[rows]
+        return partitions, offsets, np.frombuffer(columns.epochs, np.int32)[rows].astype(np.int64)
+
+    def _find_columns(self, base: int, partitions: Int64s) -> tuple[Int64s, Int64s, Int64s] | None:
+        if _any_high(partitions):
+            return None
+        columns = self._rows
+        keys = np.uint64(base) | partitions.astype(np.uint64)
+        if self._aside and not self._aside.keys().isdisjoint(keys.tolist()):
+            return None
+        rows = columns.find_each(keys)
+        has_any = rows >= 0
+        offsets, epochs = np.full((2, len(rows)), NONE, np.int64)
+        found = rows[has_any]
+        offsets[has_any] = np.frombuffer(columns.offsets, np.int64)[found]
+        epochs[has_any] = np.frombuffer(columns.epochs, np.int32)[found]
+        return partitions, offsets, epochs
 
     def remove(self, group_id: GroupId, topic: TopicName, partition: int) -> bool:
         """Let an offset go; whether there was one. The group stays known."""
         row = self._row(group_id, topic, partition)
         if row < 0:
             return False
+        self.fetched.forget(group_id)
         self._rows.leave_behind(row)
         self._aside.pop(self._rows.keys[row], None)
         self._wide_rows.forget((group_id, topic))
@@ -296,6 +325,7 @@ class OffsetTable:
         """The group is no longer known. Its offsets, if any are left, stay: a group may change its type."""
         group = self._groups.find(group_id.encode())
         if group is not None:
+            self.fetched.forget(group_id)
             self._rows.forget(group)
 
     def offsets_of(self, group_id: GroupId) -> list[tuple[TopicName, int, StoredOffset]]:
