@@ -1,8 +1,8 @@
 """When what is due: named deadlines in a heap, so that thousands of sessions cost O(log n) each at most.
 
-Moving a deadline away, which every heartbeat does, touches no heap: the entry stays where it is, and when its
-time comes it is put where it now belongs. So a session costs the heap something once in its length, not once a
-heartbeat, and `next` may tell a time at which nothing is due any more.
+Moving a deadline away, which every heartbeat does, touches no heap: the entry stays where it is, and when
+its time comes it is put where it now belongs. So a session costs the heap something once in its length, not
+once a heartbeat, and `next` may tell a time at which nothing is due any more.
 """
 
 from __future__ import annotations

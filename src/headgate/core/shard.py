@@ -32,6 +32,7 @@ from headgate.core.consumer.commands import (
     ConsumerGroupConfigured,
     ConsumerHeartbeat,
     DescribeConsumerGroup,
+    HeartbeatAgain,
 )
 from headgate.core.consumer.dispatch import ConsumerDispatch
 from headgate.core.consumer.group import ConsumerGroup
@@ -115,6 +116,7 @@ class GroupShard:
             DeleteGroup: self._delete_group,
             DeleteTopicOffsets: self._delete_topic_offsets,
             ConsumerHeartbeat: self._consumer_dispatch.heartbeat,
+            HeartbeatAgain: self._consumer_dispatch.heartbeat_again,
             DescribeConsumerGroup: self._consumer_dispatch.describe,
             ConsumerGroupConfigured: self._consumer_dispatch.configured,
             TopicsChanged: self._topics_changed,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from enum import Enum, auto
+from enum import IntEnum, auto
 from typing import NamedTuple
 
 
-class TimerKind(Enum):
-    """What is to happen at a deadline."""
+class TimerKind(IntEnum):
+    """What is to happen at a deadline. A number, because every heartbeat looks a timer up by it."""
 
     SESSION = auto()
     """A member was not heard of: it is removed."""

@@ -8,6 +8,7 @@ rules here are about who may commit what, and about everybody getting their part
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +28,7 @@ from tests.core.consumer.support import (
 )
 from tests.core.harness import durable_state
 
-from headgate.core.consumer.commands import ConsumerHeartbeat, HeartbeatResult
+from headgate.core.consumer.commands import ConsumerHeartbeat, HeartbeatAgain, HeartbeatResult
 from headgate.core.shard import GroupShard
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import InstanceId, MemberId, TopicName
@@ -110,6 +111,8 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         self.clients = [Client(number) for number in range(5)]
         self.late: list[LateCommit] = []
         self.ledger = Ledger()
+        self.stayed: dict[int, HeartbeatResult] = {}
+        """What each client was answered when it said nothing but that it stays."""
 
     @initialize(interval_ms=st.sampled_from([0, 1_000]))
     def begin(self, interval_ms: int) -> None:
@@ -148,6 +151,22 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         if delivery == "unanswered":
             client.has_lost_an_answer = True
             return
+        self.take(client, result)
+
+    @rule(number=CLIENTS)
+    def stay(self, number: int) -> None:
+        """A heartbeat that says nothing is the same when it is served as one that came before."""
+        client = self.clients[number]
+        if client.epoch == 0 or client.has_lost_an_answer or client.owned != client.told:
+            return
+        before = beat(client.member_id, client.epoch, **client.instance)
+        again = HeartbeatAgain(before, self.stayed.get(number))
+        expected = deepcopy(self.h.shard).handle(before, self.h.now)
+        assert deepcopy(self.h.shard).handle(again, self.h.now) == expected
+        result = self.h.ask(again)
+        if not result.error and result.assigned is None:
+            self.stayed[number] = result
+        self.ledger.look(self.h)
         self.take(client, result)
 
     def take(self, client: Client, result: HeartbeatResult) -> None:

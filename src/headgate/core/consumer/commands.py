@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, InstanceId, MemberId, TopicId, TopicName
@@ -69,6 +70,17 @@ class HeartbeatResult:
     heartbeat_interval_ms: int = 0
     assigned: OwnedPartitions | None = None
     """All partitions the member is to have now; None when it knows them."""
+
+
+class HeartbeatAgain(NamedTuple):
+    """A heartbeat that came before, of a member that stays and says nothing else than that.
+
+    Reply: `HeartbeatResult`; where nothing has changed, the very one that was the answer before.
+    """
+
+    before: ConsumerHeartbeat
+    answered: HeartbeatResult | None
+    """The answer, of one that had no assignment in it; None: it is not known."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -10,13 +10,14 @@ from headgate.core.consumer.commands import (
     ConsumerGroupConfigured,
     ConsumerHeartbeat,
     DescribeConsumerGroup,
+    HeartbeatAgain,
     HeartbeatResult,
     Refusal,
 )
 from headgate.core.consumer.describe import describe
 from headgate.core.consumer.group import ConsumerGroup, Member
 from headgate.core.consumer.groups import ConsumerGroups
-from headgate.core.consumer.heartbeat import heartbeat
+from headgate.core.consumer.heartbeat import heartbeat, is_as_before
 from headgate.core.consumer.patterns import match_topics
 from headgate.core.consumer.removal import away
 from headgate.core.consumer.turn import ConsumerTurn
@@ -48,6 +49,20 @@ class ConsumerDispatch:
             return answer(token, HeartbeatResult(error=outcome.error, message=outcome.message))
         result, effects = outcome
         return Effects(effects.records, (*effects.replies, Reply(token, result)))
+
+    def heartbeat_again(self, command: HeartbeatAgain, now: Millis, token: Token) -> GroupEffects:
+        """Stay, as a member mostly does: it says nothing, there is nothing to do, the answer is the last."""
+        before, answered = command
+        group_id = before.group_id
+        groups = self._groups
+        group = groups.find(group_id)
+        if answered is None or group is None or group_id not in groups.verified:
+            return self.heartbeat(before, now, token)
+        interval_ms = groups.settings_of(group_id).heartbeat_interval_ms
+        if answered.heartbeat_interval_ms != interval_ms or not is_as_before(group, before):
+            return self.heartbeat(before, now, token)
+        groups.turn(group_id, now).start_session(group_id, before.member_id)
+        return answer(token, answered)
 
     def _outcome(
         self, command: ConsumerHeartbeat, now: Millis
