@@ -11,7 +11,7 @@ from tests.topics.disk import NOW, batch
 
 from headgate.api import k00_produce, k01_fetch
 from headgate.domain.errors import ErrorCode
-from headgate.log.batch import iterate_records
+from headgate.log.batch import Record, encode_batch, iterate_records
 from headgate.log.filesystem import Fault
 from headgate.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -187,6 +187,15 @@ def test_old_timestamps_are_refused_where_the_topic_says_so(node: OneNode) -> No
     node.topic("letters", message_timestamp_before_max_ms="1000")
     assert produce(node, batch(b"a", timestamp=NOW - 1001)).error_code == ErrorCode.INVALID_TIMESTAMP
     assert produce(node, batch(b"a", timestamp=NOW - 1000)).error_code == ErrorCode.NONE
+
+
+def test_records_out_of_time_are_told_by_their_places(node: OneNode) -> None:
+    """Too new as too old: the others of their batch are not to blame."""
+    node.topic("letters", message_timestamp_after_max_ms="1000")
+    records = [Record(b"k", b"v", NOW + ahead, ()) for ahead in (0, 1001, 1000, 2000)]
+    answer = produce(node, bytes(encode_batch(records)))
+    assert answer.error_code == ErrorCode.INVALID_TIMESTAMP
+    assert [error.batch_index for error in answer.record_errors] == [1, 3]
 
 
 def test_log_append_time_replaces_the_producers_clock(node: OneNode) -> None:

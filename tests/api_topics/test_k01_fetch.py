@@ -109,6 +109,19 @@ def test_leader_epochs_are_checked(node: OneNode) -> None:
         assert answer.responses[0].partitions[0].error_code == error
 
 
+def test_who_is_fenced_is_told_the_leader(node: OneNode) -> None:
+    """From version 16 on, so that a client need not ask for metadata; nobody else is."""
+    append(node.topic("letters"), b"a")
+    node.restart(crash=True)
+    for version, epoch, leader in ((16, 0, (node.node_id, 1)), (15, 0, None), (16, 2, None)):
+        one = wanted((0, 0))
+        one.topic_id = node.topics.all()[0].topic_id
+        one.partitions[0].current_leader_epoch = epoch
+        answer = node.ask(k01_fetch.API, FetchRequest(topics=[one]), version)
+        told = answer.responses[0].partitions[0].current_leader
+        assert (told and (told.leader_id, told.leader_epoch)) == leader
+
+
 def test_reading_the_end_is_no_error(node: OneNode) -> None:
     """The end of the log, and of a partition never written, gives no records and the watermark."""
     append(node.topic("letters", 2), b"a")

@@ -13,6 +13,9 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from tests.differential.normal import ABSENT
+from tests.differential.record_requests import NOW_MS
+
+from headgate.log.batch import check_batches
 
 ANY = object()
 
@@ -49,6 +52,18 @@ class Accepted:
 
 def _nobody_is_in(answer: Any) -> bool:
     return all(group["group_state"] == "Empty" for group in answer["groups"])
+
+
+def _something_is_refused(answer: Any) -> bool:
+    return any(
+        one["error_code"] != "none" for topic in answer["responses"] for one in topic["partition_responses"]
+    )
+
+
+def _has_whole_batches(answer: Any) -> bool:
+    (topic,) = answer["responses"]
+    (partition,) = topic["partitions"]
+    return bool(check_batches(partition["records"]))
 
 
 _NO_TRACE = "A join that is refused leaves no trace; in Kafka an empty group, which it never writes down."
@@ -268,6 +283,78 @@ ACCEPTED: tuple[Accepted, ...] = (
             ("member_epoch", 0, 2),
             ("heartbeat_interval", 0, 5000),
             ("assignment", None, ANY),
+        )
+    ),
+    Accepted(
+        scenario="records-*",
+        step="main: produce *",
+        path="responses/*/partition_responses/*/log_start_offset",
+        kafka=0,
+        headgate=-1,
+        reason="Where a log starts is told of what was appended to, not with a refusal.",
+        where=_something_is_refused,
+    ),
+    Accepted(
+        scenario="records-what-is-no-good-batch",
+        step="main: produce * (cut short)",
+        path="responses/*/error_code",
+        kafka="invalid_record",
+        headgate="corrupt_message",
+        reason="Half a batch is damaged; to Kafka it is none.",
+    ),
+    *(
+        Accepted(
+            scenario="records-what-is-no-good-batch",
+            step=step,
+            path=f"responses/*/{field}",
+            kafka=kafka,
+            headgate=headgate,
+            reason="What follows a batch and is none is refused; Kafka takes the batch and drops the rest.",
+        )
+        for step, field, kafka, headgate in (
+            ("main: produce * (a byte too many)", "error_code", "none", "corrupt_message"),
+            ("main: produce * (a byte too many)", "base_offset", ANY, -1),
+            ("main: fetch v13", "high_watermark", 2, 0),
+            ("main: fetch v13", "last_stable_offset", 2, 0),
+            ("main: fetch v13", "records", ANY, b""),
+        )
+    ),
+    Accepted(
+        scenario="records-sequences-of-a-producer",
+        step="main: produce *",
+        path="responses/*/log_append_time",
+        kafka=NOW_MS,
+        headgate=None,
+        reason="A batch that was there before is told with its producers' time, as it was the first time; in "
+        "Kafka as though the topic had the broker's.",
+    ),
+    *(
+        Accepted(
+            scenario="records-byte-limits",
+            step=f"main: fetch v13 (* {words})",
+            path="responses/*/partitions/0/records",
+            kafka=ANY,
+            headgate=ANY,
+            reason="Whole batches; Kafka sends also the beginning of the next, which clients throw away.",
+            where=_has_whole_batches,
+        )
+        for words in ("one batch and a byte", "two batches and more")
+    ),
+    *(
+        Accepted(
+            scenario="records-leader-epochs",
+            step="main: fetch v13 (last of epoch *",
+            path=f"responses/*/partitions/0/{field}",
+            kafka=kafka,
+            headgate=headgate,
+            reason="Followers alone tell which epoch they read last, and there are none.",
+        )
+        for field, kafka, headgate in (
+            ("error_code", "offset_out_of_range", "none"),
+            ("high_watermark", -1, 6),
+            ("last_stable_offset", -1, 6),
+            ("log_start_offset", -1, 0),
+            ("records", b"", ANY),
         )
     ),
     Accepted(

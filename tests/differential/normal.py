@@ -2,7 +2,7 @@
 
 * A member id that a broker made is called by when the script first saw one: `<member 1>`, `<member 2>`.
 * A topic id is called after its topic; one that the script made up stays as it is.
-* The broker's own port and cluster id are called that.
+* The broker's own port and cluster id, and the id of a fetch session, are called that.
 * Words for people are compared in whether there are any.
 * Arrays are sorted: their order is no promise of the protocol.
 
@@ -15,7 +15,7 @@ import uuid
 from typing import Any
 
 MEMBER_FIELDS = ("member_id", "leader")
-WORDS = ("error_message", "documentation")
+WORDS = ("error_message", "documentation", "batch_index_error_message")
 
 
 class Names:
@@ -55,6 +55,8 @@ class Names:
             return self._named.get(value) or (str(value) if value in self._said else "<id of nothing known>")
         if isinstance(value, str):
             return self._normal_text(value, field)
+        if field == "session_id":
+            return "<session>" if value else 0
         return self._port_name(value) if field == "port" else value
 
     def _normal_text(self, text: str, field: str) -> str:
@@ -75,11 +77,13 @@ ABSENT = "<absent>"
 KEYS = (
     "api_key",
     "name",
+    "topic",
     "topic_id",
     "group_id",
     "member_id",
     "partition_index",
     "partition",
+    "index",
     "resource_name",
     "key",
 )
@@ -109,7 +113,7 @@ def _by_key(value: Any) -> dict[Any, Any] | None:
         return value
     if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
         return None
-    keys = [next((each[key] for key in KEYS if key in each), None) for each in value]
+    keys = [next((each[key] for key in KEYS if each.get(key) is not None), None) for each in value]
     if len(set(keys)) < len(keys):
         return dict(enumerate(value))
     return dict(zip(keys, value, strict=True))

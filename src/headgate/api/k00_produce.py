@@ -75,7 +75,8 @@ def handle(node: Node, call: Call, request: ProduceRequest) -> ProduceResponse |
     refusal = _refuse_all(request)
     for topic_data in request.topic_data:
         answers = TopicProduceResponse(name=topic_data.name, topic_id=topic_data.topic_id)
-        response.responses.append(answers)
+        if topic_data.partition_data:
+            response.responses.append(answers)
         topic = refusal or _find_topic(node, call, topic_data)
         for data in topic_data.partition_data:
             if isinstance(topic, ErrorCode):

@@ -36,6 +36,7 @@ from headgate.wire.messages.fetch import (
 )
 
 _TOPIC_IDS_SINCE = 13
+_LEADERS_SINCE = 16
 _READ_COMMITTED = 1
 
 
@@ -169,16 +170,17 @@ class _Fetch:
 
     def _partition_data(self, one: _Found) -> PartitionData:
         result = one.result
+        is_committed = self._request.isolation_level == _READ_COMMITTED
         data = PartitionData(
             partition_index=one.wanted.key.partition,
             error_code=result.error,
             high_watermark=result.high_watermark,
             last_stable_offset=result.high_watermark,
             log_start_offset=result.log_start_offset,
-            aborted_transactions=[] if self._request.isolation_level == _READ_COMMITTED else None,
+            aborted_transactions=[] if is_committed or one.partition is None else None,
             records=result.records,
         )
-        if result.error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH):
+        if result.error == ErrorCode.FENCED_LEADER_EPOCH and self._call.api_version >= _LEADERS_SINCE:
             data.current_leader = LeaderIdAndEpoch(
                 leader_id=self._node.node_id, leader_epoch=self._node.topics.leader_epoch
             )

@@ -1,7 +1,8 @@
 """Whether a producer's batch may enter a partition: the rules that need no producer state.
 
-A well-formed batch is judged by its header alone. Only where the topic asks for more (a compacted topic
-wants keys, a limit on old timestamps) are the records looked at, and then errors are told record by record.
+A well-formed batch is judged by its header alone. Only where there is more to ask (a compacted topic wants
+keys, the topic limits old timestamps, the header tells of one too new) are the records looked at, and then
+errors are told record by record.
 
 Codes as Kafka answers them: bytes that changed on the way are CORRUPT_MESSAGE, bytes that arrived as sent
 but break a rule INVALID_RECORD, a batch over `max.message.bytes` MESSAGE_TOO_LARGE, a timestamp out of
@@ -89,32 +90,29 @@ def _judge_header(header: BatchHeader, policy: TopicPolicy, now: Millis) -> Appe
         return _refused(
             ErrorCode.INVALID_TIMESTAMP, "A producer must not set the timestamp type to log append time"
         )
-    if not policy.uses_log_append_time and header.max_timestamp > now + policy.timestamp_after_max_ms:
-        return _refused(
-            ErrorCode.INVALID_TIMESTAMP,
-            f"Timestamp {header.max_timestamp} is more than {policy.timestamp_after_max_ms} ms ahead",
-        )
     return None
 
 
 def _judge_records(
     data: Buffer, header: BatchHeader, policy: TopicPolicy, now: Millis
 ) -> AppendResult | None:
-    checks_age = policy.timestamp_before_max_ms < LONG_MAX and not policy.uses_log_append_time
-    if not policy.is_compacted and not checks_age:
+    oldest, newest = now - policy.timestamp_before_max_ms, now + policy.timestamp_after_max_ms
+    has_limit = policy.timestamp_before_max_ms < LONG_MAX
+    checks_time = not policy.uses_log_append_time and (has_limit or header.max_timestamp > newest)
+    if not policy.is_compacted and not checks_time:
         return None
-    oldest = now - policy.timestamp_before_max_ms
     keyless: list[RecordError] = []
-    too_old: list[RecordError] = []
+    out_of_time: list[RecordError] = []
     try:
         for index, (_, record) in enumerate(iterate_records(data)):
             if policy.is_compacted and record.key is None:
                 keyless.append(RecordError(index, "Compacted topic cannot accept message without key"))
-            if checks_age and 0 <= record.timestamp < oldest:
-                too_old.append(RecordError(index, f"Timestamp {record.timestamp} is before {oldest}"))
+            if checks_time and not (oldest <= record.timestamp <= newest or record.timestamp < 0):
+                message = f"Timestamp {record.timestamp} is not within [{oldest}, {newest}]"
+                out_of_time.append(RecordError(index, message))
     except CorruptBatch as problem:
         return _refused(ErrorCode.INVALID_RECORD, problem.reason)
-    for error, found in ((ErrorCode.INVALID_RECORD, keyless), (ErrorCode.INVALID_TIMESTAMP, too_old)):
+    for error, found in ((ErrorCode.INVALID_RECORD, keyless), (ErrorCode.INVALID_TIMESTAMP, out_of_time)):
         if found:
             message = f"One or more records have been rejected due to {len(found)} record errors in total"
             return AppendResult(error, record_errors=found[:_REPORTED_RECORD_ERRORS], message=message)

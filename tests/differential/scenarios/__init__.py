@@ -21,6 +21,7 @@ from tests.differential.scenarios import (
     migration,
     mixed_groups,
     offsets,
+    records,
     topic_ids,
     topics,
 )
@@ -48,6 +49,7 @@ MODULES = (
     migration,
     mixed_groups,
     topics,
+    records,
     configs,
     topic_ids,
     brokers,

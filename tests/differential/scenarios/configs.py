@@ -13,9 +13,11 @@ from tests.differential.requests import (
     SUBTRACT,
     TOPIC,
     alter_configs,
+    beat,
     commit,
     delete_groups,
     describe_configs,
+    describe_consumer_groups,
     enter,
 )
 from tests.differential.script import Script
@@ -113,6 +115,35 @@ def a_heartbeat_interval_of_its_own(ask: Script) -> None:
         lambda answer: answer["heartbeat_interval"] == 7000,
     )
     ask(enter(f"{ask.group}-2", "m", [topic.name]))
+
+
+def an_assignment_interval_of_its_own(ask: Script) -> None:
+    """The second member is in, and its epoch known, but there is no new target until the interval is over."""
+    topic = ask.topic(partitions=2)
+    ask(alter_configs(GROUP, ask.group, {"consumer.assignment.interval.ms": (SET, "2000")}))
+    _settled(ask, GROUP, ask.group, "consumer.assignment.interval.ms", "2000")
+    ask(enter(ask.group, "a", [topic.name]))
+    ask(enter(ask.group, "b", [topic.name]))
+    ask(describe_consumer_groups(ask.group))
+    ask(beat(ask.group, "a", 2))
+    ask.until(beat(ask.group, "a", 2), lambda answer: answer["assignment"] is not None)
+    ask(describe_consumer_groups(ask.group))
+
+
+def a_session_of_its_own(ask: Script) -> None:
+    """A member that is silent for as long as its group says is out; of another group it is not."""
+    topic = ask.topic()
+    other = f"{ask.group}-2"
+    ask(alter_configs(GROUP, ask.group, {"consumer.heartbeat.interval.ms": (SET, "500")}))
+    ask(alter_configs(GROUP, ask.group, {"consumer.session.timeout.ms": (SET, "1000")}))
+    _settled(ask, GROUP, ask.group, "consumer.session.timeout.ms", "1000")
+    for group in (ask.group, other):
+        ask(enter(group, "m", [topic.name]))
+    ask.until(
+        describe_consumer_groups(ask.group), lambda answer: answer["groups"][0]["group_state"] == "Empty"
+    )
+    ask(beat(ask.group, "m", 2))
+    ask(beat(other, "m", 2))
 
 
 def settings_of_topics_are_described(ask: Script) -> None:

@@ -309,6 +309,17 @@ def regular_expressions(ask: Script) -> None:
     _look(ask)
 
 
+def a_topic_that_an_expression_means_grows(ask: Script) -> None:
+    """Its new partitions are assigned as those of a topic by name are."""
+    topic = ask.topic("orders")
+    ask(enter(ask.group, "m", None, subscribed_topic_regex=f"{ask.name}-.*"))
+    ask.until(beat(ask.group, "m", 1, owned={}), lambda answer: answer["member_epoch"] == 2)
+    ask(create_partitions({topic.name: 3}))
+    ask.wait_for_partitions(topic, 3)
+    ask.until(beat(ask.group, "m", 2, owned={topic.id: [0]}), lambda answer: answer["assignment"] is not None)
+    _look(ask)
+
+
 def regular_expressions_that_mean_nothing(ask: Script) -> None:
     """Part of a name, nothing at all, the empty one: the member is in, at epoch 1."""
     ask.topic("one", 2)
