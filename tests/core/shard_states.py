@@ -159,7 +159,7 @@ def state_of(shard: GroupShard) -> dict[str, Any]:
             for topic in TOPICS
             for partition in (*range(6), 99, 262_143, 262_144, 2**31 - 1, -1)
         ],
-        "by topic": [sorted(table.offsets_of_topic(TopicName(topic), Millis(2**62))) for topic in TOPICS],
+        "by topic": [sorted(table.offsets_of_topic(TopicName(topic))) for topic in TOPICS],
         "groups": sorted(table.group_ids()),
         "counts": (len(table), table.group_count),
         "recorded": shard.classic.recorded,

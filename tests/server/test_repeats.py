@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 
 from headgate.core.consumer.commands import ConsumerGroupConfigured
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId, TopicId
+from headgate.domain.ids import GroupId, TopicId, TopicName
 from headgate.domain.settings import Settings
 from headgate.log.memory_filesystem import MemoryFileSystem
 from headgate.server.clock import Clock
 from headgate.server.connection import Connection
 from headgate.server.listener import Listener
 from headgate.server.node import BrokerNode
+from headgate.topics.topic import Topic
 from headgate.topics.topics import NewTopic
 from headgate.wire.codec import decode
 from headgate.wire.framing import read_response_header, request_frame
@@ -241,6 +242,15 @@ def test_a_commit_that_comes_again_is_judged_again() -> None:
     run_scenario(scenario)
 
 
+async def create_again(node: BrokerNode, partition_count: int) -> None:
+    """Another topic "t", as soon as nothing is left of the deleted one."""
+    is_free = asyncio.Event()
+    node.topics.held_names.when_free(TopicName("t"), is_free.set)
+    await is_free.wait()
+    created = node.topics.create(NewTopic("t", TopicId(b"u" * 16), partition_count), node.now())
+    assert isinstance(created, Topic)
+
+
 @pytest.mark.parametrize("is_created_again", [False, True])
 def test_a_commit_that_comes_again_notices_that_its_topic_is_gone(is_created_again: bool) -> None:
     """A topic deleted, or deleted and created with fewer partitions, refuses the partitions it has not."""
@@ -250,7 +260,7 @@ def test_a_commit_that_comes_again_notices_that_its_topic_is_gone(is_created_aga
             await client.ask(commit(5, [0, 30]), 8)
         client.node.topics.delete(client.node.topics.by_name("t"), client.node.now())  # type: ignore[arg-type]
         if is_created_again:
-            client.node.topics.create(NewTopic("t", TopicId(b"u" * 16), 10), client.node.now())
+            await create_again(client.node, 10)
         response = await client.ask(commit(6, [0, 30]), 8)
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         first = ErrorCode.NONE if is_created_again else unknown
@@ -275,7 +285,7 @@ def test_an_id_that_comes_again_is_not_the_topic_that_took_the_name(
         assert client.is_known(fetch(indexes, 10), 10)
         client.node.topics.delete(client.node.topics.by_name("t"), client.node.now())  # type: ignore[arg-type]
         if is_created_again:
-            client.node.topics.create(NewTopic("t", TopicId(b"u" * 16), WIDTH), client.node.now())
+            await create_again(client.node, WIDTH)
         response = await client.ask(commit(6, indexes), 10)
         unknown = [(index, ErrorCode.UNKNOWN_TOPIC_ID) for index in indexes]
         assert [(one.partition_index, one.error_code) for one in response.topics[0].partitions] == unknown

@@ -2,15 +2,19 @@
 
 Up to version 5 by name, in 6 by name or id, never both. The topics' id is nobody's afterwards.
 `delete.topic.enable` switches the API off. Internal topics are refused: the coordinators' state is in them.
+Topics are gone at once, durably; the answer waits, as long as the request allows, until their offsets are
+gone as well: whoever has it can create topics of the same names.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 from headgate.api.contract import Api, Call, Node
+from headgate.api.group_answers import gather
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import ZERO_TOPIC_ID
+from headgate.domain.ids import ZERO_TOPIC_ID, TopicName
 from headgate.topics.refusal import Refusal
 from headgate.topics.topic import Topic
 from headgate.wire.messages.delete_topics import (
@@ -24,7 +28,7 @@ _BY_ID_SINCE = 6
 _DISABLED_ERROR_SINCE = 3
 
 
-def handle(node: Node, call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+def handle(node: Node, call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse | None:
     """Delete each topic for itself."""
     if call.api_version < _BY_ID_SINCE:
         wanted = [DeleteTopicState(name=name) for name in request.topic_names]
@@ -40,7 +44,30 @@ def handle(node: Node, call: Call, request: DeleteTopicsRequest) -> DeleteTopics
         if isinstance(target, Topic) and times_meant[target.topic_id] > 1:
             target = Refusal(ErrorCode.INVALID_REQUEST, "The topic is given both by name and by id.")
         response.responses.append(_delete(node, call, state, target))
-    return response
+    held = [one.name for one in targets if isinstance(one, Topic) and one.name in node.topics.held_names]
+    if not held:
+        return response
+    _answer_when_free(node, call, response, held, request.timeout_ms)
+    return None
+
+
+def _answer_when_free(
+    node: Node, call: Call, response: DeleteTopicsResponse, names: list[TopicName], timeout_ms: int
+) -> None:
+    """Answer as soon as all of these names can be used again, or when the time is up."""
+    is_answered = False
+
+    def answer() -> None:
+        nonlocal is_answered
+        if not is_answered:
+            is_answered = True
+            cancel()
+            call.answer(response)
+
+    cancel = node.call_later(max(0, timeout_ms), answer)
+    take_at = gather(len(names), lambda results: answer())
+    for index, name in enumerate(names):
+        node.topics.held_names.when_free(name, partial(take_at(index), None))
 
 
 def _find(

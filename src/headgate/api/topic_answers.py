@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from headgate.api.contract import Node
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import TopicId
+from headgate.domain.ids import TopicId, TopicName
 from headgate.topics.names import is_internal, why_invalid
 from headgate.topics.refusal import Refusal
 from headgate.topics.topic import Topic
@@ -46,7 +46,7 @@ def find_or_create(node: Node, names: list[str], *, may_create: bool) -> dict[st
             found[name] = topic
         elif why_invalid(name) is not None:
             found[name] = ErrorCode.INVALID_TOPIC_EXCEPTION
-        elif may_create and not is_internal(name):
+        elif may_create and not is_internal(name) and TopicName(name) not in node.topics.held_names:
             if name not in found:
                 wanted.append(NewTopic(name, new_topic_id(), int(node.settings["num.partitions"])))
             found[name] = ErrorCode.LEADER_NOT_AVAILABLE

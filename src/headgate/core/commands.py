@@ -49,6 +49,9 @@ class DeleteGroup:
 
 @dataclass(slots=True, frozen=True)
 class DeleteTopicOffsets:
-    """A topic is gone: so are its offsets in every group. Reply, after the last one: `ErrorCode.NONE`."""
+    """A topic is gone: so are its offsets in every group. Reply, after the last one: `ErrorCode.NONE`.
+
+    Until then nobody may commit offsets of another topic of that name.
+    """
 
     topic: TopicName

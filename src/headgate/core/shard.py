@@ -219,6 +219,10 @@ class GroupShard:
         """How many offsets are held."""
         return len(self.offsets)
 
+    def topics_with_offsets(self) -> set[TopicName]:
+        """The topics that some group has an offset in."""
+        return self.offsets.topics_with_offsets()
+
     def count_groups_by_state(self) -> Mapping[str, int]:
         """How many groups are in which state, by the state's name."""
         return self.groups.count_by_state()

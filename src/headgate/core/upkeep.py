@@ -1,7 +1,7 @@
 """What a shard does by itself: sweep expired offsets and groups, and erase the offsets of deleted topics.
 
 Both may be wide and are cut into slices, one a tick. What is still to be done is volatile: after a reload the
-next sweep finds expired offsets again, and a deleted topic's offsets expire like any that nobody reads.
+next sweep finds expired offsets again, and who had a topic's offsets erased has to ask again.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Upkeep:
         self._candidates: Int64s | None = None
         """The numbers of those after them; None while no sweep is under way."""
         self._generation = 0
-        self._to_erase: deque[tuple[TopicName, Millis, Token]] = deque()
+        self._to_erase: deque[tuple[TopicName, Token]] = deque()
 
     def loaded(self, now: Millis) -> None:
         """Begin: the first sweep is one interval away."""
@@ -167,8 +167,8 @@ class Upkeep:
     # --- deleted topics ---
 
     def erase(self, topic: TopicName, now: Millis, token: Token) -> GroupEffects:
-        """Remove all offsets of a topic; the reply comes with the last of them."""
-        self._to_erase.append((topic, now, token))
+        """Remove all offsets of a topic that nobody commits any more; the reply comes with the last one."""
+        self._to_erase.append((topic, token))
         return self.go_on_erasing(now)
 
     def go_on_erasing(self, now: Millis) -> GroupEffects:
@@ -176,8 +176,8 @@ class Upkeep:
         room = Slice()
         replies = []
         while self._to_erase and not room.is_full():
-            topic, committed_by, token = self._to_erase[0]
-            if erase_topic(self._offsets, topic, committed_by, room):
+            topic, token = self._to_erase[0]
+            if erase_topic(self._offsets, topic, room):
                 self._to_erase.popleft()
                 replies.append(Reply(token, ErrorCode.NONE))
         if self._to_erase:

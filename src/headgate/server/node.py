@@ -13,7 +13,6 @@ from prometheus_client.metrics_core import Metric
 
 from headgate.api.contract import Router
 from headgate.api.router import Here
-from headgate.core.commands import DeleteTopicOffsets
 from headgate.core.shard import GroupShard
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, Millis, TopicId
 from headgate.domain.settings import Settings
@@ -22,6 +21,7 @@ from headgate.server.checkpoints import CheckpointRunner
 from headgate.server.clock import Clock
 from headgate.server.compaction import CompactionRunner
 from headgate.server.coordinator import GroupCoordinator
+from headgate.server.erasure import OffsetErasure
 from headgate.server.group_commit import GroupCommit
 from headgate.server.group_surroundings import GroupSurroundings
 from headgate.server.history import OffsetHistory
@@ -83,7 +83,7 @@ class BrokerNode:
         self._checkpoints.start()
         self.history.open(topic)
         self._surroundings.keep_telling(self.coordinator)
-        self.topics.on_deleted.append(self._forget_offsets_of)
+        OffsetErasure(self.topics, self.coordinator, self.call_later).start()
         self.topics.on_deleted.append(lambda topic: self._remove_deleted())
         self._remove_deleted()
         self._look_after_topics()
@@ -154,9 +154,6 @@ class BrokerNode:
     def _remove_deleted(self) -> None:
         if self.topics.remove_deleted():
             self.call_later(REMOVE_EVERY_MS, self._remove_deleted)
-
-    def _forget_offsets_of(self, topic: Topic) -> None:
-        self.coordinator.submit_to_all(DeleteTopicOffsets(topic.name), lambda replies: None)
 
     def _look_after_topics(self) -> None:
         try:

@@ -8,7 +8,7 @@ Rules:
    partition's log is checked when it is first opened.
 3. The directories of a deleted topic are put out of sight at once, with one sync for all, and removed some at
    a time. Until they are out of sight its name cannot be used again; so a directory never belongs to another
-   topic than the one of its name.
+   topic than the one of its name. Others who keep something by a topic's name hold it too (`held_names`).
 4. `close` leaves a marker that every log was closed well. Without it the start is one after a crash: the
    leader epoch goes up, and each log is checked.
 """
@@ -33,6 +33,7 @@ from headgate.topics import catalogue as events
 from headgate.topics.catalogue import Catalogue, CatalogueEntry
 from headgate.topics.configs import check
 from headgate.topics.fetch_sessions import FetchSessions
+from headgate.topics.held_names import HeldNames
 from headgate.topics.names import collision_key, why_invalid
 from headgate.topics.refusal import Refusal
 from headgate.topics.topic import Shared, Topic
@@ -73,6 +74,7 @@ class Topics:
         self._by_id: dict[TopicId, Topic] = {}
         self._collisions: dict[str, TopicName] = {}
         self._blocked: dict[str, list[Path]] = {}
+        self.held_names = HeldNames()
         self._neglected: Iterator[tuple[Topic, int]] = iter(())
         self._has_leftovers = False
         self.on_deleted: list[Callable[[Topic], None]] = []
@@ -145,6 +147,10 @@ class Topics:
         """Every topic, oldest first."""
         return list(self._topics.values())
 
+    def former_names(self) -> set[TopicName]:
+        """The names of deleted topics that are no topic's now."""
+        return self._catalogue.former_names - self._topics.keys()
+
     def size_bytes(self) -> int:
         """What the logs hold that are open."""
         return sum(partition.size_bytes for topic in self.all() for partition in topic.open_partitions())
@@ -168,6 +174,10 @@ class Topics:
         if new.partition_count > MAXIMUM_PARTITIONS:
             return Refusal(
                 ErrorCode.INVALID_PARTITIONS, f"A topic has at most {MAXIMUM_PARTITIONS} partitions here."
+            )
+        if TopicName(new.name) in self.held_names:
+            return Refusal(
+                ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{new.name}' is deleted, but its offsets not yet."
             )
         if self._blocked.get(new.name):
             return Refusal(

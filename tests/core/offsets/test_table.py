@@ -89,11 +89,10 @@ def test_the_table_behaves_like_a_dict(script: list[tuple[str, Place, int, str, 
         assert {
             (topic, partition): entry for topic, partition, entry in table.offsets_of(GroupId(group_id))
         } == {(place[1], place[2]): entry for place, entry in model.items() if place[0] == group_id}
-        assert sorted(table.offsets_of_topic(TopicName(topic), Millis(2**62))) == sorted(
-            (place[0], place[2])
-            for place, entry in model.items()
-            if place[1] == topic and entry.commit_timestamp <= 2**62
+        assert sorted(table.offsets_of_topic(TopicName(topic))) == sorted(
+            (place[0], place[2]) for place in model if place[1] == topic
         )
+    assert table.topics_with_offsets() == {place[1] for place in model}
     assert set(table.group_ids()) == known
 
 

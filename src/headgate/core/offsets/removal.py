@@ -67,9 +67,9 @@ def delete_all(table: OffsetTable, group_id: GroupId) -> list[Record]:
     return [OffsetTombstone(group_id, topic, partition) for topic, partition, _ in table.offsets_of(group_id)]
 
 
-def erase_topic(table: OffsetTable, topic: TopicName, committed_by: Millis, room: Slice) -> bool:
-    """Remove a topic's offsets that were committed by then; whether that was all of them."""
-    for group_id, partition in table.offsets_of_topic(topic, committed_by):
+def erase_topic(table: OffsetTable, topic: TopicName, room: Slice) -> bool:
+    """Remove a topic's offsets; whether that was all of them."""
+    for group_id, partition in table.offsets_of_topic(topic):
         if room.is_full():
             return False
         room.add(OffsetTombstone(group_id, topic, partition))

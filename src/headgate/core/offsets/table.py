@@ -342,8 +342,8 @@ class OffsetTable:
 
     # --- many at once ---
 
-    def offsets_of_topic(self, topic: TopicName, committed_by: Millis) -> list[tuple[GroupId, int]]:
-        """Which groups and partitions have an offset in a topic that was committed at or before a time."""
+    def offsets_of_topic(self, topic: TopicName) -> list[tuple[GroupId, int]]:
+        """Which groups and partitions have an offset in a topic."""
         ids = [high for high, (name, _) in self._high_partitions.items() if name == topic]
         plain = self._topics.find(topic.encode())
         if plain is not None:
@@ -353,10 +353,18 @@ class OffsetTable:
         keys = np.frombuffer(self._rows.keys, np.uint64)
         is_hit = np.isin(topics_of(keys), np.array(ids, np.int64))
         is_hit &= self._rows.is_live()
-        is_hit &= np.frombuffer(self._rows.timestamps, np.int64) <= committed_by
         hits = keys[is_hit]
         names: dict[int, tuple[TopicName, int]] = {}
         return [(self._group_id(key), self._topic_partition(key, names)[1]) for key in hits.tolist()]
+
+    def topics_with_offsets(self) -> set[TopicName]:
+        """The topics in which a group has an offset."""
+        ids = topics_of(self._rows.live_keys())
+        has_any = np.zeros(ids.max(initial=-1) + 1, np.bool_)
+        has_any[ids] = True
+        names: dict[int, tuple[TopicName, int]] = {}
+        keys = (np.flatnonzero(has_any) << PARTITION_BITS).tolist()
+        return {self._topic_partition(key, names)[0] for key in keys}
 
     def groups_to_sweep(self, committed_by: Millis) -> Int64s:
         """Known groups that may have something to expire: an offset committed at or before a time, an offset

@@ -1,0 +1,58 @@
+"""The offsets of deleted topics go, in every group, before another topic can have the name.
+
+Offsets are kept by the names of topics. From a topic's deletion on its name is held
+(`headgate.topics.held_names`) until every shard has durably removed what was committed for it. So what the
+catalogue says is enough to go on after a crash: names that were a topic's and are none now may have offsets
+left, and no topic has those of another.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from headgate.core.commands import DeleteTopicOffsets
+from headgate.domain.ids import TopicName
+from headgate.server.coordinator import GroupCoordinator
+from headgate.topics.topics import Topics
+
+logger = logging.getLogger(__name__)
+
+RETRY_MS = 1000
+"""After which time shards that could not do it are asked again."""
+
+CallLater = Callable[[int, Callable[[], None]], Any]
+
+
+class OffsetErasure:
+    """Sees to it that every shard forgets the offsets of topics that are no more."""
+
+    def __init__(self, topics: Topics, coordinator: GroupCoordinator, call_later: CallLater) -> None:
+        self._topics = topics
+        self._coordinator = coordinator
+        self._call_later = call_later
+
+    def start(self) -> None:
+        """Finish what an earlier life did not, and from now on see to each topic that is deleted."""
+        former = self._topics.former_names()
+        if former:
+            left = set().union(*(shard.topics_with_offsets() for shard in self._coordinator.shards()))
+            for name in former & left:
+                self._erase(name)
+        self._topics.on_deleted.append(lambda topic: self._erase(topic.name))
+
+    def _erase(self, name: TopicName) -> None:
+        self._topics.held_names.hold(name)
+        self._ask(name)
+
+    def _ask(self, name: TopicName) -> None:
+        self._coordinator.submit_to_all(DeleteTopicOffsets(name), partial(self._on_replies, name))
+
+    def _on_replies(self, name: TopicName, errors: list[Any]) -> None:
+        if any(errors):
+            logger.warning("offsets of a deleted topic are still there", extra={"topic": name})
+            self._call_later(RETRY_MS, lambda: self._ask(name))
+        else:
+            self._topics.held_names.release(name)

@@ -1,0 +1,210 @@
+"""The offsets of a deleted topic: they are nobody's, least of all those of the next topic of that name."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.server.test_repeats import Client
+
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import TopicId, TopicName
+from headgate.domain.settings import Settings
+from headgate.log.memory_filesystem import Fault, MemoryFileSystem
+from headgate.server import erasure, shard_runtime
+from headgate.server.clock import Clock
+from headgate.server.node import BrokerNode
+from headgate.topics.refusal import Refusal
+from headgate.topics.topic import Topic
+from headgate.topics.topics import NewTopic
+from headgate.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from headgate.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from headgate.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from headgate.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+
+NAME = TopicName("t" * 200)
+OLD_ID, NEW_ID = TopicId(b"o" * 16), TopicId(b"n" * 16)
+SEVERAL_SLICES = 9_000
+"""Partitions: their offsets are removed some thousand at a time."""
+
+Scenario = Callable[[BrokerNode, MemoryFileSystem], Coroutine[Any, Any, None]]
+
+
+def run_node(files: MemoryFileSystem, scenario: Scenario) -> None:
+    """One life of a node."""
+
+    async def main() -> None:
+        settings = Settings({"offsets.topic.num.partitions": "2", "log.cleaner.enable": "false"})
+        node = BrokerNode(files, Path("/data"), settings, Clock())
+        await node.start()
+        try:
+            await scenario(node, files)
+        finally:
+            node.close()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def new_files() -> MemoryFileSystem:
+    files = MemoryFileSystem()
+    files.make_directory(Path("/data"))
+    files.sync_directory(Path("/"))
+    return files
+
+
+def create(node: BrokerNode, topic_id: TopicId, partition_count: int = 1) -> Topic | Refusal:
+    return node.topics.create(NewTopic(NAME, topic_id, partition_count), node.now())
+
+
+def delete(node: BrokerNode) -> None:
+    topic = node.topics.by_name(NAME)
+    assert topic is not None
+    node.topics.delete(topic, node.now())
+
+
+async def commit(client: Client, partition_count: int = 1) -> None:
+    """Offset 5 in every partition, for groups in both shards."""
+    partitions = [
+        OffsetCommitRequestPartition(partition_index=index, committed_offset=5)
+        for index in range(partition_count)
+    ]
+    topics = [OffsetCommitRequestTopic(topic_id=OLD_ID, partitions=partitions)]
+    for group_id in ("g", "h"):
+        response = await client.ask(OffsetCommitRequest(group_id=group_id, topics=topics), 10)
+        assert {one.error_code for one in response.topics[0].partitions} == {ErrorCode.NONE}
+
+
+async def offsets(client: Client, topic_id: TopicId) -> list[int]:
+    """What both groups have in partition 0, by id and by name."""
+    found = []
+    for version in (9, 10):
+        topics = [OffsetFetchRequestTopics(name=NAME, topic_id=topic_id, partition_indexes=[0])]
+        groups = [OffsetFetchRequestGroup(group_id=group_id, topics=topics) for group_id in ("g", "h")]
+        response = await client.ask(OffsetFetchRequest(groups=groups), version)
+        partitions = [group.topics[0].partitions[0] for group in response.groups]
+        assert {one.error_code for one in partitions} == {ErrorCode.NONE}
+        found += [one.committed_offset for one in partitions]
+    return found
+
+
+async def until_free(node: BrokerNode) -> None:
+    freed = asyncio.Event()
+    node.topics.held_names.when_free(NAME, freed.set)
+    await freed.wait()
+
+
+def test_a_name_is_free_when_the_offsets_of_its_topic_are_gone() -> None:
+    """They go slice by slice; until the last is gone nobody can take them for those of a new topic."""
+
+    async def scenario(node: BrokerNode, files: MemoryFileSystem) -> None:
+        client = Client(node)
+        create(node, OLD_ID, SEVERAL_SLICES)
+        await commit(client, SEVERAL_SLICES)
+        delete(node)
+        refused = create(node, NEW_ID)
+        assert isinstance(refused, Refusal)
+        assert refused.error == ErrorCode.TOPIC_ALREADY_EXISTS
+        await until_free(node)
+        assert isinstance(create(node, NEW_ID, SEVERAL_SLICES), Topic)
+        assert await offsets(client, NEW_ID) == [-1] * 4
+        assert sum(shard.offset_count for shard in node.coordinator.shards()) == 0
+
+    run_node(new_files(), scenario)
+
+
+def test_who_is_told_that_a_topic_is_deleted_can_create_it_again() -> None:
+    """The answer waits for the offsets, in a request that does not ask for haste."""
+
+    async def scenario(node: BrokerNode, files: MemoryFileSystem) -> None:
+        client = Client(node)
+        create(node, OLD_ID, SEVERAL_SLICES)
+        await commit(client, SEVERAL_SLICES)
+        topics = [DeleteTopicState(name=NAME)]
+        deleted = await client.ask(DeleteTopicsRequest(topics=topics, timeout_ms=20_000), 6)
+        assert [one.error_code for one in deleted.responses] == [ErrorCode.NONE]
+        wanted = [CreatableTopic(name=NAME, num_partitions=1, replication_factor=1)]
+        created = await client.ask(CreateTopicsRequest(topics=wanted), 7)
+        assert [one.error_code for one in created.topics] == [ErrorCode.NONE]
+
+        topics = [DeleteTopicState(name=NAME), DeleteTopicState(name="never-was")]
+        deleted = await client.ask(DeleteTopicsRequest(topics=topics, timeout_ms=0), 6)
+        expected = [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert [one.error_code for one in deleted.responses] == expected
+
+    run_node(new_files(), scenario)
+
+
+def test_who_does_not_wait_is_told_all_the_same() -> None:
+    """With no time to wait: the topic is deleted, and its name is free a little later."""
+
+    async def scenario(node: BrokerNode, files: MemoryFileSystem) -> None:
+        client = Client(node)
+        create(node, OLD_ID, SEVERAL_SLICES)
+        await commit(client, SEVERAL_SLICES)
+        topics = [DeleteTopicState(name=NAME)]
+        deleted = await client.ask(DeleteTopicsRequest(topics=topics, timeout_ms=0), 6)
+        assert [one.error_code for one in deleted.responses] == [ErrorCode.NONE]
+        assert NAME in node.topics.held_names
+        assert node.topics.by_name(NAME) is None
+        await until_free(node)
+
+    run_node(new_files(), scenario)
+
+
+@pytest.mark.parametrize("changes", range(12))
+def test_wherever_a_life_ends_no_topic_gets_the_offsets_of_another(changes: int) -> None:
+    """Between the deletion and the next topic of that name; a topic that is still there keeps its offsets."""
+    files = new_files()
+
+    async def until_nothing_more_is_written(node: BrokerNode, files: MemoryFileSystem) -> None:
+        create(node, OLD_ID)
+        await commit(Client(node))
+        files.inject(Fault(after=changes, times=None))
+        delete(node)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await until_free(node)
+            create(node, NEW_ID)
+
+    async def afterwards(node: BrokerNode, files: MemoryFileSystem) -> None:
+        await until_free(node)
+        topic = node.topics.by_name(NAME) or create(node, NEW_ID)
+        assert isinstance(topic, Topic)
+        expected = 5 if topic.topic_id == OLD_ID else -1
+        assert await offsets(Client(node), topic.topic_id) == [expected] * 4
+
+    run_node(files, until_nothing_more_is_written)
+    files.crash()
+    run_node(files, afterwards)
+
+
+def test_a_shard_that_cannot_forget_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its sync failed, so it is loaded anew, with the offsets; the name is not free before they are gone."""
+    monkeypatch.setattr(erasure, "RETRY_MS", 20)
+    monkeypatch.setattr(shard_runtime, "RELOAD_DELAY_SECONDS", 0.1)
+
+    async def scenario(node: BrokerNode, files: MemoryFileSystem) -> None:
+        client = Client(node)
+        create(node, OLD_ID)
+        await commit(client)
+        files.inject(Fault(kind="datasync", after=1))  # the catalogue's passes, that of the first shard fails
+        delete(node)
+        await asyncio.sleep(0.05)
+        assert isinstance(create(node, NEW_ID), Refusal)
+        await until_free(node)
+        create(node, NEW_ID)
+        assert await offsets(client, NEW_ID) == [-1] * 4
+
+    run_node(new_files(), scenario)
