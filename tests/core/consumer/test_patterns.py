@@ -54,7 +54,7 @@ def test_an_expression_that_matches_nothing_leaves_the_member_in_epoch_one() -> 
     h = ConsumerHarness({"t": 1})
     a = reader(h)
     settle_in_time(h, a)
-    assert (a.epoch, h.group.epoch, h.group.knows_subscription) == (1, 1, True)
+    assert (a.epoch, h.group.epoch, h.group.subscriptions.is_known) == (1, 1, True)
 
 
 @pytest.mark.parametrize("regex", ["orders-(", "[", "(?=x)"])

@@ -8,10 +8,11 @@ read a topic) follows from the records and is kept beside them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator
 from enum import Enum
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
+from headgate.core.consumer.subscriptions import Subscriptions, count_down
 from headgate.domain.ids import GroupId, InstanceId, MemberId, TopicId, TopicName
 from headgate.records import (
     ConsumerGroupCurrentAssignment,
@@ -98,9 +99,8 @@ class ConsumerGroup:
         "metadata",
         "owners",
         "partition_metadata",
-        "readers",
-        "regex_users",
         "regexes",
+        "subscriptions",
         "target_metadata",
         "targets",
     )
@@ -119,10 +119,8 @@ class ConsumerGroup:
         """Who has a partition, or is yet to let it go."""
         self.instances: dict[InstanceId, MemberId] = {}
         """Static members by their instance id."""
-        self.readers: Counter[TopicName] = Counter()
-        """How many members name a topic in their subscription."""
-        self.regex_users: Counter[str] = Counter()
-        """How many members subscribe by a regular expression."""
+        self.subscriptions = Subscriptions(self.regexes)
+        """What the members read."""
         self.assignor_votes: Counter[str] = Counter()
         """How many members want an assignor."""
         self.classic_members = 0
@@ -209,35 +207,9 @@ class ConsumerGroup:
         target = self.targets.get(member_id)
         return {} if target is None else target.partitions
 
-    # --- subscriptions ---
-
-    def topics_by(self, regex: str | None) -> tuple[TopicName, ...]:
-        """The topics that a regular expression matches: none as long as that is not known."""
-        resolved = self.regexes.get(regex) if regex else None
-        return () if resolved is None else resolved.topics
-
-    def topics_of(self, member: ConsumerGroupMemberMetadata) -> frozenset[TopicName]:
-        """The topics a member reads."""
-        return frozenset(member.subscribed_topic_names).union(self.topics_by(member.subscribed_topic_regex))
-
-    def topics(self) -> set[TopicName]:
-        """The topics that its members read."""
-        return {*self.readers, *(name for regex in self.regex_users for name in self.topics_by(regex))}
-
     def is_subscribed_to(self, topic: TopicName) -> bool:
         """Whether a member reads a topic."""
-        return topic in self.readers or any(topic in self.topics_by(regex) for regex in self.regex_users)
-
-    def reads_any_of(self, topics: Set[TopicName]) -> bool:
-        """Whether a member reads one of these topics; as quick as the fewer of both are."""
-        return not self.readers.keys().isdisjoint(topics) or any(
-            not topics.isdisjoint(self.topics_by(regex)) for regex in self.regex_users
-        )
-
-    @property
-    def knows_subscription(self) -> bool:
-        """Whether every regular expression has been matched."""
-        return all(regex in self.regexes for regex in self.regex_users)
+        return self.subscriptions.is_subscribed_to(topic)
 
     # --- records ---
 
@@ -331,27 +303,32 @@ class ConsumerGroup:
 
     def _set_member(self, member_id: MemberId, member: ConsumerGroupMemberMetadata | None) -> None:
         old = self.members.pop(member_id, None)
-        if old is not None:
-            self._count(old, -1)
-            if old.instance_id is not None and self.instances.get(old.instance_id) == member_id:
-                del self.instances[old.instance_id]
         if member is not None:
-            self.members[member_id] = member
-            self._count(member, 1)
-            if member.instance_id is not None:
-                self.instances[member.instance_id] = member_id
+            member = self.members[member_id] = self.subscriptions.add(member)
+        if old is not None:
+            self._forget(old)
+        if member is not None:
+            self._remember(member)
 
-    def _count(self, member: ConsumerGroupMemberMetadata, change: int) -> None:
-        for name in member.subscribed_topic_names:
-            _add(self.readers, name, change)
-        if member.subscribed_topic_regex:
-            _add(self.regex_users, member.subscribed_topic_regex, change)
+    def _remember(self, member: ConsumerGroupMemberMetadata) -> None:
+        if member.instance_id is not None:
+            self.instances[member.instance_id] = member.member_id
         if member.server_assignor is not None:
-            _add(self.assignor_votes, member.server_assignor, change)
+            self.assignor_votes[member.server_assignor] += 1
         if member.classic is not None:
-            self.classic_members += change
-            for protocol_name, _ in member.classic.protocols:
-                _add(self.classic_protocols, protocol_name, change)
+            self.classic_members += 1
+            self.classic_protocols.update(name for name, _ in member.classic.protocols)
+
+    def _forget(self, member: ConsumerGroupMemberMetadata) -> None:
+        self.subscriptions.remove(member)
+        if member.instance_id is not None and self.instances.get(member.instance_id) == member.member_id:
+            del self.instances[member.instance_id]
+        if member.server_assignor is not None:
+            count_down(self.assignor_votes, member.server_assignor)
+        if member.classic is not None:
+            self.classic_members -= 1
+            for name, _ in member.classic.protocols:
+                count_down(self.classic_protocols, name)
 
     def _set_current(self, member_id: MemberId, current: ConsumerGroupCurrentAssignment | None) -> None:
         old = self.currents.pop(member_id, None)
@@ -374,15 +351,6 @@ class ConsumerGroup:
                     del owners[partition]
             if not owners:
                 del self.owners[topic_id]
-
-
-KeyT = TypeVar("KeyT", bound=str)
-
-
-def _add(counter: Counter[KeyT], key: KeyT, change: int) -> None:
-    counter[key] += change
-    if not counter[key]:
-        del counter[key]
 
 
 def tombstone_of(record: ConsumerRecord) -> ConsumerGroupTombstone:

@@ -86,7 +86,10 @@ class ConsumerGroups:
     def verify(self, group: ConsumerGroup) -> bool:
         """Whether the group's topics are as its record says; if so, that stands until topics change."""
         group_id = group.group_id
-        if group_id not in self.verified and self.topics.hash_of(group.topics()) == group.metadata_hash:
+        if (
+            group_id not in self.verified
+            and self.topics.hash_of(group.subscriptions.topics()) == group.metadata_hash
+        ):
             self.verified.add(group_id)
         return group_id in self.verified
 
@@ -95,8 +98,11 @@ class ConsumerGroups:
         for change in command.changes:
             self.topics.change(change)
         names = {change.name for change in command.changes}
-        by_id = self.by_id
-        self.verified = {group_id for group_id in self.verified if not by_id[group_id].reads_any_of(names)}
+        self.verified = {
+            group_id
+            for group_id in self.verified
+            if not self.by_id[group_id].subscriptions.reads_any_of(names)
+        }
         for group_id, group in self.by_id.items():
             if is_outdated(group, command.changes):
                 self.turn(group_id, now).match_patterns(group_id)

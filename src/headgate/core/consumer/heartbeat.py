@@ -64,7 +64,7 @@ def heartbeat(
         turn.start_session(group.group_id, command.member_id)
         return _answer(turn, command, before, before.current), []
     regex = metadata.subscribed_topic_regex
-    if regex and regex not in group.regex_users:
+    if regex and regex not in group.subscriptions.regex_users:
         refusal = invalid_pattern(regex)
         if refusal is not None:
             return refusal
@@ -197,7 +197,7 @@ def _reads_otherwise(
     """
     regex = after.subscribed_topic_regex
     is_newly_matched = bool(regex) and regex != before.subscribed_topic_regex and regex in group.regexes
-    return is_newly_matched or group.topics_of(after) != group.topics_of(before)
+    return is_newly_matched or group.subscriptions.of(after) != group.subscriptions.of(before)
 
 
 def _ordered(names: tuple[TopicName, ...]) -> tuple[TopicName, ...]:
@@ -235,7 +235,8 @@ def _members_records(
 def _given_up_pattern(after: GroupAfter, admitted: Admitted) -> list[ConsumerRecord]:
     """What takes a regular expression away that nobody subscribes by any more."""
     regex = admitted.member.metadata.subscribed_topic_regex
-    if not regex or regex == after.member.subscribed_topic_regex or after.group.regex_users[regex] > 1:
+    users = after.group.subscriptions.regex_users
+    if not regex or regex == after.member.subscribed_topic_regex or users[regex] > 1:
         return []
     resolved = after.group.regexes.get(regex)
     return [] if resolved is None else [tombstone_of(resolved)]
@@ -312,7 +313,7 @@ def _step(
     aim = Aim(
         assignment_epoch=target.epoch,
         target=target.partitions,
-        subscribed=turn.topics.ids_of(after.group.topics_of(after.member)),
+        subscribed=turn.topics.ids_of(after.group.subscriptions.of(after.member)),
         is_subscription_new=is_subscription_new,
         owner_of=owner_of,
     )

@@ -35,11 +35,12 @@ def invalid_pattern(text: str) -> Refusal | None:
 
 def is_outdated(group: ConsumerGroup, changes: Iterable[TopicChange]) -> bool:
     """Whether an expression of the group means other topics after these changes, or was never matched."""
-    if not group.regex_users:
+    if not group.subscriptions.regex_users:
         return False
-    if not group.knows_subscription:
+    if not group.subscriptions.is_known:
         return True
-    known = [(_compiled(regex), frozenset(group.topics_by(regex))) for regex in group.regex_users]
+    read = group.subscriptions
+    known = [(_compiled(regex), frozenset(read.by_regex(regex))) for regex in read.regex_users]
     return any(
         (
             change.topic is not None
@@ -56,12 +57,13 @@ def match_topics(turn: ConsumerTurn, group: ConsumerGroup) -> list[ConsumerRecor
     """Match every expression of the group; if one means other topics now, the group's epoch rises."""
     records: list[ConsumerRecord] = []
     is_rising = False
-    names = set(group.readers)
-    for regex in group.regex_users:
+    read = group.subscriptions
+    names = set(read.readers)
+    for regex in read.regex_users:
         topics = _match(turn, regex)
         names.update(topics)
-        if regex not in group.regexes or topics != group.topics_by(regex):
-            is_rising = is_rising or topics != group.topics_by(regex)
+        if regex not in group.regexes or topics != read.by_regex(regex):
+            is_rising = is_rising or topics != read.by_regex(regex)
             records.append(
                 ConsumerGroupRegularExpression(
                     group_id=group.group_id,
@@ -72,7 +74,7 @@ def match_topics(turn: ConsumerTurn, group: ConsumerGroup) -> list[ConsumerRecor
                 )
             )
     if is_rising:
-        metadata_hash = turn.topics.hash_of(names)
+        metadata_hash = turn.topics.hash_of(frozenset(names))
         records.append(
             ConsumerGroupMetadata(group_id=group.group_id, epoch=group.epoch + 1, metadata_hash=metadata_hash)
         )

@@ -6,6 +6,7 @@ keeps what it has until its session ends: its partitions wait for its next life,
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
@@ -57,25 +58,25 @@ def remove_members(
     for member_id in member_ids:
         turn.forget(group.group_id, member_id)
         records += member_tombstones(group, member_id)
-    gone = set(member_ids)
-    staying = [member for member_id, member in group.members.items() if member_id not in gone]
-    used = {member.subscribed_topic_regex for member in staying}
+    gone = [group.members[member_id] for member_id in dict.fromkeys(member_ids)]
+    regexes = Counter(group.subscriptions.regex_users)
+    regexes.subtract(member.subscribed_topic_regex for member in gone if member.subscribed_topic_regex)
     records += [
         ConsumerGroupTombstone(ConsumerRecordType.REGULAR_EXPRESSION, group.group_id, regex)
         for regex in group.regexes
-        if regex not in used
+        if regexes[regex] <= 0
     ]
     epoch = group.epoch + 1
-    names = {name for member in staying for name in group.topics_of(member)}
+    is_anybody_left = len(gone) < len(group.members)
     records.append(
         ConsumerGroupMetadata(
             group_id=group.group_id,
             epoch=epoch,
-            metadata_hash=turn.topics.hash_of(names),
-            empty_since=NEVER if staying else turn.now,
+            metadata_hash=turn.topics.hash_of(group.subscriptions.topics_after(gone)),
+            empty_since=NEVER if is_anybody_left else turn.now,
         )
     )
-    if not staying:
+    if not is_anybody_left:
         # Nobody is left to have a target made for: the empty one is that of the new epoch.
         records.append(
             ConsumerGroupTargetMetadata(

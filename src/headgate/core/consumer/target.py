@@ -41,22 +41,10 @@ class GroupAfter:
             return self.group.target_of(self.replaces)
         return self.group.target_of(member_id)
 
-    def topics(self) -> set[TopicName]:
+    def topics(self) -> frozenset[TopicName]:
         """The topics that its members will read."""
-        group = self.group
-        counts = Counter(group.readers)
-        regexes = Counter(group.regex_users)
-        before = group.members.get(self.replaces or self.member.member_id)
-        if before is not None:
-            counts.subtract(before.subscribed_topic_names)
-            regexes.subtract([before.subscribed_topic_regex or ""])
-        counts.update(self.member.subscribed_topic_names)
-        regexes.update([self.member.subscribed_topic_regex or ""])
-        names = {name for name, count in counts.items() if count > 0}
-        for regex, count in regexes.items():
-            if count > 0:
-                names.update(group.topics_by(regex))
-        return names
+        before = self.group.members.get(self.replaces or self.member.member_id)
+        return self.group.subscriptions.topics_after(() if before is None else (before,), self.member)
 
     def assignor(self, assignors: tuple[str, ...]) -> str:
         """The name of the assignor that most of its members want; of several, the one offered first."""
@@ -80,13 +68,13 @@ def make_target(
     """The target for an epoch: the part of the changed member, and the records of all that changes."""
     group = after.group
     topics = turn.topics
-    # Large groups subscribe alike, and an assignor is faster where they share one set.
-    sets: dict[tuple[tuple[TopicName, ...], str | None], frozenset[TopicId]] = {}
+    # Members that subscribe alike share their names, and an assignor is faster where they share one set too.
+    sets: dict[tuple[int, str | None], frozenset[TopicId]] = {}
 
     def read_by(metadata: ConsumerGroupMemberMetadata) -> frozenset[TopicId]:
-        key = (metadata.subscribed_topic_names, metadata.subscribed_topic_regex)
+        key = (id(metadata.subscribed_topic_names), metadata.subscribed_topic_regex)
         if key not in sets:
-            sets[key] = topics.ids_of(group.topics_of(metadata))
+            sets[key] = topics.ids_of(group.subscriptions.of(metadata))
         return sets[key]
 
     members = {

@@ -67,7 +67,7 @@ def upgraded(group: ClassicGroup, topics: TopicImage) -> ConsumerGroup | Refusal
             return held
         for record in _member_records(group.group_id, epoch, held, topics):
             converted.apply(record)
-    metadata_hash = topics.hash_of(converted.readers)
+    metadata_hash = topics.hash_of(converted.subscriptions.topics())
     converted.apply(ConsumerGroupTargetMetadata(group_id=group.group_id, assignment_epoch=epoch))
     converted.apply(ConsumerGroupMetadata(group_id=group.group_id, epoch=epoch, metadata_hash=metadata_hash))
     return converted
