@@ -23,6 +23,7 @@ from headgate.topics.topic import Topic
 from headgate.topics.topics import NewTopic
 from headgate.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from headgate.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from headgate.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from headgate.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -116,6 +117,9 @@ def test_a_name_is_free_when_the_offsets_of_its_topic_are_gone() -> None:
         refused = create(node, NEW_ID)
         assert isinstance(refused, Refusal)
         assert refused.error == ErrorCode.TOPIC_ALREADY_EXISTS
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name=NAME)], allow_auto_topic_creation=True)
+        (missing,) = (await client.ask(asked, 12)).topics
+        assert missing.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         await until_free(node)
         assert isinstance(create(node, NEW_ID, SEVERAL_SLICES), Topic)
         assert await offsets(client, NEW_ID) == [-1] * 4
