@@ -51,7 +51,7 @@ def test_an_image_and_the_log_since_make_the_shard_that_is(
     """Whatever happens between two parts, and though a little more of the log is applied than need be."""
     with (
         patch.object(image, "_ROWS_A_PART", 5),
-        patch.object(image, "_NAMES_A_PART", 2),
+        patch.object(image, "_NAME_BYTES_A_PART", 5),
         patch.object(shard_image, "_GROUPS_A_STEP", 1),
         patch.object(table, "_ROWS_LEFT_BEHIND", 1),
     ):
@@ -75,7 +75,7 @@ def test_an_image_and_the_log_since_make_the_shard_that_is(
 
 
 def test_nothing_is_renumbered_while_an_image_is_taken() -> None:
-    """Rows left behind wait for the image to be done, and are dropped then, also if it is given up."""
+    """Rows left behind wait for the image to be done, and are dropped after it, also if it is given up."""
     with patch.object(table, "_ROWS_LEFT_BEHIND", 1), patch.object(image, "_ROWS_A_PART", 10):
         shard = fresh()
         for number in range(100):
@@ -86,7 +86,11 @@ def test_nothing_is_renumbered_while_an_image_is_taken() -> None:
             shard.apply(OffsetTombstone(GroupId(f"g{number}"), TopicName("t"), number), 0)
         assert len(shard.offsets._rows.keys) == 100
         assert isinstance(parts, Iterator)
+        assert shard.offsets.reclaim(), "there is something to do"
+        assert len(shard.offsets._rows.keys) == 100
         parts.close()  # type: ignore[attr-defined]
+        while shard.offsets.reclaim():
+            pass
         assert len(shard.offsets._rows.keys) == 50
 
 

@@ -246,6 +246,8 @@ class GroupShard:
                 return self._upkeep.sweep(now)
             case TimerKind.ERASE:
                 return self._upkeep.go_on_erasing(now)
+            case TimerKind.RECLAIM:
+                return self._upkeep.reclaim(now)
             case TimerKind.SESSION | TimerKind.JOIN | TimerKind.SYNC:
                 return self._members.on_timer(timer, now)
             case _:

@@ -29,6 +29,8 @@ class TimerKind(IntEnum):
     """Expired offsets are looked for."""
     ERASE = auto()
     """Offsets of deleted topics are still to be removed."""
+    RECLAIM = auto()
+    """What removed offsets left behind is to be dropped."""
 
 
 class Timer(NamedTuple):

@@ -1,6 +1,7 @@
-"""What a shard does by itself: sweep expired offsets and groups, and erase the offsets of deleted topics.
+"""What a shard does by itself: sweep expired offsets and groups, erase the offsets of deleted topics, and
+reclaim the room of what was removed.
 
-Both may be wide and are cut into slices, one a tick. What is still to be done is volatile: after a reload the
+All may be wide and are cut into slices, one a tick. What is still to be done is volatile: after a reload the
 next sweep finds expired offsets again, and who had a topic's offsets erased has to ask again.
 """
 
@@ -18,7 +19,7 @@ from headgate.core.consumer.offsets import clock_of as consumer_clock_of
 from headgate.core.consumer.removal import group_tombstones
 from headgate.core.contract import Effects, Reply, Token
 from headgate.core.deadlines import Deadlines
-from headgate.core.effects import GroupEffects
+from headgate.core.effects import NOTHING, GroupEffects
 from headgate.core.offsets.expiry import group_clock
 from headgate.core.offsets.removal import Retention, Slice, erase_topic
 from headgate.core.offsets.table import OffsetTable
@@ -35,6 +36,9 @@ MINUTE_MS = 60_000
 _NAMED_AT_ONCE = 1024
 _SWEEP = Timer(TimerKind.SWEEP)
 _ERASE = Timer(TimerKind.ERASE)
+_RECLAIM = Timer(TimerKind.RECLAIM)
+_BETWEEN_RECLAIMS_MS = 10
+"""A slice takes some milliseconds; there is time."""
 
 
 def _nothing(topic: TopicName) -> bool:
@@ -50,7 +54,6 @@ class Upkeep:
         "_classic",
         "_consumer",
         "_deadlines",
-        "_generation",
         "_interval_ms",
         "_offsets",
         "_retention_ms",
@@ -74,7 +77,6 @@ class Upkeep:
         """Groups to look at next."""
         self._candidates: Int64s | None = None
         """The numbers of those after them; None while no sweep is under way."""
-        self._generation = 0
         self._to_erase: deque[tuple[TopicName, Token]] = deque()
 
     def loaded(self, now: Millis) -> None:
@@ -83,6 +85,13 @@ class Upkeep:
         self._candidates = None
         self._to_erase.clear()
         self._sweep_after(now, self._interval_ms)
+        self.reclaim(now)
+
+    def reclaim(self, now: Millis) -> GroupEffects:
+        """Drop some of what removals left behind in the table, and come back while there is more of it."""
+        if self._offsets.reclaim():
+            self._deadlines.set(_RECLAIM, Millis(now + _BETWEEN_RECLAIMS_MS))
+        return NOTHING
 
     def _sweep_after(self, now: Millis, delay_ms: int) -> None:
         self._deadlines.set(_SWEEP, Millis(now + delay_ms))
@@ -101,6 +110,7 @@ class Upkeep:
         is_done = not room.is_full()
         if is_done:
             self._candidates = None
+            self.reclaim(now)
         self._sweep_after(now, self._interval_ms if is_done else 0)
         return Effects(room.records)
 
@@ -110,10 +120,8 @@ class Upkeep:
         There may be a million: until their turn comes they are but numbers.
         """
         table = self._offsets
-        if self._candidates is None or self._generation != table.generation:
-            # Groups have new numbers; those that are done with have nothing old any more, or not for long.
+        if self._candidates is None:
             self._candidates = table.groups_to_sweep(Millis(now - self._retention_ms))
-            self._generation = table.generation
         while len(self._candidates) and not self._to_sweep:
             group_ids = table.group_ids_of(self._candidates[:_NAMED_AT_ONCE])
             self._candidates = self._candidates[_NAMED_AT_ONCE:]

@@ -8,7 +8,7 @@ offsets do (`headgate.core.contract.TakesRows`) and come before the offsets arou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from headgate.log.record_columns import RecordColumns, read_columns
 from headgate.log.state_file import StateFileUnusable, open_state_file, why_not
 from headgate.records import decode
 from headgate.records.offset_commit import KEY_STARTS
-from headgate.records.offset_rows import Spans, read_rows
+from headgate.records.offset_rows import OffsetRows, Spans, read_rows
 from headgate.records.runs import RunPlace, RunReader, run_place, run_stretch
 from headgate.topics.partition import Partition
 
@@ -29,6 +29,8 @@ Batches = Sequence[tuple[BatchHeader, bytes]]
 _RECORDS_AT_ONCE = 4000
 """Some milliseconds' worth of plain records."""
 _BYTES_AT_ONCE = 1 << 20
+_STRETCHES_AT_ONCE = 512
+"""The same of groups and topics that may be new."""
 _STEP_RECORDS = 256
 """The same of records that are read one by one."""
 _FEWEST_BETWEEN = 16
@@ -72,8 +74,7 @@ class LogLoading:
                 if place is not None and (place == self._expected if self._run else not place.before):
                     yield from self._take_run(columns, place)
                     return
-            elif columns is not None and not self._run and self._take_columns(columns):
-                yield
+            elif columns is not None and not self._run and (yield from self._take_columns(columns)):
                 return
         self._release_run()
         yield from self._one_by_one(held)
@@ -90,10 +91,10 @@ class LogLoading:
         complete, self._run = self._run, []
         self._runs.torn = []
         for part in complete:
-            if not self._take_columns(part):
+            if not (yield from self._take_columns(part)):
                 for at in range(len(part)):
                     self._apply(part, at)
-            yield
+                yield
 
     def _release_run(self) -> None:
         """What was kept does not go on as it should: it is for the reader of records to judge."""
@@ -122,12 +123,12 @@ class LogLoading:
                     yield
         yield
 
-    def _take_columns(self, columns: RecordColumns) -> bool:
-        """Apply the records; False, and nothing is done, if that pays not."""
+    def _take_columns(self, columns: RecordColumns) -> Generator[None, None, bool]:
+        """Apply the records, in steps; False, and nothing is done, if that pays not."""
         keys = Spans(columns.key_starts, columns.key_sizes)
         at, rows = read_rows(columns.data, keys, Spans(columns.value_starts, columns.value_sizes))
         if len(at) == len(columns):
-            self._apply_rows(rows)
+            yield from self._apply_rows(rows)
             return True
         is_other = np.ones(len(columns), np.bool_)
         is_other[at] = False
@@ -143,7 +144,7 @@ class LogLoading:
                     break
                 self._apply(columns, other)
             end = int(np.searchsorted(at, barrier))
-            self._apply_rows(rows.between(done, end))
+            yield from self._apply_rows(rows.between(done, end))
             done = end
             if barrier < len(columns):
                 self._apply(columns, barrier)
@@ -152,9 +153,15 @@ class LogLoading:
     def _apply(self, columns: RecordColumns, at: int) -> None:
         self._shard.apply(decode(columns.key(at), columns.value(at)), int(columns.offsets[at]))
 
-    def _apply_rows(self, rows: Any) -> None:
+    def _apply_rows(self, rows: OffsetRows) -> Iterator[None]:
+        """Apply them, some groups and topics at a time: each of them may be new."""
         assert isinstance(self._shard, TakesRows)
-        self._shard.apply_rows(rows)
+        first = 0
+        while first < len(rows):
+            end = int(np.searchsorted(rows.stretch_of, rows.stretch_of[first] + _STRETCHES_AT_ONCE))
+            self._shard.apply_rows(rows.between(first, end) if end - first < len(rows) else rows)
+            first = end
+            yield
 
 
 class CheckpointLoading:

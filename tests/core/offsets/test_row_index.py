@@ -38,8 +38,18 @@ class Pair:
         self.index.add_each(np.arange(first, first + len(keys)), wanted)
         self.rows.update(zip(keys, range(first, first + len(keys)), strict=True))
 
-    def check(self, index: RowIndex | None = None) -> None:
-        index = index or self.index
+    def drop(self, key: int) -> None:
+        """The last row takes the place of the one that goes."""
+        row, last = self.rows.pop(key), len(self.keys) - 1
+        self.index.discard(row, self.keys)
+        if row != last:
+            self.index.replace(last, row, self.keys[last])
+            self.keys[row] = self.keys[last]
+            self.rows[self.keys[row]] = row
+        self.keys.pop()
+
+    def check(self) -> None:
+        index = self.index
         assert all(index.find(key, self.keys) == row for key, row in self.rows.items())
         wanted = [*self.rows, *(key ^ 1 << 62 for key in self.rows)]
         found = index.find_each(np.array(wanted, np.uint64), self.keys).tolist()
@@ -79,25 +89,62 @@ def test_rows_are_found_while_the_index_grows(shape: str) -> None:
         grew = 0
         for number, key in enumerate(wanted):
             pair.add(key)
-            grew += pair.index.is_growing
+            grew += pair.index.is_moving
             if number % 499 == 0:
                 pair.check()
         pair.check()
     assert grew > count // 4, "the steps are what is tested"
-    pair.check(RowIndex(np.frombuffer(pair.keys, np.uint64)))
+
+
+@given(st.lists(st.tuples(st.booleans(), keys), max_size=12), st.sampled_from([3, 40]))
+@settings(deadline=None, max_examples=100)
+def test_rows_are_found_while_others_go_and_the_index_shrinks_and_grows(
+    script: list[tuple[bool, list[int]]], slots_a_step: int
+) -> None:
+    """A shrinking that is not done when rows come turns into a growing; at no time is a row lost."""
+    with (
+        patch.object(row_index, "_MOVED_AT_ONCE", 0),
+        patch.object(row_index, "_ROWS_A_STEP", 2),
+        patch.object(row_index, "_SMALLEST", 4),
+    ):
+        pair = Pair()
+        for comes, some in script:
+            for key in some if comes else list(pair.rows)[: 2 * len(some)]:
+                if not comes:
+                    pair.drop(key)
+                    pair.index.shrink(len(pair.keys), slots_a_step, pair.keys)
+                elif key not in pair.rows:
+                    pair.add(key)
+            pair.check()
+
+
+def test_an_index_that_lost_most_of_its_rows_gives_back_its_slots() -> None:
+    """In steps, through which everything is found."""
+    pair = Pair()
+    pair.add_each(np.random.default_rng(7).integers(0, 2**63, 60_000).tolist())
+    for key in list(pair.rows)[:50_000]:
+        pair.drop(key)
+    steps = 0
+    while steps == 0 or pair.index.is_moving:
+        pair.index.shrink(len(pair.keys), 4096, pair.keys)
+        steps += 1
+        assert all(pair.index.find(key, pair.keys) == row for key, row in list(pair.rows.items())[::97])
+    pair.check()
+    assert steps > 10
+    assert len(pair.index._slots) < 2 * len(pair.keys)
 
 
 def test_no_step_of_growth_moves_much() -> None:
     """However large the index, what one new row has to wait for is a few thousand slots."""
     pair = Pair()
     moved: list[int] = []
-    move = RowIndex._move
+    move = RowIndex._move_up
 
     def watch(index: RowIndex, count: int, held: array[int]) -> None:
-        moved.append(min(count, index._home_slots))
+        moved.append(min(count, index._low_slots))
         move(index, count, held)
 
-    with patch.object(RowIndex, "_move", watch):
+    with patch.object(RowIndex, "_move_up", watch):
         for key in np.random.default_rng(6).integers(0, 2**63, 120_000).tolist():
             pair.add(key)
     assert max(moved) <= 1 << 13

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headgate.core.offsets import names, reclaiming
+from headgate.core.offsets import table as tables
 from headgate.core.offsets.table import OffsetTable, StoredOffset
 from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.records import OffsetCommit
@@ -62,11 +65,30 @@ actions = st.one_of(
 )
 
 
-@given(st.lists(actions, max_size=80))
+@given(st.lists(actions, max_size=80), st.sampled_from([1, 3, 1024]))
 @settings(deadline=None)
-def test_the_table_behaves_like_a_dict(script: list[tuple[str, Place, int, str, int]]) -> None:
-    """Puts, removals, revivals and forgotten groups, with names and partitions at the edges."""
-    table = OffsetTable()
+def test_the_table_behaves_like_a_dict(
+    script: list[tuple[str, Place, int, str, int]], left_behind: int
+) -> None:
+    """Puts, removals, revivals and forgotten groups, with names and partitions at the edges.
+
+    What is left behind is dropped almost at once, in the midst of it, or not at all.
+    """
+    with patch.object(tables, "_ROWS_LEFT_BEHIND", left_behind):
+        table = OffsetTable()
+    with (
+        patch.object(tables, "_ROWS_LEFT_BEHIND", left_behind),
+        patch.object(tables, "_LEFT_BEHIND_A_STEP", 1),
+        patch.object(tables, "_RECLAIMED_AT_ONCE", 2),
+        patch.object(names, "_LEAST_UNTIDY", 1),
+        patch.object(reclaiming, "_FOUND_OUT_AT_ONCE", 3),
+        patch.object(reclaiming, "_LOOKED_THROUGH_AT_ONCE", 3),
+    ):
+        play(table, script)
+
+
+def play(table: OffsetTable, script: list[tuple[str, Place, int, str, int]]) -> None:
+    """Do it to a table and to a dict, and compare."""
     model: dict[Place, StoredOffset] = {}
     known: set[str] = set()
     for action, place, offset, metadata, expire in script:
@@ -119,12 +141,41 @@ def test_mass_removal_keeps_the_rest_and_gives_back_the_room() -> None:
     for group in range(10_000):
         if group % 10:
             table.forget_group(GroupId(f"group-{group}"))
-    # Rows are dropped when more are left behind than an eighth; take one more step to see it.
+    while table.reclaim():
+        pass
+    # Rows are dropped when more are left behind than an eighth; then room is given back.
     assert len(table) == len(kept)
     assert len(table._rows.keys) < len(kept) * 1.2 + 2000
+    assert len(table._rows.index._slots) < len(kept) * 6
     assert all(find(table, place) == entry for place, entry in kept.items())
     assert table.group_count == 1000
     assert sorted(table.group_ids()) == sorted(f"group-{group}" for group in range(0, 10_000, 10))
+
+
+def test_what_is_left_behind_is_dropped_a_little_at_a_time() -> None:
+    """No step drops more than some hundred rows, whatever waits for it, and the rest is always there."""
+    table = OffsetTable()
+    places = [(f"group-{index // 300}", f"topic-{index % 7}", index % 300) for index in range(12_000)]
+    for number, place in enumerate(places):
+        table.put(offset_at(place, number))
+    gone, kept = places[1000:9000], places[:1000] + places[9000:]
+    with patch.object(tables, "_ROWS_LEFT_BEHIND", 1 << 30):
+        parts = table.image()
+        next(parts)
+        for place in gone:
+            assert remove(table, place)
+        parts.close()  # type: ignore[attr-defined]
+    steps, rows = 0, len(table._rows.keys)
+    assert rows == len(places)
+    while table.reclaim():
+        assert rows - len(table._rows.keys) <= 512
+        steps, rows = steps + 1, len(table._rows.keys)
+        assert all(find(table, place) is not None for place in kept[steps % 50 :: 50])
+        table.put(offset_at((f"new-{steps}", "topic-new", steps), steps))
+    assert steps >= len(gone) // 512
+    assert len(table._rows.keys) == len(kept) + steps
+    assert all(find(table, place) is None for place in gone[::10])
+    assert len(table.offsets_of(GroupId("group-0"))) == 300
 
 
 def test_partitions_committed_and_deleted_for_ever_do_not_leak() -> None:
@@ -182,6 +233,8 @@ def test_groups_to_sweep_are_those_with_something_old_or_nothing_at_all() -> Non
 
 MEASURE = """
 import tracemalloc
+from headgate.core.offsets import names, reclaiming
+from headgate.core.offsets import table as tables
 from headgate.core.offsets.table import OffsetTable
 from headgate.records import OffsetCommit
 

@@ -6,7 +6,7 @@ the log since then over it. What this takes of the table is that rows and names 
 
     rows      u32 rows, u32 aside | keys u64, offsets i64, timestamps i64, leader epochs i32, a column each |
               for each aside: key u64, expiry i64, size u32, metadata
-    groups    u32 names | their sizes u32 | their text, one behind the other; topics likewise
+    groups    u32 names | their ids u32 | their text, one behind the other, each with its end; topics likewise
     known     a bit for each group
     high      u32 entries | for each: topic id u32, high part i32, size u16, the topic's name
 """
@@ -23,7 +23,6 @@ import numpy as np
 from headgate.core.offsets.columns import NONE, flip
 from headgate.core.offsets.keys import groups_of, topics_of
 from headgate.core.offsets.names import Names
-from headgate.core.offsets.row_index import RowIndex
 from headgate.core.offsets.rows import Rows
 from headgate.domain.ids import Millis, TopicName
 
@@ -37,7 +36,7 @@ Aside = dict[int, tuple[str, Millis]]
 Parts = Callable[[str], Iterable[bytes]]
 
 _ROWS_A_PART: Final = 1 << 15
-_NAMES_A_PART: Final = 1 << 17
+_NAME_BYTES_A_PART: Final = 1 << 19
 _COLUMNS: Final = ((np.uint64, 8), (np.int64, 8), (np.int64, 8), (np.int32, 4))
 _two_counts = Struct("=II")
 _count = Struct("=I")
@@ -84,10 +83,8 @@ def _rows_part(rows: Rows, aside: Aside, first: int, end: int) -> bytes:
 
 
 def _names_parts(kind: str, names: Names) -> Iterator[tuple[str, bytes]]:
-    end = len(names)  # names only come behind: those of all rows taken so far are there
-    for first in range(0, end, _NAMES_A_PART):
-        sizes, text = names.between(first, min(first + _NAMES_A_PART, end))
-        yield kind, _count.pack(len(sizes)) + sizes.tobytes() + text
+    for ids, text in names.parts(_NAME_BYTES_A_PART):
+        yield kind, _count.pack(len(ids)) + ids.tobytes() + text
 
 
 def high_partitions_part(high_partitions: dict[int, tuple[TopicName, int]]) -> tuple[str, bytes]:
@@ -111,28 +108,27 @@ def restore(
         for kind, names in ((GROUPS, groups), (TOPICS, topics)):
             for data in parts(kind):
                 (count,) = _count.unpack_from(data)
-                sizes = np.frombuffer(data, np.uint32, count, _count.size)
-                text = data[_count.size + sizes.nbytes :]
-                if int(sizes.sum(dtype=np.int64)) != len(text):
-                    raise MalformedImage("names are longer or shorter than they say")
-                names.restore(sizes, text)
+                ids = np.frombuffer(data, np.uint32, count, _count.size)
+                names.restore(ids, data[_count.size + ids.nbytes :])
                 yield
-            names.restored()
-            yield
+            yield from names.restored()
+        rows.heads.frombytes(np.full(groups.id_count, flip(NONE), np.int32).tobytes())
         for data in parts(KNOWN):
-            is_known = np.unpackbits(np.frombuffer(data, np.uint8), count=min(len(groups), 8 * len(data)))
-            heads = np.where(is_known, NONE, flip(NONE)).astype(np.int32)
-            rows.heads.frombytes(heads.tobytes())
-            rows.group_count = int(is_known.sum())
-        # Names that came while the image was taken, after it was noted which groups are known.
-        for _ in range(len(groups) - len(rows.heads)):
-            rows.add_group()
-        rows.index = RowIndex(room_for=offset_count)
+            _restore_known(rows, groups, data)
+        yield from rows.index.reserve(offset_count)
         for data in parts(ROWS):
-            _restore_rows(rows, aside, data, len(topics))
+            _restore_rows(rows, aside, data, topics.id_count)
             yield
     except (struct.error, ValueError, IndexError) as problem:
         raise MalformedImage(f"its parts do not fit together: {problem}") from problem
+
+
+def _restore_known(rows: Rows, groups: Names, data: bytes) -> None:
+    # Groups that came while the image was taken may be known by it, and have no name in it.
+    bits = np.unpackbits(np.frombuffer(data, np.uint8), count=groups.id_count).astype(np.bool_)
+    known = np.flatnonzero(bits & groups.is_named())
+    np.frombuffer(rows.heads, np.int32)[known] = NONE
+    rows.group_count = len(known)
 
 
 def _restore_rows(rows: Rows, aside: Aside, data: bytes, topic_count: int) -> None:

@@ -2,9 +2,9 @@
 
 Where a key belongs, its home slot, is the key's hash scaled to the number of slots. So more slots do not
 shuffle the rows: all of them move on, and keep their order. The index grows from its end: room is added
-behind it, and a few rows at a time move from the old end to the new one, until the first is done. A hash at
-or above the frontier has its home by the new number of slots, one below it by the old. Nobody ever waits for
-the whole index, and at no time are there two of it.
+behind it, and a few rows at a time move from the old end to the new one, until the first is done. It shrinks
+the other way round, from its start. A hash at or above the frontier has its home by the larger number of
+slots, one below it by the smaller. Nobody ever waits for the whole index, and at no time are there two of it.
 
 A row that finds its home taken goes to the next free slot behind it; between a home and its row no slot is
 free. What is moved is therefore always what stands between two free slots: no row's way leads through it.
@@ -13,6 +13,7 @@ free. What is moved is therefore always what stands between two free slots: no r
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -31,8 +32,8 @@ _MASK64 = (1 << 64) - 1
 _ALL = 1 << 32
 
 _SMALLEST = 64
-_HIGHEST_LOAD = 0.7
-_GROWTH = 1.25
+_HIGHEST_LOAD = 0.75
+_GROWTH = 1.2
 _GROWTH_IN_BULK = 1.6
 """When rows come by the thousand, as at load, there will be many more."""
 _BULK_ROWS = 1000
@@ -42,7 +43,9 @@ _MOVED_AT_ONCE = 1 << 13
 _ROWS_A_STEP = 256
 _SLOTS_A_ROW = 7
 """How many slots are moved on for each row that comes: a little more than it takes to be done in time."""
-_HASHED_AT_ONCE = 1 << 16
+_RESERVED_AT_ONCE = 1 << 19
+_LARGE = 2
+"""An index with more than so many times the slots it needs is to shrink."""
 
 Keys = NDArray[np.uint64]
 Rows = NDArray[np.int64]
@@ -51,19 +54,17 @@ Rows = NDArray[np.int64]
 class RowIndex:
     """Row numbers by key. The keys themselves are the caller's, who passes them in."""
 
-    __slots__ = ("_frontier", "_home_slots", "_next_home_slots", "_slots", "full_at")
+    __slots__ = ("_frontier", "_high_slots", "_is_shrinking", "_low_slots", "_slots", "full_at")
 
-    def __init__(self, keys: Keys | None = None, room_for: int = 0) -> None:
-        """An index of all these keys, row `i` has key `i`; or one with room for so many rows."""
-        count = room_for if keys is None else len(keys)
-        self._home_slots = self._next_home_slots = max(_SMALLEST, int(count * _GROWTH / _HIGHEST_LOAD))
+    def __init__(self) -> None:
+        self._low_slots = self._high_slots = _SMALLEST
+        """They differ while rows are on the move."""
         self._frontier = _ALL
-        """Hashes below have their home by `home_slots`, the others by `next_home_slots`."""
-        self._slots = _free(self._home_slots + _TAIL)
-        self.full_at = int(self._home_slots * _HIGHEST_LOAD)
+        """Hashes below have their home by `low_slots`, the others by `high_slots`."""
+        self._is_shrinking = False
+        self._slots = _free(_SMALLEST + _TAIL)
+        self.full_at = _full_at(_SMALLEST)
         """With how many rows `make_room` wants to be called."""
-        if keys is not None and count:
-            self._place_all(keys)
 
     # --- one row ---
 
@@ -71,7 +72,7 @@ class RowIndex:
         """The row of a key, or NOT_FOUND."""
         slots = self._slots
         hashed = ((key ^ key >> _HASH_SHIFT) * _HASH_FACTOR & _MASK64) >> 32
-        slot = hashed * (self._home_slots if hashed < self._frontier else self._next_home_slots) >> 32
+        slot = hashed * (self._low_slots if hashed < self._frontier else self._high_slots) >> 32
         row: int = slots[slot]
         while row != FREE:
             if keys[row] == key:
@@ -84,12 +85,38 @@ class RowIndex:
         """Take in a row whose key is not there yet."""
         slots = self._slots
         hashed = ((key ^ key >> _HASH_SHIFT) * _HASH_FACTOR & _MASK64) >> 32
-        slot = hashed * (self._home_slots if hashed < self._frontier else self._next_home_slots) >> 32
+        slot = hashed * (self._low_slots if hashed < self._frontier else self._high_slots) >> 32
         while slots[slot] != FREE:
             slot += 1
         slots[slot] = row
         if slot >= len(slots) - 1:  # the last slot stays free: it ends every search
             slots.extend(_free(_TAIL))
+
+    def replace(self, row: int, new_row: int, key: int) -> None:
+        """What was row `row` has another number now."""
+        slots = self._slots
+        slot = self._home(key)
+        while slots[slot] != row:
+            slot += 1
+        slots[slot] = new_row
+
+    def discard(self, row: int, keys: array[int]) -> None:
+        """A row is gone: those behind it that had to give way to it move up."""
+        slots = self._slots
+        gap = self._home(keys[row])
+        while slots[gap] != row:
+            gap += 1
+        slot = gap + 1
+        while (following := slots[slot]) != FREE:
+            if self._home(keys[following]) <= gap:
+                slots[gap] = following
+                gap = slot
+            slot += 1
+        slots[gap] = FREE
+
+    def _home(self, key: int) -> int:
+        hashed = ((key ^ key >> _HASH_SHIFT) * _HASH_FACTOR & _MASK64) >> 32
+        return hashed * (self._low_slots if hashed < self._frontier else self._high_slots) >> 32
 
     # --- many rows ---
 
@@ -128,47 +155,99 @@ class RowIndex:
             is_left = slots[at] != rows  # of those that came to the same slot one stays
             rows, at = rows[is_left], at[is_left] + 1
 
-    # --- growing ---
+    # --- growing and shrinking ---
 
     @property
-    def is_growing(self) -> bool:
+    def is_moving(self) -> bool:
         """Whether rows are on the move."""
-        return self._next_home_slots != self._home_slots
+        return self._low_slots != self._high_slots
+
+    @property
+    def is_shrinking(self) -> bool:
+        """Whether `shrink` has more to do."""
+        return self._is_shrinking
+
+    def reserve(self, row_count: int) -> Iterator[None]:
+        """Make room for so many rows in an index that has none, in steps."""
+        wanted = max(_SMALLEST, int(row_count * _GROWTH / _HIGHEST_LOAD))
+        while (missing := wanted + _TAIL - len(self._slots)) > 0:
+            self._slots.extend(_free(min(missing, _RESERVED_AT_ONCE)))
+            yield
+        self._settle(wanted)
 
     def make_room(self, row_count: int, keys: array[int]) -> None:
         """Take a step of growth for `row_count` rows, of which those that are new have still to come."""
         new_rows = max(row_count - self.full_at, 0) + _ROWS_A_STEP
-        if not self.is_growing and row_count >= int(self._home_slots * _HIGHEST_LOAD):
+        self._is_shrinking = False  # what has shrunk so far grows again
+        if not self.is_moving and row_count >= _full_at(self._low_slots):
             growth = _GROWTH_IN_BULK if new_rows >= _BULK_ROWS else _GROWTH
-            self._next_home_slots = max(int(self._home_slots * growth), int(row_count * growth))
-            self._slots.extend(_free(self._next_home_slots - self._home_slots))
-        if self.is_growing:
-            is_small = self._home_slots <= _MOVED_AT_ONCE
-            self._move(self._home_slots if is_small else new_rows * _SLOTS_A_ROW, keys)
-        if self.is_growing:
+            self._high_slots = max(int(self._low_slots * growth), int(row_count * growth))
+            self._slots.extend(_free(self._high_slots - self._low_slots))
+        if self.is_moving:
+            is_small = self._low_slots <= _MOVED_AT_ONCE
+            self._move_up(self._low_slots if is_small else new_rows * _SLOTS_A_ROW, keys)
+        if self.is_moving:
             self.full_at = row_count + _ROWS_A_STEP
-        else:
-            self.full_at = int(self._home_slots * _HIGHEST_LOAD)
 
-    def _move(self, count: int, keys: array[int]) -> None:
+    def shrink(self, row_count: int, slot_count: int, keys: array[int]) -> None:
+        """Take a step of about so many slots towards the room that these rows need, if it is much less."""
+        wanted = max(_SMALLEST, int(row_count * _GROWTH / _HIGHEST_LOAD))
+        if not self._is_shrinking:
+            if _LARGE * wanted > self._low_slots:
+                return
+            if not self.is_moving:
+                self._low_slots, self._frontier = wanted, 0
+            self._is_shrinking = True
+            self.full_at = (_full_at(self._low_slots) + row_count) // 2
+        self._move_down(slot_count, keys)
+
+    def _settle(self, slots: int) -> None:
+        """From here on all homes are by this number of slots."""
+        self._low_slots = self._high_slots = slots
+        self._frontier = _ALL
+        self._is_shrinking = False
+        self.full_at = _full_at(slots)
+
+    def _move_up(self, count: int, keys: array[int]) -> None:
         """Move on what stands in about `count` slots below the frontier."""
-        slots = np.frombuffer(self._slots, np.uint32)
-        home_slots = self._home_slots
-        below = ((self._frontier - 1) * home_slots >> 32) + 1
+        low_slots = self._low_slots
+        below = ((self._frontier - 1) * low_slots >> 32) + 1
         first = max(below - count, 0)
-        while first and slots[first - 1] != FREE:
+        while first and self._slots[first - 1] != FREE:
             first -= 1
         end = below
-        while slots[end] != FREE:
+        while self._slots[end] != FREE:
             end += 1
-        part = slots[first:end]
-        rows = part[part != FREE].astype(np.int64)
-        part[:] = FREE
-        self._frontier = -(-(first << 32) // home_slots)
+        rows = self._take_out(first, end)
+        self._frontier = -(-(first << 32) // low_slots)
         if not first:
-            self._frontier, self._home_slots = _ALL, self._next_home_slots
-        del slots, part
+            self._settle(self._high_slots)
         self._put_in_order(*_by_home(rows, self._homes(np.frombuffer(keys, np.uint64)[rows])))
+
+    def _move_down(self, count: int, keys: array[int]) -> None:
+        """Move up to the front what stands in about `count` slots from the frontier on."""
+        high_slots = self._high_slots
+        first = self._frontier * high_slots >> 32
+        end = min(first + count, high_slots)
+        while self._slots[end] != FREE:
+            end += 1
+        rows = self._take_out(first, end)
+        is_last = end >= high_slots
+        self._frontier = _ALL if is_last else -(-(end << 32) // high_slots)
+        self._put_in_order(*_by_home(rows, self._homes(np.frombuffer(keys, np.uint64)[rows])))
+        if is_last:
+            self._settle(self._low_slots)
+            end = self._low_slots
+            while self._slots[end] != FREE:
+                end += 1
+            del self._slots[end + _TAIL :]
+
+    def _take_out(self, first: int, end: int) -> Rows:
+        """The rows in these slots, which are free from here on."""
+        part = np.frombuffer(self._slots, np.uint32)[first:end]
+        rows: Rows = part[part != FREE].astype(np.int64)
+        part[:] = FREE
+        return rows
 
     def _put_in_order(self, rows: Rows, homes: Rows) -> None:
         """The same as `_put`, in one step for all rows but those in whose way others stand; homes ascend."""
@@ -188,22 +267,16 @@ class RowIndex:
 
     def _homes(self, keys: Keys) -> Rows:
         hashes = (keys ^ (keys >> np.uint64(_HASH_SHIFT))) * np.uint64(_HASH_FACTOR) >> np.uint64(32)
-        homes = hashes * np.uint64(self._home_slots) >> np.uint64(32)
-        if self.is_growing:
+        homes = hashes * np.uint64(self._low_slots) >> np.uint64(32)
+        if self.is_moving:
             moved = hashes >= np.uint64(self._frontier)
-            homes[moved] = hashes[moved] * np.uint64(self._next_home_slots) >> np.uint64(32)
+            homes[moved] = hashes[moved] * np.uint64(self._high_slots) >> np.uint64(32)
         return homes.astype(np.int64)
 
-    def _place_all(self, keys: Keys) -> None:
-        """Place all rows into an empty index, a part of the slots after the other."""
-        homes = np.empty(len(keys), np.uint32)
-        for start in range(0, len(keys), _HASHED_AT_ONCE):
-            homes[start : start + _HASHED_AT_ONCE] = self._homes(keys[start : start + _HASHED_AT_ONCE])
-        parts = max(1, len(keys) // (4 * _HASHED_AT_ONCE))
-        for part in range(parts):
-            low, high = self._home_slots * part // parts, self._home_slots * (part + 1) // parts
-            rows = np.flatnonzero((homes >= low) & (homes < high))
-            self._put_in_order(*_by_home(rows, homes[rows]))
+
+def _full_at(slots: int) -> int:
+    """With how many rows so many slots are full."""
+    return int(slots * _HIGHEST_LOAD)
 
 
 def _by_home(rows: Rows, homes: NDArray[Any]) -> tuple[Rows, Rows]:

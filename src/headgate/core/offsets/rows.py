@@ -4,8 +4,9 @@ A row takes 32 bytes: key, offset, commit timestamp, leader epoch, and the next 
 Columns are `array`s: reading and writing one number takes half of what numpy takes, and numpy works on the
 same memory where many are touched at once.
 
-A row whose offset is gone is left behind, marked, to be revived by the next commit of the same key; `rebuild`
-drops what was left behind. A mark on the head of a group says that the group is not known (any more).
+A row whose offset is gone is left behind, marked, to be revived by the next commit of the same key; what was
+left behind is dropped a little at a time (`reclaiming`). A mark on the head of a group says that the group is
+not known (any more).
 """
 
 from __future__ import annotations
@@ -17,13 +18,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.core.offsets.columns import NONE, chains, column, flip
+from headgate.core.offsets.columns import NONE, flip
 from headgate.core.offsets.keys import GROUP_SHIFT, groups_of
 from headgate.core.offsets.row_index import RowIndex
 
 Keys = NDArray[np.uint64]
 Int64s = NDArray[np.int64]
 Int32s = NDArray[np.int32]
+
+
+_NOTHING: int = flip(NONE)
+"""The head of a group that is not known and has no rows."""
 
 
 class Rows:
@@ -121,7 +126,7 @@ class Rows:
 
     def add_group(self) -> None:
         """One more group, not known so far."""
-        self.heads.append(flip(NONE))
+        self.heads.append(_NOTHING)
 
     def is_known(self, group: int) -> bool:
         """Whether the group committed and was not forgotten since."""
@@ -132,6 +137,10 @@ class Rows:
         if self.heads[group] >= NONE:
             self.heads[group] = flip(self.heads[group])
             self.group_count -= 1
+
+    def is_unused(self, group: int) -> bool:
+        """Whether the group is not known and has no rows, not even such as are left behind."""
+        return self.heads[group] == _NOTHING
 
     # --- many rows ---
 
@@ -232,24 +241,6 @@ class Rows:
         """The keys of all live rows."""
         keys = np.frombuffer(self.keys, np.uint64)
         return keys[self.is_live()] if self.left_behind else keys.copy()
-
-    def rebuild(self, keys: Keys, is_known: NDArray[np.bool_]) -> None:
-        """Drop the rows left behind; the others have these keys now, and these groups are known."""
-        is_live = self.is_live()
-        self.keys = column("Q", keys)
-        self.offsets = column("q", np.frombuffer(self.offsets, np.int64)[is_live])
-        self.timestamps = column("q", np.frombuffer(self.timestamps, np.int64)[is_live])
-        self.epochs = column("i", np.frombuffer(self.epochs, np.int32)[is_live])
-        self.link(is_known)
-
-    def link(self, is_known: NDArray[np.bool_]) -> None:
-        """Make chains and index of the other columns; no row is left behind, and these groups are known."""
-        keys = np.frombuffer(self.keys, np.uint64)
-        heads, nexts = chains(groups_of(keys), is_known)
-        self.heads, self.nexts = column("i", heads), column("i", nexts)
-        self.left_behind = 0
-        self.group_count = int(is_known.sum())
-        self.index = RowIndex(keys)
 
 
 def _ascending(keys: Keys) -> tuple[Keys, Any]:

@@ -4,13 +4,14 @@ One row an offset (`rows`), found by a key that packs the interned group and top
 bits. Metadata and explicit expiry, which few offsets have, stand aside in a dict.
 
 A removed offset leaves its row behind, marked, to be revived by the next commit of the same partition; when
-rows left behind are an eighth of the table it is built anew. A group is known from its first offset until
-`forget_group`, also when its last offset is gone: Kafka's groups survive their last offset.
+rows left behind are an eighth of the table they are dropped, a few at a time (`reclaiming`). A group is known
+from its first offset until `forget_group`, also when its last offset is gone: Kafka's groups survive their
+last offset.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,11 +27,10 @@ from headgate.core.offsets.keys import (
     PARTITION_MASK,
     TOPIC_MASK,
     groups_of,
-    new_numbers,
-    renumbered,
     topics_of,
 )
 from headgate.core.offsets.names import Names
+from headgate.core.offsets.reclaiming import Reclaiming
 from headgate.core.offsets.rows import Keys, Rows
 from headgate.core.offsets.wide_rows import NARROWEST_WIDE, WideRows
 from headgate.domain.ids import GroupId, Millis, TopicName
@@ -40,6 +40,9 @@ from headgate.records.offset_commit import names_of
 from headgate.records.offset_rows import OffsetRows, split_prefix
 
 _ROWS_LEFT_BEHIND = 1024
+_RECLAIMED_AT_ONCE = 512
+_LEFT_BEHIND_A_STEP = 256
+"""While rows are dropped, with how many more that are left behind the next are: there are ever fewer."""
 _CACHED_BASES = 1024
 _CACHED_PREFIXES = 1 << 15
 _NO_BASE = (1 << 64) - 1
@@ -68,15 +71,17 @@ class OffsetTable:
     __slots__ = (
         "_aside",
         "_bases",
+        "_forgotten",
         "_groups",
         "_high_partitions",
         "_holds",
         "_prefix_bases",
+        "_reclaim_at",
+        "_reclaiming",
         "_rows",
         "_topics",
         "_wide_rows",
         "fetched",
-        "generation",
     )
 
     def __init__(self) -> None:
@@ -93,8 +98,12 @@ class OffsetTable:
         self._wide_rows = WideRows()
         self._holds = 0
         """How many take an image of the table: rows and names keep their numbers until they are done."""
-        self.generation = 0
-        """Another one whenever groups have new numbers."""
+        self._forgotten: dict[int, None] = {}
+        """Groups that were forgotten and had no rows then: their names are to be released."""
+        self._reclaiming: Reclaiming | None = None
+        """While rows left behind are dropped."""
+        self._reclaim_at = _ROWS_LEFT_BEHIND
+        """With how many rows left behind some are dropped; fewer than that have to wait."""
         self.fetched = FetchMemory()
         """What was fetched of groups that have not changed since."""
 
@@ -188,17 +197,16 @@ class OffsetTable:
         keys = bases[rows.stretch_of] | rows.partitions.astype(np.uint64)
         offsets, epochs, timestamps = rows.offsets, rows.leader_epochs, rows.commit_timestamps
         if has_gone:
-            self._rows.know_each(keys[~is_gone])
-            stays, goes = _last_of_each(keys, is_gone)
-            self._rows.put_each(keys[stays], offsets[stays], epochs[stays], timestamps[stays])
-            self._rows.leave_each_behind(keys[goes])
+            comes = ~is_gone
+            self._rows.put_each(keys[comes], offsets[comes], epochs[comes], timestamps[comes])
+            self._rows.leave_each_behind(_last_gone(keys, is_gone))
             self._wide_rows.clear()
         else:
             self._rows.put_each(keys, offsets, epochs, timestamps)
         if self._aside or rows.metadata:
             self._set_aside(keys.tolist(), rows)
         if has_gone:
-            self._rebuild_if_due()
+            self._reclaim_if_due()
 
     def _put_one_by_one(self, rows: OffsetRows) -> None:
         for change in rows.each():
@@ -301,7 +309,7 @@ class OffsetTable:
         self._rows.leave_behind(row)
         self._aside.pop(self._rows.keys[row], None)
         self._wide_rows.forget((group_id, topic))
-        self._rebuild_if_due()
+        self._reclaim_if_due()
         return True
 
     # --- groups ---
@@ -327,6 +335,15 @@ class OffsetTable:
         if group is not None:
             self.fetched.forget(group_id)
             self._rows.forget(group)
+            if self._rows.is_unused(group):
+                self._forgotten[group] = None
+                self._release_forgotten()
+
+    def _release_forgotten(self) -> None:
+        """Groups that were forgotten without rows are used no more, unless they came back."""
+        if self._forgotten and not self._holds:
+            forgotten, self._forgotten = self._forgotten, {}
+            self._release([group for group in forgotten if self._rows.is_unused(group)], [])
 
     def offsets_of(self, group_id: GroupId) -> list[tuple[TopicName, int, StoredOffset]]:
         """All offsets of a group as topic, partition, offset; in no order."""
@@ -370,7 +387,7 @@ class OffsetTable:
         """Known groups that may have something to expire: an offset committed at or before a time, an offset
         with an expiry of its own, or no offset at all.
 
-        Their numbers, which `group_ids_of` tells the ids of as long as `generation` stays what it is.
+        Their numbers, which `group_ids_of` tells the ids of.
         """
         keys = self._rows.live_keys()
         is_old = np.frombuffer(self._rows.timestamps, np.int64)[self._rows.is_live()] <= committed_by
@@ -387,8 +404,12 @@ class OffsetTable:
         return np.flatnonzero(wanted)
 
     def group_ids_of(self, groups: Int64s) -> list[GroupId]:
-        """The groups with these numbers."""
-        return [GroupId(self._groups.text(group).decode()) for group in groups.tolist()]
+        """The groups with these numbers, but for those that are not known any more.
+
+        A number that was another group's when it was told may be that of a new group by now.
+        """
+        is_known, text = self._rows.is_known, self._groups.text
+        return [GroupId(text(group).decode()) for group in groups.tolist() if is_known(group)]
 
     # --- keys and rows ---
 
@@ -508,8 +529,6 @@ class OffsetTable:
         topic, high = known
         return topic, high << PARTITION_BITS | key & PARTITION_MASK
 
-    # --- building anew ---
-
     # --- images ---
 
     def image(self) -> Iterator[tuple[str, bytes]]:
@@ -520,7 +539,7 @@ class OffsetTable:
             yield image.high_partitions_part(self._high_partitions)
         finally:
             self._holds -= 1
-            self._rebuild_if_due()
+            self._release_forgotten()
 
     def restore(self, parts: Callable[[str], Iterable[bytes]], offset_count: int) -> Iterator[None]:
         """Become what an image says; the table must be empty. `parts` gives those of a kind, in order.
@@ -530,33 +549,47 @@ class OffsetTable:
         yield from image.restore(self._groups, self._topics, self._rows, self._aside, parts, offset_count)
         self._high_partitions = image.read_high_partitions(parts)
 
-    def _rebuild_if_due(self) -> None:
-        if not self._holds and self._rows.left_behind > _ROWS_LEFT_BEHIND + len(self) // 8:
-            self._rebuild()
+    # --- what was left behind ---
 
-    def _rebuild(self) -> None:
-        """Drop the rows left behind and the names that nothing uses any more."""
-        keys = self._rows.live_keys()
-        is_known = self._rows.known_groups()
-        keeps_group = is_known | (np.bincount(groups_of(keys), minlength=len(is_known)) > 0)
-        keeps_topic = np.bincount(topics_of(keys), minlength=len(self._topics)) > 0
-        new_groups, new_topics = new_numbers(keeps_group), new_numbers(keeps_topic)
-        aside = np.fromiter(self._aside, np.uint64, len(self._aside))
-        self._aside = dict(
-            zip(renumbered(aside, new_groups, new_topics).tolist(), self._aside.values(), strict=True)
-        )
-        self._high_partitions = {
-            int(new_topics[topic_id]): high
-            for topic_id, high in self._high_partitions.items()
-            if keeps_topic[topic_id]
-        }
-        self._groups.retain(np.flatnonzero(keeps_group))
-        self._topics.retain(np.flatnonzero(keeps_topic))
-        self._rows.rebuild(renumbered(keys, new_groups, new_topics), is_known[keeps_group])
+    def reclaim(self) -> bool:
+        """Drop some of what is left behind, if it is much; whether it is to be called again soon.
+
+        A step takes a few milliseconds at most, however large the table is.
+        """
+        if self._reclaiming is None and self._rows.left_behind < self._reclaim_at:
+            return False
+        if not self._holds:
+            self._reclaim()
+        return self._reclaiming is not None or self._rows.left_behind >= self._reclaim_at
+
+    def _reclaim_if_due(self) -> None:
+        """Whoever leaves rows behind has some dropped, so that there are never many."""
+        if self._rows.left_behind >= self._reclaim_at and not self._holds:
+            self._reclaim()
+
+    def _reclaim(self) -> None:
+        if self._reclaiming is None:
+            self._reclaiming = Reclaiming(self._rows)
+        unused = self._reclaiming.step(_RECLAIMED_AT_ONCE)
+        self._release(*unused)
+        is_untidy = [names.tidy(_RECLAIMED_AT_ONCE) for names in (self._groups, self._topics)]
+        self._wide_rows.clear()
+        if self._reclaiming.is_done and not any(is_untidy):
+            self._reclaiming = None
+            self._reclaim_at = _ROWS_LEFT_BEHIND + len(self) // 8
+        else:
+            self._reclaim_at = self._rows.left_behind + _LEFT_BEHIND_A_STEP
+
+    def _release(self, groups: Sequence[int], topics: Sequence[int]) -> None:
+        """Let names go that nothing uses any more, and all that was remembered of them."""
+        if not groups and not topics:
+            return
+        self._groups.release(groups)
+        self._topics.release(topics)
+        for topic_id in topics:
+            self._high_partitions.pop(topic_id, None)
         self._bases.clear()
         self._prefix_bases.clear()
-        self._wide_rows.clear()
-        self.generation += 1
 
 
 def _any_high(partitions: Int64s) -> bool:
@@ -564,9 +597,10 @@ def _any_high(partitions: Int64s) -> bool:
     return bool(((partitions < 0) | (partitions > PARTITION_MASK)).any())
 
 
-def _last_of_each(keys: Keys, is_gone: np.ndarray[Any, np.dtype[np.bool_]]) -> tuple[Int64s, Int64s]:
-    """Of rows by their keys the last of each: those that are not gone, and those that are."""
+def _last_gone(keys: Keys, is_gone: np.ndarray[Any, np.dtype[np.bool_]]) -> Keys:
+    """Of rows by their keys those keys whose last row is gone, each once."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     last = order[np.append(ordered[1:] != ordered[:-1], True)]
-    return last[~is_gone[last]], last[is_gone[last]]
+    gone: Keys = keys[last[is_gone[last]]]
+    return gone
