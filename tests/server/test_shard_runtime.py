@@ -193,6 +193,57 @@ def test_one_write_and_one_sync_serve_a_whole_turn() -> None:
     run(scenario)
 
 
+def test_a_turn_that_decides_much_does_not_let_the_disk_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its beginning is written and synced while it goes on; what follows waits for that sync to end."""
+    monkeypatch.setattr(shard_runtime, "EARLY_RECORDS", 5)
+
+    async def scenario() -> None:
+        async with setup(MemoryFileSystem()) as s:
+            assert await s.ask(Add()) == 1
+            s.sync_seconds.clear()
+            gate = threading.Event()
+            hold_syncs(s.partition, gate, monkeypatch)
+            replies: list[object] = []
+            ends = []
+            for _ in range(14):
+                s.runtime.submit(Add(), replies.append)
+                ends.append(s.partition.log.log_end_offset)
+            assert ends == [1] * 4 + [6] * 10
+            await asyncio.sleep(0.02)
+            assert s.partition.log.log_end_offset == 15, "written at the end of the turn, sync or not"
+            assert replies == []
+            gate.set()
+            assert await s.ask(Ask()) == 15
+            assert replies == list(range(2, 16))
+            assert len(s.sync_seconds) == 2
+            assert [header.record_count for header, _ in s.partition.log.batches(0)] == [1, 5, 9]
+            assert s.runtime.shard.count == 15
+
+    run(scenario)
+
+
+def test_a_write_that_fails_in_the_midst_of_a_turn_fails_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asked before it gets a retriable error, and so does who asks after it in the same turn."""
+    monkeypatch.setattr(shard_runtime, "EARLY_RECORDS", 5)
+    monkeypatch.setattr(shard_runtime, "RELOAD_DELAY_SECONDS", 0.01)
+
+    async def scenario() -> None:
+        async with setup(MemoryFileSystem()) as s:
+            assert await s.ask(Add()) == 1
+            s.files.inject(Fault(errno.ENOSPC, "pwrite", times=1))
+            replies: list[object] = []
+            for _ in range(7):
+                s.runtime.submit(Add(), replies.append)
+            assert replies == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 7
+            async with asyncio.timeout(10):
+                while not s.runtime.is_active:
+                    await asyncio.sleep(0.005)
+            assert await s.ask(Ask()) == 1
+            assert await s.ask(Add()) == 2
+
+    run(scenario)
+
+
 def test_a_read_with_nothing_outstanding_needs_no_sync() -> None:
     """Only what could be lost is waited for."""
 

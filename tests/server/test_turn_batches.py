@@ -92,6 +92,23 @@ def test_a_wide_commit_that_comes_again_is_its_own_batch() -> None:
         assert [one for _, one in read(batches, 0)] == [neighbour, *change.each(), neighbour]
 
 
+def test_commits_of_members_with_partitions_of_their_own_are_copied_each_from_its_own() -> None:
+    """Also where arrays are the very ones of the commit before, or of one before that."""
+    made = TurnBatches()
+    members = [np.arange(first, first + 40) for first in (0, 40)]
+    epochs = [np.full(40, epoch) for epoch in (3, 4)]
+    for round_ in range(6):
+        for place, partitions in enumerate(members):
+            offsets = partitions * 1000 + round_
+            change = OffsetCommits(
+                GroupId("g"), TopicName("t"), partitions, offsets, epochs[round_ // 2 % 2], "", Millis(round_)
+            )
+            batches = made.of([[change], [change]], 0, NOW)
+            assert [one for _, one in read(batches, 0)] == [*change.each(), *change.each()], place
+            assert len(batches) == 2
+    assert len(made._templates._kept) == len(members), "none took the other's place"
+
+
 def test_a_commit_too_large_for_a_batch_is_a_run() -> None:
     """Its records carry their place, and no batch is beyond what Kafka's clients take."""
     made = TurnBatches()

@@ -31,6 +31,7 @@ def fitted(
         (turn_batches, "BATCH_BYTES", plan.batch_bytes),
         (removal, "SLICE_BYTES", plan.slice_bytes),
         (shard_runtime, "LOAD_SLICE_SECONDS", plan.load_slice_seconds),
+        (shard_runtime, "EARLY_RECORDS", 25),
         (log_module, "SYNC_MARK_EVERY_BYTES", plan.sync_mark_bytes),
         (SliceRunner, "is_slice_over", lambda runner: random.random() < 0.2),
         (SliceRunner, "processor_seconds", lambda runner: 0.0),

@@ -65,6 +65,12 @@ class GroupCommit:
             line.is_begun = True
             self._loop.call_soon(self._begin, log, line)
 
+    def begin(self, log: Log) -> None:
+        """Begin the sync that somebody waits for now, and not at the end of the turn, if none runs."""
+        line = self._lines.get(log)
+        if line is not None:
+            self._begin(log, line)
+
     def close(self) -> None:
         """Let the syncs end that run, then sync what still waits, here and now: its replies can leave."""
         self._syncer.close()
@@ -82,6 +88,8 @@ class GroupCommit:
     def _begin(self, log: Log, line: _Line) -> None:
         if self._lines.get(log) is not line:
             return  # closed meanwhile
+        if line.request is not None:
+            return  # begun before the end of the turn
         line.served, line.waiting = line.waiting, []
         line.started = perf_counter()
         try:

@@ -3,7 +3,8 @@
 Its rules:
 
 1. Records are applied the moment they are decided, and written at the end of the turn of the loop, all of
-   that turn together: one write and one sync, mostly of one batch, serve every command of the turn.
+   that turn together: one write and one sync, mostly of one batch, serve every command of the turn. Only
+   where a turn decides much is its beginning written ahead, so that the disk works beside the loop.
 2. A reply leaves when the log is durable up to the position it was computed at. That holds for reads too, so
    nobody ever sees what could still be lost, and nothing ever has to be undone.
 3. If a write or a sync fails, the shard's memory is dropped, everyone who waits gets a retriable error, and
@@ -39,6 +40,8 @@ OnReply = Callable[[Any], None]
 
 RELOAD_DELAY_SECONDS = 1.0
 LOAD_SLICE_SECONDS = 0.005
+EARLY_RECORDS = 500
+"""A turn that has decided so much does not let the disk wait for its end."""
 
 
 class State(Enum):
@@ -100,6 +103,8 @@ class ShardRuntime(Generic[ShardT]):
         """The records decided in this turn, by command."""
         self._held: deque[tuple[int, OnReply, Any]] = deque()
         self._is_flush_due = False
+        self._syncs_awaited = 0
+        """How many syncs were asked for that have not ended."""
         self._torn: list[Any] = []
         """Records at the log's end that belong to a commit which a crash cut short."""
         self.checkpoint_position = 0
@@ -162,6 +167,13 @@ class ShardRuntime(Generic[ShardT]):
         if not self._is_flush_due:
             self._is_flush_due = True
             self._loop.call_soon(self._flush)
+        if self._position - self._written_position >= EARLY_RECORDS:
+            self._write_early()
+
+    def _write_early(self) -> None:
+        """Write in the midst of a turn if the disk has nothing to do: it syncs while the turn goes on."""
+        if self._is_durable_before_answer and not self._syncs_awaited and self._write():
+            self._group_commit.begin(self._partition.log)
 
     def _flush(self) -> None:
         """The end of a turn: write what was decided, release what may be seen, arm the timer."""
@@ -187,6 +199,7 @@ class ShardRuntime(Generic[ShardT]):
         assert base_offset == first_offset, "somebody else writes to the shard's log"
         if self._is_durable_before_answer:
             shard = self.shard
+            self._syncs_awaited += 1
             self._group_commit.when_durable(
                 self._partition.log,
                 lambda is_durable: self._on_sync(shard, is_durable),
@@ -203,6 +216,7 @@ class ShardRuntime(Generic[ShardT]):
     def _on_sync(self, shard: ShardT, is_durable: bool) -> None:
         if shard is not self.shard or self._state is not State.ACTIVE:
             return  # an answer to the life before a reload
+        self._syncs_awaited -= 1
         if is_durable:
             self._visible_position = self._partition.log.durable_offset
             self._release()

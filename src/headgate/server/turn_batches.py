@@ -8,6 +8,10 @@ its own, copied from the last one: that is quicker than laying its records out a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from headgate.domain.ids import Millis
 from headgate.log.builder import BatchBuilder
@@ -109,11 +113,17 @@ class TurnBatches:
             self._shared = BatchBuilder(self._shared.timestamp)
 
 
+class _Kept(NamedTuple):
+    partitions: NDArray[np.int64]
+    template: BatchTemplate
+
+
 class _Templates:
     """A batch to copy from for each wide commit that came more than once."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, str, str, bytes], BatchTemplate] = {}
+        self._kept: dict[tuple[str, str, str, int], _Kept] = {}
+        """By group, topic, metadata and the first partition: members of a group have each their own."""
         self._kept_bytes = 0
         self._seen: set[int] = set()
 
@@ -121,24 +131,28 @@ class _Templates:
         """What to copy from; None for a commit that is new, narrow or too large."""
         if len(commits) < NARROWEST_TEMPLATE:
             return None
-        name = (commits.group_id, commits.topic, commits.metadata, commits.partitions.tobytes())
-        template = self._kept.get(name)
-        if template is not None:
-            return template
-        if hash(name) not in self._seen:
+        name = commits.group_id, commits.topic, commits.metadata, int(commits.partitions[0])
+        kept = self._kept.get(name)
+        if kept is not None and kept.partitions is commits.partitions:  # nearly always: a request came again
+            return kept.template
+        partitions = commits.partitions.tobytes()
+        if kept is not None and kept.partitions.tobytes() == partitions:
+            return kept.template
+        seen = hash((name, partitions))
+        if seen not in self._seen:
             if len(self._seen) >= 4096:
                 self._seen.clear()
-            self._seen.add(hash(name))
+            self._seen.add(seen)
             return None
         keys, values = commits.encode()
         if keys.size + values.size + len(commits) * _RECORD_OVERHEAD > BATCH_BYTES:
             return None
         template = BatchTemplate(keys, values, commits.value_fields())
-        self._kept_bytes += template.size_bytes
+        self._kept_bytes += template.size_bytes - (kept.template.size_bytes if kept is not None else 0)
         if self._kept_bytes > MOST_TEMPLATE_BYTES:
             self._kept.clear()
             self._kept_bytes = template.size_bytes
-        self._kept[name] = template
+        self._kept[name] = _Kept(commits.partitions, template)
         return template
 
 

@@ -97,7 +97,8 @@ def commit_again(command: CommitAgain, now: Millis, token: Token) -> GroupEffect
             if isinstance(partitions, OffsetColumns):
                 end = at + len(partitions.partitions)
                 column = np.asarray(offsets[at:end], np.int64)
-                records.append(OffsetCommits(group_id, topic, *partitions._replace(offsets=column), now))
+                numbers, _, leader_epochs, metadata = partitions
+                records.append(OffsetCommits(group_id, topic, numbers, column, leader_epochs, metadata, now))
                 at = end
                 continue
             for partition, _, leader_epoch, metadata in partitions:
