@@ -150,7 +150,7 @@ class GroupShard:
                 pass
             case _:
                 self.consumer.apply(record)
-                if record == ConsumerGroupTombstone(ConsumerRecordType.GROUP, record.group_id):
+                if type(record) is ConsumerGroupTombstone and record.record_type is ConsumerRecordType.GROUP:
                     self.offsets.forget_group(record.group_id)
 
     def apply_rows(self, rows: OffsetRows) -> None:

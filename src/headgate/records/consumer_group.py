@@ -10,6 +10,7 @@ the member's epoch, and never below 0 (a static member that is away has -2).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import assert_never
 
 from headgate.domain.ids import GroupId, InstanceId, MemberId, Millis, TopicId, TopicName
@@ -42,6 +43,7 @@ from headgate.records.writer import (
     int64_bytes,
     key_bytes,
     tagged_bytes,
+    varint_bytes,
 )
 
 _VERSION = 0
@@ -53,8 +55,11 @@ _EMPTY_SINCE_TAG = 1000
 _CLASSIC_TAG = 0
 _TIMESTAMP_TAG = 0
 _ASSIGNMENT_EPOCHS_TAG = 0
+_EPOCHS_HEAD = bytes((1, _ASSIGNMENT_EPOCHS_TAG))
+"""How tagged fields begin of which the assignment epochs are the only one."""
 
 _TOPIC_ID_BYTES = 16
+_NAMES_KEPT = 256
 _NAMED_TYPES = frozenset(
     {
         ConsumerRecordType.MEMBER,
@@ -132,13 +137,19 @@ def _member_value(member: ConsumerGroupMemberMetadata) -> bytes:
             compact_text(member.rack_id),
             compact_text(member.client_id),
             compact_text(member.client_host),
-            compact_array(map(compact_text, member.subscribed_topic_names)),
+            _names(member.subscribed_topic_names),
             compact_text(member.subscribed_topic_regex),
             int32_bytes(member.rebalance_timeout_ms),
             compact_text(member.server_assignor),
             tagged_bytes(fields),
         )
     )
+
+
+@lru_cache(_NAMES_KEPT)
+def _names(names: tuple[TopicName, ...]) -> bytes:
+    """The members of a group mostly read the same."""
+    return compact_array(map(compact_text, names))
 
 
 def _target_metadata_value(target: ConsumerGroupTargetMetadata) -> bytes:
@@ -171,12 +182,12 @@ def _current_value(current: ConsumerGroupCurrentAssignment) -> bytes:
 
 
 def _owned(owned: OwnedPartitions) -> bytes:
-    topics = []
+    topics: list[bytes] = []
     for topic_id, epochs in sorted(owned.items()):
         partitions = sorted(epochs)
         aligned = compact_int32s([epochs[partition] for partition in partitions])
-        topics.append(topic_id + compact_int32s(partitions) + tagged_bytes({_ASSIGNMENT_EPOCHS_TAG: aligned}))
-    return compact_array(topics)
+        topics += (topic_id, compact_int32s(partitions), _EPOCHS_HEAD, varint_bytes(len(aligned)), aligned)
+    return varint_bytes(len(owned) + 1) + b"".join(topics)
 
 
 def _regular_expression_value(regex: ConsumerGroupRegularExpression) -> bytes:

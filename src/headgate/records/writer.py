@@ -12,6 +12,7 @@ _int32 = struct.Struct(">i")
 _int64 = struct.Struct(">q")
 
 _NULL = b"\x00"
+_SMALL = [bytes((value,)) for value in range(0x80)]
 
 
 def key_bytes(key_type: int, *texts: str) -> bytes:
@@ -21,6 +22,8 @@ def key_bytes(key_type: int, *texts: str) -> bytes:
 
 def varint_bytes(value: int) -> bytes:
     """An unsigned integer, seven bits a byte."""
+    if value < len(_SMALL):  # as nearly all are
+        return _SMALL[value]
     parts = bytearray()
     while value > 0x7F:
         parts.append(value & 0x7F | 0x80)

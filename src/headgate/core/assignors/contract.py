@@ -23,7 +23,7 @@ Assignment: TypeAlias = Mapping[TopicId, Partitions]
 """What one member owns; a topic of which it owns nothing has no entry."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class MemberSubscription:
     """One member as an assignor sees it."""
 

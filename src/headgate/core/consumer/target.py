@@ -98,9 +98,7 @@ def make_target(
         partitions = targets.get(member_id, {})
         if partitions != before.current or member_id not in group.targets:
             records.append(
-                ConsumerGroupTargetMember(
-                    group_id=group.group_id, member_id=member_id, partitions=dict(partitions)
-                )
+                ConsumerGroupTargetMember(group_id=group.group_id, member_id=member_id, partitions=partitions)
             )
     records.append(
         ConsumerGroupTargetMetadata(
