@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.core.topic_pattern import InvalidPattern, TopicPattern, compile_pattern, matching
+from headgate.core.topic_pattern import InvalidPattern, TopicPattern, compile_pattern
 from headgate.domain.ids import TopicName
 
 TOPICS = [TopicName(name) for name in ("orders", "orders-eu", "Orders", "reorders", "flights.2013", "a_1")]
+
+
+def matching(topics: Iterable[TopicName], pattern: TopicPattern) -> frozenset[TopicName]:
+    """Those of the topics that a pattern matches."""
+    return frozenset(topic for topic in topics if pattern.matches(topic))
 
 
 def _pattern(text: str) -> TopicPattern:

@@ -12,7 +12,6 @@ A consumer group's members may subscribe to every topic whose name a regular exp
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import re2
@@ -59,11 +58,6 @@ def compile_pattern(text: str) -> TopicPattern | InvalidPattern:
         return TopicPattern(text, options)
     except re2.error as error:
         return InvalidPattern(text, _reason(error))
-
-
-def matching(topics: Iterable[TopicName], pattern: TopicPattern) -> frozenset[TopicName]:
-    """Those of the topics whose whole names the pattern matches."""
-    return frozenset(topic for topic in topics if pattern.matches(topic))
 
 
 def _reason(error: Exception) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.core.harness import Harness
 
+from headgate.core.commands import Tick
 from headgate.core.consumer.commands import ConsumerHeartbeat, HeartbeatResult
 from headgate.core.consumer.group import ConsumerGroup
 from headgate.core.offsets.commands import CommitOffsets, CommitResult, OffsetToCommit
@@ -55,6 +56,14 @@ class ConsumerHarness(Harness):
         """Topics are others from now on."""
         self.topics = TopicsChanged([*self.topics.changes, *changed.changes])
         self.ask(changed)
+
+    def tick(self) -> bool:
+        """One tick, if one is due now; whether it was."""
+        due = self.shard.next_deadline()
+        if due is None or due > self.now:
+            return False
+        self._handle(Tick(), 0)
+        return True
 
     @property
     def group(self) -> ConsumerGroup:

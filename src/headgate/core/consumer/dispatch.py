@@ -18,7 +18,6 @@ from headgate.core.consumer.describe import describe
 from headgate.core.consumer.group import ConsumerGroup, Member
 from headgate.core.consumer.groups import ConsumerGroups
 from headgate.core.consumer.heartbeat import heartbeat, is_as_before
-from headgate.core.consumer.patterns import match_topics
 from headgate.core.consumer.removal import away
 from headgate.core.consumer.turn import ConsumerTurn
 from headgate.core.consumer.validation import invalid_heartbeat
@@ -153,7 +152,7 @@ class ConsumerDispatch:
             return NOTHING
         turn = self._groups.turn(group.group_id, now)
         if timer.kind is TimerKind.PATTERNS:
-            return Effects(match_topics(turn, group))
+            return Effects(self._groups.patterns.match(turn, group))
         member = group.find_member(MemberId(timer.member_id))
         if member is None or not _is_late(member, timer.kind):
             return NOTHING

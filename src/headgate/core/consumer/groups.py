@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headgate.core.consumer.group import ConsumerGroup
-from headgate.core.consumer.patterns import is_outdated
+from headgate.core.consumer.patterns import PatternMatching
 from headgate.core.consumer.turn import ConsumerSettings, ConsumerTurn
 from headgate.core.deadlines import Deadlines
 from headgate.core.timers import Timer
@@ -22,7 +22,16 @@ from headgate.records import ConsumerRecord, MemberState, Record
 class ConsumerGroups:
     """The consumer groups of one shard."""
 
-    __slots__ = ("_deadlines", "_overrides", "_settings", "_standard", "by_id", "topics", "verified")
+    __slots__ = (
+        "_deadlines",
+        "_overrides",
+        "_settings",
+        "_standard",
+        "by_id",
+        "patterns",
+        "topics",
+        "verified",
+    )
 
     def __init__(self, settings: Settings, deadlines: Deadlines[Timer]) -> None:
         self._settings = settings
@@ -31,6 +40,7 @@ class ConsumerGroups:
         self._deadlines = deadlines
         self.by_id: dict[GroupId, ConsumerGroup] = {}
         self.topics = TopicImage()
+        self.patterns = PatternMatching()
         self.verified: set[GroupId] = set()
         """Groups whose topics are as their record says."""
 
@@ -46,6 +56,7 @@ class ConsumerGroups:
         if group.is_without_records:
             del self.by_id[group_id]
             self.verified.discard(group_id)
+            self.patterns.forget(group_id)
 
     def standing(self, record: ConsumerRecord) -> ConsumerRecord | None:
         """The record that stands under the key of another one; None when there is none."""
@@ -104,7 +115,7 @@ class ConsumerGroups:
             if not self.by_id[group_id].subscriptions.reads_any_of(names)
         }
         for group_id, group in self.by_id.items():
-            if is_outdated(group, command.changes):
+            if group.subscriptions.regex_users and self.patterns.topics_changed(group, command.changes):
                 self.turn(group_id, now).match_patterns(group_id)
 
     def loaded(self, now: Millis) -> None:
@@ -112,6 +123,7 @@ class ConsumerGroups:
 
         Who of the classic ones is to join again or to sync is told so in its next heartbeat.
         """
+        self.patterns.loaded(self.by_id.values())
         for group_id, group in self.by_id.items():
             if group.metadata is None:
                 continue
