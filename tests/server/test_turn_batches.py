@@ -10,7 +10,16 @@ from hypothesis import strategies as st
 
 from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.log.batch import check_batches, iterate_records, place_batch
-from headgate.records import Change, OffsetCommit, OffsetCommits, OffsetTombstone, Record, decode
+from headgate.records import (
+    Change,
+    OffsetCommit,
+    OffsetCommits,
+    OffsetTombstone,
+    Record,
+    StandingCommit,
+    StandingCommits,
+    decode,
+)
 from headgate.records.columns import record_count, records_of
 from headgate.records.runs import run_place
 from headgate.server.turn_batches import NARROWEST_TEMPLATE, TurnBatches
@@ -47,7 +56,28 @@ def wide(draw: st.DrawFn) -> OffsetCommits:
     )
 
 
-commands = st.lists(st.lists(st.one_of(single(), wide()), min_size=1, max_size=3), max_size=6)
+STANDING = [
+    StandingCommit(group_id, TopicName("t"), partition, -1)
+    for group_id in (GroupId("g"), GroupId("ü" * 200))
+    for partition in (0, 2**31 - 1)
+]
+
+
+@st.composite
+def standing(draw: st.DrawFn) -> StandingCommits:
+    commits = draw(st.lists(st.sampled_from(STANDING), min_size=1, max_size=80))
+    offsets = draw(st.lists(int64, min_size=len(commits), max_size=len(commits)))
+    return StandingCommits(commits, offsets, draw(int64))  # type: ignore[arg-type]
+
+
+commands = st.lists(
+    st.one_of(
+        st.lists(st.one_of(single(), wide()), min_size=1, max_size=3),
+        standing().map(lambda one: [one]),
+        st.tuples(single(), standing()).map(list),
+    ),
+    max_size=6,
+)
 
 
 def read(batches: Sequence[bytearray], first_offset: int) -> list[tuple[int, Record]]:

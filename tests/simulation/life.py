@@ -11,9 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from tests.simulation.disk import SimulatedSyncer
 from tests.simulation.loop import NothingLeft, SimulatedLoop
-from tests.simulation.requests import Request, Violation, fetched_one_by_one
+from tests.simulation.requests import Request, Violation, fetched_one_by_one, is_plain, only, without_offsets
 
-from headgate.core.offsets.commands import FetchAgain, FetchOffsets
+from headgate.core.offsets.commands import (
+    CommitOffsets,
+    CommitsAgain,
+    FetchesAgain,
+    FetchOffsets,
+    RepeatedCommit,
+)
 from headgate.core.shard import GroupShard
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicId
 from headgate.log.batch import iterate_records
@@ -70,6 +76,8 @@ class Life:
         self._is_last = is_last
         self._fetches: dict[str, FetchOffsets] = {}
         """Of named partitions, by what they ask."""
+        self._commits: dict[str, RepeatedCommit] = {}
+        """Of few partitions without metadata, by what they say but for the offsets."""
         self._loaded: set[int] = set()
         self._looked_at: dict[int, dict[str, Any]] = {}
         self._loop = SimulatedLoop(
@@ -198,17 +206,29 @@ class Life:
         self._loop.call_later(delay_seconds, lambda: None if self.is_over else action())
 
     def submit(self, request: Request, on_reply: Callable[[Any], None]) -> None:
-        """Hand a request to the coordinator; a fetch that came before as one that comes again."""
+        """Hand a request to the coordinator; one that came before as one that comes again."""
         command = request.command
-        if not isinstance(command, FetchOffsets) or command.topics is None:
-            self._coordinator.submit(command.group_id, command, on_reply)
-            return
-        before = self._fetches.setdefault(repr(command), command)
-        self._coordinator.submit(
-            command.group_id,
-            command if before is command else FetchAgain(before),
-            lambda result: on_reply(fetched_one_by_one(command, result)),
-        )
+        group_id = command.group_id
+        if isinstance(command, CommitOffsets) and is_plain(command):
+            again, offsets = without_offsets(command)
+            again = self._commits.setdefault(repr(again.before), again)
+            self._coordinator.submit(
+                group_id, CommitsAgain([again], [offsets]), lambda result: on_reply(only(result))
+            )
+        elif isinstance(command, FetchOffsets) and command.topics is not None:
+            before = self._fetches.setdefault(repr(command), command)
+            if before is command:
+                self._coordinator.submit(
+                    group_id, command, lambda result: on_reply(fetched_one_by_one(command, result))
+                )
+            else:
+                self._coordinator.submit(
+                    group_id,
+                    FetchesAgain([before]),
+                    lambda results: on_reply(fetched_one_by_one(command, only(results))),
+                )
+        else:
+            self._coordinator.submit(group_id, command, on_reply)
 
     def ask_shard(self, shard: int, command: Any, on_reply: Callable[[Any], None]) -> None:
         """Hand a command to one shard."""

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headgate.core.offsets.commands import (
+    NO_RETENTION,
     NOTHING_COMMITTED,
+    CommitOffsets,
     FetchedColumns,
     FetchedNumbers,
     FetchedOffsets,
     FetchOffsets,
     OffsetColumns,
     OffsetToCommit,
+    RepeatedCommit,
 )
 from headgate.core.offsets.table import StoredOffset
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
+from headgate.records import StandingCommit
 
 RETRIABLE = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
@@ -50,6 +54,38 @@ def error_of(result: Any) -> ErrorCode:
     error = getattr(result, "error", ErrorCode.NONE)
     assert isinstance(error, ErrorCode)
     return error
+
+
+def only(results: Any) -> Any:
+    """The one result of commands served together, or the error of all of them."""
+    if isinstance(results, ErrorCode):
+        return results
+    (result,) = results
+    return result
+
+
+def is_plain(commit: CommitOffsets) -> bool:
+    """Whether a commit can come again with other offsets: of few partitions, and with nothing but offsets."""
+    if commit.retention_ms != NO_RETENTION or commit.expected is not None:
+        return False
+    for _, partitions in commit.topics:
+        if isinstance(partitions, OffsetColumns) or any(one.metadata for one in partitions):
+            return False
+    return True
+
+
+def without_offsets(commit: CommitOffsets) -> tuple[RepeatedCommit, list[int]]:
+    """What stays of a plain commit when it comes again, and its offsets."""
+    standing = []
+    offsets = []
+    topics: list[Any] = []
+    for topic, partitions in commit.topics:
+        assert not isinstance(partitions, OffsetColumns)
+        topics.append((topic, [one._replace(offset=0) for one in partitions]))
+        for partition, offset, leader_epoch, _ in partitions:
+            standing.append(StandingCommit(commit.group_id, topic, partition, leader_epoch))
+            offsets.append(offset)
+    return RepeatedCommit(replace(commit, topics=topics), standing), offsets
 
 
 def fetched_one_by_one(command: FetchOffsets, result: Any) -> Any:

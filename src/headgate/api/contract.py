@@ -7,9 +7,9 @@ returns None and calls `call.answer(response)` later, once: the connection keeps
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 if TYPE_CHECKING:
     from headgate.core.offsets.history import GroupHistory, HistoryQuery
@@ -68,6 +68,16 @@ class RepeatedCall(Call, Protocol):
         ...
 
 
+class RepeatedCalls(Protocol):
+    """Requests that came again and are served together."""
+
+    def __iter__(self) -> Iterator[RepeatedCall]: ...
+
+    def answer_frames(self, frames: Iterable[bytes | bytearray]) -> None:
+        """Send each of them its response, written already; called once, unless they are answered singly."""
+        ...
+
+
 class Repeat(Protocol):
     """How a request is served that came before, with other numbers."""
 
@@ -75,10 +85,26 @@ class Repeat(Protocol):
         """Invert every number (of 8 bytes) that may be another next time, in the request it was made for."""
         ...
 
-    def serve(self, node: Node, calls: Sequence[RepeatedCall], numbers: Sequence[Numbers]) -> bool:
-        """Take the request as often as it came in a row, each with its numbers in the order of the message.
+    def is_current(self, node: Node) -> bool:
+        """Whether the request still means what it meant; if not it has to be read."""
+        ...
 
-        False, and nothing is taken: the requests have to be read.
+    @property
+    def shard(self) -> int:
+        """The partition of `__consumer_offsets` that holds its group."""
+        ...
+
+    @property
+    def weight_bytes(self) -> int:
+        """What its records take in a log, about."""
+        ...
+
+    @classmethod
+    def serve_each(
+        cls, node: Node, repeats: Sequence[Self], calls: RepeatedCalls, numbers: Sequence[Numbers]
+    ) -> None:
+        """Serve requests of one shard, all of this class and current, in their order: each repeat with the
+        call that waits for its answer and its numbers, in the order of the message.
         """
         ...
 
@@ -121,6 +147,10 @@ class Coordinator(Protocol):
 
     def submit(self, group_id: GroupId, command: Any, on_reply: Callable[[Any], None]) -> None:
         """Hand a command to the group's shard, which is here; handlers ask the router for its owner."""
+        ...
+
+    def partition_of(self, group_id: GroupId) -> int:
+        """The partition of `__consumer_offsets` that holds a group."""
         ...
 
     def submit_to_all(self, command: Any, on_replies: Callable[[list[Any]], None]) -> None:

@@ -11,19 +11,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from headgate.api.contract import Node, RepeatedCall
+from headgate.api.contract import Node, RepeatedCalls
 from headgate.api.fetch_messages import (
     LEADER_EPOCH_SINCE_VERSION,
     AskedGroup,
     groups_asked,
     response_of,
 )
-from headgate.core.offsets.commands import FetchAgain, FetchedNumbers, FetchedOffsets, FetchOffsets
+from headgate.core.offsets.commands import (
+    FetchedNumbers,
+    FetchedOffsets,
+    FetchesAgain,
+    FetchOffsets,
+)
 from headgate.core.offsets.table import StoredOffset
+from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
 from headgate.wire.framing import response_body
 from headgate.wire.messages.offset_fetch import OffsetFetchRequest
@@ -38,18 +44,19 @@ def fetch_repeat(node: Node, version: int, request: OffsetFetchRequest) -> Fetch
     groups = groups_asked(node, request, version)
     if len(groups) != 1 or groups[0].unknown or not groups[0].command.topics:
         return None
-    return FetchRepeat(groups[0], version)
+    return FetchRepeat(groups[0], version, node.coordinator.partition_of(groups[0].command.group_id))
 
 
 class FetchRepeat:
     """One such fetch; a `headgate.api.contract.Repeat`."""
 
-    __slots__ = ("_asked", "_command", "_group_id", "_has_epochs", "_shape", "_told", "_version", "_written")
+    __slots__ = ("_asked", "_command", "_has_epochs", "_shape", "_told", "_version", "_written", "shard")
+    weight_bytes = 0
 
-    def __init__(self, asked: AskedGroup, version: int) -> None:
+    def __init__(self, asked: AskedGroup, version: int, shard: int) -> None:
         self._asked = asked
-        self._group_id = asked.command.group_id
-        self._command = FetchAgain(_with_arrays(asked.command))
+        self._command = _with_arrays(asked.command)
+        self.shard = shard
         self._version = version
         self._has_epochs = version >= LEADER_EPOCH_SINCE_VERSION
         self._shape = _response_shape(asked, version)
@@ -60,24 +67,37 @@ class FetchRepeat:
     def invert(self, request: OffsetFetchRequest) -> None:
         """A fetch has no numbers that change."""
 
-    def serve(self, node: Node, calls: Sequence[RepeatedCall], numbers: Sequence[Numbers]) -> bool:
-        """Fetch once more, once for all who ask, unless the id of a topic is nobody's any more."""
+    def is_current(self, node: Node) -> bool:
+        """Whether the id of every topic is still a topic's."""
         by_id = node.topics.by_id
-        for topic_id in self._asked.topic_ids:
-            if by_id(topic_id) is None:
-                return False
-        node.router.owner_of(self._group_id).submit(
-            self._group_id, self._command, partial(self._on_result, calls)
-        )
-        return True
+        return all(by_id(topic_id) is not None for topic_id in self._asked.topic_ids)
 
-    def _on_result(self, calls: Sequence[RepeatedCall], result: Any) -> None:
+    @classmethod
+    def serve_each(
+        cls, node: Node, repeats: Sequence[Self], calls: RepeatedCalls, numbers: Sequence[Numbers]
+    ) -> None:
+        """Fetch once more, all as one command."""
+        group_id = repeats[0]._command.group_id
+        node.router.owner_of(group_id).submit(
+            group_id,
+            FetchesAgain([repeat._command for repeat in repeats]),
+            partial(cls._on_results, repeats, calls),
+        )
+
+    @staticmethod
+    def _on_results(repeats: Sequence[FetchRepeat], calls: RepeatedCalls, results: Any) -> None:
+        if isinstance(results, ErrorCode):
+            results = [results] * len(repeats)
+        answers = zip(repeats, calls, results, strict=True)
+        calls.answer_frames(
+            [repeat._response_to(result).frame(call.correlation_id) for repeat, call, result in answers]
+        )
+
+    def _response_to(self, result: Any) -> WrittenResponse:
         if result is not self._told:  # it is the same as long as nothing has changed
             self._written = self._write(result)
             self._told = result
-        frame = self._written.frame
-        for call in calls:
-            call.answer_frame(frame(call.correlation_id))
+        return self._written
 
     def _write(self, result: Any) -> WrittenResponse:
         if type(result) is not FetchedNumbers:

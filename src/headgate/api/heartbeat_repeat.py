@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
-from headgate.api.contract import Node, RepeatedCall
+from headgate.api.contract import Node, RepeatedCall, RepeatedCalls
 from headgate.api.heartbeat_messages import classic_command_of, classic_response_of, command_of, response_of
 from headgate.core.consumer.commands import JOINING, UNCHANGED_MS, HeartbeatAgain, HeartbeatResult
 from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId
 from headgate.wire.framing import response_body
 from headgate.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from headgate.wire.messages.heartbeat import HeartbeatRequest
@@ -35,15 +36,19 @@ def consumer_heartbeat_repeat(
         and request.server_assignor is None
         and request.topic_partitions is None
     )
-    return ConsumerHeartbeatRepeat(version, request) if says_nothing else None
+    if not says_nothing:
+        return None
+    return ConsumerHeartbeatRepeat(version, request, node.coordinator.partition_of(GroupId(request.group_id)))
 
 
 class ConsumerHeartbeatRepeat:
     """One such heartbeat; a `headgate.api.contract.Repeat`."""
 
-    __slots__ = ("_again", "_request", "_response", "_version")
+    __slots__ = ("_again", "_request", "_response", "_version", "shard")
+    weight_bytes = 0
 
-    def __init__(self, version: int, request: ConsumerGroupHeartbeatRequest) -> None:
+    def __init__(self, version: int, request: ConsumerGroupHeartbeatRequest, shard: int) -> None:
+        self.shard = shard
         self._version = version
         self._request = request
         self._again: HeartbeatAgain | None = None
@@ -53,28 +58,35 @@ class ConsumerHeartbeatRepeat:
     def invert(self, request: ConsumerGroupHeartbeatRequest) -> None:
         """A heartbeat has no numbers that change."""
 
-    def serve(self, node: Node, calls: Sequence[RepeatedCall], numbers: Sequence[Numbers]) -> bool:
-        """Say it once more, once for all calls."""
-        again = self._again
-        host = calls[0].client_host
-        if again is None or again.before.client_host != host:
-            command = command_of(self._request, calls[0].client_id, host)
-            again = self._again = HeartbeatAgain(command, None)
-        group_id = again.before.group_id
-        node.router.owner_of(group_id).submit(group_id, again, partial(self._on_result, again, calls))
+    def is_current(self, node: Node) -> bool:
+        """Always: what a heartbeat says depends on nothing else."""
         return True
 
-    def _on_result(self, again: HeartbeatAgain, calls: Sequence[RepeatedCall], result: Any) -> None:
+    @classmethod
+    def serve_each(
+        cls, node: Node, repeats: Sequence[Self], calls: RepeatedCalls, numbers: Sequence[Numbers]
+    ) -> None:
+        """Say each of them once more."""
+        for repeat, call in zip(repeats, calls, strict=True):
+            repeat._serve(node, call)
+
+    def _serve(self, node: Node, call: RepeatedCall) -> None:
+        again = self._again
+        host = call.client_host
+        if again is None or again.before.client_host != host:
+            command = command_of(self._request, call.client_id, host)
+            again = self._again = HeartbeatAgain(command, None)
+        group_id = again.before.group_id
+        node.router.owner_of(group_id).submit(group_id, again, partial(self._on_result, again, call))
+
+    def _on_result(self, again: HeartbeatAgain, call: RepeatedCall, result: Any) -> None:
         if result is not again.answered or again is not self._again:
-            response = response_of(result)
-            for call in calls:
-                call.answer(response)
+            call.answer(response_of(result))
             if again is self._again:
                 self._remember(again, result)
             return
         assert self._response is not None
-        for call in calls:
-            call.answer_frame(self._response.frame(call.correlation_id))
+        call.answer_frame(self._response.frame(call.correlation_id))
 
     def _remember(self, again: HeartbeatAgain, result: HeartbeatResult | ErrorCode) -> None:
         if isinstance(result, ErrorCode) or result.error or result.assigned is not None:
@@ -85,15 +97,17 @@ class ConsumerHeartbeatRepeat:
 
 def classic_heartbeat_repeat(node: Node, version: int, request: HeartbeatRequest) -> ClassicHeartbeatRepeat:
     """What serves this heartbeat of the classic protocol when it comes again."""
-    return ClassicHeartbeatRepeat(version, request)
+    return ClassicHeartbeatRepeat(version, request, node.coordinator.partition_of(GroupId(request.group_id)))
 
 
 class ClassicHeartbeatRepeat:
     """One heartbeat of the classic protocol; a `headgate.api.contract.Repeat`."""
 
-    __slots__ = ("_command", "_response")
+    __slots__ = ("_command", "_response", "shard")
+    weight_bytes = 0
 
-    def __init__(self, version: int, request: HeartbeatRequest) -> None:
+    def __init__(self, version: int, request: HeartbeatRequest, shard: int) -> None:
+        self.shard = shard
         self._command = classic_command_of(request)
         all_is_well = classic_response_of(ErrorCode.NONE)
         self._response = WrittenResponse(response_body(_CLASSIC_KEY, version, all_is_well))
@@ -101,16 +115,22 @@ class ClassicHeartbeatRepeat:
     def invert(self, request: HeartbeatRequest) -> None:
         """A heartbeat has no numbers that change."""
 
-    def serve(self, node: Node, calls: Sequence[RepeatedCall], numbers: Sequence[Numbers]) -> bool:
-        """Say it once more, once for all calls."""
-        command = self._command
-        on_result = partial(self._on_result, calls)
-        node.router.owner_of(command.group_id).submit(command.group_id, command, on_result)
+    def is_current(self, node: Node) -> bool:
+        """Always: what a heartbeat says depends on nothing else."""
         return True
 
-    def _on_result(self, calls: Sequence[RepeatedCall], error: ErrorCode) -> None:
-        for call in calls:
-            if error is ErrorCode.NONE:
-                call.answer_frame(self._response.frame(call.correlation_id))
-            else:
-                call.answer(classic_response_of(error))
+    @classmethod
+    def serve_each(
+        cls, node: Node, repeats: Sequence[Self], calls: RepeatedCalls, numbers: Sequence[Numbers]
+    ) -> None:
+        """Say each of them once more."""
+        for repeat, call in zip(repeats, calls, strict=True):
+            command = repeat._command
+            on_result = partial(repeat._on_result, call)
+            node.router.owner_of(command.group_id).submit(command.group_id, command, on_result)
+
+    def _on_result(self, call: RepeatedCall, error: ErrorCode) -> None:
+        if error is ErrorCode.NONE:
+            call.answer_frame(self._response.frame(call.correlation_id))
+        else:
+            call.answer(classic_response_of(error))

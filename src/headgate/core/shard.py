@@ -49,13 +49,15 @@ from headgate.core.offsets.commands import (
     CommitAgain,
     CommitOffsets,
     CommitResult,
+    CommitsAgain,
     DeleteOffsets,
     DeleteOffsetsResult,
-    FetchAgain,
     FetchedNumbers,
+    FetchedOffsets,
+    FetchesAgain,
     FetchOffsets,
 )
-from headgate.core.offsets.commit import commit, commit_again, unknown_group_error
+from headgate.core.offsets.commit import commit, commit_again, commits_again, unknown_group_error
 from headgate.core.offsets.conditions import refuse
 from headgate.core.offsets.fetch import fetch, fetch_again
 from headgate.core.offsets.removal import delete, delete_all
@@ -76,6 +78,7 @@ from headgate.records import (
     OffsetCommits,
     OffsetTombstone,
     Record,
+    StandingCommits,
     UnknownRecord,
 )
 from headgate.records.offset_rows import OffsetRows
@@ -102,9 +105,10 @@ class GroupShard:
         )
         self._metadata_limit: int = settings["offset.metadata.max.bytes"]
         self._handlers: Mapping[type[Any], Callable[[Any, Millis, Token], GroupEffects]] = {
+            CommitsAgain: self._commits_again,
             CommitAgain: self._commit_again,
             CommitOffsets: self._commit,
-            FetchAgain: self._fetch_again,
+            FetchesAgain: self._fetches_again,
             FetchOffsets: self._fetch,
             Heartbeat: self._members.heartbeat,
             JoinGroup: self._members.join,
@@ -131,10 +135,12 @@ class GroupShard:
 
     def apply(self, record: Change, position: int) -> None:
         """Take a record into durable state. Records of types not known change nothing."""
-        if type(record) is OffsetCommit:  # by far the most frequent
-            self.offsets.put(record)
+        if type(record) is StandingCommits:  # by far the most frequent
+            self.offsets.put_standing(record)
             return
         match record:
+            case StandingCommits():
+                self.offsets.put_standing(record)
             case OffsetCommit():
                 self.offsets.put(record)
             case OffsetCommits():
@@ -196,7 +202,7 @@ class GroupShard:
                 )
             case GroupMetadata(group_id) | GroupTombstone(group_id):
                 return self.classic.recorded.get(group_id)
-            case UnknownRecord() | OffsetCommits():
+            case UnknownRecord() | OffsetCommits() | StandingCommits():
                 return None
             case _:
                 return self.consumer.standing(record)
@@ -263,6 +269,11 @@ class GroupShard:
             return answer(token, refusal)
         return commit(command, now, self._metadata_limit, token)
 
+    def _commits_again(self, command: CommitsAgain, now: Millis, token: Token) -> GroupEffects:
+        error_of = self._commit_error
+        errors = [error_of(commit.before, now) for commit in command.commits]
+        return commits_again(command, errors, now, token)
+
     def _commit_again(self, command: CommitAgain, now: Millis, token: Token) -> GroupEffects:
         error = self._commit_error(command.before, now)
         if error:
@@ -287,28 +298,30 @@ class GroupShard:
         return ErrorCode.UNKNOWN_MEMBER_ID  # the group has no members
 
     def _fetch(self, command: FetchOffsets, now: Millis, token: Token) -> GroupEffects:
+        return answer(token, self._fetched(command))
+
+    def _fetched(self, command: FetchOffsets) -> FetchedOffsets | ErrorCode:
         error = self._fetch_error(command)
         if error:
-            return answer(token, error)
+            return error
         is_known = self.groups.type_of(command.group_id) is not None
-        return answer(token, fetch(self.offsets, command, self.consumer.topics, is_known=is_known))
+        return fetch(self.offsets, command, self.consumer.topics, is_known=is_known)
 
-    def _fetch_again(self, command: FetchAgain, now: Millis, token: Token) -> GroupEffects:
-        before = command.before
+    def _fetches_again(self, command: FetchesAgain, now: Millis, token: Token) -> GroupEffects:
+        return answer(token, [self._fetched_again(fetch) for fetch in command.fetches])
+
+    def _fetched_again(self, before: FetchOffsets) -> FetchedNumbers | FetchedOffsets | ErrorCode:
         error = self._fetch_error(before)
         if error:
-            return answer(token, error)
+            return error
         memory = self.offsets.fetched
-        found = memory.get(before)
+        found: FetchedNumbers | FetchedOffsets | ErrorCode | None = memory.get(before)
         if found is None:
-            found = fetch_again(self.offsets, before)
-            if found is None:
-                is_known = self.groups.type_of(before.group_id) is not None
-                found = fetch(self.offsets, before, self.consumer.topics, is_known=is_known)
+            found = fetch_again(self.offsets, before) or self._fetched(before)
             # Whether a group is known that the table does not know may change without a change of the table.
             if type(found) is FetchedNumbers or self.offsets.has_group(before.group_id):
                 memory.remember(before, found)
-        return answer(token, found)
+        return found
 
     def _fetch_error(self, command: FetchOffsets) -> ErrorCode:
         """Members of consumer groups may be refused; everybody else may read."""

@@ -20,6 +20,22 @@ Rows = NDArray[np.uint8]
 
 _DELTAS_OF_WIDTH = ((1, 1 << 6), (2, 1 << 13), (3, 1 << 20), (4, 1 << 27))
 """How many bytes a zigzag varint takes, up to which value."""
+_DELTAS = [varint(value) for value in range(1024)]
+
+
+class RecordOutline:
+    """A record without headers, laid out but for its offset delta and the bytes of its value."""
+
+    __slots__ = ("heads", "middle", "size_bytes")
+
+    def __init__(self, key: bytes, value_size: int) -> None:
+        self.middle = varint(len(key)) + key + varint(value_size)
+        """What stands between offset delta and value."""
+        behind = 2 + len(self.middle) + value_size + 1
+        self.heads = tuple(varint(behind + width) + b"\x00\x00" for width, _ in _DELTAS_OF_WIDTH)
+        """What stands before an offset delta of one byte, of two and so on."""
+        self.size_bytes = behind + len(self.heads[-1]) + len(_DELTAS_OF_WIDTH)
+        """What the record comes to at most."""
 
 
 class BatchBuilder:
@@ -50,6 +66,15 @@ class BatchBuilder:
             count += 1
         self.record_count = count
         self.size_bytes += size
+
+    def add_outlined(self, outlines: Sequence[RecordOutline], values: Iterable[bytes], size: int) -> None:
+        """Append a record for each outline, with its value; they come to `size` bytes at most."""
+        parts, first = self._parts, self.record_count
+        self.record_count = end = first + len(outlines)
+        self.size_bytes += size
+        deltas = _DELTAS[first:end] if end <= len(_DELTAS) else [varint(one) for one in range(first, end)]
+        for outline, delta, value in zip(outlines, deltas, values, strict=True):
+            parts += (outline.heads[len(delta) - 1], delta, outline.middle, value, b"\x00")
 
     def add_columns(self, keys: Rows, values: Rows) -> None:
         """Append a record for each row of `keys` and `values`."""

@@ -29,6 +29,7 @@ from headgate.records.model import (
     Record,
     UnknownRecord,
 )
+from headgate.records.standing_commits import StandingCommit, StandingCommits
 
 __all__ = [
     "Change",
@@ -52,6 +53,8 @@ __all__ = [
     "OffsetCommits",
     "OffsetTombstone",
     "Record",
+    "StandingCommit",
+    "StandingCommits",
     "UnknownRecord",
     "decode",
     "encode",

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.records.model import OffsetCommit, Record
 from headgate.records.offset_commit import WRITTEN_VERSION, key_prefix
+from headgate.records.standing_commits import StandingCommits
 
 Int64s = NDArray[np.int64]
 Rows = NDArray[np.uint8]
@@ -88,15 +89,15 @@ def _big_endian(numbers: Int64s, layout: str) -> Rows:
     return numbers.astype(layout).view(np.uint8).reshape(len(numbers), -1)
 
 
-Change = Record | OffsetCommits
-"""What a shard decides: one record, or columns of them."""
+Change = Record | OffsetCommits | StandingCommits
+"""What a shard decides: one record, or many as one value."""
 
 
 def records_of(change: Change) -> Iterable[Record]:
     """The records that a change stands for, in order."""
-    return change.each() if isinstance(change, OffsetCommits) else (change,)
+    return change.each() if isinstance(change, OffsetCommits | StandingCommits) else (change,)
 
 
 def record_count(change: Change) -> int:
     """How many records of the log a change takes."""
-    return len(change) if isinstance(change, OffsetCommits) else 1
+    return len(change) if isinstance(change, OffsetCommits | StandingCommits) else 1

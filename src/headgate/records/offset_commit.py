@@ -53,19 +53,30 @@ def key_prefix(group_id: str, topic: str) -> bytes:
     return struct.pack(">h", KEY_TYPE) + text_bytes(group_id) + text_bytes(topic)
 
 
+def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    """The whole key."""
+    return key_prefix(group_id, topic) + _pack_partition(partition)
+
+
 def encode_commit(commit: OffsetCommit) -> tuple[bytes, bytes]:
     """The key and the value of a committed offset."""
-    key = key_prefix(commit.group_id, commit.topic) + _pack_partition(commit.partition)
+    key = encode_offset_key(commit.group_id, commit.topic, commit.partition)
     if commit.expire_timestamp != NO_EXPIRY:
         return key, _encode_with_expiry(commit)
     if not commit.metadata:
-        value = _pack_without_metadata(
-            WRITTEN_VERSION, commit.offset, commit.leader_epoch, 0, commit.commit_timestamp
-        )
-        return key, value
+        return key, encode_plain_value(commit.offset, commit.leader_epoch, commit.commit_timestamp)
     metadata = commit.metadata.encode()
     head = _pack_head(WRITTEN_VERSION, commit.offset, commit.leader_epoch, len(metadata))
     return key, head + metadata + _pack_int64(commit.commit_timestamp)
+
+
+def encode_plain_value(offset: int, leader_epoch: int, commit_timestamp: Millis) -> bytes:
+    """The value of an offset without metadata and without an expiry; all of these have one length."""
+    return _pack_without_metadata(WRITTEN_VERSION, offset, leader_epoch, 0, commit_timestamp)
+
+
+PLAIN_VALUE_BYTES = _without_metadata.size
+"""The length of such a value."""
 
 
 def _encode_with_expiry(commit: OffsetCommit) -> bytes:
@@ -76,7 +87,7 @@ def _encode_with_expiry(commit: OffsetCommit) -> bytes:
 
 def encode_tombstone(tombstone: OffsetTombstone) -> tuple[bytes, None]:
     """The key of an offset that is gone; the value is none."""
-    return key_prefix(tombstone.group_id, tombstone.topic) + _pack_partition(tombstone.partition), None
+    return encode_offset_key(tombstone.group_id, tombstone.topic, tombstone.partition), None
 
 
 @lru_cache(maxsize=_PREFIXES_KEPT)

@@ -13,103 +13,27 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, NamedTuple, cast
+from typing import cast
 
-from headgate.api.contract import Api, Node, Repeat
-from headgate.api.k18_api_versions import unsupported
+from headgate.api.contract import Api, Node
 from headgate.api.repeats import Repeats
+from headgate.server.calls import PendingCall, Route
 from headgate.server.metrics import Metrics
+from headgate.server.turn import Turn
 from headgate.wire.codec import reader_for
 from headgate.wire.errors import WireError
 from headgate.wire.framing import (
     API_VERSIONS_KEY,
+    LENGTH_SIZE,
     FrameReader,
     RequestHeader,
     read_request_header,
-    response_frame,
 )
-from headgate.wire.message import Message
-from headgate.wire.reading import Reader
-from headgate.wire.repeats import Numbers
 
 logger = logging.getLogger(__name__)
 
 MOST_REQUESTS_WAITING = 4096
 """How many requests a connection may have unanswered before its socket is left unread."""
-
-
-class Route(NamedTuple):
-    """Where a connection's requests of one kind go: the API, the version, and who asks."""
-
-    api: Api
-    api_version: int
-    client_id: str | None
-    body_at: int
-    read: Reader[Any]
-
-
-class PendingCall:
-    """One request of a connection, from its frame to its response."""
-
-    __slots__ = ("_connection", "_route", "_started", "correlation_id", "frame", "is_done")
-
-    frame: bytes | bytearray
-
-    def __init__(self, connection: Connection, route: Route, correlation_id: int) -> None:
-        self._connection = connection
-        self._route = route
-        self.correlation_id = correlation_id
-        self._started = connection.last_heard
-        self.is_done = False
-
-    @property
-    def api_version(self) -> int:
-        """The version the client chose."""
-        return self._route.api_version
-
-    @property
-    def client_id(self) -> str | None:
-        """What the client calls itself."""
-        return self._route.client_id
-
-    @property
-    def client_host(self) -> str:
-        """The client's address as group descriptions show it."""
-        return self._connection.client_host
-
-    def answer(self, response: Message) -> None:
-        """Send the response; called once."""
-        route = self._route
-        self.answer_frame(response_frame(self.correlation_id, route.api.key, route.api_version, response))
-
-    def answer_unsupported(self) -> None:
-        """Tell a client that asked for an unknown version of ApiVersions, in version 0, which there are."""
-        api = self._route.api
-        self.answer_frame(response_frame(self.correlation_id, api.key, 0, unsupported(api)))
-
-    def no_answer(self) -> None:
-        """Finish a request that expects no response."""
-        self.answer_frame(b"")
-
-    def when_lost(self, action: Callable[[], None]) -> None:
-        """Call `action` if the connection is lost before the answer."""
-        self._connection.when_lost[self] = action
-
-    def disconnect(self, reason: str) -> None:
-        """Close the connection, saying why in the log."""
-        self._connection.refuse(reason)
-
-    def answer_frame(self, frame: bytes | bytearray) -> None:
-        """Send a response that is written already, its length and correlation id included; called once."""
-        if self.is_done:
-            raise RuntimeError(f"a second answer to one {self._route.api.name} request")
-        self.is_done = True
-        self.frame = frame
-        connection = self._connection
-        if connection.when_lost:
-            connection.when_lost.pop(self, None)
-        connection.metrics.observe_request(self._route.api.key, perf_counter() - self._started)
-        connection.send_ready()
 
 
 def _read_nothing(frame: bytes, at: int) -> None:
@@ -144,6 +68,7 @@ class Served:
 
     apis: dict[int, Api]
     metrics: Metrics
+    turn: Turn
     open_connections: set[Connection] = field(default_factory=set)
     repeats: Repeats = field(default_factory=Repeats)
     outbox: Outbox = field(default_factory=Outbox)
@@ -160,12 +85,13 @@ class Connection(asyncio.Protocol):
         self._apis = served.apis
         self._repeats = served.repeats
         self._outbox = served.outbox
+        self._turn = served.turn
         self._open_connections = served.open_connections
         self._frames = FrameReader(node.settings["socket.request.max.bytes"])
-        self._waiting: deque[PendingCall] = deque()
+        self.waiting: deque[PendingCall] = deque()
         self.when_lost: dict[PendingCall, Callable[[], None]] = {}
         """What to do for requests that wait, if the connection is lost first."""
-        self._outgoing: list[bytes | bytearray] = []
+        self.outgoing: list[bytes | bytearray] = []
         self._routes: dict[bytes, tuple[bytes, Route]] = {}
         """By api key and version as they stand in the frame: what the last such request said of itself."""
         self._transport: asyncio.Transport | None = None
@@ -191,11 +117,21 @@ class Connection(asyncio.Protocol):
         self._transport = None
         self._open_connections.discard(self)
         self._give_up_waiting()
-        self._outgoing.clear()
+        self.outgoing.clear()
         logger.debug("connection closed", extra={"peer": self._peer, "reason": reason or "by the client"})
 
     def data_received(self, data: bytes) -> None:
         self.last_heard = perf_counter()
+        # Nearly always it is one frame, which came before.
+        if (
+            not self._frames.pending_bytes
+            and int.from_bytes(data[:LENGTH_SIZE], "big") == len(data) - LENGTH_SIZE
+        ):
+            frame = data[LENGTH_SIZE:]
+            found = self._repeats.find(frame)
+            if found is not None:
+                self._turn.add(self, found, frame)
+                return
         self._is_receiving = True
         try:
             self._serve(self._frames.feed(data))
@@ -203,7 +139,7 @@ class Connection(asyncio.Protocol):
             self.refuse(str(error))
         finally:
             self._is_receiving = False
-        if self._outgoing:
+        if self.outgoing:
             self.send()  # what could be answered at once leaves at once, without another turn of the loop
 
     def pause_writing(self) -> None:
@@ -217,51 +153,24 @@ class Connection(asyncio.Protocol):
     # --- requests ---
 
     def _serve(self, frames: Sequence[bytes]) -> None:
-        """Serve requests in their order; what comes again several times in a row is served in one go."""
+        """Serve requests in their order; those that came before are served at the end of the turn."""
         find = self._repeats.find
-        place, count = 0, len(frames)
-        while place < count and self._transport is not None:
-            first = place
-            frame = frames[place]
-            place += 1
+        turn = self._turn
+        waiting = self.waiting
+        for frame in frames:
+            if self._transport is None:
+                return
             found = find(frame)
             if found is None:
                 self._read(frame)
                 continue
-            route, repeat, correlation_id, numbers = found
-            calls = [PendingCall(self, route, correlation_id)]
-            row = [numbers]
-            while place < count:
-                found = find(frames[place])
-                if found is None or found[1] is not repeat:
-                    break
-                calls.append(PendingCall(self, route, found[2]))
-                row.append(found[3])
-                place += 1
-            if not self._serve_again(route, repeat, calls, row):
-                for frame in frames[first:place]:
-                    if self._transport is not None:
-                        self._read(frame)
-
-    def _serve_again(
-        self, route: Route, repeat: Repeat, calls: list[PendingCall], numbers: list[Numbers]
-    ) -> bool:
-        """Serve a request that came so many times in a row; False: it has to be read each time."""
-        waiting = self._waiting
-        waiting += calls
-        try:
-            is_taken = repeat.serve(self._node, calls, numbers)
-        except Exception:
-            self._refuse_failed(route)
-            return True
-        if not is_taken:
-            for _ in calls:
-                waiting.pop()
-        elif len(waiting) > MOST_REQUESTS_WAITING:
+            turn.add(self, found, frame)
+        if len(waiting) > MOST_REQUESTS_WAITING:
             self._balance()
-        return is_taken
 
     def _read(self, frame: bytes) -> None:
+        if self.waiting and not self._turn.is_empty:
+            self._turn.serve()  # what came before this one comes first
         # A client says the same of itself in every header: only the correlation id has to be read again.
         known = self._routes.get(frame[:4])
         if known is not None and frame[8 : known[1].body_at] == known[0]:
@@ -275,9 +184,16 @@ class Connection(asyncio.Protocol):
                 return
             route = wanted
             self._routes[frame[:4]] = (frame[8 : route.body_at], route)
-        request = route.read(frame, route.body_at)
         call = PendingCall(self, route, correlation_id)
-        self._waiting.append(call)
+        self.waiting.append(call)
+        self._handle(call, frame)
+        if len(self.waiting) > MOST_REQUESTS_WAITING:
+            self._balance()
+
+    def _handle(self, call: PendingCall, frame: bytes) -> None:
+        """Read a request that stands in line, and hand it to its API."""
+        route = call.route
+        request = route.read(frame, route.body_at)
         try:
             response = route.api.handle(self._node, call, request)
             if response is not None:
@@ -285,12 +201,19 @@ class Connection(asyncio.Protocol):
             if route.api.repeat is not None:
                 self._repeats.learn(self._node, frame, route, request)
         except Exception:
-            self._refuse_failed(route)
-            return
-        if len(self._waiting) > MOST_REQUESTS_WAITING:
-            self._balance()
+            self.refuse_failed(route)
 
-    def _refuse_failed(self, route: Route) -> None:
+    def read_again(self, call: PendingCall, frame: bytes) -> None:
+        """Read a request that stands in line and cannot be served as it was before."""
+        if self._transport is None:
+            return
+        try:
+            self._handle(call, frame)
+        except WireError as error:
+            self.refuse(str(error))
+
+    def refuse_failed(self, route: Route) -> None:
+        """Close the connection over a request that failed for no fault of the client's."""
         name = route.api.name
         logger.exception(
             "request failed", extra={"peer": self._peer, "api": name, "version": route.api_version}
@@ -312,7 +235,7 @@ class Connection(asyncio.Protocol):
             call = PendingCall(
                 self, Route(api, version, header.client_id, 0, _read_nothing), header.correlation_id
             )
-            self._waiting.append(call)
+            self.waiting.append(call)
             call.answer_unsupported()
         else:
             self.refuse(
@@ -325,6 +248,7 @@ class Connection(asyncio.Protocol):
         """Close the connection, saying why in the log; responses that were ready still leave."""
         if self._transport is None:
             return
+        self._turn.serve()
         logger.warning("connection closed", extra={"peer": self._peer, "reason": reason})
         self.metrics.connections_refused += 1
         self.send()
@@ -334,14 +258,14 @@ class Connection(asyncio.Protocol):
 
     def _give_up_waiting(self) -> None:
         """Nobody is there for the answers any more."""
-        self._waiting.clear()
+        self.waiting.clear()
         actions, self.when_lost = self.when_lost, {}
         for action in actions.values():
             action()
 
     def close_idle(self) -> None:
         """Close a connection that has been silent for too long and waits for nothing."""
-        if not self._waiting and self._transport is not None:
+        if not self.waiting and self._transport is not None:
             logger.debug("connection closed", extra={"peer": self._peer, "reason": "idle"})
             self._transport.close()
 
@@ -360,19 +284,29 @@ class Connection(asyncio.Protocol):
 
     def send_ready(self) -> None:
         """Queue the responses at the head of the line that are ready; they leave at the end of this turn."""
-        waiting = self._waiting
-        outgoing = self._outgoing
-        if not self._is_receiving and not outgoing and waiting and waiting[0].is_done:
+        if self.take_ready() and not self._is_receiving:
             self._outbox.add(self)
+
+    def take_ready(self) -> bool:
+        """Queue the responses at the head of the line that are ready; whether there were none before."""
+        waiting = self.waiting
+        outgoing = self.outgoing
+        is_first = not outgoing
         while waiting and waiting[0].is_done:
             outgoing.append(waiting.popleft().frame)
+        return is_first and bool(outgoing)
 
     def send(self) -> None:
         """Write all responses that are queued, in one piece."""
-        outgoing = self._outgoing
-        if outgoing and self._transport is not None:
-            self._transport.write(outgoing[0] if len(outgoing) == 1 else b"".join(outgoing))
-        outgoing.clear()
+        outgoing = self.outgoing
+        if outgoing:
+            self.write(outgoing[0] if len(outgoing) == 1 else b"".join(outgoing))
+            outgoing.clear()
+
+    def write(self, frames: bytes | bytearray) -> None:
+        """Write responses whose turn it is."""
+        if self._transport is not None:
+            self._transport.write(frames)
         if self._is_read_paused:
             self._balance()
 
@@ -380,7 +314,7 @@ class Connection(asyncio.Protocol):
         """Stop reading from a client that does not read its responses, or waits for too many of them."""
         if self._transport is None:
             return
-        is_too_far_ahead = self._is_write_paused or len(self._waiting) > MOST_REQUESTS_WAITING
+        is_too_far_ahead = self._is_write_paused or len(self.waiting) > MOST_REQUESTS_WAITING
         is_to_pause = is_too_far_ahead or self._is_stopped
         if is_to_pause and not self._is_read_paused:
             self._is_read_paused = True

@@ -14,6 +14,7 @@ from headgate.api.registry import apis_by_key
 from headgate.server.connection import Connection, Served
 from headgate.server.metrics import Metrics, gauge
 from headgate.server.node import BrokerNode
+from headgate.server.turn import Turn
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ class Listener:
         self._cancel_sweep: Callable[[], None] = lambda: None
         apis = apis_by_key()
         self.metrics = Metrics({key: api.name for key, api in apis.items()})
-        self.served = Served(apis, self.metrics)
+        self.served = Served(apis, self.metrics, Turn(node, self.metrics))
         self._open_connections = self.served.open_connections
         self.metrics.add_gauges(self._connection_gauges)
         self.metrics.add_gauges(node.gauges)
@@ -56,6 +57,7 @@ class Listener:
             self._server.close()
         for connection in self._open_connections:
             connection.stop_reading()
+        self.served.turn.serve()
 
     async def close(self) -> None:
         """Send what is ready and close every connection."""

@@ -39,10 +39,10 @@ class Histogram:
     counts: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BOUNDS_SECONDS) + 1))
     total_seconds: float = 0.0
 
-    def observe(self, seconds: float) -> None:
-        """Count one duration."""
-        self.counts[bisect_left(LATENCY_BOUNDS_SECONDS, seconds)] += 1
-        self.total_seconds += seconds
+    def observe(self, seconds: float, count: int = 1) -> None:
+        """Count a duration, or several of the same."""
+        self.counts[bisect_left(LATENCY_BOUNDS_SECONDS, seconds)] += count
+        self.total_seconds += seconds * count
 
     def buckets(self) -> list[tuple[str, float]]:
         """Cumulative counts by upper bound, as Prometheus wants them."""
@@ -68,6 +68,10 @@ class Metrics(Collector):
     def observe_request(self, api_key: int, seconds: float) -> None:
         """Count one answered request and the seconds from its frame to its response."""
         self._requests[api_key].observe(seconds)
+
+    def observe_requests(self, api_key: int, seconds: float, count: int) -> None:
+        """Count requests that were answered together and took as long."""
+        self._requests[api_key].observe(seconds, count)
 
     def observe_sync(self, seconds: float) -> None:
         """Count one round of syncs."""

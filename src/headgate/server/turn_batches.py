@@ -7,18 +7,26 @@ its own, copied from the last one: that is quicker than laying its records out a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headgate.domain.ids import Millis
-from headgate.log.builder import BatchBuilder
+from headgate.log.builder import BatchBuilder, RecordOutline
 from headgate.log.template import BatchTemplate
-from headgate.records import Change, OffsetCommit, OffsetCommits, encode
+from headgate.records import (
+    Change,
+    OffsetCommit,
+    OffsetCommits,
+    Record,
+    StandingCommit,
+    StandingCommits,
+    encode,
+)
 from headgate.records.columns import records_of
-from headgate.records.offset_commit import encode_commit
+from headgate.records.offset_commit import PLAIN_VALUE_BYTES, encode_commit, encode_offset_key
 from headgate.records.runs import RunPlace
 
 BATCH_BYTES = 900_000
@@ -26,6 +34,8 @@ BATCH_BYTES = 900_000
 NARROWEST_TEMPLATE = 16
 MOST_TEMPLATE_BYTES = 8 << 20
 """What the batches kept to be copied come to at most."""
+MOST_OUTLINES = 8192
+"""Of how many standing commits the record's outline is kept."""
 _RECORD_OVERHEAD = 16
 _RUN_HEADER_OVERHEAD = 40
 
@@ -37,6 +47,7 @@ class TurnBatches:
         self._templates = _Templates()
         self._batches: list[bytearray] = []
         self._shared = BatchBuilder(Millis(0))
+        self._outlines: dict[StandingCommit, RecordOutline] = {}
 
     def of(self, commands: Sequence[Sequence[Change]], first_offset: int, now: Millis) -> list[bytearray]:
         """The batches that hold the records of `commands`, in order; `first_offset` is the first record's."""
@@ -51,6 +62,9 @@ class TurnBatches:
                 self._shared.add(key, value, size)
                 written += 1
                 continue
+            if len(changes) == 1 and type(changes[0]) is StandingCommits:
+                written += self._add_standing(changes[0])
+                continue
             written += (
                 self._add_singles(changes)
                 or self._add_copy(changes)
@@ -58,6 +72,28 @@ class TurnBatches:
             )
         self._close_shared()
         return self._batches
+
+    def _add_standing(self, commits: StandingCommits) -> int:
+        """Commits that come again, of as many commands as fit into a batch at most."""
+        known = self._outlines
+        try:
+            outlines = [known[commit] for commit in commits.commits]
+        except KeyError:
+            outlines = self._outlines_of(commits.commits)
+        size = sum([outline.size_bytes for outline in outlines])
+        self._make_room(size)
+        self._shared.add_outlined(outlines, commits.values(), size)
+        return len(outlines)
+
+    def _outlines_of(self, commits: Sequence[StandingCommit]) -> list[RecordOutline]:
+        known = self._outlines
+        if len(known) + len(commits) > MOST_OUTLINES:
+            known.clear()
+        for commit in commits:
+            if commit not in known:
+                key = encode_offset_key(commit.group_id, commit.topic, commit.partition)
+                known[commit] = RecordOutline(key, PLAIN_VALUE_BYTES)
+        return [known[commit] for commit in commits]
 
     def _add_singles(self, changes: Sequence[Change]) -> int:
         """Commits of single offsets; 0: these changes are something else."""
@@ -92,7 +128,7 @@ class TurnBatches:
 
     def _add(self, changes: Sequence[Change], first_offset: int) -> int:
         """Put a command's records into the shared batch, or into a run of their own; returns how many."""
-        parts = [_Columns(one) if isinstance(one, OffsetCommits) else _Single(one) for one in changes]
+        parts = [_Columns(one) if isinstance(one, OffsetCommits) else _Single(one) for one in _split(changes)]
         size = sum(part.size for part in parts)
         count = sum(part.count for part in parts)
         self._make_room(size)
@@ -156,14 +192,21 @@ class _Templates:
         return template
 
 
+def _split(changes: Iterable[Change]) -> Iterator[Record | OffsetCommits]:
+    for change in changes:
+        if isinstance(change, StandingCommits):
+            yield from change.each()
+        else:
+            yield change
+
+
 class _Single:
     """One record, encoded."""
 
     __slots__ = ("_key", "_value", "size")
     count = 1
 
-    def __init__(self, record: Change) -> None:
-        assert not isinstance(record, OffsetCommits)
+    def __init__(self, record: Record) -> None:
         self._key, self._value = encode(record)
         self.size = len(self._key) + len(self._value or b"") + _RECORD_OVERHEAD
 

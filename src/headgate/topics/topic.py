@@ -59,6 +59,7 @@ class Topic:
         "_policy",
         "_unkept",
         "_written",
+        "is_deleted",
         "is_internal",
         "name",
         "shared",
@@ -71,6 +72,8 @@ class Topic:
         self.name: TopicName = entry.name
         self.topic_id: TopicId = entry.topic_id
         self.is_internal = is_internal(entry.name)
+        self.is_deleted = False
+        """Whether the topic is no more: who remembers it asks."""
         self._policy: TopicPolicy | None = None
         self._written: set[int] = set()
         self._kept: dict[int, Partition] = {}

@@ -233,6 +233,7 @@ class Topics:
         if directories:
             self._blocked[topic.name] = directories
             self._remove_leftovers(topic.name)
+        topic.is_deleted = True
         for callback in self.on_deleted:
             callback(topic)
         return None

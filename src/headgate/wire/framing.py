@@ -45,14 +45,11 @@ class FrameReader:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
+        self.pending_bytes = 0
+        """How much of an incomplete frame is here."""
         self._pending = bytearray()
         self._needed = LENGTH_SIZE
         """How many pending bytes the next frame takes, as far as is known."""
-
-    @property
-    def pending_bytes(self) -> int:
-        """How much of an incomplete frame is here."""
-        return len(self._pending)
 
     def feed(self, data: bytes) -> list[bytes]:
         """Take bytes that arrived; returns the frames that are complete now, without their lengths.
@@ -67,13 +64,16 @@ class FrameReader:
             frames, at = self._cut(data)
             if at < len(data):
                 self._pending += data[at:]
+                self.pending_bytes = len(self._pending)
             return frames
         self._pending += data
+        self.pending_bytes = len(self._pending)
         if len(self._pending) < self._needed:
             return []
         with memoryview(self._pending) as view:
             frames, at = self._cut(view)
         del self._pending[:at]
+        self.pending_bytes = len(self._pending)
         return frames
 
     def _cut(self, data: bytes | memoryview) -> tuple[list[bytes], int]:

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.harness import Harness, durable_state
 
+from headgate.core.commands import DeleteGroup
 from headgate.core.offsets.commands import (
     CommitAgain,
     CommitOffsets,
     CommitResult,
-    FetchAgain,
+    CommitsAgain,
+    DeleteOffsets,
     FetchedNumbers,
     FetchedOffsets,
+    FetchesAgain,
     FetchOffsets,
     OffsetColumns,
     OffsetToCommit,
+    RepeatedCommit,
 )
+from headgate.core.offsets.table import OffsetTable
 from headgate.core.topic_image import KnownTopic, TopicChange, TopicsChanged
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId, TopicId, TopicName
+from headgate.domain.ids import GroupId, Millis, TopicId, TopicName
+from headgate.records import OffsetCommit, StandingCommit, StandingCommits
 
 GROUP = GroupId("g")
 offsets = st.integers(0, 2**63 - 1)
@@ -81,16 +90,98 @@ def test_committing_again_is_refused_as_any_commit_is() -> None:
     assert harness.log == []
 
 
+def repeated(command: CommitOffsets) -> RepeatedCommit:
+    """The commit as one that comes again."""
+    standing = [
+        StandingCommit(command.group_id, topic, one.partition, one.leader_epoch)
+        for topic, partitions in command.topics
+        if not isinstance(partitions, OffsetColumns)
+        for one in partitions
+    ]
+    return RepeatedCommit(command, standing)
+
+
+def simple(group_id: str, topic: str, partitions: list[int], generation: int = -1) -> CommitOffsets:
+    """A commit without offsets to speak of."""
+    topics = [(TopicName(topic), narrow(partitions, [0] * len(partitions), ""))]
+    return CommitOffsets(GroupId(group_id), topics, generation=generation)
+
+
+KNOWN = [
+    repeated(simple("a", "t", [0])),
+    repeated(simple("b", "t", [1, 0, 1])),
+    repeated(simple("a", "t", [2, 3])),
+    repeated(simple("b", "u", [-5, 2**30])),
+    repeated(simple("c", "t", [0], generation=4)),
+]
+"""The last is refused: no group has that generation."""
+
+
+def by_itself(commit: RepeatedCommit, values: tuple[int, ...]) -> CommitOffsets:
+    """The commit as one that is read."""
+    ((topic, _),) = commit.before.topics
+    topics = [(topic, narrow([one.partition for one in commit.partitions], list(values), ""))]
+    return replace(commit.before, topics=topics)
+
+
+between = st.sampled_from(
+    [
+        CommitOffsets(GroupId("a"), [(TopicName("t"), narrow([0, 2], [1, 2], "note"))]),
+        CommitOffsets(GroupId("b"), [(TopicName("t"), wide(list(range(WIDTH))))]),
+        DeleteOffsets(GroupId("a"), [(TopicName("t"), [0, 3])]),
+        DeleteOffsets(GroupId("b"), [(TopicName("u"), [-5])]),
+        DeleteGroup(GroupId("a")),
+        DeleteGroup(GroupId("b")),
+    ]
+)
+
+
+@given(
+    st.data(), st.lists(st.one_of(st.lists(st.integers(0, 4), min_size=1, max_size=8), between), max_size=8)
+)
+def test_commits_that_come_again_together_are_as_each_by_itself(
+    data: st.DataObject, steps: list[Any]
+) -> None:
+    """Of whichever groups, in a row or with deletions, metadata and wide commits between them."""
+    one_by_one, together = Harness(), Harness()
+    for step in steps:
+        if not isinstance(step, list):
+            assert together.ask(step) == one_by_one.ask(step)
+            continue
+        commits = [KNOWN[index] for index in step]
+        values = [tuple(data.draw(offsets) for _ in commit.partitions) for commit in commits]
+        results = [one_by_one.ask(by_itself(*one)) for one in zip(commits, values, strict=True)]
+        assert together.ask(CommitsAgain(commits, values)) == results
+        assert durable_state(together.shard) == durable_state(one_by_one.shard)
+    assert together.log == one_by_one.log
+
+
+def test_rows_that_were_remembered_are_found_anew_when_the_table_was_built_anew() -> None:
+    """Removals by the thousand move every row; what comes again goes where it belongs."""
+    table = OffsetTable()
+    topic, now = TopicName("t"), Millis(1)
+    for group in range(3000):
+        table.put(OffsetCommit(GroupId(f"g{group}"), topic, 0, group, -1, "", now))
+    again = StandingCommit(GroupId("z"), topic, 7, -1)
+    table.put_standing(StandingCommits([again], [1], now))
+    for group in range(3000):
+        table.remove(GroupId(f"g{group}"), topic, 0)
+    table.put_standing(StandingCommits([again, again], [2, 3], now))
+    stored = table.get(again.group_id, topic, 7)
+    assert stored is not None and stored.offset == 3
+    assert len(table) == 1
+
+
 @pytest.mark.parametrize("metadata", ["", "note"])
 def test_fetching_again_finds_the_numbers_or_all_there_is(metadata: str) -> None:
     """Offsets and leader epochs, -1 for what is not there; with metadata, everything."""
     harness = Harness()
     fetch = FetchOffsets(GROUP, [(TopicName("t"), [1, 0]), (TopicName("u"), [7])])
-    unknown = harness.ask(FetchAgain(fetch))
+    unknown = harness.ask(FetchesAgain([fetch]))[0]
     assert unknown == harness.ask(fetch), "nothing is known of the group"
     harness.ask(CommitOffsets(GROUP, [(TopicName("t"), narrow([1], [5], metadata))]))
     harness.ask(CommitOffsets(GROUP, [(TopicName("u"), narrow([8], [5], ""))]))
-    found = harness.ask(FetchAgain(fetch))
+    found = harness.ask(FetchesAgain([fetch]))[0]
     if metadata:
         assert isinstance(found, FetchedOffsets)
         assert found == harness.ask(fetch)

@@ -19,10 +19,10 @@ from headgate.core.offsets import fetch_memory, table
 from headgate.core.offsets.commands import (
     CommitOffsets,
     DeleteOffsets,
-    FetchAgain,
     FetchedColumns,
     FetchedNumbers,
     FetchedOffsets,
+    FetchesAgain,
     FetchOffsets,
     OffsetColumns,
     OffsetToCommit,
@@ -86,7 +86,9 @@ def test_a_fetch_that_comes_again_always_finds_what_one_that_is_new_finds(script
         for position, change in enumerate(script):
             shard.apply(change, position)
             for fetch in FETCHES:
-                assert told(fetch, ask(shard, FetchAgain(fetch))) == told(fetch, ask(shard, replace(fetch)))
+                assert told(fetch, ask(shard, FetchesAgain([fetch]))[0]) == told(
+                    fetch, ask(shard, replace(fetch))
+                )
 
 
 def narrow(*partitions: int, offset: int, metadata: str = "") -> list[OffsetToCommit]:
@@ -107,12 +109,12 @@ def test_as_long_as_a_group_stays_as_it_is_the_result_is_the_same_object(
     h = Harness()
     h.ask(commit("g", 5, metadata))
     h.ask(commit("other", 5))
-    first = h.ask(FetchAgain(fetch))
+    first = h.ask(FetchesAgain([fetch]))[0]
     h.ask(commit("other", 6))
     h.ask(CommitOffsets(GroupId("other"), [(T, narrow(1, offset=7))]))
-    assert h.ask(FetchAgain(fetch)) is first
+    assert h.ask(FetchesAgain([fetch]))[0] is first
     h.ask(CommitOffsets(G, [(T, narrow(1, offset=7))]))
-    assert h.ask(FetchAgain(fetch)) is not first
+    assert h.ask(FetchesAgain([fetch]))[0] is not first
 
 
 @pytest.mark.parametrize(
@@ -143,12 +145,12 @@ def test_whatever_touches_an_offset_is_seen_by_the_next_fetch(fetch: FetchOffset
     """Commits and all ways in which offsets go."""
     h = Harness(offsets_retention_minutes="10", offsets_retention_check_interval_ms="10000")
     h.ask(commit("g", 5))
-    before = told(fetch, h.ask(FetchAgain(fetch)))
+    before = told(fetch, h.ask(FetchesAgain([fetch]))[0])
     if change is None:
         h.advance(11 * 60_000)
     else:
         h.ask(change)
-    after = told(fetch, h.ask(FetchAgain(fetch)))
+    after = told(fetch, h.ask(FetchesAgain([fetch]))[0])
     assert after == told(fetch, h.ask(replace(fetch)))
     assert after != before
 
@@ -158,7 +160,7 @@ def test_rows_of_a_log_are_seen_by_the_next_fetch(fetch: FetchOffsets) -> None:
     """They come without names: nothing that was fetched before is believed."""
     shard = GroupShard(Settings({}))
     shard.apply(OffsetCommits(G, T, WIDE, WIDE + 5, WIDE, "", Millis(1)), 0)
-    before = told(fetch, ask(shard, FetchAgain(fetch)))
+    before = told(fetch, ask(shard, FetchesAgain([fetch]))[0])
     one = np.ones(1, np.int64)
     nothing = np.zeros(1, np.int64)
     shard.apply_rows(
@@ -173,7 +175,7 @@ def test_rows_of_a_log_are_seen_by_the_next_fetch(fetch: FetchOffsets) -> None:
             metadata={},
         )
     )
-    after = told(fetch, ask(shard, FetchAgain(fetch)))
+    after = told(fetch, ask(shard, FetchesAgain([fetch]))[0])
     assert (T, 0, 77, 1, "") in after
     assert after != before
 
@@ -184,9 +186,9 @@ def test_a_group_that_only_members_make_known_is_asked_about_each_time() -> None
     fetch = FETCHES[0]
     shard.apply(OffsetCommit(G, T, 1, 5, 0, "", Millis(1)), 0)
     shard.apply(GroupTombstone(G), 1)
-    assert {offset for _, _, offset, _, _ in told(fetch, ask(shard, FetchAgain(fetch)))} == {-1}
+    assert {offset for _, _, offset, _, _ in told(fetch, ask(shard, FetchesAgain([fetch]))[0])} == {-1}
     shard.apply(GroupMetadata(G, "consumer", 1, "range", MemberId("m"), Millis(3)), 2)
-    assert told(fetch, ask(shard, FetchAgain(fetch)))[1][2] == 5
+    assert told(fetch, ask(shard, FetchesAgain([fetch]))[0])[1][2] == 5
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from headgate.core.offsets.table import StoredOffset
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, InstanceId, MemberId, TopicId, TopicName
+from headgate.records import StandingCommit
 from headgate.records.columns import Int64s
 
 NO_RETENTION = -1
@@ -86,6 +87,25 @@ class CommitOffsets:
     """For each topic, offsets that must be the committed ones for the commit to take place (R3.16)."""
 
 
+class RepeatedCommit(NamedTuple):
+    """A commit of a few partitions, without metadata, that comes again."""
+
+    before: CommitOffsets
+    partitions: Sequence[StandingCommit]
+    """What is committed but for the offsets, in order."""
+
+
+class CommitsAgain(NamedTuple):
+    """Commits of any groups, each as it was before but for its offsets. Reply: a `CommitResult` for each.
+
+    Those that are taken are taken together, as one value.
+    """
+
+    commits: Sequence[RepeatedCommit]
+    offsets: Sequence[Sequence[int] | Int64s]
+    """For each commit an offset for each partition, in order."""
+
+
 class CommitAgain(NamedTuple):
     """The same commit with other offsets, as often as it came in a row. Reply: `CommitResult`, for all.
 
@@ -122,14 +142,14 @@ class FetchOffsets:
     member_epoch: int = -1
 
 
-class FetchAgain(NamedTuple):
-    """The same fetch of named partitions once more.
+class FetchesAgain(NamedTuple):
+    """Fetches of named partitions, of any groups, that come again. Reply: the result of each.
 
-    Reply: `FetchedNumbers`, or `FetchedOffsets` if there is more to tell than numbers, or an `ErrorCode`. As
-    long as no offset of the group changes it is the very object that `before` was answered with before.
+    That is `FetchedNumbers`, or `FetchedOffsets` if there is more to tell than numbers, or an `ErrorCode`. As
+    long as no offset of a group changes, it is the very object that the same command got before.
     """
 
-    before: FetchOffsets
+    fetches: Sequence[FetchOffsets]
 
 
 class FetchedNumbers(NamedTuple):

@@ -8,6 +8,8 @@ Of a commit with conditions the offset -1 removes what is committed: as a condit
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from headgate.core.contract import Effects, Reply, Token
@@ -18,12 +20,20 @@ from headgate.core.offsets.commands import (
     CommitAgain,
     CommitOffsets,
     CommitResult,
+    CommitsAgain,
     OffsetColumns,
     expected_at,
 )
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
-from headgate.records import Change, OffsetCommit, OffsetCommits, OffsetTombstone
+from headgate.records import (
+    Change,
+    OffsetCommit,
+    OffsetCommits,
+    OffsetTombstone,
+    StandingCommit,
+    StandingCommits,
+)
 from headgate.records.model import NO_EXPIRY, NO_LEADER_EPOCH
 from headgate.records.offset_commit import LONGEST_TEXT_BYTES
 
@@ -84,6 +94,21 @@ def commit(command: CommitOffsets, now: Millis, metadata_limit: int, token: Toke
             )
     result = ACCEPTED if not too_large else CommitResult(ErrorCode.NONE, frozenset(too_large))
     return Effects(records, (Reply(token, result),))
+
+
+def commits_again(
+    command: CommitsAgain, errors: Sequence[ErrorCode], now: Millis, token: Token
+) -> GroupEffects:
+    """Record the offsets of those commits that no error stands against."""
+    standing: list[StandingCommit] = []
+    offsets: list[int] = []
+    for commit, numbers, error in zip(command.commits, command.offsets, errors, strict=True):
+        if not error:
+            standing += commit.partitions
+            offsets += numbers
+    results = [CommitResult(error) if error else ACCEPTED for error in errors]
+    records = (StandingCommits(standing, offsets, now),) if standing else ()
+    return Effects(records, (Reply(token, results),))
 
 
 def commit_again(command: CommitAgain, now: Millis, token: Token) -> GroupEffects:

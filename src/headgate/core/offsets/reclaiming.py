@@ -107,6 +107,7 @@ class Reclaiming:
             column.pop()
         self._found_out_to = last
         rows.left_behind -= 1
+        rows.changes += 1
         self._rows_of_topic[topic] -= 1
         if not self._rows_of_topic[topic]:
             unused.topics.append(topic)

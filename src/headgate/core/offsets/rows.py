@@ -35,6 +35,7 @@ class Rows:
     """Offsets by key, and which groups are known."""
 
     __slots__ = (
+        "changes",
         "epochs",
         "group_count",
         "heads",
@@ -54,6 +55,9 @@ class Rows:
         """A group's first row; a marked link is that of a group that is not known."""
         self.index = RowIndex()
         self.left_behind = 0
+        self.changes = 0
+        """Another number whenever a row may have become another's or nobody's, or a group was forgotten: who
+        remembers rows asks anew."""
         self.group_count = 0
         """How many groups are known."""
 
@@ -108,6 +112,7 @@ class Rows:
         """The offset of a live row is gone."""
         self.nexts[row] = flip(self.nexts[row])
         self.left_behind += 1
+        self.changes += 1
 
     def of_group(self, group: int) -> Iterator[int]:
         """The live rows of a group, in no order."""
@@ -137,6 +142,7 @@ class Rows:
         if self.heads[group] >= NONE:
             self.heads[group] = flip(self.heads[group])
             self.group_count -= 1
+            self.changes += 1
 
     def is_unused(self, group: int) -> bool:
         """Whether the group is not known and has no rows, not even such as are left behind."""
@@ -191,6 +197,7 @@ class Rows:
         rows = rows[nexts[rows] >= NONE]
         nexts[rows] = flip(nexts[rows])
         self.left_behind += len(rows)
+        self.changes += 1
 
     def append_each(self, keys: Keys, offsets: Int64s, epochs: Int32s, timestamps: Int64s) -> None:
         """Add a row for each of these keys, none of which is there; groups are as known as before."""

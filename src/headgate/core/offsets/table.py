@@ -32,12 +32,14 @@ from headgate.core.offsets.keys import (
 from headgate.core.offsets.names import Names
 from headgate.core.offsets.reclaiming import Reclaiming
 from headgate.core.offsets.rows import Keys, Rows
+from headgate.core.offsets.standing_rows import StandingRows
 from headgate.core.offsets.wide_rows import NARROWEST_WIDE, WideRows
 from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.records.columns import Int64s, OffsetCommits
 from headgate.records.model import NO_EXPIRY, OffsetCommit
 from headgate.records.offset_commit import names_of
 from headgate.records.offset_rows import OffsetRows, split_prefix
+from headgate.records.standing_commits import StandingCommits
 
 _ROWS_LEFT_BEHIND = 1024
 _RECLAIMED_AT_ONCE = 512
@@ -79,6 +81,7 @@ class OffsetTable:
         "_reclaim_at",
         "_reclaiming",
         "_rows",
+        "_standing_rows",
         "_topics",
         "_wide_rows",
         "fetched",
@@ -96,6 +99,7 @@ class OffsetTable:
         self._high_partitions: dict[int, tuple[TopicName, int]] = {}
         """Topic ids that stand for a topic and the high part of a partition, as good as never needed."""
         self._wide_rows = WideRows()
+        self._standing_rows = StandingRows()
         self._holds = 0
         """How many take an image of the table: rows and names keep their numbers until they are done."""
         self._forgotten: dict[int, None] = {}
@@ -125,6 +129,27 @@ class OffsetTable:
             self._aside[key] = (commit.metadata, commit.expire_timestamp)
         elif self._aside:
             self._aside.pop(key, None)
+
+    def put_standing(self, commits: StandingCommits) -> None:
+        """Take in offsets that are committed over and over: the same as `put` for each."""
+        columns = self._rows
+        known = self._standing_rows.rows(columns.changes)
+        offsets, timestamps, epochs = columns.offsets, columns.timestamps, columns.epochs
+        now = commits.commit_timestamp
+        forget = self.fetched.forget
+        for commit, offset in zip(commits.commits, commits.offsets, strict=True):
+            forget(commit.group_id)
+            row = known.get(commit)
+            if row is None:
+                self.put(commit.at(offset, now))
+                known[commit] = self._row(commit.group_id, commit.topic, commit.partition)
+                continue
+            offsets[row] = offset
+            timestamps[row] = now
+            epochs[row] = commit.leader_epoch
+        if self._aside:
+            for commit in commits.commits:
+                self._aside.pop(columns.keys[known[commit]], None)
 
     def put_columns(self, commits: OffsetCommits) -> None:
         """Take the offsets of many partitions in: the same as `put` for each.

@@ -1,0 +1,90 @@
+"""Requests of a connection on their way to an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headgate.api.contract import Api
+from headgate.api.k18_api_versions import unsupported
+from headgate.wire.framing import response_frame
+from headgate.wire.message import Message
+from headgate.wire.reading import Reader
+
+if TYPE_CHECKING:
+    from headgate.server.connection import Connection
+
+
+class Route(NamedTuple):
+    """Where a connection's requests of one kind go: the API, the version, and who asks."""
+
+    api: Api
+    api_version: int
+    client_id: str | None
+    body_at: int
+    read: Reader[Any]
+
+
+class PendingCall:
+    """One request of a connection, from its frame to its response."""
+
+    __slots__ = ("connection", "correlation_id", "frame", "is_done", "route", "started")
+
+    frame: bytes | bytearray
+
+    def __init__(self, connection: Connection, route: Route, correlation_id: int) -> None:
+        self.connection = connection
+        self.route = route
+        self.correlation_id = correlation_id
+        self.started = connection.last_heard
+        self.is_done = False
+
+    @property
+    def api_version(self) -> int:
+        """The version the client chose."""
+        return self.route.api_version
+
+    @property
+    def client_id(self) -> str | None:
+        """What the client calls itself."""
+        return self.route.client_id
+
+    @property
+    def client_host(self) -> str:
+        """The client's address as group descriptions show it."""
+        return self.connection.client_host
+
+    def answer(self, response: Message) -> None:
+        """Send the response; called once."""
+        route = self.route
+        self.answer_frame(response_frame(self.correlation_id, route.api.key, route.api_version, response))
+
+    def answer_unsupported(self) -> None:
+        """Tell a client that asked for an unknown version of ApiVersions, in version 0, which there are."""
+        api = self.route.api
+        self.answer_frame(response_frame(self.correlation_id, api.key, 0, unsupported(api)))
+
+    def no_answer(self) -> None:
+        """Finish a request that expects no response."""
+        self.answer_frame(b"")
+
+    def when_lost(self, action: Callable[[], None]) -> None:
+        """Call `action` if the connection is lost before the answer."""
+        self.connection.when_lost[self] = action
+
+    def disconnect(self, reason: str) -> None:
+        """Close the connection, saying why in the log."""
+        self.connection.refuse(reason)
+
+    def answer_frame(self, frame: bytes | bytearray) -> None:
+        """Send a response that is written already, its length and correlation id included; called once."""
+        if self.is_done:
+            raise RuntimeError(f"a second answer to one {self.route.api.name} request")
+        self.is_done = True
+        self.frame = frame
+        connection = self.connection
+        if connection.when_lost:
+            connection.when_lost.pop(self, None)
+        connection.metrics.observe_request(self.route.api.key, perf_counter() - self.started)
+        connection.send_ready()

@@ -1,0 +1,150 @@
+"""The requests of one turn of the loop that came before, of all connections: served together at its end.
+
+A consumer that waits for each answer sends one request at a time, and so do a hundred of them: what a turn
+brings is one request of each. Served together they share what does not depend on the single one: the way to
+their shard and back, the record of what was decided, the clock, the metrics.
+
+Requests of a connection are served in their order. One that is not in here, because it has to be read, waits
+until those before it are served (`Connection`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from headgate.api.contract import Node, Repeat
+from headgate.api.repeats import Found
+from headgate.server.calls import PendingCall
+from headgate.server.metrics import Metrics
+from headgate.wire.repeats import Numbers
+
+if TYPE_CHECKING:
+    from headgate.server.connection import Connection
+
+MOST_BYTES_TOGETHER = 200_000
+"""What requests that are served together weigh at most, by `Repeat.weight_bytes`: less than a batch holds."""
+
+
+class Turn:
+    """Collects requests that came again and serves them."""
+
+    def __init__(self, node: Node, metrics: Metrics) -> None:
+        self._node = node
+        self._metrics = metrics
+        self._loop = asyncio.get_running_loop()
+        self._added: list[tuple[PendingCall, Repeat, Numbers, bytes]] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to serve."""
+        return not self._added
+
+    def add(self, connection: Connection, found: Found, frame: bytes) -> None:
+        """Have a request served at the end of this turn; it stands in the connection's line from now on."""
+        if not self._added:
+            self._loop.call_soon(self.serve)
+        route, repeat, correlation_id, numbers = found
+        call = PendingCall(connection, route, correlation_id)
+        connection.waiting.append(call)
+        self._added.append((call, repeat, numbers, frame))
+
+    def serve(self) -> None:
+        """Serve now what was added."""
+        if not self._added:
+            return
+        added, self._added = self._added, []
+        calls, repeats, numbers, frames = zip(*added, strict=True)
+        node = self._node
+        for repeat in repeats:
+            if not repeat.is_current(node):
+                _read_each(calls, frames)
+                return
+        for indexes in _together(repeats):
+            if len(indexes) == len(calls):
+                self._serve(repeats, calls, numbers)
+            else:
+                self._serve(
+                    [repeats[index] for index in indexes],
+                    [calls[index] for index in indexes],
+                    [numbers[index] for index in indexes],
+                )
+
+    def _serve(
+        self, repeats: Sequence[Repeat], calls: Sequence[PendingCall], numbers: Sequence[Numbers]
+    ) -> None:
+        try:
+            type(repeats[0]).serve_each(self._node, repeats, CallsOfTurn(calls, self._metrics), numbers)
+        except Exception:
+            for call in calls:
+                call.connection.refuse_failed(call.route)
+
+
+class CallsOfTurn:
+    """Requests of one API that are served together; a `headgate.api.contract.RepeatedCalls`."""
+
+    __slots__ = ("_calls", "_metrics")
+
+    def __init__(self, calls: Sequence[PendingCall], metrics: Metrics) -> None:
+        self._calls = calls
+        self._metrics = metrics
+
+    def __iter__(self) -> Iterator[PendingCall]:
+        return iter(self._calls)
+
+    def answer_frames(self, frames: Iterable[bytes | bytearray]) -> None:
+        """Give each of them its frame."""
+        calls = self._calls
+        to_send: list[Connection] = []
+        for call, frame in zip(calls, frames, strict=True):
+            connection = call.connection
+            waiting = connection.waiting
+            if len(waiting) == 1 and not connection.outgoing:  # nearly always: it waits for nothing else
+                waiting.clear()
+                connection.write(frame)
+                continue
+            call.frame = frame
+            call.is_done = True
+            if connection.take_ready():
+                to_send.append(connection)
+        first = calls[0]
+        self._metrics.observe_requests(first.route.api.key, perf_counter() - first.started, len(calls))
+        for connection in to_send:
+            connection.send()
+
+
+def _read_each(calls: Sequence[PendingCall], frames: Sequence[bytes]) -> None:
+    for call, frame in zip(calls, frames, strict=True):
+        call.connection.read_again(call, frame)
+
+
+def _together(repeats: Sequence[Repeat]) -> Iterator[Sequence[int]]:
+    """Which are served together: those that follow each other and are of one kind, by their shard."""
+    first = repeats[0]
+    kind, shard, weight = type(first), first.shard, 0
+    for repeat in repeats:
+        weight += repeat.weight_bytes
+        if type(repeat) is not kind or repeat.shard != shard:
+            break
+    else:
+        if weight <= MOST_BYTES_TOGETHER:
+            yield range(len(repeats))
+            return
+    by_shard: dict[int, list[int]] = {}
+    weights: dict[int, int] = {}
+    for index, repeat in enumerate(repeats):
+        if type(repeat) is not kind:
+            yield from by_shard.values()
+            by_shard.clear()
+            weights.clear()
+            kind = type(repeat)
+        shard = repeat.shard
+        weight = weights.get(shard, 0) + repeat.weight_bytes
+        if weight > MOST_BYTES_TOGETHER and shard in by_shard:
+            yield by_shard.pop(shard)
+            weight = repeat.weight_bytes
+        by_shard.setdefault(shard, []).append(index)
+        weights[shard] = weight
+    yield from by_shard.values()

@@ -1,0 +1,190 @@
+"""Requests that came again, of several connections in one turn of the loop: each answered as if alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.server.test_repeats import Client, commit, committed, fetch, run_scenario
+
+from headgate.domain.errors import ErrorCode
+from headgate.server.connection import Connection
+from headgate.wire.codec import decode
+from headgate.wire.framing import read_response_header, request_frame
+from headgate.wire.message import Request
+from headgate.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from headgate.wire.messages.offset_commit import OffsetCommitResponse
+from headgate.wire.messages.offset_fetch import OffsetFetchResponse
+
+VERSION = 9
+
+
+def beside(client: Client) -> Client:
+    """Another connection to the same listener."""
+    other = Client(client.node)
+    other.listener = client.listener
+    other.connection = Connection(client.node, client.listener.served)
+    other.connection.connection_made(other.wire)  # type: ignore[arg-type]
+    return other
+
+
+def put(client: Client, request: Request[Any], correlation_id: int) -> None:
+    """Send a request and wait for nothing."""
+    client.connection.data_received(request_frame(request, VERSION, correlation_id, "again"))
+
+
+async def known(client: Client, *group_ids: str) -> None:
+    """Make commits and fetches of these groups known."""
+    for group_id in group_ids:
+        for _ in range(3):
+            await client.ask(commit(1, [3], group_id), VERSION)
+            await client.ask(fetch([3], VERSION, group_id), VERSION)
+        assert client.is_known(commit(9, [3], group_id), VERSION)
+        assert client.is_known(fetch([3], VERSION, group_id), VERSION)
+
+
+def error_of(frame: bytes) -> int:
+    """The error of the one partition of a commit's response."""
+    _, at = read_response_header(frame, 8, VERSION)
+    return decode(OffsetCommitResponse, VERSION, frame, at).topics[0].partitions[0].error_code
+
+
+def offset_of(frame: bytes) -> int:
+    """The one offset of a fetch's response."""
+    _, at = read_response_header(frame, 9, VERSION)
+    return decode(OffsetFetchResponse, VERSION, frame, at).groups[0].topics[0].partitions[0].committed_offset
+
+
+def test_commits_of_several_connections_share_a_batch() -> None:
+    """Each is answered on its own connection, and all stand in the log as one batch."""
+
+    async def scenario(client: Client) -> None:
+        clients = [client, beside(client), beside(client)]
+        groups = ["a", "b", "c"]
+        await known(client, *groups)
+        log = client.node.coordinator.runtimes[0].log
+        assert log is not None
+        first = log.log_end_offset
+        for number, (one, group_id) in enumerate(zip(clients, groups, strict=True)):
+            put(one, commit(100 + number, [3], group_id), 50 + number)
+        for number, one in enumerate(clients):
+            ((correlation_id, frame),) = await one.receive(1)
+            assert (correlation_id, error_of(frame)) == (50 + number, ErrorCode.NONE)
+        ((header, _),) = log.batches(first)
+        assert header.record_count == 3
+        for number, group_id in enumerate(groups):
+            assert await committed(client, group_id) == {3: 100 + number}
+
+    run_scenario(scenario)
+
+
+def test_a_fetch_behind_a_commit_of_its_connection_finds_it() -> None:
+    """However many of both stand in a row: each fetch finds the commit before it."""
+
+    async def scenario(client: Client) -> None:
+        await known(client, "a", "b")
+        frames = b""
+        for number in range(1, 6):
+            group_id = "ab"[number % 2]
+            frames += request_frame(commit(100 * number, [3], group_id), VERSION, 2 * number, "again")
+            frames += request_frame(fetch([3], VERSION, group_id), VERSION, 2 * number + 1, "again")
+        client.connection.data_received(frames)
+        answers = await client.receive(10)
+        assert [correlation_id for correlation_id, _ in answers] == list(range(2, 12))
+        assert [offset_of(frame) for _, frame in answers[1::2]] == [100, 200, 300, 400, 500]
+
+    run_scenario(scenario)
+
+
+def test_a_request_that_has_to_be_read_waits_for_those_before_it() -> None:
+    """A commit that came before, then one that never did: the last one stands."""
+
+    async def scenario(client: Client) -> None:
+        await known(client, "a")
+        new = request_frame(commit(7, [3], "a", metadata="new"), VERSION, 21, "somebody")
+        client.connection.data_received(request_frame(commit(6, [3], "a"), VERSION, 20, "again") + new)
+        assert [correlation_id for correlation_id, _ in await client.receive(2)] == [20, 21]
+        assert await committed(client, "a") == {3: 7}
+
+    run_scenario(scenario)
+
+
+def test_a_commit_to_a_topic_deleted_in_its_turn_is_refused() -> None:
+    """It had arrived, the topic goes before it is served: nothing is left for the next of its name."""
+
+    async def scenario(client: Client) -> None:
+        await known(client, "a", "b")
+        node = client.node
+        other = beside(client)
+        put(client, commit(100, [3], "a"), 50)
+        put(other, commit(100, [3], "b"), 51)
+        topic = node.topics.by_name("t")
+        assert topic is not None
+        assert node.topics.delete(topic, node.now()) is None
+        for one, expected in ((client, 50), (other, 51)):
+            ((correlation_id, frame),) = await one.receive(1)
+            assert (correlation_id, error_of(frame)) == (expected, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    run_scenario(scenario)
+
+
+def test_the_error_of_one_is_nobody_elses() -> None:
+    """A group that has members now refuses strangers; the others of the turn are taken."""
+
+    async def scenario(client: Client) -> None:
+        await known(client, "a", "b")
+        shard = client.node.coordinator.runtimes[0].shard
+        await join(client, "b")
+        assert len(shard.classic.live) == 1
+        put(client, commit(200, [3], "a"), 52)
+        put(client, commit(200, [3], "b"), 53)
+        (_, first), (_, second) = await client.receive(2)
+        assert (error_of(first), error_of(second)) == (ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID)
+        assert (await committed(client, "a"), await committed(client, "b")) == ({3: 200}, {3: 1})
+
+    run_scenario(scenario)
+
+
+def test_a_connection_that_is_lost_takes_nobody_along() -> None:
+    """It is lost between its request and the end of the turn, in which another's is answered."""
+
+    async def scenario(client: Client) -> None:
+        await known(client, "a", "b")
+        other = beside(client)
+        put(other, commit(100, [3], "a"), 50)
+        put(client, commit(100, [3], "b"), 51)
+        other.connection.connection_lost(None)
+        ((_, frame),) = await client.receive(1)
+        assert error_of(frame) == ErrorCode.NONE
+        assert not other.wire.sent
+        assert await committed(client, "a") == {3: 100}, "it had arrived"
+
+    run_scenario(scenario)
+
+
+def test_what_came_before_a_broken_frame_is_served() -> None:
+    """The connection is closed over the broken frame; the commit before it is kept, and others are served."""
+
+    async def scenario(client: Client) -> None:
+        await known(client, "a", "b")
+        other = beside(client)
+        put(client, commit(100, [3], "b"), 51)
+        put(other, commit(100, [3], "a"), 50)
+        other.connection.data_received(b"\xff\xff\xff\xff")
+        ((_, frame),) = await client.receive(1)
+        assert error_of(frame) == ErrorCode.NONE
+        assert other.wire.is_closed
+        assert await committed(client, "a") == {3: 100}
+
+    run_scenario(scenario)
+
+
+async def join(client: Client, group_id: str) -> None:
+    """A member of the classic protocol joins the group, over a connection of its own."""
+    request = JoinGroupRequest(
+        group_id=group_id,
+        session_timeout_ms=30000,
+        rebalance_timeout_ms=30000,
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+    )
+    await beside(client).ask(request, 3, "member")
