@@ -14,7 +14,7 @@ from bench.crowds import CROWD_MEASURES, CrowdMeasure
 from bench.data import PARTITIONS
 from bench.figures import Effort, Figure, Measured, MeasureFailed
 from bench.kafka.broker import KafkaUnavailable
-from bench.load import OFFSET_COMMIT, OFFSET_FETCH, Load, LoadFailed, LoadResult, run_load
+from bench.load import IN_TURN, OFFSET_COMMIT, OFFSET_FETCH, Load, LoadFailed, LoadResult, run_load
 from bench.peers import LOAD_TOPIC, Durability, Peer, create_topic
 
 BOTH = (Durability.PAGE_CACHE, Durability.DURABLE)
@@ -162,6 +162,12 @@ MEASURES: tuple[Measure, ...] = (
     _fetch("fetch", "offset fetches, 16 connections, window 1"),
     _fetch("fetch-pipelined", "offset fetches, 16 connections, window 16", window=16),
     _fetch("fetch-wide", "fetches of 100 partitions, 16 connections", partitions=LOAD_TOPIC_PARTITIONS),
+    OffsetMeasure(
+        "in-turn-wide",
+        "commits and fetches of 100 partitions by turns, 16 connections",
+        Load(api=IN_TURN, topic=LOAD_TOPIC, partitions=LOAD_TOPIC_PARTITIONS),
+        READ,
+    ),
     DataMeasure("produce", "produce 100-byte records, acks=all", "produce", BOTH),
     DataMeasure("consume", "consume 100-byte records", "consume", READ),
     AssignMeasure("assign-uniform", "uniform: 1,000 new members, 10,000 partitions", "uniform", joins=False),

@@ -19,6 +19,8 @@ PROGRAMS = BUILD / "load"
 SHARED = ("link", "tally", "wire")
 OFFSET_COMMIT = "offset-commit"
 OFFSET_FETCH = "offset-fetch"
+IN_TURN = "in-turn"
+"""A commit and a fetch of the same group by turns."""
 
 
 class LoadFailed(RuntimeError):

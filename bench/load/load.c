@@ -2,6 +2,9 @@
  *
  *   load --port 9092 --api offset-commit --connections 16 --window 1 --partitions 1 --seconds 5
  *
+ * `--api` is offset-commit, offset-fetch, or in-turn: a commit and a fetch of the same group, over and over, so that
+ * no fetch finds what the last one found.
+ *
  * One thread and one epoll, so that on a machine of two cores the broker has the other. Each connection keeps
  * `--window` requests in flight and works through the groups connection, connection + connections, ... Requests are
  * one template per connection in which only correlation id, group and offsets are patched. Every answer is read
@@ -21,7 +24,7 @@
 
 #define GROUP_FORMAT "load-%010u"
 
-enum { OFFSET_COMMIT = 8, OFFSET_FETCH = 9 };
+enum { OFFSET_COMMIT = 8, OFFSET_FETCH = 9, IN_TURN = -1 };
 enum { GROUP_DIGITS = 10 };
 
 struct options {
@@ -30,8 +33,11 @@ struct options {
     const char *topic;
 };
 
+struct asking;
+
 struct connection {
     struct link link;
+    struct asking *asking;
     uint32_t group;
 };
 
@@ -115,14 +121,31 @@ static uint32_t take_partitions(struct cursor *c, const struct options *o, struc
     return answered;
 }
 
+/* What a connection asks in turn: one thing over and over, or a commit, a fetch, a commit ... */
 struct asking {
-    const struct options *o;
+    struct options o[2];
+    struct template t[2];
+    unsigned count;
     struct tally *tally;
+    uint64_t offset;
 };
 
+static struct asking new_asking(const struct options *o, struct tally *tally) {
+    struct asking asking = {.o = {*o, *o}, .count = 1, .tally = tally, .offset = 1};
+    if (o->api_key == IN_TURN) {
+        asking.count = 2;
+        asking.o[0].api_key = OFFSET_COMMIT;
+        asking.o[1].api_key = OFFSET_FETCH;
+    }
+    for (unsigned i = 0; i < asking.count; i++) asking.t[i] = new_template(&asking.o[i]);
+    return asking;
+}
+
 static void take_answer(void *context, struct cursor c, uint64_t took_ns) {
-    const struct options *o = ((struct asking *)context)->o;
-    struct tally *tally = ((struct asking *)context)->tally;
+    const struct connection *connection = context;
+    const struct asking *asking = connection->asking;
+    const struct options *o = &asking->o[(connection->link.awaited_correlation - 1) % asking->count];
+    struct tally *tally = asking->tally;
     uint32_t answered = 0;
     bool batched = o->api_key == OFFSET_FETCH && o->api_version >= 8;
     skip_tags(&c);
@@ -141,9 +164,10 @@ static void take_answer(void *context, struct cursor c, uint64_t took_ns) {
 
 /* ---- the connections --------------------------------------------------------------------------------------- */
 
-static struct connection *open_connections(const struct options *o, int epoll) {
+static struct connection *open_connections(const struct options *o, struct asking *asking, int epoll) {
     struct connection *all = room_for(sizeof *all * (size_t)o->connections);
     for (int i = 0; i < o->connections; i++) {
+        all[i].asking = asking;
         all[i].group = (uint32_t)(i % o->groups);
         open_link(&all[i].link, epoll, o->port, (uint32_t)o->window, &all[i]);
     }
@@ -151,33 +175,36 @@ static struct connection *open_connections(const struct options *o, int epoll) {
 }
 
 /* Fills the window: as many requests as are free, patched into one stretch of bytes. */
-static void ask(struct connection *c, const struct template *t, const struct options *o, uint64_t *offset) {
+static void ask(struct connection *c) {
+    struct asking *asking = c->asking;
     char digits[GROUP_DIGITS + 1];
     while (is_window_open(&c->link)) {
+        unsigned turn = c->link.next_correlation % asking->count;
+        const struct template *t = &asking->t[turn];
+        const struct options *o = &asking->o[turn];
         uint8_t *request = request_room(&c->link, t->size);
         memcpy(request, t->bytes, t->size);
         snprintf(digits, sizeof digits, "%010u", c->group);
         memcpy(request + t->group_at, digits, GROUP_DIGITS);
         if (t->offsets_stride) {
             uint8_t *at = request + t->offsets_at;
-            for (int i = 0; i < o->partitions; i++, at += t->offsets_stride) put_number(at, *offset, 8);
-            ++*offset;
+            for (int i = 0; i < o->partitions; i++, at += t->offsets_stride) put_number(at, asking->offset, 8);
+            asking->offset++;
         }
         post(&c->link, t->size);
-        c->group = (c->group + (uint32_t)o->connections) % (uint32_t)o->groups;
+        if (turn + 1 == asking->count) c->group = (c->group + (uint32_t)o->connections) % (uint32_t)o->groups;
     }
     flush(&c->link);
 }
 
 static double run(const struct options *o, struct tally *tally) {
     int epoll = epoll_create1(EPOLL_CLOEXEC);
-    struct template t = new_template(o);
-    struct connection *all = open_connections(o, epoll);
-    struct asking asking = {o, tally};
-    uint64_t offset = 1, begin = now_ns();
+    struct asking asking = new_asking(o, tally);
+    struct connection *all = open_connections(o, &asking, epoll);
+    uint64_t begin = now_ns();
     uint64_t count_from = begin + (uint64_t)(o->warm_up_seconds * 1e9);
     uint64_t end = count_from + (uint64_t)(o->seconds * 1e9), now;
-    for (int i = 0; i < o->connections; i++) ask(&all[i], &t, o, &offset);
+    for (int i = 0; i < o->connections; i++) ask(&all[i]);
     while ((now = now_ns()) < end) {
         struct epoll_event ready[256];
         if (!tally->counting && now >= count_from) {
@@ -187,8 +214,8 @@ static double run(const struct options *o, struct tally *tally) {
         int events = epoll_wait(epoll, ready, 256, 50);
         for (int i = 0; i < events; i++) {
             struct connection *c = ready[i].data.ptr;
-            if (ready[i].events & ~(uint32_t)EPOLLOUT) receive(&c->link, take_answer, &asking);
-            ask(c, &t, o, &offset);
+            if (ready[i].events & ~(uint32_t)EPOLLOUT) receive(&c->link, take_answer, c);
+            ask(c);
         }
     }
     return (double)(now - count_from) / 1e9;
@@ -204,6 +231,7 @@ static struct options read_options(int count, char **words) {
         if (!strcmp(name, "--port")) o.port = (int)number_from(name, text, 1, 65535);
         else if (!strcmp(name, "--api") && !strcmp(text, "offset-commit")) o.api_key = OFFSET_COMMIT;
         else if (!strcmp(name, "--api") && !strcmp(text, "offset-fetch")) o.api_key = OFFSET_FETCH;
+        else if (!strcmp(name, "--api") && !strcmp(text, "in-turn")) o.api_key = IN_TURN;
         else if (!strcmp(name, "--api-version")) o.api_version = (int)number_from(name, text, 6, 8);
         else if (!strcmp(name, "--connections")) o.connections = (int)number_from(name, text, 1, 10000);
         else if (!strcmp(name, "--window")) o.window = (int)number_from(name, text, 1, 10000);
@@ -217,7 +245,7 @@ static struct options read_options(int count, char **words) {
     if (!o.port) fail("--port is needed");
     if (!o.groups) o.groups = o.connections;
     if (!o.api_version) o.api_version = 8;
-    if (o.api_key == OFFSET_COMMIT && o.api_version != 8) fail("OffsetCommit is spoken in version 8 only");
+    if (o.api_key != OFFSET_FETCH && o.api_version != 8) fail("OffsetCommit is spoken in version 8 only");
     return o;
 }
 
