@@ -94,7 +94,17 @@ def test_groups_of_both_kinds_are_described_together(start_node: StartNode) -> N
         group_epoch=7,
         assignment_epoch=6,
         assignor_name="uniform",
-        members=[consumer.Member(member_id="n", member_epoch=5, target_assignment=part)],
+        members=[
+            consumer.Member(member_id="a", member_epoch=-2, member_type=0, subscribed_topic_regex=""),
+            consumer.Member(
+                member_id="n",
+                member_epoch=5,
+                target_assignment=part,
+                member_type=1,
+                subscribed_topic_names=["orders", "flights"],
+                subscribed_topic_regex="o.*",
+            ),
+        ],
     )
     missing = [
         consumer.DescribedGroup(group_id=each, error_code=ErrorCode.GROUP_ID_NOT_FOUND)
@@ -115,7 +125,12 @@ def test_groups_of_both_kinds_are_described_together(start_node: StartNode) -> N
     zero, one, two, three = (TopicPartition(FLIGHTS, index) for index in range(4))
     assert (old_one.group_type, old_one.members[0].assignment) == ("Classic", (zero, one))
     assert (new_one.group_type, new_one.state, new_one.group_epoch) == ("Consumer", "Reconciling", 7)
-    assert (new_one.members[0].assignment, new_one.members[0].target) == ((), (two, three))
+    away, reader = new_one.members
+    assert (reader.assignment, reader.target) == ((), (two, three))
+    assert (reader.subscribed_topics, reader.subscribed_regex) == (("flights", "orders"), "o.*")
+    assert (away.subscribed_topics, away.subscribed_regex) == ((), None)
+    assert [(each.is_upgraded, each.is_away) for each in (reader, away)] == [(True, False), (False, True)]
+    assert old_one.members[0].is_upgraded is None
     assert old_one.coordinator == f"{node.host}:{node.port}"
     assert [key for key, _ in node.requests].count(FIND_COORDINATOR) == 1
 

@@ -101,6 +101,44 @@ def test_a_group_is_described_as_kafkas_tool_does(
     assert rows(ours(*asked), flights) == rows(kafkas(*asked), flights)
 
 
+@pytest.fixture
+def mixed(bootstrap: str, flights: str) -> Iterator[None]:
+    """A classic member, and one of the new protocol: the group is balanced by the server now."""
+    consumers: list[Consumer] = []
+    for protocol in ("classic", "consumer"):
+        settings: dict[str, Any] = {
+            "bootstrap.servers": bootstrap,
+            "group.id": flights,
+            "client.id": protocol,
+            "group.protocol": protocol,
+            "enable.auto.commit": False,
+        }
+        consumers.append(Consumer(settings))
+        consumers[-1].subscribe([flights])
+        while sum(len(consumer.assignment()) for consumer in consumers) != 3 or not all(
+            consumer.assignment() for consumer in consumers
+        ):
+            for consumer in consumers:
+                consumer.poll(0.1)
+    with Admin(bootstrap) as admin:
+        while (group := admin.describe_group(flights)) is None or group.state != "Stable":
+            for consumer in consumers:
+                consumer.poll(0.1)
+    yield
+    for consumer in consumers:
+        consumer.close()
+
+
+@needs_kafka
+@pytest.mark.parametrize("what", [["--offsets"], ["--members"], ["--members", "--verbose"]], ids=" ".join)
+def test_a_group_of_mixed_members_is_described_as_kafkas_tool_does(
+    ours: Command, kafkas: Command, flights: str, mixed: None, what: list[str]
+) -> None:
+    """Epochs, what they have and are to have, and who is not upgraded yet."""
+    asked = ("--describe", "--group", flights, *what)
+    assert rows(ours(*asked), flights) == rows(kafkas(*asked), flights)
+
+
 @needs_kafka
 def test_groups_are_listed_as_kafkas_tool_does(ours: Command, kafkas: Command, flights: str) -> None:
     """By name, by state, by type."""

@@ -23,10 +23,15 @@ from headgate.wire.messages.list_groups import ListGroupsRequest
 CLASSIC = "Classic"
 CONSUMER = "Consumer"
 
+AWAY_EPOCH = -2
+"""The epoch of a static member that left for a while."""
+
 _STATES_SINCE = 4
 _TYPES_SINCE = 5
 _DEAD = "Dead"
 _CONSUMER_PROTOCOL = "consumer"
+_TYPE_UNKNOWN = -1
+_CONSUMER_MEMBER = 1
 _NOT_OF_THIS_KIND = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 
 
@@ -55,7 +60,18 @@ class MemberDescription:
     target: tuple[TopicPartition, ...] | None = None
     """Of a consumer group: what it is to read when the rebalance is over."""
     member_epoch: int | None = None
-    """Of a consumer group."""
+    """Of a consumer group; -2 is a static member that is away and is waited for."""
+    is_upgraded: bool | None = None
+    """Of a consumer group: whether it speaks the new protocol, not the classic one. None: not told."""
+    subscribed_topics: tuple[TopicName, ...] | None = None
+    """Of a consumer group: the topics that it names, in order."""
+    subscribed_regex: str | None = None
+    """Of a consumer group: the regular expression it subscribes by."""
+
+    @property
+    def is_away(self) -> bool:
+        """Whether it is a static member of a consumer group that left for a while."""
+        return self.member_epoch == AWAY_EPOCH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +181,9 @@ def _consumer_member(member: consumer_group_describe.Member) -> MemberDescriptio
         assignment=_partitions(member.assignment),
         target=_partitions(member.target_assignment),
         member_epoch=member.member_epoch,
+        is_upgraded=None if member.member_type == _TYPE_UNKNOWN else member.member_type == _CONSUMER_MEMBER,
+        subscribed_topics=tuple(sorted(map(TopicName, member.subscribed_topic_names))),
+        subscribed_regex=member.subscribed_topic_regex or None,
     )
 
 

@@ -53,10 +53,14 @@ def say(problem: str) -> None:
 def _cell(value: Any) -> str:
     if value is None or value == "":
         return "-"
+    if isinstance(value, bool):
+        return str(value).lower()
     text = value if isinstance(value, str) else str(value)
     # Nothing a member calls itself may move the terminal's cursor.
     return text if text.isprintable() else ascii(text)[1:-1]
 
 
 def _csv_cell(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
     return "" if value is None else value

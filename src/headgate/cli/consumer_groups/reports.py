@@ -8,9 +8,9 @@ from headgate.admin import Admin, GroupDescription, GroupListing, MemberDescript
 from headgate.cli.consumer_groups.groups import asked_groups, consumer_listings, not_there
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.consumer_groups.printing import Columns, Row, print_csv, print_json, print_table, say
+from headgate.cli.consumer_groups.remarks import REBALANCING, assignment_text, remarks_on
 from headgate.cli.consumer_groups.usage import UsageProblem
 
-REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
 STATES = ("Empty", "Stable", *REBALANCING, "Dead")
 TYPES = ("Classic", "Consumer")
 
@@ -73,7 +73,14 @@ _OFFSETS = (
 )
 _OFFSETS_VERBOSE = (*_OFFSETS[:3], "leader_epoch", *_OFFSETS[3:], "metadata")
 _MEMBERS = ("group", "consumer_id", "group_instance_id", "host", "client_id", "partition_count")
-_MEMBERS_VERBOSE = (*_MEMBERS, "current_epoch", "assignment", "target_epoch", "target_assignment")
+_MEMBERS_VERBOSE = (
+    *_MEMBERS,
+    "current_epoch",
+    "assignment",
+    "target_epoch",
+    "target_assignment",
+    "upgraded",
+)
 _STATE = ("group", "coordinator", "type", "assignment_strategy", "state", "member_count")
 _STATE_VERBOSE = (*_STATE[:5], "group_epoch", "target_assignment_epoch", _STATE[5])
 
@@ -98,22 +105,13 @@ def describe_groups(admin: Admin, options: Options) -> int:
         for number, (group, rows) in enumerate(zip(found, reports, strict=True)):
             if number:
                 print()
-            _remark(group, rows)
+            for remark in remarks_on(group, has_rows=bool(rows)):
+                say(remark)
             if rows:
-                print_table(rows, _without_instance_ids(rows, columns))
+                print_table(rows, _without_empty(rows, columns))
     for group_id in missing:
         say(not_there(admin, group_id))
     return 1 if missing else 0
-
-
-def _remark(group: GroupDescription, rows: Sequence[Row]) -> None:
-    """Say what the rows do not."""
-    if group.state in REBALANCING:
-        say(f"group {group.group_id} is rebalancing ({group.state})")
-    elif not group.members:
-        say(f"group {group.group_id} has no active members")
-    if not rows and group.members:
-        say(f"group {group.group_id} reads nothing and has committed nothing")
 
 
 def _columns(options: Options) -> Columns:
@@ -124,11 +122,13 @@ def _columns(options: Options) -> Columns:
     return _OFFSETS_VERBOSE if options.verbose else _OFFSETS
 
 
-def _without_instance_ids(rows: Sequence[Row], columns: Columns) -> Columns:
-    """Without the column of group instance ids where nobody has one, as Kafka's tool has it."""
-    if "group_instance_id" not in columns or any(row["group_instance_id"] for row in rows):
-        return columns
-    return [column for column in columns if column != "group_instance_id"]
+def _without_empty(rows: Sequence[Row], columns: Columns) -> Columns:
+    """Without columns that tell nothing, as Kafka's tool: nobody has an instance id, all are upgraded."""
+    empty = {
+        "group_instance_id": not any(row.get("group_instance_id") for row in rows),
+        "upgraded": not any(row.get("upgraded") is False for row in rows),
+    }
+    return [column for column in columns if not empty.get(column)]
 
 
 def _rows(admin: Admin, group: GroupDescription, options: Options) -> list[Row]:
@@ -165,20 +165,11 @@ def _member_row(group: GroupDescription, member: MemberDescription) -> Row:
         "client_id": member.client_id,
         "partition_count": None if member.assignment is None else len(member.assignment),
         "current_epoch": member.member_epoch,
-        "assignment": _assignment(member.assignment),
+        "assignment": None if member.assignment is None else assignment_text(member.assignment),
         "target_epoch": group.assignment_epoch,
-        "target_assignment": _assignment(member.target),
+        "target_assignment": None if member.target is None else assignment_text(member.target),
+        "upgraded": member.is_upgraded,
     }
-
-
-def _assignment(partitions: Iterable[TopicPartition] | None) -> str | None:
-    """`flights:0,1;orders:2`; None where it is not known."""
-    if partitions is None:
-        return None
-    topics: dict[str, list[str]] = {}
-    for topic, partition in partitions:
-        topics.setdefault(topic, []).append(str(partition))
-    return ";".join(f"{topic}:{','.join(numbers)}" for topic, numbers in topics.items())
 
 
 def _state_row(group: GroupDescription) -> Row:
@@ -207,6 +198,8 @@ def _as_json(group: GroupDescription, rows: Sequence[Row], options: Options) -> 
                     **{name: value for name, value in row.items() if name != "group"},
                     "assignment": _partitions_as_json(member.assignment),
                     "target_assignment": _partitions_as_json(member.target),
+                    "subscribed_topics": member.subscribed_topics,
+                    "subscribed_regex": member.subscribed_regex,
                 }
                 for row, member in zip(rows, group.members, strict=True)
             ],
