@@ -53,7 +53,7 @@ def commit_repeat(node: Node, version: int, request: OffsetCommitRequest) -> Rep
     topics = [known for name, _ in command.topics if (known := node.topics.by_name(name)) is not None]
     response = WrittenResponse(response_body(8, version, sorted_commit.response))
     shard = node.coordinator.partition_of(command.group_id)
-    kind = CommitRepeat if texts == {""} and _is_narrow(command) else WideCommitRepeat
+    kind = NarrowCommitRepeat if texts == {""} and _is_narrow(command) else CommitRepeat
     return kind(version, request, command, topics, response, shard)
 
 
@@ -75,7 +75,7 @@ def _is_narrow(command: CommitOffsets) -> bool:
     return sum(counts) <= MOST_NARROW
 
 
-class WideCommitRepeat:
+class CommitRepeat:
     """A commit of many partitions, or with metadata; a `headgate.api.contract.Repeat`."""
 
     __slots__ = ("_command", "_request", "_topics", "_version", "frame", "shard", "weight_bytes")
@@ -147,7 +147,7 @@ class WideCommitRepeat:
         call.answer(response)
 
 
-class CommitRepeat(WideCommitRepeat):
+class NarrowCommitRepeat(CommitRepeat):
     """A commit of a few partitions without metadata; those of a turn are one command."""
 
     __slots__ = ("_commit",)
@@ -177,7 +177,9 @@ class CommitRepeat(WideCommitRepeat):
         )
 
     @staticmethod
-    def _on_results(node: Node, repeats: Sequence[CommitRepeat], calls: RepeatedCalls, results: Any) -> None:
+    def _on_results(
+        node: Node, repeats: Sequence[NarrowCommitRepeat], calls: RepeatedCalls, results: Any
+    ) -> None:
         if type(results) is list and results.count(ACCEPTED) == len(results):
             calls.answer_frames(
                 [repeat.frame(call.correlation_id) for repeat, call in zip(repeats, calls, strict=True)]
