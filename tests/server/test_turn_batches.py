@@ -152,4 +152,30 @@ def test_a_commit_too_large_for_a_batch_is_a_run() -> None:
         assert max(map(len, batches)) < 1 << 20
         places = [run_place(record.headers) for batch in batches for _, record in iterate_records(batch)]
         assert places == [(50, before, width) for before in range(width)]
+        assert [one for _, one in read(batches, 50)] == list(change.each())
     assert record_count(change) == width
+
+
+def test_a_run_holds_columns_and_single_records_in_order() -> None:
+    """Wherever its batches are cut, every record is there once, in its place, at its offset."""
+    wide = [
+        OffsetCommits(
+            GroupId("g"),
+            TopicName(topic),
+            np.arange(9000),
+            np.arange(9000) * 7,
+            np.zeros(9000, int),
+            note,
+            NOW,
+        )
+        for topic, note in (("t", ""), ("u", "note"))
+    ]
+    tombstones = [OffsetTombstone(GroupId("g"), TopicName("v"), partition) for partition in range(7000)]
+    changes: list[Change] = [tombstones[0], wide[0], *tombstones[1:], wide[1]]
+    batches = TurnBatches().of([changes], 1 << 33, NOW)
+    total = sum(map(record_count, changes))
+    placed = [run_place(record.headers) for batch in batches for _, record in iterate_records(batch)]
+    assert placed == [(1 << 33, before, total) for before in range(total)]
+    expected = [tombstones[0], *wide[0].each(), *tombstones[1:], *wide[1].each()]
+    assert [one for _, one in read(batches, 1 << 33)] == expected
+    assert max(map(len, batches)) < 1 << 20

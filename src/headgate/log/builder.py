@@ -20,6 +20,7 @@ Rows = NDArray[np.uint8]
 
 _DELTAS_OF_WIDTH = ((1, 1 << 6), (2, 1 << 13), (3, 1 << 20), (4, 1 << 27))
 """How many bytes a zigzag varint takes, up to which value."""
+_NO_HEADERS = np.zeros(1, np.uint8)
 _DELTAS = [varint(value) for value in range(1024)]
 
 
@@ -76,9 +77,9 @@ class BatchBuilder:
         for outline, delta, value in zip(outlines, deltas, values, strict=True):
             parts += (outline.heads[len(delta) - 1], delta, outline.middle, value, b"\x00")
 
-    def add_columns(self, keys: Rows, values: Rows) -> None:
-        """Append a record for each row of `keys` and `values`."""
-        records = uniform_records(keys, values, self.record_count)
+    def add_columns(self, keys: Rows, values: Rows, headers: Rows | None = None) -> None:
+        """Append a record for each row of `keys` and `values`; `headers` begin with how many a record has."""
+        records = uniform_records(keys, values, self.record_count, headers)
         self._parts.append(records)
         self.record_count += len(keys)
         self.size_bytes += len(records)
@@ -90,13 +91,15 @@ class BatchBuilder:
         return assemble_batch(b"".join(self._parts), self.record_count, self.timestamp, self.timestamp)
 
 
-def uniform_records(keys: Rows, values: Rows, first_delta: int) -> bytes:
+def uniform_records(keys: Rows, values: Rows, first_delta: int, headers: Rows | None = None) -> bytes:
     """The bytes of records with these keys and values, the first at this offset delta, all at one time."""
-    return b"".join(block.tobytes() for block in uniform_blocks(keys, values, first_delta))
+    return b"".join(block.tobytes() for block in uniform_blocks(keys, values, first_delta, headers))
 
 
-def uniform_blocks(keys: Rows, values: Rows, first_delta: int) -> list[Rows]:
+def uniform_blocks(keys: Rows, values: Rows, first_delta: int, headers: Rows | None = None) -> list[Rows]:
     """The same in blocks of rows of one length each: offset deltas take more bytes as they grow."""
+    if headers is None:
+        headers = np.broadcast_to(_NO_HEADERS, (len(keys), 1))
     blocks: list[Rows] = []
     end = first_delta + len(keys)
     lowest = 0
@@ -104,13 +107,14 @@ def uniform_blocks(keys: Rows, values: Rows, first_delta: int) -> list[Rows]:
         start, stop = max(first_delta, lowest), min(end, limit)
         if start < stop:
             rows = slice(start - first_delta, stop - first_delta)
-            blocks.append(_rows_of_width(keys[rows], values[rows], start, width))
+            blocks.append(_rows_of_width((keys[rows], values[rows], headers[rows]), start, width))
         lowest = limit
     assert end <= lowest, "no batch holds so many records"
     return blocks
 
 
-def _rows_of_width(keys: Rows, values: Rows, first_delta: int, width: int) -> Rows:
+def _rows_of_width(records: tuple[Rows, Rows, Rows], first_delta: int, width: int) -> Rows:
+    keys, values, headers = records
     key_length, value_length = varint(keys.shape[1]), varint(values.shape[1])
     columns: list[Any] = [
         b"\x00\x00",  # attributes and timestamp delta
@@ -119,7 +123,7 @@ def _rows_of_width(keys: Rows, values: Rows, first_delta: int, width: int) -> Ro
         keys,
         value_length,
         values,
-        b"\x00",  # no headers
+        headers,
     ]
     widths = [len(one) if isinstance(one, bytes) else one.shape[1] for one in columns]
     columns.insert(0, varint(sum(widths)))

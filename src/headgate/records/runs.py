@@ -53,6 +53,18 @@ class RunPlace(NamedTuple):
         return HEADER_KEY, _HEADER.pack(*self)
 
 
+def run_headers(place: RunPlace, count: int) -> NDArray[np.uint8]:
+    """What stands behind the values of `count` records from this place on, a row each: their one header."""
+    first_offset, before, total = place
+    tails = np.empty(count, _TAIL)
+    tails["count"] = _ONE
+    tails["key_size"], tails["key"] = 2 * len(HEADER_KEY), HEADER_KEY
+    tails["value_size"] = 2 * _HEADER.size
+    tails["first"], tails["total"] = first_offset, total
+    tails["before"] = before + np.arange(count)
+    return tails.view(np.uint8).reshape(count, _TAIL.itemsize)
+
+
 def run_place(headers: Sequence[tuple[bytes, bytes | None]]) -> RunPlace | None:
     """What the headers of a record say of its run; None for a record that is none's."""
     for key, value in headers:

@@ -1,7 +1,7 @@
 """The batches of one turn: commands small enough share one, a command too large for one becomes a run.
 
 A batch is all or nothing, so the commands that share it stand or fall together; none was answered yet. A
-run's records carry their place in it (`headgate.records.runs`). A wide commit that came before is a batch of
+run is in batches of its own (`run_batches`). A wide commit that came before is a batch of
 its own, copied from the last one: that is quicker than laying its records out anew.
 """
 
@@ -25,9 +25,9 @@ from headgate.records import (
     StandingCommits,
     encode,
 )
-from headgate.records.columns import records_of
 from headgate.records.offset_commit import PLAIN_VALUE_BYTES, encode_commit, encode_offset_key
 from headgate.records.runs import RunPlace
+from headgate.server.run_batches import RECORD_OVERHEAD, RunBatches
 
 BATCH_BYTES = 900_000
 """What the records of a batch come to at most, so that it stays below Kafka's limit of 1 MiB."""
@@ -36,8 +36,6 @@ MOST_TEMPLATE_BYTES = 8 << 20
 """What the batches kept to be copied come to at most."""
 MOST_OUTLINES = 8192
 """Of how many standing commits the record's outline is kept."""
-_RECORD_OVERHEAD = 16
-_RUN_HEADER_OVERHEAD = 40
 
 
 class TurnBatches:
@@ -57,7 +55,7 @@ class TurnBatches:
         for changes in commands:
             if len(changes) == 1 and type(changes[0]) is OffsetCommit:  # by far the most frequent
                 key, value = encode_commit(changes[0])
-                size = len(key) + len(value) + _RECORD_OVERHEAD
+                size = len(key) + len(value) + RECORD_OVERHEAD
                 self._make_room(size)
                 self._shared.add(key, value, size)
                 written += 1
@@ -104,7 +102,7 @@ class TurnBatches:
                 return 0
             key, value = encode_commit(change)
             encoded.append((key, value))
-            size += len(key) + len(value) + _RECORD_OVERHEAD
+            size += len(key) + len(value) + RECORD_OVERHEAD
         if size > BATCH_BYTES:
             return 0
         self._make_room(size)
@@ -133,7 +131,10 @@ class TurnBatches:
         count = sum(part.count for part in parts)
         self._make_room(size)
         if size > BATCH_BYTES and count > 1:
-            self._batches += _run(changes, first_offset, count, self._shared.timestamp)
+            run = RunBatches(RunPlace(first_offset, 0, count), self._shared.timestamp, BATCH_BYTES)
+            for part in parts:
+                part.add_to_run(run)
+            self._batches += run.build()
         else:
             for part in parts:
                 part.add_to(self._shared)
@@ -181,7 +182,7 @@ class _Templates:
             self._seen.add(seen)
             return None
         keys, values = commits.encode()
-        if keys.size + values.size + len(commits) * _RECORD_OVERHEAD > BATCH_BYTES:
+        if keys.size + values.size + len(commits) * RECORD_OVERHEAD > BATCH_BYTES:
             return None
         template = BatchTemplate(keys, values, commits.value_fields())
         self._kept_bytes += template.size_bytes - (kept.template.size_bytes if kept is not None else 0)
@@ -208,10 +209,13 @@ class _Single:
 
     def __init__(self, record: Record) -> None:
         self._key, self._value = encode(record)
-        self.size = len(self._key) + len(self._value or b"") + _RECORD_OVERHEAD
+        self.size = len(self._key) + len(self._value or b"") + RECORD_OVERHEAD
 
     def add_to(self, builder: BatchBuilder) -> None:
         builder.add(self._key, self._value, self.size)
+
+    def add_to_run(self, run: RunBatches) -> None:
+        run.add(self._key, self._value)
 
 
 class _Columns:
@@ -222,22 +226,10 @@ class _Columns:
     def __init__(self, commits: OffsetCommits) -> None:
         self._keys, self._values = commits.encode()
         self.count = len(commits)
-        self.size = self._keys.size + self._values.size + self.count * _RECORD_OVERHEAD
+        self.size = self._keys.size + self._values.size + self.count * RECORD_OVERHEAD
 
     def add_to(self, builder: BatchBuilder) -> None:
         builder.add_columns(self._keys, self._values)
 
-
-def _run(changes: Sequence[Change], first_offset: int, total: int, timestamp: int) -> list[bytearray]:
-    records = [record for change in changes for record in records_of(change)]
-    batches: list[bytearray] = []
-    part = BatchBuilder(timestamp)
-    for before, record in enumerate(records):
-        key, value = encode(record)
-        header = RunPlace(first_offset, before, total).header()
-        size = len(key) + len(value or b"") + _RECORD_OVERHEAD + _RUN_HEADER_OVERHEAD
-        part.add(key, value, size, (header,))
-        if part.size_bytes > BATCH_BYTES or before + 1 == total:
-            batches.append(part.build())
-            part = BatchBuilder(timestamp)
-    return batches
+    def add_to_run(self, run: RunBatches) -> None:
+        run.add_columns(self._keys, self._values)

@@ -23,7 +23,7 @@ _HIGHEST_LOAD = 0.77
 _GROWTH = 1.12
 _GROWTH_OF_FEW = 1.6
 _FEWEST_HASHED_TOGETHER = 128
-_HASHED_AT_ONCE = 1 << 14
+_HASHED_AT_ONCE = 1 << 13
 _FREE = 0xFFFFFFFF
 _RELEASED = 0xFFFFFFFE
 """A slot whose name is gone, but which searches pass through."""
@@ -213,7 +213,7 @@ class Names:
         for segment in range(_SEGMENTS):
             its = np.flatnonzero(segments == segment)
             self._place(segment, held[its], hashes[its])
-            if not (segment + 1) % 8:
+            if not (segment + 1) % 4:
                 yield
 
     def is_named(self) -> NDArray[np.bool_]:

@@ -1,0 +1,63 @@
+"""The batches of a commit too large for one: a run, whose records carry their place in it (R3.12).
+
+Columns stay columns: as many of their rows as a batch has room for are laid out in one piece.
+"""
+
+from __future__ import annotations
+
+from headgate.log.builder import BatchBuilder, Rows
+from headgate.records.runs import RunPlace, run_headers
+
+RECORD_OVERHEAD = 16
+"""What a record takes beside its key and its value, at most."""
+_HEADER_OVERHEAD = 40
+
+
+class RunBatches:
+    """Takes the records of one run in, in order, and cuts them into batches.
+
+    `start` is the place of the first, and a batch is full when its records come to more than `batch_bytes`.
+    """
+
+    __slots__ = ("_batch_bytes", "_batches", "_part", "_place", "_timestamp")
+
+    def __init__(self, start: RunPlace, timestamp: int, batch_bytes: int) -> None:
+        self._place = start
+        """That of the next record."""
+        self._batch_bytes = batch_bytes
+        self._timestamp = timestamp
+        self._batches: list[bytearray] = []
+        self._part = BatchBuilder(timestamp)
+
+    def add(self, key: bytes, value: bytes | None) -> None:
+        """Append one record."""
+        size = len(key) + len(value or b"") + RECORD_OVERHEAD + _HEADER_OVERHEAD
+        self._part.add(key, value, size, (self._place.header(),))
+        self._taken(1)
+
+    def add_columns(self, keys: Rows, values: Rows) -> None:
+        """Append a record for each row of `keys` and `values`."""
+        size = keys.shape[1] + values.shape[1] + RECORD_OVERHEAD + _HEADER_OVERHEAD
+        first = 0
+        while first < len(keys):
+            end = min(first + (self._batch_bytes - self._part.size_bytes) // size + 1, len(keys))
+            headers = run_headers(self._place, end - first)
+            self._part.add_columns(keys[first:end], values[first:end], headers)
+            self._taken(end - first)
+            first = end
+
+    def _taken(self, count: int) -> None:
+        self._place = self._place._replace(before=self._place.before + count)
+        if self._part.size_bytes > self._batch_bytes:
+            self._close_part()
+
+    def _close_part(self) -> None:
+        if self._part.record_count:
+            self._batches.append(self._part.build())
+            self._part = BatchBuilder(self._timestamp)
+
+    def build(self) -> list[bytearray]:
+        """The batches; all records of the run were added."""
+        assert self._place.before == self._place.total, "a run says how long it is"
+        self._close_part()
+        return self._batches
