@@ -135,6 +135,71 @@ print(json.dumps(bytes_per_offset))
 """
 
 
+MEMBERS = """
+from headgate.core.consumer.commands import ConsumerHeartbeat
+from headgate.core.consumer.group import ConsumerState
+from headgate.core.topic_image import KnownTopic, TopicChange, TopicsChanged
+from headgate.domain.ids import MemberId, TopicId
+
+
+class Crowd:
+    # Members of groups who do what they are told until all of them have their part.
+
+    def __init__(self, groups, members, topics):
+        self.shard = GroupShard(Settings({"group.consumer.assignment.interval.ms": "1000"}))
+        self.shard.loaded(START)
+        self.now = START
+        known = [KnownTopic(TopicId(bytes([number]) * 16), 100) for number in range(1, topics + 1)]
+        names = [TopicName(f"orders-{number}") for number in range(topics)]
+        self.shard.handle(TopicsChanged([TopicChange(*one) for one in zip(names, known)]), START)
+        self.names = names
+        self.heard = {}
+        for number in range(groups * members):
+            self.heard[f"service-{number // members:07d}", f"member-{number:015d}"] = (0, {})
+
+    def beat(self, group, member, epoch, owned, **more):
+        command = ConsumerHeartbeat(
+            group_id=GroupId(group), member_id=MemberId(member), member_epoch=epoch, reported=owned, **more
+        )
+        effects = self.shard.handle(command, self.now, 1)
+        for record in effects.records:
+            self.shard.apply(record, 0)
+        (reply,) = effects.replies
+        assert not reply.result.error, reply
+        return reply.result
+
+    def go_round(self):
+        for (group, member), (epoch, owned) in self.heard.items():
+            more = {}
+            if epoch == 0:  # each reads the names off its own request
+                names = tuple(TopicName(bytes(name, "ascii").decode()) for name in self.names)
+                more = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": names}
+            partitions = [(topic, list(indexes)) for topic, indexes in owned.items()]
+            result = self.beat(group, member, epoch, partitions, **more)
+            owned = owned if result.assigned is None else result.assigned
+            self.heard[group, member] = result.member_epoch, owned
+        self.now = Millis(self.now + 2_000)
+
+    def settle(self):
+        while True:
+            self.go_round()
+            if all(group.state is ConsumerState.STABLE for group in self.shard.consumer.by_id.values()):
+                return
+
+
+Crowd(5, 10, 1).settle()
+give_back_large_blocks()
+before = resident_bytes()
+crowd = Crowd(*json.loads(sys.argv[1]))
+crowd.settle()
+count = len(crowd.heard)
+owned = sum(len(one) for group in crowd.shard.consumer.by_id.values() for one in group.owners.values())
+assert owned == 10 * count
+crowd.heard.clear()
+print(json.dumps((resident_bytes() - before) / count))
+"""
+
+
 def measured(script: str, *arguments: str) -> Any:
     """What the script prints at its end."""
     run = subprocess.run(
@@ -165,3 +230,11 @@ def test_ten_rounds_of_deletes_expiry_and_commits_leave_nothing_behind() -> None
         "what removals leave behind for a while, and what the interpreter keeps, included"
     )
     assert rounds[-1] <= 1.1 * max(rounds[2:5])
+
+
+@pytest.mark.parametrize(("groups", "members", "topics"), [(200, 10, 1), (1, 1000, 100)])
+def test_a_member_with_ten_partitions_takes_less_than_five_kilobytes(
+    groups: int, members: int, topics: int
+) -> None:
+    """In small groups and in a large one that reads many topics: what members have in common, they share."""
+    assert 500 < measured(MEMBERS, json.dumps([groups, members, topics])) < 5_000
