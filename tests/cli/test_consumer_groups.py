@@ -379,6 +379,13 @@ def test_offsets_are_deleted(command: Command, group: str) -> None:
     assert (refused.exit_code, "there is no group called nobody" in refused.stderr) == (1, True)
 
 
+def test_offsets_that_are_being_read_are_not_deleted(command: Command, group: str, member: Consumer) -> None:
+    """What is refused is shown, and said with what to do about it."""
+    refused = command("--delete-offsets", "--group", group, "--topic", "flights:0")
+    assert (refused.exit_code, "its members read this topic: stop them first" in refused.stderr) == (1, True)
+    assert [group, "flights", "0", "GROUP_SUBSCRIBED_TO_TOPIC"] in map(str.split, refused.stdout.splitlines())
+
+
 def test_groups_are_deleted_unless_they_are_active(command: Command, group: str, member: Consumer) -> None:
     """What is refused is shown with its reason, and the rest is done."""
     command("--reset-offsets", "--group", "gone", "--topic", "flights", "--to-latest", "--execute")

@@ -15,8 +15,8 @@ from headgate.client.errors import NoNodeReachable, RequestTimedOut
 from headgate.domain.errors import ErrorCode
 
 _STOP_THEM = (
-    "stop its members first (`headgate consumer-groups --describe --members` lists them); one that died is "
-    "gone after its session timeout"
+    "stop its members first (`headgate consumer-groups --describe --members` lists them); one that died or "
+    "is away is gone after its session timeout"
 )
 _BY_CODE = {
     ErrorCode.NON_EMPTY_GROUP: _STOP_THEM,

@@ -173,9 +173,11 @@ def delete_offsets(admin: Admin, options: Options) -> int:
             admin.delete_offsets(group_id, partitions)
         except PartlyRefused as refused:
             errors.update(refused.refused)
+            for error in {_status(each): each for each in reversed(errors.values())}.values():
+                say(in_words(error))
         except RequestRefused as refused:
-            if refused.error is ErrorCode.GROUP_ID_NOT_FOUND:
-                say(not_there(admin, group_id))
+            is_missing = refused.error is ErrorCode.GROUP_ID_NOT_FOUND
+            say(not_there(admin, group_id) if is_missing else in_words(refused))
             errors.update(dict.fromkeys(partitions, refused))
         rows += [
             {
