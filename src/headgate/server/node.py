@@ -36,6 +36,8 @@ logger = logging.getLogger(__name__)
 
 REMOVE_EVERY_MS = 20
 """How long others have their turn between two lots of files of deleted topics."""
+TIDY_EVERY_MS = 50
+"""The same between two lots of records of the catalogue."""
 
 
 class BrokerNode:
@@ -160,4 +162,12 @@ class BrokerNode:
             self.topics.housekeeping(self.now())
         except OSError as failure:
             logger.error("retention failed", extra={"error": str(failure)})
+        self._tidy_catalogue()
         self.call_later(self.settings["log.retention.check.interval.ms"], self._look_after_topics)
+
+    def _tidy_catalogue(self) -> None:
+        try:
+            if self.topics.tidy_catalogue(self.now()):
+                self.call_later(TIDY_EVERY_MS, self._tidy_catalogue)
+        except OSError as failure:
+            logger.error("the catalogue cannot be tidied up", extra={"error": str(failure)})

@@ -8,14 +8,18 @@ before anybody is answered, and the catalogue is what replaying them builds. Rul
 3. A change that could not be made durable is not applied; the caller gets the OSError.
 4. Producer ids are reserved in blocks: an id is handed out only after the record that passes it is durable.
 5. Unknown record types and fields are skipped, a newer record version refused: nothing is guessed.
+6. Sooner or later most of the log is of what is over. Then what stands is said once more, some of it at a
+   time (`tidy`), and when all of it is durable the log starts there. A record says how a thing is, so it may
+   be said again at any time; wherever that is cut short, nothing is lost.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from headgate.domain.ids import Millis, TopicId, TopicName
@@ -24,6 +28,14 @@ from headgate.log.log import Log
 
 RECORD_VERSION = 1
 PRODUCER_ID_BLOCK = 1000
+SEGMENT_BYTES = 1 << 20
+"""How the log is to be cut up: what is over is removed by the segment."""
+
+_FEWEST_TO_TIDY = 2000
+"""Records: reading so many takes a moment."""
+_SHARE_THAT_STANDS = 4
+_RESTATED_AT_ONCE = 200
+_FORMER_A_RECORD = 100
 
 Event = dict[str, Any]
 
@@ -75,6 +87,11 @@ def group_configured(group_id: str, overrides: Mapping[str, str]) -> Event:
     return {"type": "group-configured", "group": group_id, "configs": dict(overrides)}
 
 
+def topics_gone(topic_ids: Sequence[TopicId], names: Sequence[TopicName]) -> Event:
+    """These ids and names were topics' once; told again when what said so is to go."""
+    return {"type": "topics-gone", "ids": [one.hex() for one in topic_ids], "names": list(names)}
+
+
 def producer_ids_reserved(end: int) -> Event:
     """Producer ids below `end` may have been handed out."""
     return {"type": "producer-ids-reserved", "end": end}
@@ -98,6 +115,8 @@ class Catalogue:
         self.group_overrides: dict[str, dict[str, str]] = {}
         self.leader_epoch = 0
         self._end_offset = log.log_end_offset
+        self._restating: tuple[int, Iterator[Event]] | None = None
+        """While what stands is said once more: where in the log that began, and what is still to be said."""
         self._next_producer_id = 0
         self._reserved_producer_ids = 0
         for _, data in log.batches(log.log_start_offset):
@@ -140,6 +159,50 @@ class Catalogue:
         self._next_producer_id += 1
         return producer_id
 
+    def tidy(self, now: Millis) -> bool:
+        """Do some of what keeps the log short; whether there is more to do.
+
+        Raises OSError: it begins anew when this is called again.
+        """
+        if self._restating is None:
+            if self._end_offset - self._log.log_start_offset <= self._most_records():
+                return False
+            self._restating = self._end_offset, self._standing()
+        start, standing = self._restating
+        some = list(islice(standing, _RESTATED_AT_ONCE))
+        if some:
+            try:
+                self.commit(some, now)
+            except OSError:
+                self._restating = None  # of what was to be said here nothing was
+                raise
+            return True
+        self._restating = None
+        self._log.delete_before(start)
+        return False
+
+    def _most_records(self) -> int:
+        """How many records the log may have before it is tidied up."""
+        former = max(len(self.former_ids), len(self.former_names)) // _FORMER_A_RECORD
+        return _FEWEST_TO_TIDY + _SHARE_THAT_STANDS * (len(self.topics) + len(self.group_overrides) + former)
+
+    def _standing(self) -> Iterator[Event]:
+        """All that stands, as it is when its turn comes; what comes later is in the log anyway."""
+        yield producer_ids_reserved(self._reserved_producer_ids)
+        yield leader_epoch_raised(self.leader_epoch)
+        for topic_id in list(self.by_id):
+            entry = self.by_id.get(topic_id)
+            if entry is not None:
+                yield topic_created(entry)
+        for group_id in list(self.group_overrides):
+            if group_id in self.group_overrides:
+                yield group_configured(group_id, self.group_overrides[group_id])
+        # Last, so that topics are among them that have gone since this began.
+        ids, names = sorted(self.former_ids), sorted(self.former_names)
+        for first in range(0, max(len(ids), len(names)), _FORMER_A_RECORD):
+            some = slice(first, first + _FORMER_A_RECORD)
+            yield topics_gone(ids[some], names[some])
+
     def close(self) -> None:
         """Close the log."""
         self._log.close()
@@ -157,8 +220,11 @@ class Catalogue:
             dict(event["configs"]),
             Millis(event["at"]),
         )
-        # A creation whose sync failed may have reached the log all the same: the one that follows it counts.
         previous = self.topics.get(entry.name)
+        if previous is not None and previous.topic_id == entry.topic_id:  # said once more
+            previous.partition_count, previous.overrides = entry.partition_count, entry.overrides
+            return
+        # A creation whose sync failed may have reached the log all the same: the one that follows it counts.
         if previous is not None:
             self._forget(previous)
         self.topics[entry.name] = entry
@@ -174,6 +240,10 @@ class Catalogue:
         del self.by_id[entry.topic_id]
         self.former_ids.add(entry.topic_id)
         self.former_names.add(entry.name)
+
+    def _note_gone(self, event: Event) -> None:
+        self.former_ids.update(TopicId(bytes.fromhex(one)) for one in event["ids"])
+        self.former_names.update(map(TopicName, event["names"]))
 
     def _add_partitions(self, event: Event) -> None:
         entry = self.by_id.get(TopicId(bytes.fromhex(event["id"])))
@@ -201,6 +271,7 @@ class Catalogue:
 _APPLY: Mapping[str, Callable[[Catalogue, Event], None]] = {
     "topic-created": Catalogue._create,
     "topic-deleted": Catalogue._delete,
+    "topics-gone": Catalogue._note_gone,
     "partitions-added": Catalogue._add_partitions,
     "topic-configured": Catalogue._configure_topic,
     "group-configured": Catalogue._configure_group,

@@ -100,7 +100,8 @@ class Topics:
         fs.make_directory(directory)
         fs.sync_directory(data_dir)
         marker = _read_json(fs, data_dir / CLEAN_SHUTDOWN_FILE)
-        log = Log.open(fs, directory, LogSettings(), clean=False, on_truncated=_tell_of_lost_changes)
+        cut_up = LogSettings(segment_bytes=events.SEGMENT_BYTES)
+        log = Log.open(fs, directory, cut_up, clean=False, on_truncated=_tell_of_lost_changes)
         catalogue = Catalogue(log)
         if marker is not None:
             fs.remove(data_dir / CLEAN_SHUTDOWN_FILE)
@@ -311,6 +312,10 @@ class Topics:
         for name in list(self._blocked):
             self._remove_leftovers(name)
         self._finish_deletions()
+
+    def tidy_catalogue(self, now: Millis) -> bool:
+        """Do some of what keeps the catalogue's log short; whether to go on soon. Raises OSError."""
+        return self._catalogue.tidy(now)
 
     def remove_deleted(self) -> bool:
         """Remove some more directories of deleted topics; whether there are others left to go on with."""
