@@ -59,9 +59,16 @@ class Wire:
     def __init__(self) -> None:
         self.sent = bytearray()
         self.is_closed = False
+        self.is_read = True
 
     def write(self, data: bytes) -> None:
         self.sent += data
+
+    def pause_reading(self) -> None:
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        self.is_read = True
 
     def get_extra_info(self, name: str) -> tuple[str, int]:
         return "10.0.0.1", 5000

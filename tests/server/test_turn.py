@@ -7,7 +7,7 @@ from typing import Any
 from tests.server.test_repeats import Client, commit, committed, fetch, run_scenario
 
 from headgate.domain.errors import ErrorCode
-from headgate.server.connection import Connection
+from headgate.server.connection import MOST_REQUESTS_WAITING, Connection
 from headgate.wire.codec import decode
 from headgate.wire.framing import read_response_header, request_frame
 from headgate.wire.message import Request
@@ -174,6 +174,22 @@ def test_what_came_before_a_broken_frame_is_served() -> None:
         assert error_of(frame) == ErrorCode.NONE
         assert other.wire.is_closed
         assert await committed(client, "a") == {3: 100}
+
+    run_scenario(scenario)
+
+
+def test_who_asks_without_reading_answers_is_not_read_for_a_while() -> None:
+    """However small the pieces in which they come: with too many unanswered the socket is left alone."""
+
+    async def scenario(client: Client) -> None:
+        await known(client, "a")
+        for number in range(MOST_REQUESTS_WAITING):
+            put(client, commit(number, [3], "a"), number)
+        was_read = [client.wire.is_read]
+        put(client, commit(7, [3], "a"), 7)
+        was_read.append(client.wire.is_read)
+        await client.receive(MOST_REQUESTS_WAITING + 1)
+        assert [*was_read, client.wire.is_read] == [True, False, True]
 
     run_scenario(scenario)
 

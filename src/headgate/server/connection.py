@@ -131,6 +131,8 @@ class Connection(asyncio.Protocol):
             found = self._repeats.find(frame)
             if found is not None:
                 self._turn.add(self, found, frame)
+                if len(self.waiting) > MOST_REQUESTS_WAITING:
+                    self._balance()
                 return
         self._is_receiving = True
         try:
