@@ -8,11 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Self
 
 from headgate.api.contract import Node, RepeatedCall, RepeatedCalls
 from headgate.api.heartbeat_messages import classic_command_of, classic_response_of, command_of, response_of
-from headgate.core.consumer.commands import JOINING, UNCHANGED_MS, HeartbeatAgain, HeartbeatResult
+from headgate.core.classic.commands import Heartbeats
+from headgate.core.consumer.commands import (
+    JOINING,
+    UNCHANGED_MS,
+    ConsumerHeartbeat,
+    HeartbeatAgain,
+    HeartbeatResult,
+    HeartbeatsAgain,
+)
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId
 from headgate.wire.framing import response_body
@@ -44,16 +52,16 @@ def consumer_heartbeat_repeat(
 class ConsumerHeartbeatRepeat:
     """One such heartbeat; a `headgate.api.contract.Repeat`."""
 
-    __slots__ = ("_again", "_request", "_response", "_version", "shard")
+    __slots__ = ("_again", "_request", "_version", "_written", "shard")
     weight_bytes = 0
 
     def __init__(self, version: int, request: ConsumerGroupHeartbeatRequest, shard: int) -> None:
         self.shard = shard
         self._version = version
         self._request = request
-        self._again: HeartbeatAgain | None = None
-        self._response: WrittenResponse | None = None
-        """The answer that the command of `_again` has."""
+        self._again = HeartbeatAgain(command_of(request, None, ""), None)
+        """What is said, by whom, and the answer to it that `_written` is."""
+        self._written = WrittenResponse(b"")
 
     def invert(self, request: ConsumerGroupHeartbeatRequest) -> None:
         """A heartbeat has no numbers that change."""
@@ -66,33 +74,67 @@ class ConsumerHeartbeatRepeat:
     def serve_each(
         cls, node: Node, repeats: Sequence[Self], calls: RepeatedCalls, numbers: Sequence[Numbers]
     ) -> None:
-        """Say each of them once more."""
-        for repeat, call in zip(repeats, calls, strict=True):
-            repeat._serve(node, call)
+        """Say each of them once more, all as one command; then those one by one that get another answer."""
+        heartbeats = [repeat._said_by(call) for repeat, call in zip(repeats, calls, strict=True)]
+        group_id = heartbeats[0].before.group_id
+        node.router.owner_of(group_id).submit(
+            group_id,
+            HeartbeatsAgain(heartbeats),
+            partial(cls._on_results, node, repeats, calls, heartbeats),
+        )
 
-    def _serve(self, node: Node, call: RepeatedCall) -> None:
+    def _said_by(self, call: RepeatedCall) -> HeartbeatAgain:
+        """The heartbeat. A host is nothing that it says, and may be another one."""
         again = self._again
-        host = call.client_host
-        if again is None or again.before.client_host != host:
-            command = command_of(self._request, call.client_id, host)
+        if again.before.client_host != call.client_host:
+            command = command_of(self._request, call.client_id, call.client_host)
             again = self._again = HeartbeatAgain(command, None)
-        group_id = again.before.group_id
-        node.router.owner_of(group_id).submit(group_id, again, partial(self._on_result, again, call))
+        return again
 
-    def _on_result(self, again: HeartbeatAgain, call: RepeatedCall, result: Any) -> None:
-        if result is not again.answered or again is not self._again:
-            call.answer(response_of(result))
-            if again is self._again:
-                self._remember(again, result)
-            return
-        assert self._response is not None
-        call.answer_frame(self._response.frame(call.correlation_id))
+    @staticmethod
+    def _on_results(
+        node: Node,
+        repeats: Sequence[ConsumerHeartbeatRepeat],
+        calls: RepeatedCalls,
+        heartbeats: Sequence[HeartbeatAgain],
+        results: Sequence[HeartbeatResult | None] | ErrorCode,
+    ) -> None:
+        if isinstance(results, ErrorCode):
+            for call in calls:
+                call.answer(response_of(results))
+        elif all(results):
+            answers = zip(repeats, calls, results, strict=True)
+            calls.answer_frames(
+                [repeat._frame(call.correlation_id, result) for repeat, call, result in answers]
+            )
+        else:
+            for repeat, call, again, result in zip(repeats, calls, heartbeats, results, strict=True):
+                if result is None:
+                    repeat._say(node, call, again.before)
+                else:
+                    call.answer_frame(repeat._frame(call.correlation_id, result))
 
-    def _remember(self, again: HeartbeatAgain, result: HeartbeatResult | ErrorCode) -> None:
-        if isinstance(result, ErrorCode) or result.error or result.assigned is not None:
-            return
-        self._again = HeartbeatAgain(again.before, result)
-        self._response = WrittenResponse(response_body(_CONSUMER_KEY, self._version, response_of(result)))
+    def _say(self, node: Node, call: RepeatedCall, command: ConsumerHeartbeat) -> None:
+        """Say it as if it were the first time, and remember the answer."""
+
+        def on_result(result: HeartbeatResult | ErrorCode) -> None:
+            if isinstance(result, ErrorCode) or result.error or result.assigned is not None:
+                call.answer(response_of(result))
+                return
+            self._again = HeartbeatAgain(command, result)
+            self._written = self._write(result)
+            call.answer_frame(self._written.frame(call.correlation_id))
+
+        node.router.owner_of(command.group_id).submit(command.group_id, command, on_result)
+
+    def _frame(self, correlation_id: int, result: HeartbeatResult | None) -> bytes:
+        # Another heartbeat may have had another answer while this one waited for the log.
+        written = self._written if result is self._again.answered else self._write(result)
+        return written.frame(correlation_id)
+
+    def _write(self, result: HeartbeatResult | None) -> WrittenResponse:
+        assert result is not None
+        return WrittenResponse(response_body(_CONSUMER_KEY, self._version, response_of(result)))
 
 
 def classic_heartbeat_repeat(node: Node, version: int, request: HeartbeatRequest) -> ClassicHeartbeatRepeat:
@@ -103,14 +145,14 @@ def classic_heartbeat_repeat(node: Node, version: int, request: HeartbeatRequest
 class ClassicHeartbeatRepeat:
     """One heartbeat of the classic protocol; a `headgate.api.contract.Repeat`."""
 
-    __slots__ = ("_command", "_response", "shard")
+    __slots__ = ("_all_is_well", "_command", "_version", "shard")
     weight_bytes = 0
 
     def __init__(self, version: int, request: HeartbeatRequest, shard: int) -> None:
         self.shard = shard
         self._command = classic_command_of(request)
-        all_is_well = classic_response_of(ErrorCode.NONE)
-        self._response = WrittenResponse(response_body(_CLASSIC_KEY, version, all_is_well))
+        self._version = version
+        self._all_is_well = _classic_answer(version, ErrorCode.NONE)
 
     def invert(self, request: HeartbeatRequest) -> None:
         """A heartbeat has no numbers that change."""
@@ -123,14 +165,30 @@ class ClassicHeartbeatRepeat:
     def serve_each(
         cls, node: Node, repeats: Sequence[Self], calls: RepeatedCalls, numbers: Sequence[Numbers]
     ) -> None:
-        """Say each of them once more."""
-        for repeat, call in zip(repeats, calls, strict=True):
-            command = repeat._command
-            on_result = partial(repeat._on_result, call)
-            node.router.owner_of(command.group_id).submit(command.group_id, command, on_result)
+        """Say each of them once more, all as one command."""
+        group_id = repeats[0]._command.group_id
+        node.router.owner_of(group_id).submit(
+            group_id,
+            Heartbeats([repeat._command for repeat in repeats]),
+            partial(cls._on_errors, repeats, calls),
+        )
 
-    def _on_result(self, call: RepeatedCall, error: ErrorCode) -> None:
-        if error is ErrorCode.NONE:
-            call.answer_frame(self._response.frame(call.correlation_id))
-        else:
-            call.answer(classic_response_of(error))
+    @staticmethod
+    def _on_errors(
+        repeats: Sequence[ClassicHeartbeatRepeat],
+        calls: RepeatedCalls,
+        errors: Sequence[ErrorCode] | ErrorCode,
+    ) -> None:
+        if isinstance(errors, ErrorCode):
+            errors = [errors] * len(repeats)
+        answers = zip(repeats, calls, errors, strict=True)
+        calls.answer_frames(
+            [repeat._answer(error).frame(call.correlation_id) for repeat, call, error in answers]
+        )
+
+    def _answer(self, error: ErrorCode) -> WrittenResponse:
+        return self._all_is_well if error is ErrorCode.NONE else _classic_answer(self._version, error)
+
+
+def _classic_answer(version: int, error: ErrorCode) -> WrittenResponse:
+    return WrittenResponse(response_body(_CLASSIC_KEY, version, classic_response_of(error)))

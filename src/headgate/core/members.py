@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from headgate.core.classic.commands import (
     Heartbeat,
+    Heartbeats,
     JoinGroup,
     JoinResult,
     LeaveGroup,
@@ -146,16 +147,22 @@ class MemberDispatch:
 
     def heartbeat(self, command: Heartbeat, now: Millis, token: Token) -> GroupEffects:
         """Stay a member."""
+        return answer(token, self._heartbeat(command, now))
+
+    def heartbeats(self, command: Heartbeats, now: Millis, token: Token) -> GroupEffects:
+        """Members stay, each for itself: a heartbeat leaves no record that the next one would have to see."""
+        return answer(token, [self._heartbeat(one, now) for one in command.heartbeats])
+
+    def _heartbeat(self, command: Heartbeat, now: Millis) -> ErrorCode:
         consumer_group = self._consumer_groups.find(command.group_id)
         if consumer_group is not None:
             turn = self._consumer_groups.turn(command.group_id, now)
             is_verified = self._consumer_groups.verify(consumer_group)
-            error = classic_members.heartbeat(turn, consumer_group, command, is_verified=is_verified)
-            return answer(token, error)
+            return classic_members.heartbeat(turn, consumer_group, command, is_verified=is_verified)
         error, group = self._live(command.group_id)
         if group is None:
-            return answer(token, error)
-        return heartbeat(self._turn(now), group, command, token)
+            return error
+        return heartbeat(self._turn(now), group, command)
 
     def leave(self, command: LeaveGroup, now: Millis, token: Token) -> GroupEffects:
         """Remove members."""

@@ -17,6 +17,7 @@ from headgate.core.classic.commands import (
     DescribedGroup,
     DescribeGroup,
     Heartbeat,
+    Heartbeats,
     JoinGroup,
     LeaveGroup,
     SyncGroup,
@@ -32,7 +33,7 @@ from headgate.core.consumer.commands import (
     ConsumerGroupConfigured,
     ConsumerHeartbeat,
     DescribeConsumerGroup,
-    HeartbeatAgain,
+    HeartbeatsAgain,
 )
 from headgate.core.consumer.dispatch import ConsumerDispatch
 from headgate.core.consumer.group import ConsumerGroup
@@ -111,6 +112,7 @@ class GroupShard:
             FetchesAgain: self._fetches_again,
             FetchOffsets: self._fetch,
             Heartbeat: self._members.heartbeat,
+            Heartbeats: self._members.heartbeats,
             JoinGroup: self._members.join,
             SyncGroup: self._members.sync,
             LeaveGroup: self._members.leave,
@@ -120,7 +122,7 @@ class GroupShard:
             DeleteGroup: self._delete_group,
             DeleteTopicOffsets: self._delete_topic_offsets,
             ConsumerHeartbeat: self._consumer_dispatch.heartbeat,
-            HeartbeatAgain: self._consumer_dispatch.heartbeat_again,
+            HeartbeatsAgain: self._consumer_dispatch.heartbeats_again,
             DescribeConsumerGroup: self._consumer_dispatch.describe,
             ConsumerGroupConfigured: self._consumer_dispatch.configured,
             TopicsChanged: self._topics_changed,

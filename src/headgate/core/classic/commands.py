@@ -4,6 +4,7 @@ changes in behaviour is a field with a name.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -93,6 +94,12 @@ class Heartbeat:
     member_id: MemberId
     generation: int
     instance_id: InstanceId | None = None
+
+
+class Heartbeats(NamedTuple):
+    """Heartbeats of any members, one after the other. Reply: an `ErrorCode` for each."""
+
+    heartbeats: Sequence[Heartbeat]
 
 
 class LeavingMember(NamedTuple):

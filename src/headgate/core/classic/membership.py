@@ -23,17 +23,17 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import MemberId
 
 
-def heartbeat(turn: Turn, group: ClassicGroup, command: Heartbeat, token: Token) -> GroupEffects:
+def heartbeat(turn: Turn, group: ClassicGroup, command: Heartbeat) -> ErrorCode:
     """Prolong a member's session, and tell it when it is to join again."""
     error = group.member_error(command.member_id, command.instance_id)
     if error:
-        return answer(token, error)
+        return error
     if command.generation != group.generation:
-        return answer(token, ErrorCode.ILLEGAL_GENERATION)
+        return ErrorCode.ILLEGAL_GENERATION
     turn.start_session(group, group.members[command.member_id])
     if group.state is ClassicState.PREPARING_REBALANCE:
-        return answer(token, ErrorCode.REBALANCE_IN_PROGRESS)
-    return answer(token, ErrorCode.NONE)
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE
 
 
 def leave(turn: Turn, group: ClassicGroup, command: LeaveGroup, token: Token) -> GroupEffects:

@@ -73,14 +73,20 @@ class HeartbeatResult:
 
 
 class HeartbeatAgain(NamedTuple):
-    """A heartbeat that came before, of a member that stays and says nothing else than that.
-
-    Reply: `HeartbeatResult`; where nothing has changed, the very one that was the answer before.
-    """
+    """A heartbeat that came before, of a member that stays and says nothing else than that."""
 
     before: ConsumerHeartbeat
     answered: HeartbeatResult | None
-    """The answer, of one that had no assignment in it; None: it is not known."""
+    """The answer that it had, if that had no assignment in it; None: it is not known."""
+
+
+class HeartbeatsAgain(NamedTuple):
+    """Heartbeats of any members that came before. Reply: for each the very answer it had before.
+
+    None for one that would have another answer now: nothing is done about it, it has to be said as it was.
+    """
+
+    heartbeats: Sequence[HeartbeatAgain]
 
 
 @dataclass(slots=True, frozen=True)

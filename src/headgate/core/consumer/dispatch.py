@@ -12,6 +12,7 @@ from headgate.core.consumer.commands import (
     DescribeConsumerGroup,
     HeartbeatAgain,
     HeartbeatResult,
+    HeartbeatsAgain,
     Refusal,
 )
 from headgate.core.consumer.describe import describe
@@ -49,19 +50,24 @@ class ConsumerDispatch:
         result, effects = outcome
         return Effects(effects.records, (*effects.replies, Reply(token, result)))
 
-    def heartbeat_again(self, command: HeartbeatAgain, now: Millis, token: Token) -> GroupEffects:
-        """Stay, as a member mostly does: it says nothing, there is nothing to do, the answer is the last."""
-        before, answered = command
+    def heartbeats_again(self, command: HeartbeatsAgain, now: Millis, token: Token) -> GroupEffects:
+        """Stay, as members mostly do: they say nothing, there is nothing to do, the answer is the last."""
+        return answer(token, [self._staying(again, now) for again in command.heartbeats])
+
+    def _staying(self, again: HeartbeatAgain, now: Millis) -> HeartbeatResult | None:
+        before, answered = again
         group_id = before.group_id
         groups = self._groups
         group = groups.find(group_id)
         if answered is None or group is None or group_id not in groups.verified:
-            return self.heartbeat(before, now, token)
-        interval_ms = groups.settings_of(group_id).heartbeat_interval_ms
-        if answered.heartbeat_interval_ms != interval_ms or not is_as_before(group, before):
-            return self.heartbeat(before, now, token)
+            return None
+        settings = groups.settings_of(group_id)
+        if answered.heartbeat_interval_ms != settings.heartbeat_interval_ms or not is_as_before(
+            group, before
+        ):
+            return None
         groups.turn(group_id, now).start_session(group_id, before.member_id)
-        return answer(token, answered)
+        return answered
 
     def _outcome(
         self, command: ConsumerHeartbeat, now: Millis
