@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple, get_args
 from unittest.mock import patch
 
 import numpy as np
@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from tests.core.shard_states import changes, state_of
 
 from headgate.core import image as shard_image
+from headgate.core.image import UnknownKind
 from headgate.core.offsets import image, table
 from headgate.core.offsets.image import MalformedImage
 from headgate.core.shard import GroupShard
 from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.domain.settings import Settings
-from headgate.records import GroupMetadata, OffsetCommit, OffsetTombstone
+from headgate.records import GroupMetadata, OffsetCommit, OffsetTombstone, Record, UnknownRecord
 
 Parts = list[tuple[str, bytes]]
 
@@ -72,6 +73,21 @@ def test_an_image_and_the_log_since_make_the_shard_that_is(
     apply_all(again, before[len(before) - overlap :] if overlap else [])
     apply_all(again, since)
     assert state_of(again) == state_of(live)
+
+
+def test_every_record_of_groups_is_in_the_image_or_refused_when_it_is_written() -> None:
+    """Whatever type of groups takes a record in is asked by the image; what none takes is not written."""
+    shard = fresh()
+    offsets = {OffsetCommit, OffsetTombstone, UnknownRecord}
+    for record_type in {*get_args(Record)} - offsets:
+        groups = shard._group_types.of(record_type.__new__(record_type))
+        assert groups in shard._group_types._types
+
+    class StreamsGroupMetadata(NamedTuple):
+        group_id: GroupId
+
+    with pytest.raises(UnknownKind, match="StreamsGroupMetadata"):
+        shard.apply(StreamsGroupMetadata(GroupId("g")), 0)  # type: ignore[arg-type]
 
 
 def test_nothing_is_renumbered_while_an_image_is_taken() -> None:

@@ -43,7 +43,7 @@ from headgate.core.contract import Effects, Token
 from headgate.core.deadlines import Deadlines
 from headgate.core.effects import GroupEffects, answer, together
 from headgate.core.groups import Groups, GroupType
-from headgate.core.image import apply_record_parts, record_parts
+from headgate.core.image import GroupTypes, apply_record_parts
 from headgate.core.members import MemberDispatch
 from headgate.core.migration.migration import Migration
 from headgate.core.offsets.commands import (
@@ -73,7 +73,6 @@ from headgate.records import (
     Change,
     ConsumerGroupTombstone,
     ConsumerRecordType,
-    GroupMetadata,
     GroupTombstone,
     OffsetCommit,
     OffsetCommits,
@@ -96,6 +95,7 @@ class GroupShard:
         self.classic = ClassicGroups()
         self._deadlines: Deadlines[Timer] = Deadlines()
         self.consumer = ConsumerGroups(settings, self._deadlines)
+        self._group_types = GroupTypes(self.classic, self.consumer)
         self.groups = Groups(self.classic, self.consumer, self.offsets)
         migration = Migration(settings, self.classic)
         self._consumer_dispatch = ConsumerDispatch(self.consumer, self.groups, migration)
@@ -136,7 +136,10 @@ class GroupShard:
         return self._handlers[type(command)](command, now, token)
 
     def apply(self, record: Change, position: int) -> None:
-        """Take a record into durable state. Records of types not known change nothing."""
+        """Take a record into durable state. Records of a log that are of types not known change nothing.
+
+        Raises UnknownKind for a record of ours that no type of groups would remember.
+        """
         if type(record) is StandingCommits:  # by far the most frequent
             self.offsets.put_standing(record)
             return
@@ -149,16 +152,11 @@ class GroupShard:
                 self.offsets.put_columns(record)
             case OffsetTombstone(group_id, topic, partition):
                 self.offsets.remove(group_id, topic, partition)
-            case GroupMetadata():
-                self.classic.apply(record)
-            case GroupTombstone(group_id):
-                self.classic.apply(record)
-                self.offsets.forget_group(group_id)
             case UnknownRecord():
                 pass
             case _:
-                self.consumer.apply(record)
-                if type(record) is ConsumerGroupTombstone and record.record_type is ConsumerRecordType.GROUP:
+                self._group_types.of(record).apply(record)
+                if _ends_group(record):
                     self.offsets.forget_group(record.group_id)
 
     def apply_rows(self, rows: OffsetRows) -> None:
@@ -170,7 +168,7 @@ class GroupShard:
     def image(self) -> Iterator[tuple[str, bytes]]:
         """Durable state in parts; see `headgate.core.contract.Pictured`."""
         yield from self.offsets.image()
-        yield from record_parts((self.classic, self.consumer))
+        yield from self._group_types.parts()
 
     def restore(self, parts: Callable[[str], Iterable[bytes]], contents: Mapping[str, int]) -> Iterator[None]:
         """Become what an image says; see `headgate.core.contract.Pictured`."""
@@ -202,12 +200,10 @@ class GroupShard:
                     stored.commit_timestamp,
                     stored.expire_timestamp,
                 )
-            case GroupMetadata(group_id) | GroupTombstone(group_id):
-                return self.classic.recorded.get(group_id)
             case UnknownRecord() | OffsetCommits() | StandingCommits():
                 return None
             case _:
-                return self.consumer.standing(record)
+                return self._group_types.of(record).standing(record)
 
     def loaded(self, now: Millis) -> None:
         """The log is read to its end: members' sessions begin anew, the first sweep is an interval away."""
@@ -384,3 +380,10 @@ class GroupShard:
 
 def _subscription_of(group: ClassicGroup | ConsumerGroup | None) -> Callable[[TopicName], bool]:
     return group.is_subscribed_to if group is not None else lambda topic: False
+
+
+def _ends_group(record: Record) -> bool:
+    """Whether it says that a group is no more."""
+    if isinstance(record, ConsumerGroupTombstone):
+        return record.record_type is ConsumerRecordType.GROUP
+    return isinstance(record, GroupTombstone)

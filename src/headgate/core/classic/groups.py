@@ -7,6 +7,8 @@ only ever committed not even that.
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 from headgate.core.classic.group import ClassicGroup
 from headgate.core.classic.rebalance import prepare_rebalance
 from headgate.core.classic.turn import Turn
@@ -19,6 +21,7 @@ class ClassicGroups:
     """The classic groups of one shard."""
 
     __slots__ = ("live", "recorded")
+    RECORD_TYPES: ClassVar[frozenset[type[Any]]] = frozenset({GroupMetadata, GroupTombstone})
 
     def __init__(self) -> None:
         self.recorded: dict[GroupId, GroupMetadata] = {}
@@ -31,6 +34,10 @@ class ClassicGroups:
         else:
             self.recorded.pop(record.group_id, None)
             self.live.pop(record.group_id, None)
+
+    def standing(self, record: GroupMetadata | GroupTombstone) -> GroupMetadata | None:
+        """The record that stands under the key of another one; None when there is none."""
+        return self.recorded.get(record.group_id)
 
     def group_ids(self) -> list[GroupId]:
         """Every group with a record."""

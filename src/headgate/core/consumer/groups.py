@@ -7,6 +7,7 @@ topics, and which groups have looked at the topics since those changed: after a 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, ClassVar, get_args
 
 from headgate.core.consumer.group import ConsumerGroup
 from headgate.core.consumer.patterns import PatternMatching
@@ -32,6 +33,7 @@ class ConsumerGroups:
         "topics",
         "verified",
     )
+    RECORD_TYPES: ClassVar[frozenset[type[Any]]] = frozenset(get_args(ConsumerRecord))
 
     def __init__(self, settings: Settings, deadlines: Deadlines[Timer]) -> None:
         self._settings = settings
