@@ -244,6 +244,27 @@ def test_a_write_that_fails_in_the_midst_of_a_turn_fails_the_turn(monkeypatch: p
     run(scenario)
 
 
+def test_a_log_that_fails_in_other_hands_is_mended_without_a_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shard does not wait for a commit to find out, and no commit is refused because of it."""
+    monkeypatch.setattr(shard_runtime, "RELOAD_DELAY_SECONDS", 0.01)
+
+    async def scenario() -> None:
+        async with setup(MemoryFileSystem()) as s:
+            assert await s.ask(Add()) == 1
+            s.runtime.look_at_log()
+            assert await s.ask(Add()) == 2, "nothing is wrong"
+            s.partition.log.fail(OSError(errno.EIO, "as a compaction does"))
+            assert await s.ask(Ask()) == 2, "what is told meanwhile is true"
+            s.runtime.look_at_log()
+            assert await s.ask(Ask()) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            async with asyncio.timeout(10):
+                while not s.runtime.is_active:
+                    await asyncio.sleep(0.005)
+            assert await s.ask(Add()) == 3
+
+    run(scenario)
+
+
 def test_a_read_with_nothing_outstanding_needs_no_sync() -> None:
     """Only what could be lost is waited for."""
 

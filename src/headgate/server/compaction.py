@@ -36,6 +36,8 @@ class CompactionRunner:
         self._compactor = Compactor(topics, rules_of)
         self._slices = SliceRunner("headgate-compaction", BUSY_SHARE)
         self._task: asyncio.Task[None] | None = None
+        self.on_failed: Callable[[Partition], None] = lambda partition: None
+        """Told of a partition whose compaction failed: its log may have failed with it."""
 
     def start(self) -> None:
         """Begin to look for something to compact."""
@@ -65,11 +67,11 @@ class CompactionRunner:
             return
         except (OSError, CorruptBatch) as failure:
             logger.error("compaction failed", extra={"partition": str(job.partition), "error": str(failure)})
-            self._compactor.failed(job.partition, self._clock.now())
+            self._failed(job.partition)
             return
         except Exception:  # nothing that goes wrong with one log may end the compaction of all
             logger.exception("compaction failed", extra={"partition": str(job.partition)})
-            self._compactor.failed(job.partition, self._clock.now())
+            self._failed(job.partition)
             return
         logger.info(
             "compacted",
@@ -82,3 +84,7 @@ class CompactionRunner:
                 "seconds": round(time.perf_counter() - started, 3),
             },
         )
+
+    def _failed(self, partition: Partition) -> None:
+        self._compactor.failed(partition, self._clock.now())
+        self.on_failed(partition)

@@ -10,6 +10,7 @@ from headgate.core.shard import GroupShard
 from headgate.domain.ids import GroupId
 from headgate.domain.partitioning import partition_for
 from headgate.server.shard_runtime import ShardRuntime
+from headgate.topics.partition import Partition
 
 
 class GroupCoordinator:
@@ -37,6 +38,12 @@ class GroupCoordinator:
     def partition_of(self, group_id: GroupId) -> int:
         """The partition of `__consumer_offsets` that holds the group."""
         return partition_for(group_id, len(self._runtimes))
+
+    def look_at_log(self, partition: Partition) -> None:
+        """The log of a partition may have failed: if a shard's state is in it, the shard is to know."""
+        for runtime in self._runtimes:
+            if runtime.partition is partition:
+                runtime.look_at_log()
 
     def shards(self) -> list[GroupShard]:
         """The shards that are loaded, for the metrics."""

@@ -62,6 +62,7 @@ class BrokerNode:
         self.history = OffsetHistory(self.topics, clock)
         self._surroundings = GroupSurroundings(self.topics)
         self._compaction = CompactionRunner(self.topics, clock, self.history.rules_of)
+        self._compaction.on_failed = lambda partition: self.coordinator.look_at_log(partition)
 
     async def start(self) -> None:
         """Bring the coordinator up from its logs, and begin to look after the topics."""

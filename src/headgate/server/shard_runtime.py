@@ -319,6 +319,14 @@ class ShardRuntime(Generic[ShardT]):
                 await asyncio.sleep(0)
                 slice_end = self._loop.time() + LOAD_SLICE_SECONDS
 
+    def look_at_log(self) -> None:
+        """Others work on the log as well: if it failed under their hands, the shard starts anew now.
+
+        What it would tell until the next write is true, but that write would be the one to be refused.
+        """
+        if self._state is State.ACTIVE and self._partition.log.failure is not None:
+            self._fail("log failed", self._partition.log.failure)
+
     def _fail(self, event: str, failure: OSError | None) -> None:
         logger.error(
             event,
