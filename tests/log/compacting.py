@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from headgate.log.batch import Record, encode_batch, iterate_records, read_header
 from headgate.log.compaction import CompactionOrder, CompactionResult, Dropped, Steps, compact
 from headgate.log.log import Log
+from headgate.log.record_columns import RecordColumns
 from headgate.records.run_completeness import RunCompleteness
 from headgate.records.runs import RunPlace, RunReader, run_place
 
@@ -133,6 +134,11 @@ class Collecting:
 
     def offer(self, offset: int, record: Record) -> None:
         self.offered.append((offset, record))
+
+    def offer_columns(self, columns: RecordColumns, rows: range) -> None:
+        for row in rows:
+            record = Record(columns.key(row), columns.value(row), int(columns.timestamps[row]))
+            self.offer(int(columns.offsets[row]), record)
 
     @property
     def is_flush_due(self) -> bool:

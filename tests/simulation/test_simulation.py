@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -24,8 +24,9 @@ from headgate.core.offsets import expiry, removal
 from headgate.core.offsets.conditions import refuse
 from headgate.core.offsets.table import OffsetTable
 from headgate.domain.errors import ErrorCode
-from headgate.log import compaction, recovery
-from headgate.log.key_table import KeyTable
+from headgate.log import recovery
+from headgate.log.compaction_output import CompactionOutput
+from headgate.log.key_table import KeyTable, key_hash
 from headgate.log.log import Log
 from headgate.log.swap import CLEANED_SUFFIX
 from headgate.log.sync_mark import SyncMark
@@ -205,12 +206,21 @@ def compaction_trusts_the_page_cache(patch: pytest.MonkeyPatch) -> None:
         output.segment.synced_bytes = output.segment.size
         output.segment.indexes_synced = True
 
-    patch.setattr(compaction._Output, "finish", finish)
+    patch.setattr(CompactionOutput, "finish", finish)
 
 
 def compaction_keeps_the_first_record_of_a_key(patch: pytest.MonkeyPatch) -> None:
     put = KeyTable.put
-    patch.setattr(KeyTable, "put", lambda table, key, at: table.get(key) >= 0 or put(table, key, at))
+
+    def put_first(table: KeyTable, hashed: bytes, offset: int) -> int:
+        return 0 if table.get(hashed) >= 0 else put(table, hashed, offset)
+
+    def put_each(table: KeyTable, keys: Sequence[bytes], offsets: Sequence[int]) -> None:
+        for key, offset in zip(keys, offsets, strict=True):
+            put_first(table, key_hash(key), int(offset))
+
+    patch.setattr(KeyTable, "put", put_first)
+    patch.setattr(KeyTable, "put_each", put_each)
 
 
 def pages_of_a_failed_sync_are_trusted_by_the_next_process(patch: pytest.MonkeyPatch) -> None:

@@ -77,6 +77,25 @@ class BatchBuilder:
         for outline, delta, value in zip(outlines, deltas, values, strict=True):
             parts += (outline.heads[len(delta) - 1], delta, outline.middle, value, b"\x00")
 
+    def add_laid_out(self, records: Sequence[tuple[bytes, bytes]]) -> None:
+        """Append records whose bytes are there: from key length to the value's end, and what follows."""
+        parts, first = self._parts, self.record_count
+        self.record_count = end = first + len(records)
+        deltas = _DELTAS[first:end] if end <= len(_DELTAS) else [varint(one) for one in range(first, end)]
+        total = 0
+        for (body, headers), delta in zip(records, deltas, strict=True):
+            size = 2 + len(delta) + len(body) + len(headers)
+            total += size
+            # Attributes and timestamp delta are zero.
+            parts += (
+                _DELTAS[size] if size < len(_DELTAS) else varint(size),
+                b"\x00\x00",
+                delta,
+                body,
+                headers,
+            )
+        self.size_bytes += total
+
     def add_columns(self, keys: Rows, values: Rows, headers: Rows | None = None) -> None:
         """Append a record for each row of `keys` and `values`; `headers` begin with how many a record has."""
         records = uniform_records(keys, values, self.record_count, headers)

@@ -18,11 +18,16 @@ those that never counted (`Completeness`), and without tombstones whose time is 
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from headgate.log.batch import Record, iterate_records
+from headgate.log.batch_group import BatchGroup, keys_of, plain_columns
+from headgate.log.compaction_output import CompactionOutput
 from headgate.log.header import BatchHeader, Buffer, read_header
 from headgate.log.last_records import (
     UNPACKED_HERE_BYTES,
@@ -38,11 +43,12 @@ from headgate.log.last_records import (
 )
 from headgate.log.rewriting import BatchRewriter, emptied
 from headgate.log.segment import CHUNK_BYTES, LARGEST_RELATIVE_OFFSET, Segment, walk_batches
-from headgate.log.swap import CLEANED_SUFFIX, CompactionState, discard, prepare
+from headgate.log.swap import CompactionState, discard, prepare
 
 if TYPE_CHECKING:
     from headgate.log.filesystem import File
     from headgate.log.log import Log
+    from headgate.log.record_columns import RecordColumns
 
 __all__ = [
     "CompactionCancelled",
@@ -55,7 +61,6 @@ __all__ = [
     "compact",
 ]
 
-_FLUSH_BYTES: Final = 256 << 10
 _LOOK_UP_EVERY: Final = 32
 
 
@@ -82,47 +87,6 @@ def compact(log: Log, order: CompactionOrder) -> Steps[CompactionResult]:
         compaction.clean_up()
 
 
-class _Output:
-    """A segment that is written aside."""
-
-    def __init__(self, log: Log, base_offset: int) -> None:
-        self.segment = Segment(log.files, log.directory, base_offset, log.settings.index_interval_bytes)
-        self.segment.create_aside(CLEANED_SUFFIX)
-        self.last_dropped: BatchHeader | None = None
-        self._data = bytearray()
-        self._headers: list[BatchHeader] = []
-
-    @property
-    def size(self) -> int:
-        return self.segment.size + len(self._data)
-
-    @property
-    def is_flush_due(self) -> bool:
-        return len(self._data) >= _FLUSH_BYTES
-
-    def keep(self, header: BatchHeader, batch: Buffer) -> None:
-        self._data += batch
-        self._headers.append(header)
-
-    def flush(self) -> None:
-        """Runs in another thread."""
-        if self._headers:
-            data, headers = self._data, self._headers
-            self._data, self._headers = bytearray(), []
-            self.segment.write(data, headers)
-
-    def finish(self) -> None:
-        """Make it whole and durable, under the name it has so far. Runs in another thread."""
-        if not self.size and self.last_dropped is not None:
-            batch = emptied(self.last_dropped)
-            self.keep(read_header(batch), batch)
-        self.flush()
-        self.segment.file().datasync()
-        self.segment.save_indexes_aside(CLEANED_SUFFIX)
-        self.segment.synced_bytes = self.segment.size
-        self.segment.indexes_synced = True
-
-
 class _Compaction:
     def __init__(self, log: Log, order: CompactionOrder) -> None:
         active = log.segments.active
@@ -130,7 +94,7 @@ class _Compaction:
         self._log = log
         self._order = _bounded(order, not_beyond)
         self._last = LastRecords(log, self._order)
-        self._outputs: list[_Output] = []
+        self._outputs: list[CompactionOutput] = []
         self._held: list[File] = []
         self._has_changed = False
         self._records_dropped = 0
@@ -213,17 +177,18 @@ class _Compaction:
             yield from self._replace(sources[:count], max(self._log.compacted_to, end))
         return sources[count:]
 
-    def _begin_output(self, segment: Segment) -> _Output:
-        self._outputs.append(_Output(self._log, segment.base_offset))
+    def _begin_output(self, segment: Segment) -> CompactionOutput:
+        self._outputs.append(CompactionOutput(self._log, segment.base_offset))
         return self._outputs[-1]
 
-    def _fits(self, output: _Output, following: Segment) -> bool:
+    def _fits(self, output: CompactionOutput, following: Segment) -> bool:
         if output.size + following.size > self._log.settings.segment_bytes:
             return False
         return following.next_offset - output.segment.base_offset <= LARGEST_RELATIVE_OFFSET
 
-    def _copy(self, segment: Segment, output: _Output) -> Steps[None]:
+    def _copy(self, segment: Segment, output: CompactionOutput) -> Steps[None]:
         is_over, end = self._order.is_slice_over, self._last.end
+        group = BatchGroup()
         warmed = 0
         self._last.check_there(segment)
         file = segment.pin()
@@ -235,16 +200,75 @@ class _Compaction:
                 if is_over():
                     yield None
                     self._last.check()
+                if header.next_offset <= end and group.takes(header) and not self._last.torn:
+                    group.add(header, batch)
+                    if group.is_full:
+                        yield from self._copy_group(group, output)
+                    continue
+                yield from self._copy_group(group, output)
                 if header.next_offset > end or header.is_control or header.is_transactional:
                     output.keep(header, batch)
                 else:
                     yield from self._copy_batch(header, batch, output)
                 if output.is_flush_due:
                     yield output.flush
+            yield from self._copy_group(group, output)
         finally:
             segment.unpin()
 
-    def _copy_batch(self, header: BatchHeader, batch: Buffer, output: _Output) -> Steps[None]:
+    def _copy_group(self, group: BatchGroup, output: CompactionOutput) -> Steps[None]:
+        """Copy what is left of batches that are looked at together."""
+        batches = group.take()
+        if not batches:
+            return
+        columns = plain_columns(batches)
+        if columns is None or (columns.value_sizes < 0).any():
+            for header, batch in batches:
+                yield from self._copy_batch(header, batch, output)
+        else:
+            yield from self._copy_columns(batches, columns, output)
+        if output.is_flush_due:
+            yield output.flush
+
+    def _copy_columns(
+        self, batches: Sequence[tuple[BatchHeader, Buffer]], columns: RecordColumns, output: CompactionOutput
+    ) -> Steps[None]:
+        stays = self._last.get_each(keys_of(columns)) <= columns.offsets
+        first = offered = 0
+        for header, batch in batches:
+            end = first + header.record_count
+            count = int(np.count_nonzero(stays[first:end]))
+            if count:
+                yield from self._offer(columns, range(offered, first))
+                offered = end
+                if count == header.record_count:
+                    output.keep(header, batch)
+                else:
+                    yield from self._copy_batch(header, batch, output)
+            else:
+                self._records_dropped += header.record_count
+                self._drop_batch(header, output)
+            first = end
+        yield from self._offer(columns, range(offered, first))
+
+    def _offer(self, columns: RecordColumns, rows: range) -> Steps[None]:
+        dropped = self._order.dropped
+        if rows and dropped is not None:
+            dropped.offer_columns(columns, rows)
+            if dropped.is_flush_due:
+                yield from dropped.flush()
+
+    def _drop_batch(self, header: BatchHeader, output: CompactionOutput) -> None:
+        """None of the records stays."""
+        if self._is_remembered_by(header):
+            batch = emptied(header)
+            self._has_changed |= header.record_count > 0
+            output.keep(read_header(batch), batch)
+        else:
+            self._has_changed = True
+            output.last_dropped = header
+
+    def _copy_batch(self, header: BatchHeader, batch: Buffer, output: CompactionOutput) -> Steps[None]:
         records = yield from readable(header, batch)
         is_over, dropped = self._order.is_slice_over, self._order.dropped
         # Offsets, not records: tens of thousands of those would have the garbage collector stop the loop.
@@ -267,14 +291,10 @@ class _Compaction:
         if len(kept) == header.record_count and kept and not is_changed and horizon is None:
             output.keep(header, batch)
             return
-        if kept:
-            batch = yield from self._rewrite(BatchRewriter(header, horizon), records, kept)
-        elif self._is_remembered_by(header):
-            batch = emptied(header)
-        else:
-            self._has_changed = True
-            output.last_dropped = header
+        if not kept:
+            self._drop_batch(header, output)
             return
+        batch = yield from self._rewrite(BatchRewriter(header, horizon), records, kept)
         self._has_changed |= header.record_count > 0
         output.keep(read_header(batch), batch)
 

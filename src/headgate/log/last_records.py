@@ -17,7 +17,11 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from headgate.log.batch import Record, RecordHeader, iterate_records
+from headgate.log.batch_group import BatchGroup, keys_of, plain_columns
 from headgate.log.key_table import KeyTable, TableFull, key_hash
 from headgate.log.rewriting import check_sum, unpacked
 from headgate.log.segment import CHUNK_BYTES, Segment, walk_batches
@@ -25,6 +29,7 @@ from headgate.log.segment import CHUNK_BYTES, Segment, walk_batches
 if TYPE_CHECKING:
     from headgate.log.header import BatchHeader, Buffer
     from headgate.log.log import Log
+    from headgate.log.record_columns import RecordColumns
 
 ResultT = TypeVar("ResultT")
 Work: TypeAlias = Callable[[], None]
@@ -69,6 +74,10 @@ class Dropped(Protocol):
 
     def offer(self, offset: int, record: Record) -> None:
         """A record that a later one replaced, or a tombstone whose time is over; without a place in a run."""
+        ...
+
+    def offer_columns(self, columns: RecordColumns, rows: range) -> None:
+        """The same as `offer` for each of these rows, which have keys, values and no headers."""
         ...
 
     @property
@@ -150,6 +159,10 @@ class LastRecords:
         """The last offset of the key; -1 if it has none between start and end."""
         return self._table.get(key_hash(key))
 
+    def get_each(self, keys: Sequence[bytes]) -> NDArray[np.int64]:
+        """The last offset of each of these keys; -1 where there is none between start and end."""
+        return self._table.get_each(keys)
+
     def crosses_run(self, offset: int) -> bool:
         """Whether something that counts as a whole lies on both sides of `offset`."""
         return any(first < offset <= last for first, last in self.runs)
@@ -168,6 +181,7 @@ class LastRecords:
 
     def _read_log(self) -> Steps[None]:
         mapped_to = self.start
+        group = BatchGroup()
         for segment in list(self._log.segments):
             if self._is_settled and not self.last_batch_of:
                 break
@@ -187,6 +201,13 @@ class LastRecords:
                         self.last_batch_of[header.producer_id] = header.base_offset
                     if self._is_settled or header.next_offset <= self.start:
                         continue
+                    if self._fits(group, header):
+                        group.add(header, batch)
+                        mapped_to = header.next_offset
+                        if group.is_full:
+                            yield from self._read_group(group)
+                        continue
+                    yield from self._read_group(group)
                     if self._ends_at(header, mapped_to):
                         self._settle(header.base_offset)
                         continue
@@ -197,12 +218,22 @@ class LastRecords:
                             raise
                         self._settle(mapped_to)
                     mapped_to = header.next_offset
+                yield from self._read_group(group)
             finally:
                 segment.unpin()
                 if segment is not self._log.segments.active:
                     segment.close_file()
         if not self._is_settled:
             self._settle(mapped_to)
+
+    def _fits(self, group: BatchGroup, header: BatchHeader) -> bool:
+        """Whether a batch can be read with the group, with nothing to decide but which keys it has."""
+        records = group.record_count + header.record_count
+        return (
+            group.takes(header)
+            and header.next_offset <= self._order.not_beyond
+            and self._table.count + records <= self._table.room
+        )
 
     def _ends_at(self, header: BatchHeader, mapped_to: int) -> bool:
         if header.next_offset > self._order.not_beyond or header.is_control or header.is_transactional:
@@ -213,6 +244,18 @@ class LastRecords:
     def _settle(self, offset: int) -> None:
         self._is_settled = True
         self.end = self._pending_from if self._pending else offset
+
+    def _read_group(self, group: BatchGroup) -> Steps[None]:
+        batches = group.take()
+        if not batches:
+            return
+        columns = plain_columns(batches)
+        if columns is None or (self.completeness is not None and self.completeness.is_open):
+            for header, batch in batches:
+                yield from self._read_batch(header, batch)
+            return
+        self._table.put_each(keys_of(columns), columns.offsets)
+        self.records_read += len(columns)
 
     def _read_batch(self, header: BatchHeader, batch: Buffer) -> Steps[None]:
         is_over, put, completeness = self._order.is_slice_over, self._table.put, self.completeness

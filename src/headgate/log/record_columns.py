@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.log.compression import decompress
-from headgate.log.header import HEADER_BYTES, MAGIC, BatchHeader
+from headgate.log.header import HEADER_BYTES, MAGIC, BatchHeader, Buffer
 
 Int64s = NDArray[np.int64]
 
@@ -48,6 +48,7 @@ class RecordColumns:
     ends: Int64s
     """Where each record ends."""
     has_headers: NDArray[np.bool_]
+    timestamps: Int64s
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -63,7 +64,7 @@ class RecordColumns:
         return None if size < 0 else self.data[start : start + size]
 
 
-def read_columns(batches: Sequence[tuple[BatchHeader, bytes]]) -> RecordColumns | None:
+def read_columns(batches: Sequence[tuple[BatchHeader, Buffer]]) -> RecordColumns | None:
     """The records of these batches; None where a record is not as it should be, or merely unusual.
 
     Raises CorruptBatch where a compressed batch does not unpack.
@@ -184,7 +185,7 @@ def _fields(data: bytes, starts: Int64s, end: int, headers: Sequence[BatchHeader
     ends = np.append(starts[1:], end)
     counts = np.array([header.record_count for header in headers], np.int64)
     _, at = _varints(octets, starts)
-    _, at = _varints(octets, at + 1)
+    timestamp_deltas, at = _varints(octets, at + 1)
     deltas, at = _varints(octets, at)
     key_sizes, key_starts = _varints(octets, at)
     if not _fit(key_starts, key_sizes, ends):
@@ -199,8 +200,20 @@ def _fields(data: bytes, starts: Int64s, end: int, headers: Sequence[BatchHeader
     bases = np.repeat(np.array([header.base_offset for header in headers], np.int64), counts)
     if not _are_in_order(deltas, counts, [header.last_offset_delta for header in headers]):
         return None
+    timestamps = timestamp_deltas + np.repeat(np.array([one.base_timestamp for one in headers]), counts)
+    for first, header in zip((np.cumsum(counts) - counts).tolist(), headers, strict=True):
+        if header.uses_log_append_time:
+            timestamps[first : first + header.record_count] = header.max_timestamp
     return RecordColumns(
-        data, bases + deltas, key_starts, key_sizes, value_starts, value_sizes, ends, has_headers
+        data,
+        bases + deltas,
+        key_starts,
+        key_sizes,
+        value_starts,
+        value_sizes,
+        ends,
+        has_headers,
+        timestamps,
     )
 
 

@@ -10,11 +10,19 @@ from __future__ import annotations
 from typing import Final
 
 from headgate.domain.ids import Millis
-from headgate.log.batch import Record
+from headgate.log.batch import Record, varint
 from headgate.log.builder import BatchBuilder
 from headgate.log.compaction import Steps
 from headgate.log.log import Log
-from headgate.records.history import SINCE_EVER, Origin, encode_mark
+from headgate.log.record_columns import RecordColumns
+from headgate.records.history import (
+    ORIGIN_BYTES,
+    ORIGIN_KEY,
+    SINCE_EVER,
+    Origin,
+    encode_mark,
+    origin_value,
+)
 from headgate.records.offset_commit import KEY_STARTS
 from headgate.server.clock import Clock
 from headgate.topics.partition import Partition
@@ -26,6 +34,11 @@ FLUSH_BYTES: Final = 256 << 10
 UNSYNCED_BYTES: Final = 4 << 20
 """How much is written before a sync is due."""
 _RECORD_OVERHEAD: Final = 48
+_LAID_OUT_AT_ONCE: Final = 64
+_FROM_TWO_BYTES, _FROM_THREE_BYTES = 1 << 6, 1 << 13
+"""From which length on the varint of a length takes so many bytes; no key of ours takes more."""
+_ORIGIN_HEAD: Final = varint(1) + varint(len(ORIGIN_KEY)) + ORIGIN_KEY + varint(ORIGIN_BYTES)
+"""The end of a record but for the header's value: how many headers, and the only one."""
 
 
 class HistoryWriter:
@@ -53,6 +66,33 @@ class HistoryWriter:
         self._batch.add(key, record.value, size, (*record.headers, origin))
         if self._batch.size_bytes >= BATCH_BYTES:
             self._close_batch(self._batch)
+
+    def offer_columns(self, columns: RecordColumns, rows: range) -> None:
+        """Take those of these records that are of offsets; they have no headers."""
+        data = columns.data
+        which = slice(rows.start, rows.stop)
+        key_sizes, key_starts = columns.key_sizes[which], columns.key_starts[which]
+        # A key has its length in front of it, in a varint; behind a value is the number of headers.
+        starts = key_starts - 1 - (key_sizes >= _FROM_TWO_BYTES) - (key_sizes >= _FROM_THREE_BYTES)
+        fields = zip(
+            starts.tolist(),
+            key_starts.tolist(),
+            (columns.ends[which] - 1).tolist(),
+            columns.offsets[which].tolist(),
+            columns.timestamps[which].tolist(),
+            strict=True,
+        )
+        records = [
+            (data[start:end], _ORIGIN_HEAD + origin_value(offset, timestamp))
+            for start, key_start, end, offset, timestamp in fields
+            if data[key_start : key_start + 2] in KEY_STARTS
+        ]
+        for first in range(0, len(records), _LAID_OUT_AT_ONCE):
+            if self._batch is None:
+                self._batch = BatchBuilder(self._clock.now())
+            self._batch.add_laid_out(records[first : first + _LAID_OUT_AT_ONCE])
+            if self._batch.size_bytes >= BATCH_BYTES:
+                self._close_batch(self._batch)
 
     def _close_batch(self, batch: BatchBuilder) -> None:
         self._full.append(batch.build())

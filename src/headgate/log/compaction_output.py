@@ -1,0 +1,56 @@
+"""A segment that compaction writes aside: kept batches in, a whole and durable segment out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from headgate.log.header import BatchHeader, Buffer, read_header
+from headgate.log.rewriting import emptied
+from headgate.log.segment import Segment
+from headgate.log.swap import CLEANED_SUFFIX
+
+if TYPE_CHECKING:
+    from headgate.log.log import Log
+
+_FLUSH_BYTES: Final = 256 << 10
+
+
+class CompactionOutput:
+    """A segment that is written aside."""
+
+    def __init__(self, log: Log, base_offset: int) -> None:
+        self.segment = Segment(log.files, log.directory, base_offset, log.settings.index_interval_bytes)
+        self.segment.create_aside(CLEANED_SUFFIX)
+        self.last_dropped: BatchHeader | None = None
+        self._data = bytearray()
+        self._headers: list[BatchHeader] = []
+
+    @property
+    def size(self) -> int:
+        return self.segment.size + len(self._data)
+
+    @property
+    def is_flush_due(self) -> bool:
+        return len(self._data) >= _FLUSH_BYTES
+
+    def keep(self, header: BatchHeader, batch: Buffer) -> None:
+        self._data += batch
+        self._headers.append(header)
+
+    def flush(self) -> None:
+        """Runs in another thread."""
+        if self._headers:
+            data, headers = self._data, self._headers
+            self._data, self._headers = bytearray(), []
+            self.segment.write(data, headers)
+
+    def finish(self) -> None:
+        """Make it whole and durable, under the name it has so far. Runs in another thread."""
+        if not self.size and self.last_dropped is not None:
+            batch = emptied(self.last_dropped)
+            self.keep(read_header(batch), batch)
+        self.flush()
+        self.segment.file().datasync()
+        self.segment.save_indexes_aside(CLEANED_SUFFIX)
+        self.segment.synced_bytes = self.segment.size
+        self.segment.indexes_synced = True
