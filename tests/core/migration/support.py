@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.core.consumer.support import ConsumerHarness, G, Pairs
+from tests.core.consumer.support import ConsumerHarness, G, Pairs, beat, pairs
 from tests.core.harness import heartbeat, join, leave, sync
 
 from headgate.core.classic.commands import JoinedMember, JoinResult, SyncResult
@@ -73,6 +73,8 @@ class ClassicClient:
     syncing: Token | None = None
     lives: int = 0
     errors: list[ErrorCode] = field(default_factory=list)
+    leads_with: Mapping[str, int] | None = None
+    """How large topics were when it assigned them, if it leads: it sees to it when they grow."""
 
     def step(self) -> None:
         """Go on with what it is waiting for; or join, if it has to; or heartbeat."""
@@ -94,6 +96,11 @@ class ClassicClient:
         """It is nobody's member and has nothing."""
         self.member_id, self.generation, self.owned = "", -1, frozenset()
         self.is_joining, self.joining, self.syncing = True, None, None
+
+    def lose_answers(self) -> None:
+        """What it waits for will never come: it asks again."""
+        if self.joining is not None or self.syncing is not None:
+            self.is_joining, self.joining, self.syncing = True, None, None
 
     def leave(self) -> None:
         """It leaves, if it is a member."""
@@ -128,6 +135,7 @@ class ClassicClient:
             return
         self.member_id, self.generation = result.member_id, result.generation
         assignments: list[tuple[MemberId, bytes]] = []
+        self.leads_with = None
         if result.leader == self.member_id and not result.skip_assignment:
             assignments = list(self._assign(result.members))
         self.syncing = self.h.send(
@@ -154,13 +162,17 @@ class ClassicClient:
             for topic, indexes in subscribed.owned.items()
             for index in indexes
         }
-        for change in self.h.topics.changes:
-            readers = [who for who, subscribed in read.items() if change.name in subscribed.topics]
-            for index in range(change.topic.partition_count if change.topic and readers else 0):
+        self.leads_with = self._topics()
+        for name, count in self.leads_with.items():
+            readers = [who for who, subscribed in read.items() if name in subscribed.topics]
+            for index in range(count if readers else 0):
                 who = readers[index % len(readers)]
-                if has.get((change.name, index), who) == who:
-                    given[who].add((change.name, index))
+                if has.get((name, index), who) == who:
+                    given[who].add((name, index))
         return [(who, assignment(frozenset(of))) for who, of in given.items()]
+
+    def _topics(self) -> dict[str, int]:
+        return {change.name: change.topic.partition_count for change in self.h.topics.changes if change.topic}
 
     def _take_sync(self, result: SyncResult | None) -> None:
         if result is None:
@@ -180,6 +192,8 @@ class ClassicClient:
         )
         if error:
             self._take_error(error)
+        elif self.leads_with is not None and self.leads_with != self._topics():
+            self.is_joining = True
 
     def _take_error(self, error: ErrorCode) -> None:
         self.errors.append(error)
@@ -196,14 +210,88 @@ class ClassicClient:
         return self.h.commit_as(self.member_id, self.generation, *self.owned, **more)
 
 
-def play(h: ConsumerHarness, *members: Any, rounds: int = 40) -> None:
+@dataclass
+class NewClient:
+    """A consumer of the new protocol. It takes a heartbeat more than it needs to let partitions go."""
+
+    h: ConsumerHarness
+    name: str
+    names: tuple[str, ...] = ("t",)
+    instance_id: str | None = None
+    epoch: int = 0
+    owned: Pairs = frozenset()
+    told: Pairs = frozenset()
+    lives: int = 0
+
+    @property
+    def member_id(self) -> str:
+        """A new one for each life."""
+        return f"{self.name}.{self.lives}"
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it is a member and has what it is to have."""
+        return self.epoch > 0 and self.owned == self.told
+
+    @property
+    def generation(self) -> int:
+        """Its epoch, as commits name it."""
+        return self.epoch
+
+    def _instance(self) -> dict[str, Any]:
+        return {} if self.instance_id is None else {"instance_id": InstanceId(self.instance_id)}
+
+    def step(self) -> None:
+        """Heartbeat, or join."""
+        if self.epoch == 0:
+            result = self.h.join(self.member_id, *self.names, **self._instance())
+        else:
+            result = self.h.beat(self.member_id, self.epoch, reported=self.owned, **self._instance())
+            self.owned &= self.told
+        if result.error is ErrorCode.UNRELEASED_INSTANCE_ID:
+            return
+        if result.error:
+            assert result.error in (
+                ErrorCode.FENCED_MEMBER_EPOCH,
+                ErrorCode.FENCED_INSTANCE_ID,
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                ErrorCode.GROUP_ID_NOT_FOUND,
+            ), result
+            self.forget()
+            return
+        self.epoch = result.member_epoch
+        if result.assigned is not None:
+            self.told = pairs(result.assigned)
+        if self.owned <= self.told:
+            self.owned = self.told
+
+    def forget(self) -> None:
+        """It is nobody's member and has nothing."""
+        self.epoch, self.owned, self.told = 0, frozenset(), frozenset()
+        self.lives += 1
+
+    def leave(self) -> None:
+        """It leaves, if it is a member."""
+        if self.epoch:
+            self.h.ask(beat(self.member_id, -1, **self._instance()))
+        self.forget()
+
+    def commit(self, **more: Any) -> ErrorCode:
+        """Commit everything it owns; the error."""
+        return self.h.commit_as(self.member_id, self.epoch, *self.owned, **more)
+
+
+Anyone = ClassicClient | NewClient
+
+
+def play(h: ConsumerHarness, *members: Anyone, rounds: int = 40) -> None:
     """Let all of them go on, some time passing between, until every one has what it had a round before."""
     before = None
     for _ in range(rounds):
         for member in members:
-            member.step() if isinstance(member, ClassicClient) else member.beat()
+            member.step()
         h.advance(1_000)
-        now = [(member.owned, getattr(member, "is_settled", True)) for member in members]
+        now = [(member.owned, member.is_settled) for member in members]
         if now == before and all(is_settled for _, is_settled in now):
             return
         before = now

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.core.consumer.support import Client, ConsumerHarness, G
-from tests.core.migration.support import ClassicClient, play
+from tests.core.consumer.support import ConsumerHarness, G
+from tests.core.migration.support import Anyone, ClassicClient, NewClient, play
 
 from headgate.core.classic.commands import DescribeGroup
 from headgate.core.commands import ListGroups
 from headgate.domain.errors import ErrorCode
 
-Anyone = ClassicClient | Client
 ALL = frozenset({("t", 0), ("t", 1), ("t", 2), ("t", 3)})
 
 
@@ -25,7 +24,7 @@ def test_a_classic_group_rolls_to_the_new_protocol_and_back(is_cooperative: bool
     """Member by member; at every rest all partitions are read, each by one member, who may commit."""
     h = ConsumerHarness({"t": 4})
     classic = [ClassicClient(h, name, is_cooperative=is_cooperative) for name in "ab"]
-    new = [Client(h, name) for name in "xy"]
+    new = [NewClient(h, name) for name in "xy"]
     play(h, *classic)
     assert group_type(h) == "classic"
     steps: list[tuple[list[Anyone], str]] = [
@@ -41,38 +40,22 @@ def test_a_classic_group_rolls_to_the_new_protocol_and_back(is_cooperative: bool
     for members, expected in steps:
         for member in everyone:
             if member not in members:
-                leave(member)
+                member.leave()
         play(h, *members)
         assert group_type(h) == expected
         assert frozenset().union(*(member.owned for member in members)) == ALL
         assert sum(len(member.owned) for member in members) == len(ALL)
         for member in members:
-            assert commit(h, member) is ErrorCode.NONE
-
-
-def leave(member: Anyone) -> None:
-    """A member leaves, if it is one."""
-    if isinstance(member, ClassicClient):
-        member.leave()
-    elif member.is_member:
-        member.h.beat(member.member_id, -1)
-        member.epoch, member.owned, member.is_member = 0, frozenset(), False
-
-
-def commit(h: ConsumerHarness, member: Anyone) -> ErrorCode:
-    """A member commits all it has."""
-    if isinstance(member, ClassicClient):
-        return member.commit()
-    return h.commit_as(member.member_id, member.epoch, *member.owned)
+            assert member.commit() is ErrorCode.NONE
 
 
 def test_members_are_never_without_their_group() -> None:
     """Neither the upgrade nor the downgrade makes anybody unknown."""
     h = ConsumerHarness({"t": 4})
-    a, b, x = ClassicClient(h, "a"), ClassicClient(h, "b"), Client(h, "x")
+    a, b, x = ClassicClient(h, "a"), ClassicClient(h, "b"), NewClient(h, "x")
     play(h, a, b)
     play(h, a, b, x)
-    leave(x)
+    x.leave()
     play(h, a, b)
     assert {*a.errors, *b.errors} <= {ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.REBALANCE_IN_PROGRESS}
 
@@ -80,9 +63,9 @@ def test_members_are_never_without_their_group() -> None:
 def test_a_crash_after_the_downgrade_does_not_leave_partitions_unread() -> None:
     """The rebalance that it began goes on, though it is in no record that anybody has joined."""
     h = ConsumerHarness({"t": 4})
-    a, b, x = ClassicClient(h, "a"), ClassicClient(h, "b"), Client(h, "x")
+    a, b, x = ClassicClient(h, "a"), ClassicClient(h, "b"), NewClient(h, "x")
     play(h, a, b, x)
-    leave(x)
+    x.leave()
     h.reload()
     assert h.ask(DescribeGroup(G)).state == "PreparingRebalance"
     play(h, a, b)

@@ -60,7 +60,7 @@ def upgraded(group: ClassicGroup, topics: TopicImage) -> ConsumerGroup | Refusal
     """The consumer group that the classic one becomes, every member of it a classic one."""
     converted = ConsumerGroup(group.group_id)
     epoch = max(group.generation, FIRST_EPOCH)
-    protocol_name = group.protocol_name or group.vote()
+    protocol_name = group.protocol_name or (group.vote() if group.members else "")
     for member in group.members.values():
         held = _read(group, member, protocol_name)
         if isinstance(held, Refusal):
