@@ -14,7 +14,7 @@ from headgate.core.classic.commands import JoinedMember, JoinResult, SyncResult
 from headgate.core.contract import Token
 from headgate.core.migration.consumer_protocol import read_assignment, read_subscription
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import InstanceId, MemberId
+from headgate.domain.ids import InstanceId, MemberId, TopicName
 
 SESSION_TIMEOUT_MS = 10_000
 REBALANCE_TIMEOUT_MS = 60_000
@@ -73,7 +73,7 @@ class ClassicClient:
     syncing: Token | None = None
     lives: int = 0
     errors: list[ErrorCode] = field(default_factory=list)
-    leads_with: Mapping[str, int] | None = None
+    leads_with: Mapping[TopicName, int] | None = None
     """How large topics were when it assigned them, if it leads: it sees to it when they grow."""
 
     def step(self) -> None:
@@ -171,7 +171,7 @@ class ClassicClient:
                     given[who].add((name, index))
         return [(who, assignment(frozenset(of))) for who, of in given.items()]
 
-    def _topics(self) -> dict[str, int]:
+    def _topics(self) -> dict[TopicName, int]:
         return {change.name: change.topic.partition_count for change in self.h.topics.changes if change.topic}
 
     def _take_sync(self, result: SyncResult | None) -> None:

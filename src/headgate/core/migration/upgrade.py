@@ -39,6 +39,12 @@ from headgate.records import (
     MemberState,
 )
 
+_STICKY_ASSIGNORS = frozenset({"sticky", "cooperative-sticky"})
+"""Their user data is only what members had before, so nothing is lost with it.
+
+librdkafka gives it to members with every assignment but the first. Kafka does not upgrade such a group.
+"""
+
 
 def upgrade_refusal(group: ClassicGroup, policy: MigrationPolicy, max_size: int) -> Refusal | None:
     """Why a group that has members stays a classic one whatever they say."""
@@ -88,7 +94,7 @@ def _read(group: ClassicGroup, member: classic.Member, protocol_name: str) -> _H
     assignment = read_assignment(member.assignment)
     if assignment is None:
         return _refusal(group, f"the assignment of member {member.member_id} cannot be read")
-    if assignment.has_user_data:
+    if assignment.has_user_data and protocol_name not in _STICKY_ASSIGNORS:
         return _refusal(group, "user data of its own assignor would be lost")
     return _Held(member, subscription, assignment)
 
