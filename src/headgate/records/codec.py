@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headgate.records import consumer_group, group_metadata, offset_commit
+from headgate.records.consumer_model import is_consumer_record
 from headgate.records.errors import MalformedRecord
 from headgate.records.model import (
     GroupMetadata,
@@ -19,6 +20,8 @@ def encode(record: Record) -> tuple[bytes, bytes | None]:
     """The record's key and value; a tombstone's value is None."""
     if type(record) is OffsetCommit:  # by far the most frequent, and the one that must be quick
         return offset_commit.encode_commit(record)
+    if is_consumer_record(record):
+        return consumer_group.encode_consumer(record)
     match record:
         case OffsetCommit():
             return offset_commit.encode_commit(record)

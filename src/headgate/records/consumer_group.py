@@ -32,6 +32,7 @@ from headgate.records.consumer_model import (
     PartitionRacks,
     SubscribedTopic,
 )
+from headgate.records.offset_commit import text_bytes
 from headgate.records.reader import Reader
 from headgate.records.writer import (
     compact_array,
@@ -60,6 +61,7 @@ _EPOCHS_HEAD = bytes((1, _ASSIGNMENT_EPOCHS_TAG))
 
 _TOPIC_ID_BYTES = 16
 _NAMES_KEPT = 256
+_KEY_HEADS_KEPT = 1024
 _NAMED_TYPES = frozenset(
     {
         ConsumerRecordType.MEMBER,
@@ -80,26 +82,37 @@ def encode_consumer(record: ConsumerRecord) -> tuple[bytes, bytes | None]:
     """The key and the value of a record; a tombstone's value is None."""
     kind = ConsumerRecordType
     group_id = record.group_id
-    match record:
-        case ConsumerGroupMetadata():
-            return key_bytes(kind.GROUP, group_id), _group_value(record)
-        case ConsumerGroupPartitionMetadata():
-            return key_bytes(kind.PARTITION_METADATA, group_id), _partition_metadata_value(record)
-        case ConsumerGroupMemberMetadata():
-            return key_bytes(kind.MEMBER, group_id, record.member_id), _member_value(record)
-        case ConsumerGroupTargetMetadata():
-            return key_bytes(kind.TARGET_METADATA, group_id), _target_metadata_value(record)
-        case ConsumerGroupTargetMember():
-            return key_bytes(kind.TARGET_MEMBER, group_id, record.member_id), _target_value(record)
+    match record:  # a large group has thousands of the first two
         case ConsumerGroupCurrentAssignment():
-            return key_bytes(kind.CURRENT_ASSIGNMENT, group_id, record.member_id), _current_value(record)
+            return _key(kind.CURRENT_ASSIGNMENT, group_id, record.member_id), _current_value(record)
+        case ConsumerGroupTargetMember():
+            return _key(kind.TARGET_MEMBER, group_id, record.member_id), _target_value(record)
+        case ConsumerGroupMetadata():
+            return _key_head(kind.GROUP, group_id), _group_value(record)
+        case ConsumerGroupPartitionMetadata():
+            return _key_head(kind.PARTITION_METADATA, group_id), _partition_metadata_value(record)
+        case ConsumerGroupMemberMetadata():
+            return _key(kind.MEMBER, group_id, record.member_id), _member_value(record)
+        case ConsumerGroupTargetMetadata():
+            return _key_head(kind.TARGET_METADATA, group_id), _target_metadata_value(record)
         case ConsumerGroupRegularExpression():
-            key = key_bytes(kind.REGULAR_EXPRESSION, group_id, record.regular_expression)
+            key = _key(kind.REGULAR_EXPRESSION, group_id, record.regular_expression)
             return key, _regular_expression_value(record)
         case ConsumerGroupTombstone():
-            names = (record.name,) if record.record_type in _NAMED_TYPES else ()
-            return key_bytes(record.record_type, group_id, *names), None
+            if record.record_type not in _NAMED_TYPES:
+                return _key_head(record.record_type, group_id), None
+            return _key(record.record_type, group_id, record.name), None
     assert_never(record)
+
+
+def _key(kind: ConsumerRecordType, group_id: GroupId, name: str) -> bytes:
+    return _key_head(kind, group_id) + text_bytes(name)
+
+
+@lru_cache(_KEY_HEADS_KEPT)
+def _key_head(kind: ConsumerRecordType, group_id: GroupId) -> bytes:
+    """The key of a record of the group, and how the keys of its members' records begin."""
+    return key_bytes(kind, group_id)
 
 
 def _group_value(group: ConsumerGroupMetadata) -> bytes:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TypeGuard, get_args
 
 from headgate.domain.ids import GroupId, InstanceId, MemberId, Millis, TopicId, TopicName
 
@@ -178,3 +179,10 @@ ConsumerRecord = (
     | ConsumerGroupRegularExpression
     | ConsumerGroupTombstone
 )
+
+_CONSUMER_RECORDS = frozenset(get_args(ConsumerRecord))
+
+
+def is_consumer_record(record: object) -> TypeGuard[ConsumerRecord]:
+    """Whether a record is a consumer group's; quicker than to ask for one type after the other."""
+    return type(record) in _CONSUMER_RECORDS

@@ -94,15 +94,15 @@ class TurnBatches:
         return [known[commit] for commit in commits]
 
     def _add_singles(self, changes: Sequence[Change]) -> int:
-        """Commits of single offsets; 0: these changes are something else."""
+        """Changes of a record each; 0: there are others among them, or too many for a batch."""
         encoded = []
         size = 0
         for change in changes:
-            if type(change) is not OffsetCommit:
+            if isinstance(change, (OffsetCommits, StandingCommits)):
                 return 0
-            key, value = encode_commit(change)
+            key, value = encode(change)
             encoded.append((key, value))
-            size += len(key) + len(value) + RECORD_OVERHEAD
+            size += len(key) + len(value or b"") + RECORD_OVERHEAD
         if size > BATCH_BYTES:
             return 0
         self._make_room(size)

@@ -216,6 +216,10 @@ class ConsumerGroup:
     def apply(self, record: ConsumerRecord) -> None:
         """Take a record in."""
         match record:
+            case ConsumerGroupTargetMember(member_id=member_id):
+                self.targets[member_id] = record
+            case ConsumerGroupCurrentAssignment(member_id=member_id):
+                self._set_current(member_id, record)
             case ConsumerGroupMetadata():
                 self.metadata = record
             case ConsumerGroupTargetMetadata():
@@ -225,10 +229,6 @@ class ConsumerGroup:
                 self.partition_metadata = record
             case ConsumerGroupMemberMetadata(member_id=member_id):
                 self._set_member(member_id, record)
-            case ConsumerGroupCurrentAssignment(member_id=member_id):
-                self._set_current(member_id, record)
-            case ConsumerGroupTargetMember(member_id=member_id):
-                self.targets[member_id] = record
             case ConsumerGroupRegularExpression(regular_expression=regex):
                 self.regexes[regex] = record
             case ConsumerGroupTombstone():
