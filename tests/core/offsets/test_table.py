@@ -189,8 +189,8 @@ def test_partitions_committed_and_deleted_for_ever_do_not_leak() -> None:
         table.forget_group(GroupId(passing[0]))
     assert len(table) == 0
     assert len(table._rows.keys) < 3000
-    assert len(table._groups) < 3000
-    assert len(table._topics) < 3000
+    assert len(table._names.groups) < 3000
+    assert len(table._names.topics) < 3000
     assert not table._aside
 
 

@@ -129,9 +129,10 @@ class Rows:
 
     # --- groups ---
 
-    def add_group(self) -> None:
-        """One more group, not known so far."""
-        self.heads.append(_NOTHING)
+    def add_group(self, group: int) -> None:
+        """A group with this number there is, if it is the next one: not known so far."""
+        if group == len(self.heads):
+            self.heads.append(_NOTHING)
 
     def is_known(self, group: int) -> bool:
         """Whether the group committed and was not forgotten since."""

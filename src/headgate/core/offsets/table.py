@@ -11,7 +11,7 @@ last offset.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,17 +19,8 @@ import numpy as np
 from headgate.core.offsets import image
 from headgate.core.offsets.columns import NONE
 from headgate.core.offsets.fetch_memory import FetchMemory
-from headgate.core.offsets.keys import (
-    GROUP_SHIFT,
-    MOST_GROUPS,
-    MOST_TOPICS,
-    PARTITION_BITS,
-    PARTITION_MASK,
-    TOPIC_MASK,
-    groups_of,
-    topics_of,
-)
-from headgate.core.offsets.names import Names
+from headgate.core.offsets.key_names import NO_BASE, KeyNames
+from headgate.core.offsets.keys import GROUP_SHIFT, PARTITION_BITS, PARTITION_MASK, groups_of, topics_of
 from headgate.core.offsets.reclaiming import Reclaiming
 from headgate.core.offsets.rows import Keys, Rows
 from headgate.core.offsets.standing_rows import StandingRows
@@ -37,24 +28,13 @@ from headgate.core.offsets.wide_rows import NARROWEST_WIDE, WideRows
 from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.records.columns import Int64s, OffsetCommits
 from headgate.records.model import NO_EXPIRY, OffsetCommit
-from headgate.records.offset_commit import names_of
-from headgate.records.offset_rows import OffsetRows, split_prefix
+from headgate.records.offset_rows import OffsetRows
 from headgate.records.standing_commits import StandingCommits
 
 _ROWS_LEFT_BEHIND = 1024
 _RECLAIMED_AT_ONCE = 512
 _LEFT_BEHIND_A_STEP = 256
 """While rows are dropped, with how many more that are left behind the next are: there are ever fewer."""
-_CACHED_BASES = 1024
-_CACHED_PREFIXES = 1 << 15
-_NO_BASE = (1 << 64) - 1
-"""Stands for a group or a topic that is not known. No base: the bits of its partition are not empty."""
-_HIGH_PARTITION_MARK = b"\xff"
-"""Never part of UTF-8: stands between a topic's name and the high part of a partition out of range."""
-
-
-class OffsetTableFull(Exception):
-    """More groups or topics in one shard than a key has room for (16 million, 4 million)."""
 
 
 class StoredOffset(NamedTuple):
@@ -72,32 +52,22 @@ class OffsetTable:
 
     __slots__ = (
         "_aside",
-        "_bases",
         "_forgotten",
-        "_groups",
-        "_high_partitions",
         "_holds",
-        "_prefix_bases",
+        "_names",
         "_reclaim_at",
         "_reclaiming",
         "_rows",
         "_standing_rows",
-        "_topics",
         "_wide_rows",
         "fetched",
     )
 
     def __init__(self) -> None:
-        self._groups, self._topics = Names(), Names()
         self._rows = Rows()
+        self._names = KeyNames(self._rows.add_group)
         self._aside: dict[int, tuple[str, Millis]] = {}
         """Key to metadata and explicit expiry, where there is either."""
-        self._bases: dict[tuple[str, str], int] = {}
-        """Recently used groups and topics: their key but for the partition."""
-        self._prefix_bases: dict[bytes, int] = {}
-        """The same by how a record's key begins: for those who read logs."""
-        self._high_partitions: dict[int, tuple[TopicName, int]] = {}
-        """Topic ids that stand for a topic and the high part of a partition, as good as never needed."""
         self._wide_rows = WideRows()
         self._standing_rows = StandingRows()
         self._holds = 0
@@ -120,9 +90,9 @@ class OffsetTable:
         """Take a committed offset in, over the partition's previous one if there is one."""
         partition = commit.partition
         self.fetched.forget(commit.group_id)
-        base = self._bases.get((commit.group_id, commit.topic))
+        base = self._names.recent.get((commit.group_id, commit.topic))
         if base is None or not 0 <= partition <= PARTITION_MASK:
-            base, partition = self._intern_base(commit.group_id, commit.topic, partition)
+            base, partition = self._names.take_in(commit.group_id, commit.topic, partition)
         key = base | partition
         self._rows.put(key, commit.offset, commit.leader_epoch, commit.commit_timestamp)
         if commit.metadata or commit.expire_timestamp != NO_EXPIRY:
@@ -180,14 +150,14 @@ class OffsetTable:
 
     def _is_known(self, group_id: GroupId, topic: TopicName) -> bool:
         """Whether the group is known, and was here with this topic of late."""
-        base = self._bases.get((group_id, topic))
+        base = self._names.recent.get((group_id, topic))
         return base is not None and self._rows.is_known(base >> GROUP_SHIFT)
 
     def _put_wide(self, commits: OffsetCommits) -> Int64s:
         """The same as `put` for each, at once; the rows they went to."""
-        base = self._bases.get((commits.group_id, commits.topic))
+        base = self._names.recent.get((commits.group_id, commits.topic))
         if base is None:
-            base, _ = self._intern_base(commits.group_id, commits.topic, 0)
+            base, _ = self._names.take_in(commits.group_id, commits.topic, 0)
         keys = np.uint64(base) | commits.partitions.astype(np.uint64)
         timestamps = np.full(len(keys), commits.commit_timestamp)
         rows = self._rows.put_each(keys, commits.offsets, commits.leader_epochs.astype(np.int32), timestamps)
@@ -211,9 +181,9 @@ class OffsetTable:
             return
         is_gone = rows.is_gone
         has_gone = bool(is_gone.any())
-        bases = self._bases_of(rows)
+        bases = self._names.bases_of(rows)
         if has_gone:
-            has_base = bases[rows.stretch_of] != _NO_BASE  # what never was need not go
+            has_base = bases[rows.stretch_of] != NO_BASE  # what never was need not go
             if not has_base.all():
                 at = np.flatnonzero(has_base)
                 if not len(at):
@@ -259,7 +229,7 @@ class OffsetTable:
         self, group_id: GroupId, topic: TopicName, partitions: Iterable[int]
     ) -> list[tuple[int, StoredOffset | None]]:
         """The committed offset, or None, of each of these partitions."""
-        base = self._base(group_id, topic)
+        base = self._names.base_of(group_id, topic)
         found: list[tuple[int, StoredOffset | None]] = []
         for partition in partitions:
             if base is not None and 0 <= partition <= PARTITION_MASK:
@@ -275,7 +245,7 @@ class OffsetTable:
         None if the group is not known or one of the offsets has metadata: `get_each` tells.
         """
         rows = self._rows
-        base = self._base(group_id, topic)
+        base = self._names.base_of(group_id, topic)
         if base is None or rows.heads[base >> GROUP_SHIFT] < NONE:
             return None
         numbers: list[int] = []
@@ -299,7 +269,7 @@ class OffsetTable:
         None if the group or the topic is not known, or one of the offsets has metadata: `get_each` tells.
         """
         columns = self._rows
-        base = self._base(group_id, topic)
+        base = self._names.base_of(group_id, topic)
         if base is None or columns.heads[base >> GROUP_SHIFT] < NONE:
             return None
         rows = self._wide_rows.get((group_id, topic), partitions)
@@ -346,17 +316,17 @@ class OffsetTable:
 
     def has_group(self, group_id: GroupId) -> bool:
         """Whether the group ever committed and was not forgotten since."""
-        group = self._groups.find(group_id.encode())
+        group = self._names.groups.find(group_id.encode())
         return group is not None and self._rows.is_known(group)
 
     def group_ids(self) -> Iterator[GroupId]:
         """Every known group."""
         for group in np.flatnonzero(self._rows.known_groups()).tolist():
-            yield GroupId(self._groups.text(group).decode())
+            yield self._names.group_id(group)
 
     def forget_group(self, group_id: GroupId) -> None:
         """The group is no longer known. Its offsets, if any are left, stay: a group may change its type."""
-        group = self._groups.find(group_id.encode())
+        group = self._names.groups.find(group_id.encode())
         if group is not None:
             self.fetched.forget(group_id)
             self._rows.forget(group)
@@ -368,45 +338,38 @@ class OffsetTable:
         """Groups that were forgotten without rows are used no more, unless they came back."""
         if self._forgotten and not self._holds:
             forgotten, self._forgotten = self._forgotten, {}
-            self._release([group for group in forgotten if self._rows.is_unused(group)], [])
+            self._names.release([group for group in forgotten if self._rows.is_unused(group)], [])
 
     def offsets_of(self, group_id: GroupId) -> list[tuple[TopicName, int, StoredOffset]]:
         """All offsets of a group as topic, partition, offset; in no order."""
-        group = self._groups.find(group_id.encode())
+        group = self._names.groups.find(group_id.encode())
         if group is None:
             return []
-        names: dict[int, tuple[TopicName, int]] = {}
+        rows = list(self._rows.of_group(group))
         keys = self._rows.keys
-        return [
-            (*self._topic_partition(keys[row], names), self._stored(row))
-            for row in self._rows.of_group(group)
-        ]
+        names = self._names.topic_partitions([keys[row] for row in rows])
+        return [(*name, self._stored(row)) for name, row in zip(names, rows, strict=True)]
 
     # --- many at once ---
 
     def offsets_of_topic(self, topic: TopicName) -> list[tuple[GroupId, int]]:
         """Which groups and partitions have an offset in a topic."""
-        ids = [high for high, (name, _) in self._high_partitions.items() if name == topic]
-        plain = self._topics.find(topic.encode())
-        if plain is not None:
-            ids.append(plain)
-        if not ids:
+        ids = self._names.topic_ids(topic)
+        if not len(ids):
             return []
         keys = np.frombuffer(self._rows.keys, np.uint64)
-        is_hit = np.isin(topics_of(keys), np.array(ids, np.int64))
-        is_hit &= self._rows.is_live()
-        hits = keys[is_hit]
-        names: dict[int, tuple[TopicName, int]] = {}
-        return [(self._group_id(key), self._topic_partition(key, names)[1]) for key in hits.tolist()]
+        hits = keys[np.isin(topics_of(keys), ids) & self._rows.is_live()].tolist()
+        groups = [self._names.group_id(key >> GROUP_SHIFT) for key in hits]
+        partitions = [partition for _, partition in self._names.topic_partitions(hits)]
+        return list(zip(groups, partitions, strict=True))
 
     def topics_with_offsets(self) -> set[TopicName]:
         """The topics in which a group has an offset."""
         ids = topics_of(self._rows.live_keys())
         has_any = np.zeros(ids.max(initial=-1) + 1, np.bool_)
         has_any[ids] = True
-        names: dict[int, tuple[TopicName, int]] = {}
         keys = (np.flatnonzero(has_any) << PARTITION_BITS).tolist()
-        return {self._topic_partition(key, names)[0] for key in keys}
+        return {topic for topic, _ in self._names.topic_partitions(keys)}
 
     def groups_to_sweep(self, committed_by: Millis) -> Int64s:
         """Known groups that may have something to expire: an offset committed at or before a time, an offset
@@ -433,104 +396,18 @@ class OffsetTable:
 
         A number that was another group's when it was told may be that of a new group by now.
         """
-        is_known, text = self._rows.is_known, self._groups.text
-        return [GroupId(text(group).decode()) for group in groups.tolist() if is_known(group)]
-
-    # --- keys and rows ---
-
-    def _intern_base(self, group_id: GroupId, topic: TopicName, partition: int) -> tuple[int, int]:
-        """The key but for the partition, and the partition as it goes into the key; names are taken in."""
-        name, low = topic.encode(), partition & PARTITION_MASK
-        high = partition >> PARTITION_BITS
-        base = self._take_in(group_id.encode(), self._high_name(name, high) if high else name)
-        if high:
-            self._high_partitions[base >> PARTITION_BITS & TOPIC_MASK] = (topic, high)
-        else:
-            self._remember(group_id, topic, base)
-        return base, low
-
-    def _take_in(self, group_name: bytes, topic_name: bytes) -> int:
-        group, topic_id = self._groups.intern(group_name), self._topics.intern(topic_name)
-        if group == len(self._rows.heads):
-            self._rows.add_group()
-        if group >= MOST_GROUPS or topic_id >= MOST_TOPICS:
-            raise OffsetTableFull(f"{group} groups, {topic_id} topics")
-        base: int = group << GROUP_SHIFT | topic_id << PARTITION_BITS
-        return base
-
-    def _bases_of(self, rows: OffsetRows) -> Keys:
-        """For each stretch of rows its keys but for the partition; _NO_BASE where names are not known.
-
-        Names are taken in where something is committed.
-        """
-        get = self._prefix_bases.get
-        bases = [get(prefix, _NO_BASE) for prefix in rows.prefixes]
-        if _NO_BASE in bases:
-            commits = np.zeros(len(bases), np.bool_)
-            commits[rows.stretch_of[~rows.is_gone]] = True
-            for stretch in [at for at, base in enumerate(bases) if base == _NO_BASE]:
-                bases[stretch] = self._base_of_prefix(rows.prefixes[stretch], is_new=bool(commits[stretch]))
-        return np.array(bases, np.uint64)
-
-    def _base_of_prefix(self, prefix: bytes, *, is_new: bool) -> int:
-        known = self._prefix_bases.get(prefix)
-        if known is not None:
-            return known
-        group_name, topic_name = split_prefix(prefix)
-        try:
-            group_name.decode(), topic_name.decode()
-        except UnicodeDecodeError:
-            names_of(prefix)  # says so
-        if is_new:
-            base = self._take_in(group_name, topic_name)
-        else:
-            group, topic_id = self._groups.find(group_name), self._topics.find(topic_name)
-            if group is None or topic_id is None:
-                return _NO_BASE
-            base = group << GROUP_SHIFT | topic_id << PARTITION_BITS
-        if len(self._prefix_bases) >= _CACHED_PREFIXES:
-            self._prefix_bases.clear()
-        self._prefix_bases[prefix] = base
-        return base
+        return [self._names.group_id(group) for group in groups.tolist() if self._rows.is_known(group)]
 
     def forget_prefixes(self) -> None:
         """Whoever read a log is done with it."""
-        self._prefix_bases.clear()
+        self._names.forget_prefixes()
 
-    def _remember(self, group_id: GroupId, topic: TopicName, base: int) -> None:
-        if len(self._bases) >= _CACHED_BASES:
-            self._bases.clear()
-        self._bases[group_id, topic] = base
-
-    @staticmethod
-    def _high_name(name: bytes, high: int) -> bytes:
-        return name + _HIGH_PARTITION_MARK + str(high).encode()
-
-    def _base(self, group_id: GroupId, topic: TopicName) -> int | None:
-        """The key but for a partition that is in range, or None; no name is taken in."""
-        base = self._bases.get((group_id, topic))
-        if base is None:
-            group, topic_id = self._groups.find(group_id.encode()), self._topics.find(topic.encode())
-            if group is None or topic_id is None:
-                return None
-            base = group << GROUP_SHIFT | topic_id << PARTITION_BITS
-            self._remember(group_id, topic, base)
-        return base
+    # --- rows ---
 
     def _row(self, group_id: GroupId, topic: TopicName, partition: int) -> int:
-        """The row of a live offset, or -1; no name is taken in."""
-        if 0 <= partition <= PARTITION_MASK:
-            base = self._base(group_id, topic)
-        else:
-            group = self._groups.find(group_id.encode())
-            high_name = self._high_name(topic.encode(), partition >> PARTITION_BITS)
-            topic_id = self._topics.find(high_name)
-            if group is None or topic_id is None:
-                return NONE
-            base = group << GROUP_SHIFT | topic_id << PARTITION_BITS
-        if base is None:
-            return NONE
-        return self._rows.find(base | partition & PARTITION_MASK)
+        """The row of a live offset, or NONE; no name is taken in."""
+        key = self._names.key_of(group_id, topic, partition)
+        return NONE if key is None else self._rows.find(key)
 
     def _stored(self, row: int) -> StoredOffset:
         rows = self._rows
@@ -539,29 +416,14 @@ class OffsetTable:
         timestamp: Millis = rows.timestamps[row]  # type: ignore[assignment]  # a call costs too much here
         return StoredOffset(rows.offsets[row], rows.epochs[row], metadata, timestamp, expire_timestamp)
 
-    def _group_id(self, key: int) -> GroupId:
-        return GroupId(self._groups.text(key >> GROUP_SHIFT).decode())
-
-    def _topic_partition(self, key: int, names: dict[int, tuple[TopicName, int]]) -> tuple[TopicName, int]:
-        """What a key's lower part means; `names` keeps what was looked up before."""
-        topic_id = key >> PARTITION_BITS & TOPIC_MASK
-        known = names.get(topic_id)
-        if known is None:
-            known = self._high_partitions.get(topic_id)
-            if known is None:
-                known = TopicName(self._topics.text(topic_id).decode()), 0
-            names[topic_id] = known
-        topic, high = known
-        return topic, high << PARTITION_BITS | key & PARTITION_MASK
-
     # --- images ---
 
     def image(self) -> Iterator[tuple[str, bytes]]:
         """All there is, as parts, each with its kind; see `headgate.core.offsets.image`."""
         self._holds += 1
         try:
-            yield from image.parts_of(self._groups, self._topics, self._rows, self._aside)
-            yield image.high_partitions_part(self._high_partitions)
+            yield from image.parts_of(self._names.groups, self._names.topics, self._rows, self._aside)
+            yield image.high_partitions_part(self._names.high_partitions)
         finally:
             self._holds -= 1
             self._release_forgotten()
@@ -571,8 +433,10 @@ class OffsetTable:
 
         Between two steps others may have their turn. Raises MalformedImage.
         """
-        yield from image.restore(self._groups, self._topics, self._rows, self._aside, parts, offset_count)
-        self._high_partitions = image.read_high_partitions(parts)
+        yield from image.restore(
+            self._names.groups, self._names.topics, self._rows, self._aside, parts, offset_count
+        )
+        self._names.high_partitions = image.read_high_partitions(parts)
 
     # --- what was left behind ---
 
@@ -596,25 +460,14 @@ class OffsetTable:
         if self._reclaiming is None:
             self._reclaiming = Reclaiming(self._rows)
         unused = self._reclaiming.step(_RECLAIMED_AT_ONCE)
-        self._release(*unused)
-        is_untidy = [names.tidy(_RECLAIMED_AT_ONCE) for names in (self._groups, self._topics)]
+        self._names.release(*unused)
+        is_untidy = self._names.tidy(_RECLAIMED_AT_ONCE)
         self._wide_rows.clear()
-        if self._reclaiming.is_done and not any(is_untidy):
+        if self._reclaiming.is_done and not is_untidy:
             self._reclaiming = None
             self._reclaim_at = _ROWS_LEFT_BEHIND + len(self) // 8
         else:
             self._reclaim_at = self._rows.left_behind + _LEFT_BEHIND_A_STEP
-
-    def _release(self, groups: Sequence[int], topics: Sequence[int]) -> None:
-        """Let names go that nothing uses any more, and all that was remembered of them."""
-        if not groups and not topics:
-            return
-        self._groups.release(groups)
-        self._topics.release(topics)
-        for topic_id in topics:
-            self._high_partitions.pop(topic_id, None)
-        self._bases.clear()
-        self._prefix_bases.clear()
 
 
 def _any_high(partitions: Int64s) -> bool:
