@@ -32,7 +32,11 @@ commits = st.builds(
     st.sampled_from(["", "note", "m" * 300]),
 )
 others = st.sampled_from([GroupMetadata(GroupId("g"), "consumer", 1, "range", None, NOW)])
-changes = st.lists(st.one_of(commits, commits, others), min_size=1, max_size=90)
+mixed = st.lists(st.one_of(commits, commits, others), min_size=1, max_size=90)
+alike = st.lists(st.tuples(commits, st.integers(1, 200)), min_size=1, max_size=3).map(
+    lambda pairs: [commit for commit, count in pairs for _ in range(count)]
+)
+changes = st.one_of(mixed, alike)
 
 
 def moved(log: Log) -> list[tuple[bytes | None, bytes | None, object]]:

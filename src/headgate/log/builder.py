@@ -20,7 +20,7 @@ Rows = NDArray[np.uint8]
 
 _DELTAS_OF_WIDTH = ((1, 1 << 6), (2, 1 << 13), (3, 1 << 20), (4, 1 << 27))
 """How many bytes a zigzag varint takes, up to which value."""
-_NO_HEADERS = np.zeros(1, np.uint8)
+_NO_HEADERS = b"\x00"
 _DELTAS = [varint(value) for value in range(1024)]
 
 
@@ -96,6 +96,14 @@ class BatchBuilder:
             )
         self.size_bytes += total
 
+    def add_laid_out_rows(self, *columns: bytes | Rows) -> None:
+        """The same where all records have one length: the columns, or bytes in each, from key length on."""
+        count = next(len(one) for one in columns if not isinstance(one, bytes))
+        records = b"".join(block.tobytes() for block in _blocks(columns, count, self.record_count))
+        self._parts.append(records)
+        self.record_count += count
+        self.size_bytes += len(records)
+
     def add_columns(self, keys: Rows, values: Rows, headers: Rows | None = None) -> None:
         """Append a record for each row of `keys` and `values`; `headers` begin with how many a record has."""
         records = uniform_records(keys, values, self.record_count, headers)
@@ -117,37 +125,35 @@ def uniform_records(keys: Rows, values: Rows, first_delta: int, headers: Rows | 
 
 def uniform_blocks(keys: Rows, values: Rows, first_delta: int, headers: Rows | None = None) -> list[Rows]:
     """The same in blocks of rows of one length each: offset deltas take more bytes as they grow."""
-    if headers is None:
-        headers = np.broadcast_to(_NO_HEADERS, (len(keys), 1))
+    columns: list[bytes | Rows] = [varint(keys.shape[1]), keys, varint(values.shape[1]), values]
+    columns.append(_NO_HEADERS if headers is None else headers)
+    return _blocks(columns, len(keys), first_delta)
+
+
+def _blocks(columns: Sequence[bytes | Rows], count: int, first_delta: int) -> list[Rows]:
+    """Records in which these columns, or the same bytes in each, stand behind the offset delta."""
     blocks: list[Rows] = []
-    end = first_delta + len(keys)
+    end = first_delta + count
     lowest = 0
     for width, limit in _DELTAS_OF_WIDTH:
         start, stop = max(first_delta, lowest), min(end, limit)
         if start < stop:
             rows = slice(start - first_delta, stop - first_delta)
-            blocks.append(_rows_of_width((keys[rows], values[rows], headers[rows]), start, width))
+            parts = [one if isinstance(one, bytes) else one[rows] for one in columns]
+            blocks.append(_rows_of(parts, start, stop - start, width))
         lowest = limit
     assert end <= lowest, "no batch holds so many records"
     return blocks
 
 
-def _rows_of_width(records: tuple[Rows, Rows, Rows], first_delta: int, width: int) -> Rows:
-    keys, values, headers = records
-    key_length, value_length = varint(keys.shape[1]), varint(values.shape[1])
-    columns: list[Any] = [
-        b"\x00\x00",  # attributes and timestamp delta
-        _varints(first_delta, len(keys), width),
-        key_length,
-        keys,
-        value_length,
-        values,
-        headers,
-    ]
+def _rows_of(parts: Sequence[bytes | Rows], first_delta: int, count: int, width: int) -> Rows:
+    """Records whose offset deltas take `width` bytes."""
+    attributes_and_timestamp_delta = b"\x00\x00"
+    columns: list[Any] = [attributes_and_timestamp_delta, _varints(first_delta, count, width), *parts]
     widths = [len(one) if isinstance(one, bytes) else one.shape[1] for one in columns]
     columns.insert(0, varint(sum(widths)))
     widths.insert(0, len(columns[0]))
-    rows = np.empty((len(keys), sum(widths)), np.uint8)
+    rows = np.empty((count, sum(widths)), np.uint8)
     at = 0
     for column, size in zip(columns, widths, strict=True):
         rows[:, at : at + size] = np.frombuffer(column, np.uint8) if isinstance(column, bytes) else column

@@ -43,10 +43,6 @@ class Origin(NamedTuple):
         return ORIGIN_KEY, _ORIGIN.pack(*self)
 
 
-origin_value = _ORIGIN.pack
-"""The value of that header, from offset and timestamp."""
-
-
 def origin_of(headers: Sequence[tuple[bytes, bytes | None]]) -> Origin | None:
     """What the headers of a record say of its origin; None for one that was not moved."""
     for key, value in headers:
