@@ -16,6 +16,7 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ KILLS = 20
 PARTITIONS = 3
 COMMITTERS = 4
 LONGEST_LIFE_SECONDS = 1.2
+MOST_ON_THEIR_WAY = 5000
+"""Letters: however slow the machine, the producer's queue never fills up."""
+ENOUGH_WITHIN_SECONDS = 60
 SEED = 20130101
 
 SILENT = logging.getLogger("tests.crash.rdkafka")
@@ -43,6 +47,13 @@ def quiet(broker: Broker, **settings: Any) -> dict[str, Any]:
         "logger": SILENT,
         **{name.replace("_", "."): value for name, value in settings.items()},
     }
+
+
+def wait_until(is_true: Callable[[], bool]) -> None:
+    """A slow machine needs its time; who waits checks afterwards."""
+    deadline = time.monotonic() + ENOUGH_WITHIN_SECONDS
+    while not is_true() and time.monotonic() < deadline:
+        time.sleep(0.1)
 
 
 class Letters(threading.Thread):
@@ -70,6 +81,8 @@ class Letters(threading.Thread):
             self._producer.poll(0)
             if self.sent % 20 == 0:
                 time.sleep(0.005)
+            while len(self._producer) > MOST_ON_THEIR_WAY and not self._stop_asked.is_set():
+                self._producer.poll(0.05)
         self._producer.flush(120)
 
     def _on_delivery(self, error: object, message: object) -> None:
@@ -104,8 +117,15 @@ class Committer(threading.Thread):
                     self.check()
             except KafkaException:
                 time.sleep(0.01)
-        self.check(timeout_s=30)
+        wait_until(self._is_checked)
         self._consumer.close()
+
+    def _is_checked(self) -> bool:
+        try:
+            self.check(timeout_s=10)
+        except KafkaException:
+            return False
+        return True
 
     def check(self, timeout_s: float = 2) -> None:
         """What is committed lies between the last acknowledged and the last sent."""
@@ -177,6 +197,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_there_twice(tmp_path: Path)
             broker.kill()
             broker.start()
         time.sleep(1)
+        wait_until(lambda: all(one.acknowledged > KILLS for one in committers))
         stop_work.set()
         for thread in (letters, *committers):
             thread.join(timeout=150)
@@ -189,12 +210,11 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_there_twice(tmp_path: Path)
         assert [line for committer in committers for line in committer.wrong] == []
         assert all(committer.acknowledged > KILLS for committer in committers)
 
-        deadline = time.monotonic() + 60
-        while set(reader.seen) != set(found) and time.monotonic() < deadline:
-            time.sleep(0.1)
+        wait_until(lambda: set(reader.seen) == set(found))
         assert set(reader.seen) == set(found)
         group = admin.describe_consumer_groups(["readers"])["readers"].result(timeout=30)
         assert len(group.members) == 1
+        wait_until(lambda: "a checkpoint was written" in broker.log_path.read_text())
         said = broker.log_path.read_text()
         assert "a checkpoint was written" in said
         assert "a checkpoint cannot be used" not in said

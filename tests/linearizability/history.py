@@ -62,6 +62,12 @@ class History:
         for pending in list(self._pending):
             self._end(pending, {}, is_answered=False)
 
+    def unanswered_writes(self) -> list[Mapping[Key, Value]]:
+        """What those would have written that the server died on, without an answer so far."""
+        operations = [one for each in self.operations.values() for one in each]
+        lost = [one.writes for one in operations if one.writes and not one.is_answered]
+        return lost + [one.writes for one in self._pending if one.writes and one.ended is not None]
+
     def contradiction(self) -> Contradiction | None:
         """The first reason why some group's history is not linearizable."""
         found = (find_contradiction(operations) for operations in self.operations.values())
