@@ -91,6 +91,8 @@ def an_empty_group_of_the_new_protocol_becomes_classic(ask: Script) -> None:
     ask(commit(ask.group, {topic.name: {0: 1}}, member="m", epoch=2))
     ask(beat(ask.group, "m", -1))
     first = ask(join(ask.group, {"range": subscription([topic.name])}))["member_id"]
+    # Kafka refuses the join before it has written down that the group is another one.
+    ask.wait_until(describe_groups(ask.group), lambda answer: answer["groups"][0]["error_code"] == "none")
     _look(ask)
     ask(join(ask.group, {"range": subscription([topic.name])}, member=first))
     ask(sync(ask.group, first, 1, {first: b"x"}))
