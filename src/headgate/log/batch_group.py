@@ -14,7 +14,7 @@ from headgate.log.rewriting import check_sum
 if TYPE_CHECKING:
     from headgate.log.header import BatchHeader, Buffer
 
-MOST_RECORDS: Final = 1024
+MOST_RECORDS: Final = 512
 """When a group is full; one batch may have more."""
 LARGEST_BATCH_RECORDS: Final = 2048
 LARGEST_BATCH_BYTES: Final = 256 << 10

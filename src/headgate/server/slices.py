@@ -1,9 +1,8 @@
 """Drives work that is cut into slices: a slice on the loop, a pause, whatever blocks in a thread.
 
-It takes the loop for a few milliseconds and leaves it for as long, or for longer while others have need of it
-(`busy_share`). The work is a generator (`Steps`): it asks
-`is_slice_over` as it goes, yields None to let others have their turn, and yields a function to have it run in
-the thread.
+It takes the loop for a millisecond and leaves it for as long, or for longer while others have need of it
+(`busy_share`). The work is a generator (`Steps`): it asks `is_slice_over` as it goes, yields None to let
+others have their turn, and yields a function to have it run in the thread.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from headgate.log.compaction import Steps
 
 ResultT = TypeVar("ResultT")
 
-SLICE_SECONDS = 0.002
-PAUSE_SECONDS = 0.002
+SLICE_SECONDS = 0.001
+PAUSE_SECONDS = 0.001
 EVEN_SHARE = 0.5
 
 
