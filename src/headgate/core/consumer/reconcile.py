@@ -11,7 +11,8 @@ is given one of them. With the target T, restricted to the topics the member rea
 and then the first of these that applies:
 
     a. revoked is not empty, and the member has not said that it let all of it go or the target is of its own
-       epoch: it stays in its epoch with `kept`, and `revoked` is pending: UNREVOKED_PARTITIONS;
+       epoch: it stays in its epoch with `kept`, and `revoked` is pending, besides what it let go in it
+       already: UNREVOKED_PARTITIONS;
     b. free is not empty: it comes into the target's epoch with kept ∪ free; UNRELEASED_PARTITIONS if
        something is awaited, else STABLE;
     c. something is awaited: it comes into the target's epoch with `kept`: UNRELEASED_PARTITIONS;
@@ -22,7 +23,8 @@ long as the member owns it (R1.3, KIP-1251).
 
 Who lets a partition go comes into a later epoch with it, without exception: otherwise commits that are still
 under way in the present one would be believed after the partition's next owner has begun. Kafka lets members
-that read fewer topics go on in their epoch while the target is still to be made; here they wait for it.
+go on in their epoch that read fewer topics while the target is still to be made, or that a newer target takes
+more from than the one before; here what they let go waits with them.
 """
 
 from __future__ import annotations
@@ -96,7 +98,8 @@ def _next(
             else:
                 is_any_awaited = True
     if revoked and (current.member_epoch == aim.assignment_epoch or _has_any(reported, revoked)):
-        return _moved(current, current.member_epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoked)
+        pending = union(current.pending_revocation, revoked)
+        return _moved(current, current.member_epoch, MemberState.UNREVOKED_PARTITIONS, kept, pending)
     state = MemberState.UNRELEASED_PARTITIONS if is_any_awaited else MemberState.STABLE
     return _moved(current, aim.assignment_epoch, state, union(kept, free), {})
 
