@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.clients import METADATA_LIMIT
+from tests.simulation.consumer_model import ConsumerGroupModel, Setting
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.group_model import GroupModel
 from tests.simulation.journal import Journal
@@ -14,11 +15,14 @@ from tests.simulation.loop import SimulatedTime
 from tests.simulation.offset_model import MemberGroups, OffsetModel, Rules
 from tests.simulation.plan import RETENTION_MS, Plan
 from tests.simulation.requests import RETRIABLE, Request, Violation
+from tests.simulation.surroundings import Surroundings
 
 from headgate.core.classic.commands import DescribeGroup
+from headgate.core.commands import DeleteTopicOffsets
+from headgate.core.consumer.commands import DescribeConsumerGroup
 from headgate.core.offsets.commands import CommitResult, FetchOffsets
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId
+from headgate.domain.ids import GroupId, TopicName
 from headgate.domain.partitioning import partition_for
 
 if TYPE_CHECKING:
@@ -37,19 +41,22 @@ class Audit:
         time: SimulatedTime,
         disk: SimulatedDisk,
         journal: Journal,
-        group_ids: tuple[Sequence[str], Sequence[str]],
+        surroundings: Surroundings,
+        group_ids: tuple[Sequence[str], Sequence[str], Sequence[str]],
     ) -> None:
-        """`group_ids` of simple groups, and of groups with members of the classic protocol."""
-        simple, joined = group_ids
+        """`group_ids` of simple groups, of classic groups with members, and of those the server balances."""
+        simple, joined, balanced = group_ids
         self._plan = plan
         self._time = time
         self._disk = disk
         self._journal = journal
-        members = MemberGroups()
+        self._surroundings = surroundings
+        members = MemberGroups(balanced=set(balanced))
         rules = Rules(RETENTION_MS, plan.sweep_interval_ms, METADATA_LIMIT)
         self._shards = [OffsetModel(rules, members) for _ in range(plan.shards)]
         self._groups = {group_id: GroupModel(group_id, members, RETENTION_MS) for group_id in joined}
-        self._group_ids = [*simple, *joined]
+        self._balanced = {one: ConsumerGroupModel(one, members, RETENTION_MS) for one in balanced}
+        self._group_ids = [*simple, *joined, *balanced]
         self._life: Life | None = None
         self._failing: set[int] = set()
         """Shards that failed and were not loaded again since."""
@@ -59,11 +66,13 @@ class Audit:
     def summarize(self) -> None:
         """Count in the journal what the models saw."""
         counts, groups = self._journal.counts, self._groups.values()
-        counts["expired offsets"] = sum(model.expired for model in self._shards)
-        counts["unanswered commits kept"] = sum(model.survived for model in self._shards)
-        counts["unanswered commits undone"] = sum(model.undone for model in self._shards)
+        counts["expired offsets"] = sum(shard.expired for shard in self._shards)
+        counts["unanswered commits kept"] = sum(shard.survived for shard in self._shards)
+        counts["unanswered commits undone"] = sum(shard.undone for shard in self._shards)
         counts["static replacements"] = sum(group.replacements for group in groups)
         counts["rebalances"] = sum(group.rebalances for group in groups)
+        for model in self._balanced.values():
+            counts.update(model.counts)
 
     # --- lives ---
 
@@ -79,6 +88,8 @@ class Audit:
             model.fails()
         for group in self._groups.values():
             group.fails()
+        for balanced in self._balanced.values():
+            balanced.fails(self._time.seconds)
 
     # --- requests ---
 
@@ -87,6 +98,10 @@ class Audit:
         self._shards[request.shard].arrived(request)
         if request.group_id in self._groups:
             self._groups[request.group_id].arrived(request)
+        if request.group_id in self._balanced:
+            session_seconds = self._surroundings.session_seconds(request.group_id)
+            setting = Setting(session_seconds, self._surroundings.topic_ids())
+            self._balanced[request.group_id].arrived(request, setting)
 
     def judge(self, request: Request, result: Any, *, is_refused_at_the_door: bool) -> None:
         """Check a reply. Raises Violation."""
@@ -98,6 +113,8 @@ class Audit:
             self._judge_refusal(request, result)
             if is_refused_at_the_door:
                 model.refused_at_the_door(request)
+                if request.group_id in self._balanced:
+                    self._balanced[request.group_id].refused_at_the_door(request)
             elif request.shard not in self._failing:
                 self._failed(request.shard)
             return
@@ -106,6 +123,8 @@ class Audit:
             self._journal.counts["conditions held" if result.is_attempted else "conditions failed"] += 1
         if group is not None:
             group.answered(request, result, self._time.seconds)
+        if request.group_id in self._balanced:
+            self._balanced[request.group_id].answered(request, result)
 
     def _judge_refusal(self, request: Request, result: ErrorCode) -> None:
         self._journal.counts["retriable errors"] += 1
@@ -118,6 +137,20 @@ class Audit:
             self._disk.refused_at = self._time.seconds
         elif self._time.seconds - self._disk.refused_at > SETTLING_SECONDS:
             raise Violation(f"{request} was told {result!r}, and the disk works")
+
+    # --- topics ---
+
+    def topic_deleted(self, topic: TopicName, life: Life) -> None:
+        """A topic is no more: every shard is to forget its offsets."""
+        now_ms = self._time.now()
+
+        def on_erased(model: OffsetModel, result: Any) -> None:
+            if not life.is_over and not self._disk.is_off and result is ErrorCode.NONE:
+                model.erased(topic, now_ms)
+
+        for shard, model in enumerate(self._shards):
+            model.erasing(topic, now_ms)
+            life.ask_shard(shard, DeleteTopicOffsets(topic), partial(on_erased, model))
 
     # --- shards ---
 
@@ -133,6 +166,9 @@ class Audit:
         for group_id, group in self._groups.items():
             if partition_for(group_id, self._plan.shards) == shard:
                 group.fails()
+        for group_id, balanced in self._balanced.items():
+            if partition_for(group_id, self._plan.shards) == shard:
+                balanced.fails(self._time.seconds)
 
     def loads(self, shard: int) -> None:
         """A shard begins to read its log."""
@@ -163,10 +199,20 @@ class Audit:
                 return
             self._journal.judged(lambda: self._groups[group_id].loaded(result, at))
 
+        def on_balanced(group_id: str, at: float, result: Any) -> None:
+            if life.is_over or self._disk.is_off or isinstance(result, ErrorCode):
+                return
+            self._journal.trace(f"{group_id} is {result!r}")
+            session_seconds = self._surroundings.session_seconds(group_id)
+            self._journal.judged(lambda: self._balanced[group_id].loaded(result, at, session_seconds))
+
         at = self._time.seconds
         for group_id in group_ids:
             if group_id in self._groups:
                 life.ask_shard(shard, DescribeGroup(GroupId(group_id)), partial(on_described, group_id, at))
+            if group_id in self._balanced:
+                command = DescribeConsumerGroup(GroupId(group_id))
+                life.ask_shard(shard, command, partial(on_balanced, group_id, at))
         for group_id in group_ids:
             life.ask_shard(shard, FetchOffsets(GroupId(group_id), None), partial(on_found, group_id))
         if not group_ids:

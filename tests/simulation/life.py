@@ -21,7 +21,7 @@ from headgate.core.offsets.commands import (
     RepeatedCommit,
 )
 from headgate.core.shard import GroupShard
-from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicId
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, GroupId, TopicId
 from headgate.log.batch import iterate_records
 from headgate.log.log import Log
 from headgate.log.memory_filesystem import PowerCut
@@ -30,6 +30,7 @@ from headgate.server.checkpoints import CheckpointRunner
 from headgate.server.compaction import CompactionRunner
 from headgate.server.coordinator import GroupCoordinator
 from headgate.server.group_commit import GroupCommit
+from headgate.server.group_surroundings import GroupSurroundings
 from headgate.server.history import OffsetHistory
 from headgate.server.shard_runtime import ShardRuntime
 from headgate.topics.partition import Partition
@@ -51,7 +52,13 @@ class WatchedRuntime(ShardRuntime[GroupShard]):
     """The real runtime, which says when it begins and ends to load."""
 
     def __init__(self, life: Life, index: int, partition: Partition, commit: GroupCommit) -> None:
-        super().__init__(lambda: GroupShard(life.settings), partition, commit, life.world.time)
+        super().__init__(
+            lambda: life.surroundings.new_shard(life.world.time.now()),
+            partition,
+            commit,
+            life.world.time,
+            life.surroundings.commands,
+        )
         self._life = life
         self._index = index
 
@@ -85,6 +92,7 @@ class Life:
         )
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._runtimes: list[WatchedRuntime] = []
+        self.surroundings: GroupSurroundings
 
     def run(self) -> None:
         """Live."""
@@ -120,6 +128,8 @@ class Life:
     async def _main(self) -> None:
         world = self.world
         topics = Topics.open(world.disk, DATA_DIR, self.settings, world.time.now())
+        world.surroundings.begin(self, topics)
+        self.surroundings = GroupSurroundings(topics)
         topic = topics.by_name(GROUP_OFFSETS_TOPIC)
         if topic is None:
             overrides = {"cleanup.policy": "compact", "segment.bytes": str(world.plan.segment_bytes)}
@@ -162,10 +172,13 @@ class Life:
         """As the node starts, after its topics are there."""
         await self._coordinator.load()
         history.open(topic)
+        self.surroundings.keep_telling(self._coordinator)
+        topics.on_deleted.append(lambda topic: self.world.audit.topic_deleted(topic.name, self))
         self._look_after(topics)
         if not self._is_last:
             for runner in runners:
                 runner.start()
+            self.world.surroundings.started()
 
     def _look_after(self, topics: Topics) -> None:
         topics.housekeeping(self.world.time.now())
@@ -229,6 +242,10 @@ class Life:
                 )
         else:
             self._coordinator.submit(group_id, command, on_reply)
+
+    def submit_command(self, group_id: GroupId, command: Any, on_reply: Callable[[Any], None]) -> None:
+        """Ask the coordinator something that no client asks."""
+        self._coordinator.submit(group_id, command, on_reply)
 
     def ask_shard(self, shard: int, command: Any, on_reply: Callable[[Any], None]) -> None:
         """Hand a command to one shard."""

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from random import Random
+from typing import TYPE_CHECKING
 
-from tests.simulation.clients import Client, Network
+from tests.simulation.calm import Calm
+from tests.simulation.clients import Client
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.journal import Journal
 from tests.simulation.plan import RETENTION_MS, Plan
 
 from headgate.log.memory_filesystem import Fault
+
+if TYPE_CHECKING:
+    from tests.simulation.life import Life
 
 
 class Nemesis:
@@ -24,27 +29,29 @@ class Nemesis:
         disk: SimulatedDisk,
         journal: Journal,
         clients: Sequence[Client],
+        calm: Calm,
     ) -> None:
         self._plan = plan
         self._random = random
         self._disk = disk
         self._journal = journal
         self._clients = clients
-        self._network: Network
-        self._end: Callable[[str], None] = lambda kind: None
+        self._calm = calm
+        self._life: Life
 
-    def begin(self, network: Network, end: Callable[[str], None]) -> None:
-        """A life of the server has begun; `end` ends it."""
-        self._network, self._end = network, end
+    def begin(self, life: Life) -> None:
+        """A life of the server has begun."""
+        self._life = life
+        self._calm.broken()
         self._rest()
 
     def _rest(self) -> None:
         delay = self._random.expovariate(1 / self._plan.trouble_seconds)
-        self._network.later(delay, self._make_trouble)
+        self._life.later(delay, self._make_trouble)
 
     def _make_trouble(self) -> None:
         random, disk = self._random, self._disk
-        kind = random.choice(self._plan.troubles)
+        kind = random.choice(self._plan.all_troubles())
         self._journal.trace(f"trouble {kind}")
         match kind:
             case "power" if self._plan.is_durable:
@@ -52,7 +59,7 @@ class Nemesis:
                     random.choice((0, 1, 2, 5, 20)), random.choice((0, 1, 61, 500, 1500, 5000))
                 )
             case "power" | "kill" | "stop":
-                self._end({"power": "kills", "kill": "kills", "stop": "clean stops"}[kind])
+                self._life.end({"power": "kills", "kill": "kills", "stop": "clean stops"}[kind])
                 return
             case "write":
                 self._inject("pwrite", random.choice((0, 0, 1, 70, 900, 3000)))
@@ -72,6 +79,9 @@ class Nemesis:
             case "lull":
                 self._lull()
                 return
+            case "calm" if self._plan.consumers:
+                self._calm.begin(self._life, self._rest)
+                return
             case _:
                 self._journal.counts["lost connections"] += len(self._clients)
                 for client in self._clients:
@@ -83,7 +93,7 @@ class Nemesis:
         times = self._random.choice((1, 1, 3, None))
         code = self._random.choice((errno.EIO, errno.ENOSPC))
         self._disk.inject(Fault(code, kind, self._random.randrange(3), times, written))
-        self._network.later(self._random.random() * 3, self._disk.heal)
+        self._life.later(self._random.random() * 3, self._disk.heal)
 
     def _lull(self) -> None:
         """Everybody loses the connection, and comes back after the offsets have expired, or just before."""
@@ -91,4 +101,4 @@ class Nemesis:
         back_seconds = RETENTION_MS / 1000 * self._random.choice((0.3, 0.99, 1.3, 5.0))
         for client in self._clients:
             client.rest(back_seconds)
-        self._network.later(back_seconds * self._random.choice((0.1, 1.0)), self._rest)
+        self._life.later(back_seconds * self._random.choice((0.1, 1.0)), self._rest)

@@ -95,6 +95,9 @@ class MemberGroups:
     absent_until_ms: dict[str, int] = field(default_factory=dict)
     """When that was so again after so long a time that what was committed before may have expired."""
 
+    balanced: set[str] = field(default_factory=set)
+    """Groups that the server balances: an offset of a topic that nobody reads ages since its commit."""
+
     def saw_alive(self, group_id: str, now_ms: int, retention_ms: int) -> None:
         """The group has such members now."""
         if now_ms - self.seen_alive_ms.get(group_id, 0) >= retention_ms:
@@ -113,6 +116,10 @@ class OffsetModel:
         self._uncertain: list[list[Effect]] = []
         """For each failure not looked into yet, what was open then."""
         self._active_since_ms: int | None = None
+        self._erasing_ms: dict[str, int] = {}
+        """When a topic was deleted last: what was committed until then may be gone."""
+        self._erased_ms: dict[str, int] = {}
+        """The same, where that was answered: it is gone."""
         self.expired = 0
         self.undone = 0
         self.survived = 0
@@ -218,11 +225,11 @@ class OffsetModel:
             if value is None and offset == NOTHING_COMMITTED:
                 continue
             if value is not None and offset == NOTHING_COMMITTED:
-                if not self._may_be_expired(group_id, value, now_ms):
+                if not self._may_be_gone(group_id, key, value, now_ms):
                     raise Violation(f"{effect.request}: {key} is said to be gone, and should be {value}")
                 self.expired += 1
                 del offsets[key]
-            elif value is None or offset != value.offset or self._must_be_expired(group_id, value, now_ms):
+            elif value is None or offset != value.offset or self._must_be_gone(group_id, key, value, now_ms):
                 raise Violation(f"{effect.request}: {key} is said to be {offset}, and should be {value}")
         is_refused = effect.is_conditional and bool(differing or effect.too_large)
         if result.is_attempted == is_refused:
@@ -264,7 +271,9 @@ class OffsetModel:
     def _fetched(self, request: Request, result: Any) -> None:
         command, group_id = request.command, request.group_id
         if error_of(result):
-            raise Violation(f"{request} was refused: {result!r}")
+            if command.member_id is None:
+                raise Violation(f"{request} was refused: {result!r}")
+            return
         found: dict[Key, Any] = {}
         for topic, partitions in result.topics:
             found |= {(topic, partition): stored for partition, stored in partitions}
@@ -294,30 +303,44 @@ class OffsetModel:
             value = expected.get(key)
             if value is None or (stored.offset, stored.leader_epoch, stored.metadata) != value[:3]:
                 return f"{key} is {stored}, and should be {value}"
-            if self._must_be_expired(group_id, value, now_ms):
+            if self._must_be_gone(group_id, key, value, now_ms):
                 return f"{key} is {stored} at {now_ms} and should have expired"
         if len(found) < len(expected):
             for key, value in expected.items():
-                if key not in found and not self._may_be_expired(group_id, value, now_ms):
+                if key not in found and not self._may_be_gone(group_id, key, value, now_ms):
                     return f"{key} is gone at {now_ms}, and should be {value}"
         return None
 
-    def _may_be_expired(self, group_id: str, value: Value, now_ms: int) -> bool:
+    def _may_be_gone(self, group_id: str, key: Key, value: Value, now_ms: int) -> bool:
+        if value.committed_ms <= self._erasing_ms.get(key[0], -1):
+            return True
         if value.expires_ms >= 0:
             return now_ms >= value.expires_ms
         since_ms = value.committed_ms
+        if group_id in self._members.balanced and now_ms - since_ms >= self._rules.retention_ms:
+            return True
         if group_id in self._members.may_have_record:
             if value.committed_ms <= self._members.absent_until_ms.get(group_id, 0):
                 return True
             since_ms = self._members.seen_alive_ms.get(group_id, 0)
         return now_ms - since_ms >= self._rules.retention_ms
 
-    def _must_be_expired(self, group_id: str, value: Value, now_ms: int) -> bool:
+    def _must_be_gone(self, group_id: str, key: Key, value: Value, now_ms: int) -> bool:
+        if value.committed_ms < self._erased_ms.get(key[0], -1):
+            return True
         if group_id in self._members.may_have_record or self._active_since_ms is None:
             return False
         due_ms = value.committed_ms + self._rules.retention_ms if value.expires_ms < 0 else value.expires_ms
         swept_ms = max(due_ms, self._active_since_ms) + 2 * self._rules.sweep_interval_ms
         return now_ms > swept_ms + 1000
+
+    def erasing(self, topic: str, now_ms: int) -> None:
+        """The shard is to forget a topic's offsets that were committed until now."""
+        self._erasing_ms[topic] = now_ms
+
+    def erased(self, topic: str, asked_ms: int) -> None:
+        """It has forgotten what was committed until then."""
+        self._erased_ms[topic] = max(asked_ms, self._erased_ms.get(topic, -1))
 
     # --- failures ---
 
@@ -391,8 +414,8 @@ class OffsetModel:
         may_hold, may_fail = not effect.too_large, bool(effect.too_large) or effect.may_be_refused
         for key, expected in effect.conditions.items():
             value = offsets.get(key)
-            is_there = value is not None and not self._must_be_expired(group_id, value, now_ms)
-            may_be_gone = value is None or self._may_be_expired(group_id, value, now_ms)
+            is_there = value is not None and not self._must_be_gone(group_id, key, value, now_ms)
+            may_be_gone = value is None or self._may_be_gone(group_id, key, value, now_ms)
             possible = ({value.offset} if value and is_there else set()) | (
                 {NOTHING_COMMITTED} if may_be_gone else set()
             )

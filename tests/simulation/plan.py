@@ -26,7 +26,7 @@ TROUBLES = (
     "lull",
     "disconnect",
 )
-"""What the nemesis does to the server, one thing after the other."""
+"""What the nemesis does to the server, one thing after the other; and where a server balances, "calm"."""
 
 
 @dataclass
@@ -57,11 +57,19 @@ class Plan:
     keeps_history: bool
     sync_mark_bytes: int
     checkpoint_records: int
-    troubles: tuple[str, ...] = TROUBLES
+    consumers: int
+    """Members of groups that the server balances."""
+    change_seconds: float
+    """How long topics and group settings stay as they are, on average."""
+    assignment_interval_ms: int
+    troubles: tuple[str, ...] | None = None
+    """None: all there are."""
 
     @classmethod
-    def of(cls, random: Random) -> Plan:
+    def of(cls, random: Random, seed: int) -> Plan:
         """Draw a plan."""
+        # What came later has its own chance, so that the seeds of old still find what they found.
+        later = Random(f"consumers of {seed}")
         return cls(
             shards=random.choice((1, 2, 3)),
             batch_bytes=random.choice((700, 2000, 900_000)),
@@ -86,7 +94,20 @@ class Plan:
             keeps_history=random.random() < 0.5,
             sync_mark_bytes=random.choice((1, 1000, 1 << 20)),
             checkpoint_records=random.choice((20, 200, 5000)),
+            consumers=later.choice((0, 3, 8)),
+            change_seconds=later.choice((1.0, 10.0)),
+            assignment_interval_ms=later.choice((0, 300, 1000)),
         )
+
+    def tool_count(self) -> int:
+        """How many tools there are: few beside members of groups that are balanced, or these hardly act."""
+        return min(self.tools, 2) if self.consumers else self.tools
+
+    def all_troubles(self) -> tuple[str, ...]:
+        """What may go wrong."""
+        if self.troubles is not None:
+            return self.troubles
+        return (*TROUBLES, "calm", "calm") if self.consumers else TROUBLES
 
     def settings(self) -> Settings:
         """The broker's settings."""
@@ -97,6 +118,11 @@ class Plan:
                 "offset.metadata.max.bytes": str(METADATA_LIMIT),
                 "group.min.session.timeout.ms": "100",
                 "group.initial.rebalance.delay.ms": "300",
+                "group.consumer.session.timeout.ms": str(int(1000 * self.longest_session_seconds)),
+                "group.consumer.min.session.timeout.ms": "100",
+                "group.consumer.heartbeat.interval.ms": "100",
+                "group.consumer.min.heartbeat.interval.ms": "100",
+                "group.consumer.assignment.interval.ms": str(self.assignment_interval_ms),
                 "headgate.checkpoint.interval.records": str(self.checkpoint_records),
                 "log.cleaner.min.cleanable.ratio": str(self.cleanable_ratio),
                 "log.cleaner.backoff.ms": str(self.cleaner_backoff_ms),

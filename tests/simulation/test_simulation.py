@@ -11,6 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +20,16 @@ from tests.simulation.world import World
 from headgate.core.classic import join
 from headgate.core.classic import offsets as classic_offsets
 from headgate.core.classic.group import ClassicGroup
+from headgate.core.consumer import admission, reconcile
+from headgate.core.consumer import offsets as consumer_offsets
+from headgate.core.consumer import removal as removal_of_members
+from headgate.core.consumer.group import ConsumerGroup
+from headgate.core.consumer.groups import ConsumerGroups
+from headgate.core.consumer.patterns import PatternMatching
+from headgate.core.consumer.reconcile import union as reconcile_union
+from headgate.core.consumer.turn import ConsumerTurn
 from headgate.core.contract import Effects
+from headgate.core.migration import migration
 from headgate.core.offsets import expiry, removal
 from headgate.core.offsets.conditions import refuse
 from headgate.core.offsets.table import OffsetTable
@@ -30,6 +40,7 @@ from headgate.log.key_table import KeyTable, key_hash
 from headgate.log.log import Log
 from headgate.log.swap import CLEANED_SUFFIX
 from headgate.log.sync_mark import SyncMark
+from headgate.records import ConsumerGroupCurrentAssignment, ConsumerGroupMetadata
 from headgate.records.runs import RunReader
 from headgate.server import group_commit
 from headgate.server.checkpoints import CheckpointWriter
@@ -39,7 +50,7 @@ from headgate.topics.compactor import NO_RULES
 
 OPERATIONS = 300
 """Fewer a seed than by default, so that there are more seeds in the same time."""
-SEEDS = range(9, 21)
+SEEDS = range(40, 52)
 MOST_SEEDS = 60
 """A broken server is noticed within so many seeds."""
 
@@ -73,6 +84,29 @@ def test_nothing_is_found_in_a_few_seeds() -> None:
         "unanswered commits kept",
         "unanswered commits undone",
         "wide commits",
+    )
+    assert [what for what in exercised if not counts[what]] == []
+
+
+def test_nothing_is_found_in_groups_that_the_server_balances() -> None:
+    """Through restarts, lost answers, changes of topics and settings, and times of calm."""
+    counts: Counter[str] = Counter()
+    for circumstances in (BALANCED, RESTLESS, RESTARTING, CALM):
+        for seed in range(1, 6):
+            outcome = World(seed, OPERATIONS, **circumstances).run()
+            assert outcome.violation is None, (seed, circumstances)
+            counts += outcome.counts
+    exercised = (
+        "answers asked for again",
+        "calms",
+        "checkpoints restored",
+        "commits in earlier epochs accepted",
+        "commits in earlier epochs refused",
+        "group settings changed",
+        "static members replaced",
+        "topics created",
+        "topics deleted",
+        "topics grown",
     )
     assert [what for what in exercised if not counts[what]] == []
 
@@ -256,21 +290,148 @@ def a_checkpoint_claims_what_came_while_it_was_written(patch: pytest.MonkeyPatch
     )
 
 
+# And each of these what it promises to groups that it balances.
+
+
+def commits_of_zombies_count(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(consumer_offsets, "_all_assigned_by", lambda *given: True)
+
+
+def owners_have_to_commit_in_their_present_epoch(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(consumer_offsets, "_all_assigned_by", lambda *given: False)
+
+
+def heartbeats_of_zombies_are_accepted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(admission, "_with_valid_epoch", lambda member, command: admission.Admitted(member))
+
+
+def a_lost_answer_fences_its_member(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(admission, "owns_no_more", lambda reported, current: False)
+
+
+def partitions_are_given_before_they_are_let_go(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(reconcile, "_has_any", lambda reported, partitions: False)
+
+
+def partitions_that_others_have_are_given_away(patch: pytest.MonkeyPatch) -> None:
+    next_of = reconcile._next
+    patch.setattr(
+        reconcile,
+        "_next",
+        lambda current, aim, reported: next_of(current, replace(aim, owner_of=lambda *part: None), reported),
+    )
+
+
+def what_was_let_go_first_is_given_away_in_the_same_epoch(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(reconcile, "union", lambda one, other: other if one else reconcile_union(one, other))
+
+
+def assignment_epochs_are_not_persisted(patch: pytest.MonkeyPatch) -> None:
+    apply = ConsumerGroup.apply
+
+    def without_epochs(group: ConsumerGroup, record: Any) -> None:
+        if isinstance(record, ConsumerGroupCurrentAssignment):
+            assigned = {
+                topic: dict.fromkeys(each, max(record.member_epoch, 0))
+                for topic, each in record.assigned.items()
+            }
+            record = replace(record, assigned=assigned)
+        apply(group, record)
+
+    patch.setattr(ConsumerGroup, "apply", without_epochs)
+
+
+def a_static_member_comes_back_in_its_old_epochs(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(removal_of_members, "_from_the_beginning", lambda assigned: assigned)
+
+
+def silent_members_stay(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ConsumerTurn, "start_session", lambda *given: None)
+
+
+def members_may_keep_what_they_are_to_let_go(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ConsumerTurn, "wait_for_revocation", lambda *given: None)
+
+
+def sessions_of_a_group_are_forgotten_by_a_load(patch: pytest.MonkeyPatch) -> None:
+    loaded = ConsumerGroups.loaded
+
+    def loaded_with_standard(groups: ConsumerGroups, now: Any) -> None:
+        overrides, groups._overrides = groups._overrides, {}
+        loaded(groups, now)
+        groups._overrides = overrides
+
+    patch.setattr(ConsumerGroups, "loaded", loaded_with_standard)
+
+
+def who_goes_is_not_replaced(patch: pytest.MonkeyPatch) -> None:
+    remove = removal_of_members.remove_members
+
+    def without_raising(turn: Any, group: Any, member_ids: Any) -> Any:
+        records = remove(turn, group, member_ids)
+        return [one for one in records if not isinstance(one, ConsumerGroupMetadata)]
+
+    for module in (removal_of_members, migration):
+        patch.setattr(module, "remove_members", without_raising)
+
+
+def groups_do_not_look_at_topics_again(patch: pytest.MonkeyPatch) -> None:
+    topics_changed = ConsumerGroups.topics_changed
+
+    def unnoticed(groups: ConsumerGroups, *given: Any) -> None:
+        verified = set(groups.verified)
+        topics_changed(groups, *given)
+        groups.verified = verified
+
+    patch.setattr(ConsumerGroups, "topics_changed", unnoticed)
+
+
+def expressions_are_matched_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PatternMatching, "topics_changed", lambda matching, group, changes: False)
+
+
+def checkpoints_forget_members(patch: pytest.MonkeyPatch) -> None:
+    records = ConsumerGroup.records
+
+    def without_members(group: ConsumerGroup) -> Any:
+        return (one for one in records(group) if not isinstance(one, ConsumerGroupCurrentAssignment))
+
+    patch.setattr(ConsumerGroup, "records", without_members)
+
+
 TEARING = {
+    "consumers": 0,
     "batch_bytes": 700,
     "partition_count": 300,
     "trouble_seconds": 0.3,
     "is_durable": True,
     "troubles": ("power", "power", "write", "stop"),
 }
-FAILING = {"trouble_seconds": 0.3, "is_durable": True}
-CROWDED = {"trouble_seconds": 1.0, "members": 7, "tools": 1, "troubles": ("disconnect", "kill")}
+FAILING = {"consumers": 0, "trouble_seconds": 0.3, "is_durable": True}
+CROWDED = {
+    "trouble_seconds": 1.0,
+    "members": 7,
+    "tools": 1,
+    "consumers": 0,
+    "troubles": ("disconnect", "kill"),
+}
 JOINING = CROWDED | {"trouble_seconds": 0.3, "longest_session_seconds": 1.0, "troubles": ("disconnect",)}
-BUSY = {"tools": 10, "pace_seconds": 0.005, "slowest_sync_seconds": 0.1, "trouble_seconds": 3.0}
+BUSY = {
+    "consumers": 0,
+    "tools": 10,
+    "pace_seconds": 0.005,
+    "slowest_sync_seconds": 0.1,
+    "trouble_seconds": 3.0,
+}
 STALE = FAILING | {"troubles": ("sync", "kill", "power")}
 STATIC = CROWDED | {"longest_session_seconds": 6.0, "pace_seconds": 0.1}
-CLEANING = {"segment_bytes": 2048, "cleaner_backoff_ms": 50, "cleanable_ratio": 0.0}
-SLEEPY = {"trouble_seconds": 1.0, "sweep_interval_ms": 700, "troubles": ("lull",)}
+CLEANING = {"consumers": 0, "segment_bytes": 2048, "cleaner_backoff_ms": 50, "cleanable_ratio": 0.0}
+BALANCED = {"consumers": 8, "tools": 1, "members": 0, "trouble_seconds": 3.0, "change_seconds": 1.0}
+RESTLESS = BALANCED | {"trouble_seconds": 0.3, "troubles": ("disconnect",), "latency_seconds": 0.05}
+RESTARTING = BALANCED | {"trouble_seconds": 1.0, "troubles": ("kill", "stop", "disconnect")}
+CALM = BALANCED | {"consumers": 3, "tools": 0, "trouble_seconds": 0.3, "troubles": ("calm",)}
+CALM |= {"longest_session_seconds": 1.0, "assignment_interval_ms": 0}
+SLEEPY = {"consumers": 0, "trouble_seconds": 1.0, "sweep_interval_ms": 700, "troubles": ("lull",)}
 
 
 @pytest.mark.parametrize(
@@ -297,6 +458,22 @@ SLEEPY = {"trouble_seconds": 1.0, "sweep_interval_ms": 700, "troubles": ("lull",
         (pages_of_a_failed_sync_are_trusted_by_the_next_process, STALE),
         (a_static_member_comes_back_without_its_assignment, STATIC),
         (a_static_member_loses_its_place_in_a_crash, STATIC),
+        (commits_of_zombies_count, BALANCED),
+        (owners_have_to_commit_in_their_present_epoch, BALANCED),
+        (heartbeats_of_zombies_are_accepted, RESTLESS),
+        (a_lost_answer_fences_its_member, RESTLESS),
+        (partitions_are_given_before_they_are_let_go, BALANCED),
+        (partitions_that_others_have_are_given_away, BALANCED),
+        (what_was_let_go_first_is_given_away_in_the_same_epoch, BALANCED),
+        (assignment_epochs_are_not_persisted, RESTARTING),
+        (a_static_member_comes_back_in_its_old_epochs, BALANCED),
+        (silent_members_stay, BALANCED),
+        (members_may_keep_what_they_are_to_let_go, BALANCED),
+        (sessions_of_a_group_are_forgotten_by_a_load, RESTARTING | {"longest_session_seconds": 1.0}),
+        (who_goes_is_not_replaced, CALM),
+        (groups_do_not_look_at_topics_again, CALM),
+        (expressions_are_matched_once, CALM | {"consumers": 2}),
+        (checkpoints_forget_members, RESTARTING | {"checkpoint_records": 20}),
     ],
 )
 def test_the_simulation_notices_that(

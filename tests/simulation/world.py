@@ -7,6 +7,8 @@ models live on.
 
     plan        what the seed decides at its beginning
     clients     tools and members, who ask           nemesis    what goes wrong
+    surroundings   topics and group settings, and what of them members may know
+    calm        nothing goes wrong, and all groups come to rest
     network     brings requests and answers          life       one life of the server, on loop and disk
     audit       judges every answer, by the models   journal    what happened, and the first broken promise
 """
@@ -19,7 +21,9 @@ from random import Random
 from typing import Any
 
 from tests.simulation.audit import Audit
+from tests.simulation.calm import Calm
 from tests.simulation.clients import Client, Member, Tool
+from tests.simulation.consumer_member import ConsumerMember
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.fittings import fitted
 from tests.simulation.journal import Journal
@@ -29,6 +33,7 @@ from tests.simulation.nemesis import Nemesis
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.plan import RETENTION_MS, Plan
 from tests.simulation.requests import Violation
+from tests.simulation.surroundings import Surroundings
 
 OPERATIONS = 700
 """How many requests the clients of one seed make."""
@@ -53,7 +58,7 @@ class World:
         """`circumstances` are fields of the plan that are not left to the seed."""
         self.seed = seed
         self.random = random = Random(seed)
-        self.plan = plan = replace(Plan.of(random), **circumstances)
+        self.plan = plan = replace(Plan.of(random, seed), **circumstances)
         self.time = SimulatedTime()
         self.journal = Journal(self.time)
         self.disk = SimulatedDisk(self.time, self.journal.counts)
@@ -61,13 +66,25 @@ class World:
         self._network.most_requests = operations
         simple = [f"simple-{index}" for index in range(random.choice((1, 6)))]
         joined = [f"joined-{index}" for index in range(random.choice((1, 3)))] if plan.members else []
-        self.audit = Audit(plan, self.time, self.disk, self.journal, (simple, joined))
-        self._clients: list[Client] = [Tool(self._network, simple * 4 + joined) for _ in range(plan.tools)]
+        balanced = [f"balanced-{index}" for index in range(random.choice((1, 2)))] if plan.consumers else []
+        self.surroundings = Surroundings(plan, random, self.journal, self._network, balanced)
+        self.audit = Audit(
+            plan, self.time, self.disk, self.journal, self.surroundings, (simple, joined, balanced)
+        )
+        self._clients: list[Client] = [
+            Tool(self._network, simple * 4 + joined + balanced) for _ in range(plan.tool_count())
+        ]
         self._clients += [
             Member(self._network, joined[index % len(joined)], plan.longest_session_seconds)
             for index in range(plan.members)
         ]
-        self._nemesis = Nemesis(plan, random, self.disk, self.journal, self._clients)
+        consumers = [
+            ConsumerMember(self.surroundings, balanced[index % len(balanced)], plan.longest_session_seconds)
+            for index in range(plan.consumers)
+        ]
+        self._clients += consumers
+        calm = Calm(plan, self.disk, self.journal, self.surroundings, consumers)
+        self._nemesis = Nemesis(plan, random, self.disk, self.journal, self._clients, calm)
         self._failed_starts = 0
         """In a row."""
 
@@ -123,5 +140,5 @@ class World:
         """The server takes connections."""
         for client in self._clients:
             client.connect()
-        self._nemesis.begin(self._network, life.end)
+        self._nemesis.begin(life)
         self._network.look_for_the_forgotten()

@@ -1,7 +1,8 @@
 """What the groups of a coordinator are told of their surroundings: the topics, and their own settings.
 
 A shard that was loaded is told everything (`commands`), and from then on what changes. It forgets it all when
-it is loaded again.
+it is loaded again. The settings of groups a shard knows before it is loaded (`new_shard`), because with the
+load the sessions of their members begin.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from headgate.core.consumer.commands import ConsumerGroupConfigured
+from headgate.core.shard import GroupShard
 from headgate.core.topic_image import KnownTopic, TopicChange, TopicsChanged
-from headgate.domain.ids import GroupId
+from headgate.domain.ids import GroupId, Millis
 from headgate.domain.settings import GROUP_SETTINGS
 from headgate.server.coordinator import GroupCoordinator
 from headgate.topics.topic import Topic
@@ -27,8 +29,14 @@ class GroupSurroundings:
     def commands(self) -> Iterator[Any]:
         """All that a shard has to know."""
         yield TopicsChanged([_as_it_is(topic) for topic in self._topics.all()])
-        for group_id in self._topics.configured_groups():
-            yield self._configured(GroupId(group_id))
+        yield from self._group_settings()
+
+    def new_shard(self, now: Millis) -> GroupShard:
+        """A shard that nothing is in, with the settings of its groups."""
+        shard = GroupShard(self._topics.settings)
+        for command in self._group_settings():
+            shard.handle(command, now)
+        return shard
 
     def keep_telling(self, coordinator: GroupCoordinator) -> None:
         """Tell the coordinator of every change from now on."""
@@ -43,6 +51,10 @@ class GroupSurroundings:
         self._topics.on_changed.append(lambda topics: tell(*map(_as_it_is, topics)))
         self._topics.on_deleted.append(lambda topic: tell(TopicChange(topic.name, None)))
         self._topics.on_group_configured.append(tell_settings)
+
+    def _group_settings(self) -> Iterator[ConsumerGroupConfigured]:
+        for group_id in self._topics.configured_groups():
+            yield self._configured(GroupId(group_id))
 
     def _configured(self, group_id: GroupId) -> ConsumerGroupConfigured:
         overrides = self._topics.group_overrides(group_id)

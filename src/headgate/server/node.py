@@ -13,7 +13,6 @@ from prometheus_client.metrics_core import Metric
 
 from headgate.api.contract import Router
 from headgate.api.router import Here
-from headgate.core.shard import GroupShard
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, Millis, TopicId
 from headgate.domain.settings import Settings
 from headgate.log.filesystem import FileSystem
@@ -69,7 +68,7 @@ class BrokerNode:
         topic = self._group_offsets_topic()
         runtimes = [
             ShardRuntime(
-                lambda: GroupShard(self.settings),
+                lambda: self._surroundings.new_shard(self.now()),
                 topic.partition(index),
                 self.durability,
                 self._clock,

@@ -11,6 +11,7 @@ from tests.core.consumer.support import (
     Client,
     ConsumerHarness,
     G,
+    pairs,
     settle,
     topics,
 )
@@ -94,6 +95,23 @@ def test_a_partition_that_is_to_be_let_go_is_still_owned() -> None:
     (partition,) = pending
     assert h.commit_as("a", 2, ("t", partition)) is NONE
     assert h.commit_as("a", 1, ("t", partition)) is STALE
+
+
+def test_what_was_let_go_moves_with_a_later_epoch_alone() -> None:
+    """Not while a newer target takes more: in the epoch it is still in, the member would be believed."""
+    h = ConsumerHarness({"t": 3})
+    a = Client(h, "a")
+    settle(a)
+    h.join("b", "t")
+    (first,) = a.owned - pairs(h.beat("a", 2, reported=a.owned).assigned)
+    h.join("c", "t")
+    after = h.beat("a", 2, reported=a.owned - {first})
+    second = a.owned - {first} - pairs(after.assigned)
+    assert (after.member_epoch, len(second)) == (2, 1)
+    assert first not in pairs(h.beat("b", 3, reported=[]).assigned)
+    assert h.commit_as("a", 2, first) is NONE
+    assert h.beat("a", 2, reported=a.owned - {first} - second).member_epoch == 4
+    assert h.commit_as("a", 2, first) is STALE
 
 
 def test_a_partition_that_comes_back_is_owned_anew() -> None:

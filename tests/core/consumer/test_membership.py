@@ -11,6 +11,7 @@ from tests.core.consumer.support import (
     SESSION_TIMEOUT_MS,
     Client,
     ConsumerHarness,
+    beat,
     joining,
     pairs,
     settle,
@@ -366,3 +367,30 @@ def test_several_answers_may_be_lost_in_a_row() -> None:
         assert h.beat("a", 2, reported=all_of("t", 3)).error is ErrorCode.NONE
     again = h.beat("a", 2, **(joining("t") | {"reported": all_of("t", 3)}))
     assert (again.member_epoch, pairs(again.assigned)) == (5, all_of("t", 6))
+
+
+def test_an_old_request_that_comes_late_fences_nobody() -> None:
+    """It takes the member further than that knows; the epoch it knows stays good all the same."""
+    h = ConsumerHarness()
+    a = Client(h, "a")
+    settle(a)
+    h.join("b", "u")
+    old = beat("a", a.epoch, reported=a.owned)
+    a.beat()
+    known = a.epoch
+    h.join("c", "u")
+    assert h.ask(old).member_epoch == known + 1
+    a.beat()
+    assert (a.epoch, a.is_member) == (known + 1, True)
+
+
+def test_who_joined_again_is_not_known_by_an_epoch_of_its_former_life() -> None:
+    """Though that lies between what it has named, which is nothing, and the epoch it is in."""
+    h = ConsumerHarness()
+    a = Client(h, "a")
+    settle(a)
+    old = beat("a", a.epoch, reported=[])
+    h.beat("a", -1)
+    h.join("a", "t")
+    assert h.group.member(MemberId("a")).member_epoch > old.member_epoch
+    assert h.ask(old).error is FENCED

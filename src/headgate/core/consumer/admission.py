@@ -6,7 +6,8 @@ while (-2), the next one takes its place and what it had, and the old id is fenc
 protocol says no farewell: the next one takes its place at once.
 
 A member that lost our answers comes with the epoch it knows. It is let in if it has nothing but what is its
-own, to be let go or not, so that one request delivered twice does what it does once. (Kafka knows the last
+own, to be let go or not, so that one request delivered twice does what it does once. Nor does a request
+that comes late, behind answers that were not lost, make us forget the epochs since. (Kafka knows the last
 epoch alone, and not what is to be let go: such a member is fenced there.)
 """
 
@@ -20,7 +21,7 @@ from headgate.core.consumer.group import ConsumerGroup, Member, nothing_assigned
 from headgate.core.consumer.reconcile import owns_no_more
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import InstanceId, MemberId
-from headgate.records import ConsumerGroupMemberMetadata
+from headgate.records import ConsumerGroupCurrentAssignment, ConsumerGroupMemberMetadata
 
 
 class Admitted(NamedTuple):
@@ -95,13 +96,22 @@ def _with_valid_epoch(member: Member, command: ConsumerHeartbeat) -> Admitted | 
             f"group coordinator ({current.member_epoch})."
         )
     if epoch < current.member_epoch and (
-        epoch != current.previous_member_epoch or not owns_no_more(command.reported, current)
+        not _may_know(current, epoch) or not owns_no_more(command.reported, current)
     ):
         return _fenced(
             f"The consumer group member has a smaller member epoch ({epoch}) than the one known by the "
             f"group coordinator ({current.member_epoch})."
         )
     return Admitted(member)
+
+
+def _may_know(current: ConsumerGroupCurrentAssignment, epoch: int) -> bool:
+    """Whether an earlier epoch is one that the member was in since it named one: it may be the last it knows.
+
+    Before it has named any, only answers to its join can be missing, and it asks for them by joining.
+    """
+    previous = current.previous_member_epoch
+    return epoch == previous or 0 < previous < epoch
 
 
 def _fenced(what: str) -> Refusal:

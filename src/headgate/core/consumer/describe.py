@@ -12,7 +12,7 @@ from headgate.core.topic_image import TopicImage
 def describe(group: ConsumerGroup, topics: TopicImage, assignors: tuple[str, ...]) -> DescribedConsumerGroup:
     """Every member with what it has, to be let go or not, and what it is to have."""
     members = tuple(_member(group, group.member(member_id)) for member_id in group.members)
-    topic_ids = {topic_id for member in members for topic_id in (*member.assigned, *member.target)}
+    topic_ids = {topic_id: None for member in members for topic_id in (*member.assigned, *member.target)}
     names = {topic_id: topics.name_of(topic_id) for topic_id in topic_ids}
     return DescribedConsumerGroup(
         group_id=group.group_id,

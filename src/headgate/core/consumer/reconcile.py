@@ -86,7 +86,7 @@ def _next(
     revoked: Owned = {}
     free: Owned = {}
     is_any_awaited = False
-    for topic_id in current.assigned.keys() | aim.target.keys():
+    for topic_id in {**current.assigned, **aim.target}:
         target = frozenset(aim.target.get(topic_id, ())) if topic_id in aim.subscribed else frozenset()
         assigned = current.assigned.get(topic_id, {})
         for partition, epoch in assigned.items():
@@ -137,10 +137,7 @@ def _moved(
 
 def union(one: OwnedPartitions, other: OwnedPartitions) -> Owned:
     """The partitions of both."""
-    return {
-        topic_id: {**one.get(topic_id, {}), **other.get(topic_id, {})}
-        for topic_id in one.keys() | other.keys()
-    }
+    return {topic_id: {**one.get(topic_id, {}), **other.get(topic_id, {})} for topic_id in {**one, **other}}
 
 
 def _has_any(reported: Reported | None, partitions: Mapping[TopicId, Mapping[int, int]]) -> bool:

@@ -1,0 +1,448 @@
+"""What a group that the server balances promises to its members, audited reply by reply.
+
+Not a second coordinator: no target is made here, and no assignor is known. What is checked holds whatever the
+targets were, and follows from requests, their answers, and the clock:
+
+* A member's epoch never goes back, and what it had in an epoch it loses with a later one only, after it said
+  that it let it go.
+* Nobody is given a partition that another member has, or has not let go, as long as that one is a member.
+* Who commits in its present epoch is heard. Who commits in an earlier one is heard if it has had each of the
+  partitions since then, and refused if not (KIP-1251, R1.1 to R1.3). So no zombie is, and every owner is.
+* Who speaks in time stays a member: no failure of the disk, no crash and no lost answer fences it. Who left,
+  was silent too long, or whose place was taken, is no member.
+* After a load the group is what its members were told: the same epochs, the same partitions; the group's own
+  epoch, and that of its target, are not behind.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.simulation.member_view import Grant, MemberView, Part, parts_of
+from tests.simulation.offset_model import MemberGroups
+from tests.simulation.requests import Request, Violation, each_to_commit, error_of
+
+from headgate.core.classic.commands import LeaveGroup
+from headgate.core.commands import DeleteGroup
+from headgate.core.consumer.commands import (
+    JOINING,
+    LEAVING,
+    LEAVING_FOR_A_WHILE,
+    UNCHANGED_MS,
+    ConsumerHeartbeat,
+    DescribedConsumerGroup,
+    HeartbeatResult,
+)
+from headgate.core.offsets.commands import CommitOffsets, FetchOffsets
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import InstanceId, MemberId, TopicId, TopicName
+
+NONE = ErrorCode.NONE
+UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
+STALE = ErrorCode.STALE_MEMBER_EPOCH
+CLOCK_SECONDS = 0.005
+"""The server's clock counts milliseconds."""
+TIMER_SLACK_SECONDS = 0.1
+
+
+@dataclass
+class Setting:
+    """What was in force when a request arrived."""
+
+    session_seconds: float
+    topic_ids: Mapping[TopicName, TopicId]
+
+
+class ConsumerGroupModel:
+    """One group's members, over all lives of its shard."""
+
+    def __init__(self, group_id: str, members: MemberGroups, retention_ms: int) -> None:
+        self._group_id = group_id
+        self._retention_ms = retention_ms
+        self._offsets = members
+        self._views: dict[MemberId, MemberView] = {}
+        self._epochs = (0, 0)
+        """The highest epochs of the group and of its target that anybody was told of."""
+        self._ledger: dict[Part, tuple[MemberId, Grant]] = {}
+        """Who was given a partition last, and when."""
+        self._settings: dict[int, Setting] = {}
+        self._open: dict[int, Request] = {}
+        """Requests on their way that may change something."""
+        self._lost: list[Request] = []
+        """Those that were when the shard failed, since the last load."""
+        self._sure: set[MemberId] = set()
+        """Who was surely a member when it failed."""
+        self._is_down = False
+        self.counts = Counter[str]()
+
+    # --- requests ---
+
+    def arrived(self, request: Request, setting: Setting) -> None:
+        """Note what may happen because of it."""
+        self._settings[request.number] = setting
+        if isinstance(request.command, ConsumerHeartbeat):
+            self._offsets.may_have_record[self._group_id] = request.number
+        if isinstance(request.command, ConsumerHeartbeat | LeaveGroup | DeleteGroup):
+            self._open[request.number] = request
+
+    def refused_at_the_door(self, request: Request) -> None:
+        """The shard did not look at it."""
+        self._open.pop(request.number, None)
+
+    def answered(self, request: Request, result: Any) -> None:
+        """Check a reply that is no retriable error."""
+        setting = self._settings.pop(request.number)
+        self._open.pop(request.number, None)
+        match request.command:
+            case ConsumerHeartbeat(member_epoch=epoch) if epoch in (LEAVING, LEAVING_FOR_A_WHILE):
+                self._left(request, request.command, error_of(result))
+            case ConsumerHeartbeat():
+                self._beat(request, request.command, result, setting)
+            case CommitOffsets():
+                self._committed(request, request.command, error_of(result), setting)
+            case FetchOffsets(member_id=member_id) if member_id is not None:
+                self._fetched(request, request.command, error_of(result))
+            case LeaveGroup():
+                self._removed(request, result)
+            case DeleteGroup() if error_of(result) is NONE:
+                self._is_empty(request, "was deleted")
+                self._views, self._ledger, self._epochs = {}, {}, (0, 0)
+
+    # --- who is who ---
+
+    def _is_sure(self, view: MemberView | None, request: Request) -> bool:
+        """Whether somebody is a member when a request arrives, whatever happened by itself."""
+        return view is not None and view.is_sure(request.arrived_at + CLOCK_SECONDS)
+
+    def _holder(self, instance_id: InstanceId | None) -> MemberView | None:
+        """The member behind an instance id."""
+        if instance_id is None:
+            return None
+        return next((one for one in self._views.values() if one.instance_id == instance_id), None)
+
+    def _is_empty(self, request: Request, what: str) -> None:
+        for view in self._views.values():
+            if self._is_sure(view, request):
+                raise Violation(f"{request}: the group {what}, and has the member {view}")
+
+    def _fails_to_know(self, request: Request, view: MemberView | None) -> None:
+        """A member was told that it is none."""
+        if view is None:
+            return
+        if self._is_sure(view, request):
+            raise Violation(f"{request} of a living member was fenced: {view}")
+        del self._views[view.member_id]
+
+    # --- heartbeats ---
+
+    def _beat(self, request: Request, command: ConsumerHeartbeat, result: Any, setting: Setting) -> None:
+        assert isinstance(result, HeartbeatResult)
+        view = self._views.get(command.member_id)
+        match result.error:
+            case ErrorCode.NONE:
+                if command.member_epoch == JOINING:
+                    view = self._joined(request, command, view)
+                elif view is None:
+                    raise Violation(f"{request} was accepted of a member that nobody let in: {result}")
+                else:
+                    self._check_beat(request, command, view)
+                self._step(request, command, view, result)
+                view.heard(request.arrived_at, setting.session_seconds)
+                self._offsets.saw_alive(self._group_id, request.arrived_ms, self._retention_ms)
+            case ErrorCode.UNKNOWN_MEMBER_ID | ErrorCode.GROUP_ID_NOT_FOUND:
+                self._fails_to_know(request, view)
+            case ErrorCode.FENCED_INSTANCE_ID:
+                if view is not None and view.instance_id == command.instance_id:
+                    self._fails_to_know(request, view)
+            case ErrorCode.FENCED_MEMBER_EPOCH:
+                self._check_fenced(request, command, view)
+            case ErrorCode.UNRELEASED_INSTANCE_ID:
+                holder = self._holder(command.instance_id)
+                if holder is None or (holder.epoch == LEAVING_FOR_A_WHILE and not holder.is_vague):
+                    raise Violation(f"{request}: the instance id is free; {holder} has it")
+            case _:
+                raise Violation(f"{request} was answered {result}")
+
+    def _joined(self, request: Request, command: ConsumerHeartbeat, view: MemberView | None) -> MemberView:
+        """Somebody is let in, or begins again; the member as it was before the answer's step."""
+        holder = self._holder(command.instance_id)
+        if holder is not None and holder.member_id != command.member_id:
+            view = self._replaced(request, command, holder)
+        if view is None:
+            view = MemberView(command.member_id, command.instance_id, 0)
+        elif not self._is_sure(view, request):
+            view.may_be_another()
+            view.epoch = 0
+        if not any(self._is_sure(one, request) for one in self._views.values()):
+            # Then the group may have been swept away meanwhile, and its epochs begin anew.
+            view.epoch, self._epochs = 0, (0, 0)
+            self._ledger.clear()
+        view.instance_id = command.instance_id or view.instance_id
+        self._views[command.member_id] = view
+        return view
+
+    def _replaced(self, request: Request, command: ConsumerHeartbeat, holder: MemberView) -> MemberView:
+        """A static member comes in another life: it has what it had, from the beginning on (R1.8)."""
+        if holder.epoch != LEAVING_FOR_A_WHILE and self._is_sure(holder, request):
+            raise Violation(f"{request} took the place of a living static member: {holder}")
+        del self._views[holder.member_id]
+        holder.member_id = command.member_id
+        self.counts["static members replaced"] += holder.epoch == LEAVING_FOR_A_WHILE
+        if holder.epoch == LEAVING_FOR_A_WHILE:
+            holder.epoch = 0
+        return holder
+
+    def _check_beat(self, request: Request, command: ConsumerHeartbeat, view: MemberView) -> None:
+        if not view.may_be_heard(request.arrived_at, TIMER_SLACK_SECONDS):
+            raise Violation(f"{request} was accepted of a member not heard of since {view.heard_at}: {view}")
+        if view.late_at is not None and request.arrived_at > view.late_at + TIMER_SLACK_SECONDS:
+            raise Violation(f"{request} was accepted of a member that is late to let go: {view}")
+        if command.member_epoch > view.epoch:
+            raise Violation(f"{request} was accepted in an epoch that its member is not in: {view}")
+        if command.member_epoch < view.epoch:
+            self.counts["answers asked for again"] += 1
+            if command.reported is None or not parts_of(command.reported) <= view.owned.keys():
+                raise Violation(f"{request} of a zombie was accepted: {view}")
+
+    def _check_fenced(self, request: Request, command: ConsumerHeartbeat, view: MemberView | None) -> None:
+        """Fencing a member costs it all it has: so it must have been in the wrong."""
+        if view is None or not self._is_sure(view, request):
+            return
+        epoch, reported = command.member_epoch, command.reported
+        is_replay = (
+            not view.is_blurred
+            and view.spoken_epoch <= epoch < view.epoch
+            and reported is not None
+            and parts_of(reported) <= view.owned.keys()
+        )
+        if epoch == view.epoch or is_replay:
+            raise Violation(f"{request} of a living member was fenced: {view}")
+
+    def _step(
+        self, request: Request, command: ConsumerHeartbeat, view: MemberView, result: HeartbeatResult
+    ) -> None:
+        """The member's own step, as the answer tells it."""
+        epoch, assigned = result.member_epoch, result.assigned
+        if epoch < max(view.epoch, 1):
+            raise Violation(f"{request} went back to epoch {epoch}: {view}")
+        before = str(view)
+        parts = (
+            None if assigned is None else {(topic, one) for topic, each in assigned.items() for one in each}
+        )
+        is_exact, pending_before = not view.is_blurred, view.pending.keys()
+        added = set() if parts is None else parts - view.assigned.keys()
+        gone = view.step(epoch, parts, self._lowest(view))
+        said = None if command.reported is None else parts_of(command.reported)
+        if gone and is_exact and (said is None or said & gone):
+            raise Violation(f"{request} took {gone} of a member that has it: {before}, now {view}")
+        for other in self._views.values():
+            is_sure = other is not view and not other.is_blurred and self._is_sure(other, request)
+            if is_sure and (both := added & other.owned.keys()):
+                raise Violation(f"{request} was given {both}, which {other} has; now {view}")
+        for (topic, one), grant in view.assigned.items():
+            if assigned is not None and not grant.low <= assigned[topic][one] <= grant.high:
+                raise Violation(f"{request} was given {assigned}, which are not its epochs: {view}")
+            self._ledger[topic, one] = (view.member_id, grant)
+        self._epochs = (max(self._epochs[0], epoch), max(self._epochs[1], epoch))
+        is_joining = command.member_epoch == JOINING
+        view.spoken_epoch = epoch if is_joining else max(view.spoken_epoch, command.member_epoch)
+        if command.rebalance_timeout_ms != UNCHANGED_MS:
+            view.rebalance_seconds = command.rebalance_timeout_ms / 1000
+        if not view.pending and not view.is_vague:
+            view.revoking_since = None
+        elif view.pending and view.revoking_since is None:
+            view.revoking_since = request.arrived_at
+        if not view.pending or view.is_vague:
+            view.late_at = None
+        elif view.pending.keys() != pending_before:
+            view.late_at = request.arrived_at + view.rebalance_seconds
+
+    def _lowest(self, view: MemberView) -> dict[Part, int]:
+        """How old a grant to this member can be that nobody saw: later than the last one to somebody else."""
+        return {
+            part: grant.low + 1
+            for part, (member_id, grant) in self._ledger.items()
+            if member_id != view.member_id and view.instance_id is None
+        }
+
+    # --- leaving ---
+
+    def _left(self, request: Request, command: ConsumerHeartbeat, error: ErrorCode) -> None:
+        view = self._views.get(command.member_id)
+        if error is NONE:
+            if view is None:
+                raise Violation(f"{request} was accepted of a member that nobody let in")
+            if command.member_epoch == LEAVING:
+                del self._views[view.member_id]
+            else:
+                view.epoch, view.pending = LEAVING_FOR_A_WHILE, {}
+                view.revoking_since = view.late_at = None
+                view.assigned = dict.fromkeys(view.assigned, Grant(0, 0))
+        elif error in (UNKNOWN, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.FENCED_INSTANCE_ID):
+            self._fails_to_know(request, view)
+        else:
+            raise Violation(f"{request} was answered {error!r}")
+
+    def _removed(self, request: Request, result: Any) -> None:
+        if error_of(result) is not NONE:
+            raise Violation(f"{request} was answered {result}")
+        for leaving, error in result.members:
+            named = self._views.get(leaving.member_id)
+            view = named if leaving.member_id else self._holder(leaving.instance_id)
+            if view is None:
+                if error is NONE:
+                    raise Violation(f"{request} removed somebody whom nobody let in: {result}")
+            elif error is NONE:
+                del self._views[view.member_id]
+            else:
+                self._fails_to_know(request, view)
+
+    # --- offsets ---
+
+    def _committed(
+        self, request: Request, command: CommitOffsets, error: ErrorCode, setting: Setting
+    ) -> None:
+        view, epoch = self._views.get(command.member_id), command.generation
+        parts = [
+            None if name not in setting.topic_ids else (setting.topic_ids[name], one.partition)
+            for name, each in command.topics
+            for one in each_to_commit(each)
+        ]
+        if error is NONE and epoch < 0 and view is None:
+            self._is_empty(request, "took a commit of nobody")
+        elif error is NONE:
+            self._check_accepted(request, epoch, parts, view)
+        elif error is STALE:
+            self.counts["commits in earlier epochs refused"] += 1
+            if view is None:
+                return
+            if epoch == view.epoch:
+                raise Violation(f"{request} in the member's present epoch was refused: {view}")
+            if epoch < view.epoch and view.has_all_since(parts, epoch):
+                raise Violation(f"{request} of an owner was refused: {view}")
+        elif epoch >= 0:
+            self._fails_to_know(request, view)
+
+    def _check_accepted(
+        self, request: Request, epoch: int, parts: list[Part | None], view: MemberView | None
+    ) -> None:
+        if view is None:
+            raise Violation(f"{request} was accepted of a member that nobody let in")
+        if not view.may_be_heard(request.arrived_at, TIMER_SLACK_SECONDS):
+            raise Violation(f"{request} was accepted of a member not heard of since {view.heard_at}: {view}")
+        if epoch == view.epoch:
+            return
+        if epoch > view.epoch:
+            raise Violation(f"{request} was accepted in an epoch that its member is not in: {view}")
+        if not view.may_have_all_since(parts, epoch):
+            raise Violation(f"{request} of a zombie was accepted: {view}")
+        self.counts["commits in earlier epochs accepted"] += 1
+        for part in parts:
+            owner, grant = (
+                self._ledger.get(part, (view.member_id, Grant(0, 0))) if part else ("", Grant(0, 0))
+            )
+            if owner != view.member_id and grant.low > epoch:
+                raise Violation(f"{request} of a zombie was accepted: {part} is {owner}'s since {grant}")
+
+    def _fetched(self, request: Request, command: FetchOffsets, error: ErrorCode) -> None:
+        assert command.member_id is not None
+        view = self._views.get(command.member_id)
+        if error is UNKNOWN:
+            self._fails_to_know(request, view)
+        elif view is not None and (error is NONE) != (command.member_epoch == view.epoch):
+            raise Violation(f"{request} was answered {error!r}: {view}")
+
+    # --- failures and loads ---
+
+    def fails(self, at: float) -> None:
+        """The shard forgot what is not in its log; what was on its way may be in it or not."""
+        self._lost += self._open.values()
+        self._open.clear()
+        self._settings.clear()
+        if not self._is_down:
+            self._is_down = True
+            self._sure = {one for one, view in self._views.items() if view.is_sure(at + CLOCK_SECONDS)}
+
+    def loaded(self, described: Any, at: float, session_seconds: float) -> None:
+        """What the group is right after a load."""
+        found: dict[MemberId, Any] = {}
+        if isinstance(described, DescribedConsumerGroup):
+            found = {member.member_id: member for member in described.members}
+            self._check_described(described)
+        for member_id in list(self._views):
+            self._check_found(self._views[member_id], found.get(member_id), described)
+        for member_id, member in found.items():
+            if member_id not in self._views:
+                self._find_new(member_id, member, described)
+        if isinstance(described, DescribedConsumerGroup):
+            self._epochs = (described.group_epoch, described.assignment_epoch)
+        for view in self._views.values():
+            view.heard(at, session_seconds)
+            view.revoking_since = at if view.pending or view.is_vague else None
+            view.late_at = at + view.rebalance_seconds if view.pending and not view.is_vague else None
+        self._lost, self._is_down = [], False
+
+    def _check_described(self, described: DescribedConsumerGroup) -> None:
+        epochs = (described.group_epoch, described.assignment_epoch)
+        if self._sure and (epochs[0] < self._epochs[0] or epochs[1] < self._epochs[1]):
+            raise Violation(f"after a load {described} is behind {self._epochs}")
+        owned: dict[Part, MemberId] = {}
+        for member in described.members:
+            if not member.member_epoch <= epochs[1] <= epochs[0]:
+                raise Violation(f"after a load {described}: {member} is ahead")
+            for part in _owned(member):
+                if part in owned:
+                    raise Violation(f"after a load {described}: {part} has two owners")
+                owned[part] = member.member_id
+
+    def _check_found(self, view: MemberView, member: Any, described: Any) -> None:
+        concerns = [request for request in self._lost if _concerns(request, view)]
+        if member is None:
+            if view.member_id in self._sure and not concerns:
+                raise Violation(f"after a load {described} lacks {view}")
+            del self._views[view.member_id]
+            return
+        if concerns or view.is_blurred:
+            if member.member_epoch != view.epoch and not concerns:
+                raise Violation(f"after a load {described} is not where {view} was")
+            view.become_vague(member.member_epoch, _owned(member), self._lowest(view))
+        elif member.member_epoch != view.epoch or _owned(member) != view.owned.keys():
+            raise Violation(f"after a load {described} is not what {view} was told")
+
+    def _find_new(self, member_id: MemberId, member: Any, described: Any) -> None:
+        joins = [
+            request.command
+            for request in self._lost
+            if isinstance(request.command, ConsumerHeartbeat)
+            and (request.command.member_id, request.command.member_epoch) == (member_id, JOINING)
+        ]
+        if not joins:
+            raise Violation(f"after a load {described} has {member_id}, whom nobody let in")
+        view = MemberView(member_id, member.instance_id, member.member_epoch)
+        view.rebalance_seconds = min(join.rebalance_timeout_ms for join in joins) / 1000
+        view.become_vague(member.member_epoch, _owned(member), self._lowest(view))
+        self._views[member_id] = view
+
+
+def _owned(member: Any) -> set[Part]:
+    """What a described member has, to be let go or not."""
+    return {(topic_id, one) for topic_id, each in member.assigned.items() for one in each}
+
+
+def _concerns(request: Request, view: MemberView) -> bool:
+    """Whether a request may change a member."""
+    match request.command:
+        case ConsumerHeartbeat(member_id=member_id, instance_id=instance_id):
+            return member_id == view.member_id or (
+                instance_id is not None and instance_id == view.instance_id
+            )
+        case LeaveGroup(members=members):
+            return any(
+                one.member_id == view.member_id
+                or (one.instance_id is not None and one.instance_id == view.instance_id)
+                for one in members
+            )
+    return False
