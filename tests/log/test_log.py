@@ -509,7 +509,7 @@ def test_the_next_process_writes_little_again(
     files: MemoryFileSystem, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A kill costs what was appended since the mark was left, not the segment."""
-    monkeypatch.setattr("headgate.log.log.SYNC_MARK_EVERY_BYTES", 1000)
+    monkeypatch.setattr("headgate.log.durability.SYNC_MARK_EVERY_BYTES", 1000)
     place.settings = LogSettings()
     log = place.open()
     for _ in range(100):

@@ -12,7 +12,7 @@ from tests.simulation.journal import Journal
 from tests.simulation.plan import Plan
 
 from headgate.core.offsets import removal
-from headgate.log import log as log_module
+from headgate.log import durability
 from headgate.log.memory_filesystem import PowerCut
 from headgate.server import checkpoints, shard_runtime, turn_batches
 from headgate.server.compaction import CompactionRunner
@@ -32,7 +32,7 @@ def fitted(
         (removal, "SLICE_BYTES", plan.slice_bytes),
         (shard_runtime, "LOAD_SLICE_SECONDS", plan.load_slice_seconds),
         (shard_runtime, "EARLY_RECORDS", 25),
-        (log_module, "SYNC_MARK_EVERY_BYTES", plan.sync_mark_bytes),
+        (durability, "SYNC_MARK_EVERY_BYTES", plan.sync_mark_bytes),
         (SliceRunner, "is_slice_over", lambda runner: random.random() < 0.2),
         (SliceRunner, "processor_seconds", lambda runner: 0.0),
         (CompactionRunner, "_compact", _counting_compactions(journal, on_failed_compaction)),

@@ -14,20 +14,21 @@ Owned here: where the log starts and ends, how far it is durable, and whether it
 from __future__ import annotations
 
 import errno
-import threading
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headgate.log.checkpoint import Checkpoint, save_checkpoint
 from headgate.log.deletion import delete_directory, remove_deleted
+from headgate.log.durability import Durability
 from headgate.log.recovery import Loading, Recovery, load
+from headgate.log.replacement import Replacement
 from headgate.log.retention import Retention
 from headgate.log.segment import LARGEST_RELATIVE_OFFSET, Segment
 from headgate.log.segments import Segments
-from headgate.log.swap import carry_out, decide, discard, save_compacted_to, settle
+from headgate.log.swap import carry_out, save_compacted_to
 from headgate.log.sync import SyncRequest
-from headgate.log.sync_mark import SyncMark, remove_sync_mark, save_sync_mark
+from headgate.log.sync_mark import remove_sync_mark
+from headgate.log.terms import LogFailed, LogSettings, OffsetOutOfRange
 from headgate.log.time_search import find_largest_timestamp, find_timestamp
 
 if TYPE_CHECKING:
@@ -41,28 +42,6 @@ if TYPE_CHECKING:
 __all__ = ["Log", "LogFailed", "LogSettings", "OffsetOutOfRange", "Recovery", "SyncRequest", "remove_deleted"]
 
 
-SYNC_MARK_EVERY_BYTES = 1 << 20
-"""About how much is written again, at most, when a log is opened after a kill."""
-
-
-class LogFailed(OSError):
-    """The log takes no appends: an earlier write or sync failed and `recover` has not succeeded since."""
-
-
-class OffsetOutOfRange(Exception):
-    """The offset lies before the log's start or past its end."""
-
-
-@dataclass(slots=True, frozen=True)
-class LogSettings:
-    """How a log is cut up. Sizes are bytes; `segment_ms` is compared with the batches' own timestamps."""
-
-    segment_bytes: int = 1 << 30
-    segment_ms: int = 7 * 24 * 3600 * 1000
-    index_interval_bytes: int = 4096
-    sync_on_roll: bool = True
-
-
 class Log:
     """One partition's log. Made by `Log.open`.
 
@@ -71,23 +50,15 @@ class Log:
     """
 
     __slots__ = (
-        "_checkpoint",
-        "_directory_changes",
-        "_directory_changes_synced",
+        "_durability",
         "_failure",
         "_files",
-        "_generation",
         "_is_deleted",
-        "_is_replacing",
         "_on_truncated",
-        "_parent_synced",
-        "_replacement_lock",
+        "_replacement",
         "_segments",
-        "_syncs",
-        "_unmarked_bytes",
         "compacted_to",
         "directory",
-        "durable_offset",
         "log_end_offset",
         "log_start_offset",
         "settings",
@@ -103,25 +74,14 @@ class Log:
         self._files = files
         self._on_truncated = on_truncated
         self._segments = Segments()
-        self._checkpoint = Checkpoint()
-        # Names come and go with segments. What changed since is what a sync of the directory is for.
-        self._directory_changes = 0
-        self._directory_changes_synced = 0
-        self._parent_synced = False
-        self._syncs: list[SyncRequest] = []
-        self._unmarked_bytes = 0
-        # A sync that began before the log was read anew tells nothing about it.
-        self._generation = 0
+        self._durability = Durability(files, directory)
+        self._replacement = Replacement(files, directory)
         self._failure: OSError | None = None
         self._is_deleted = False
-        # A replacement of segments is decided in another thread: not while the log is turned inside out.
-        self._replacement_lock = threading.Lock()
-        self._is_replacing = False
         self.directory = directory
         self.settings = settings
         self.log_start_offset = 0
         self.log_end_offset = 0
-        self.durable_offset = 0
         self.compacted_to = 0
 
     @classmethod
@@ -152,14 +112,13 @@ class Log:
         loaded = load(Loading(self._files, self.directory, interval, clean, recovery_point, synced_before))
         segments = loaded.segments
         start = loaded.checkpoint.log_start_offset
-        self._checkpoint = loaded.checkpoint
         self._segments = Segments(segments)
-        self._parent_synced = loaded.is_durable
         self.compacted_to = loaded.compacted_to
         self.log_start_offset = max(start, segments[0].base_offset) if segments else start
-        self.log_end_offset = self.durable_offset = segments[-1].next_offset if segments else start
+        self.log_end_offset = segments[-1].next_offset if segments else start
+        self._durability.loaded(loaded, self._segments, self.log_end_offset)
         if not clean:
-            self._move_recovery_point()
+            self._durability.move_recovery_point()
         if loaded.recovery is not None and self._on_truncated is not None:
             self._on_truncated(loaded.recovery)
         return loaded.recovery
@@ -178,6 +137,11 @@ class Log:
     def failure(self) -> OSError | None:
         """Why appends are refused, or None while they are not."""
         return self._failure
+
+    @property
+    def durable_offset(self) -> int:
+        """Everything below is known to be on disk."""
+        return self._durability.durable_offset
 
     @property
     def needs_sync(self) -> bool:
@@ -245,7 +209,7 @@ class Log:
         interval = self.settings.index_interval_bytes
         segment = Segment(self._files, self.directory, self.log_end_offset, interval)
         segment.create()
-        self._directory_changes += 1
+        self._durability.name_changed()
         self._segments.add(segment)
         if closing is not None:
             # Without room for them the indexes stay in memory, and are rebuilt at the next start.
@@ -258,19 +222,7 @@ class Log:
 
     def begin_sync(self) -> SyncRequest:
         """What must be synced for everything appended so far to be durable. Each one must be completed."""
-        request = SyncRequest(self._files, self.log_end_offset, self._generation, self._directory_changes)
-        for segment in self._segments:
-            if segment.synced_bytes < segment.size:
-                request.parts.append((segment, segment.pin(), segment.size))
-                request.synced_before.append((segment, segment.synced_bytes))
-            if not segment.indexes_synced and segment is not self._segments.active:
-                request.indexes.append(segment)
-        if self._directory_changes_synced < self._directory_changes:
-            request.directories.append(self.directory)
-            if not self._parent_synced:
-                request.directories.append(self.directory.parent)
-        self._syncs.append(request)
-        return request
+        return self._durability.begin(self.log_end_offset, self._replacement.generation)
 
     def complete_sync(self, request: SyncRequest) -> None:
         """Take the outcome of a sync that ran; without an error all is durable that was there when it began.
@@ -278,72 +230,29 @@ class Log:
         Raises the OSError of a sync that failed, and the log has failed with it; LogFailed, and nothing is
         changed, where the log failed otherwise or was recovered, truncated or deleted while the sync ran.
         """
-        parts = request.parts
-        request.release()
-        if request in self._syncs:
-            self._syncs.remove(request)
-        if request.generation != self._generation:
-            raise LogFailed(errno.EIO, "the log is not what it was when the sync began", str(self.directory))
-        if request.error is not None:
-            for segment, position in request.synced_before:
-                # A roll may have synced it since, without an error: the kernel reports a failure once.
-                segment.synced_bytes = min(segment.synced_bytes, position)
-            self._failure = request.error
-            raise request.error
-        if self._failure is not None:
-            self._refuse()
-        for segment, _, size in parts:
-            self._unmarked_bytes += max(size - segment.synced_bytes, 0)
-            segment.synced_bytes = max(segment.synced_bytes, size)
-        for segment in request.indexes:
-            segment.indexes_synced = True
-        self._directory_changes_synced = max(self._directory_changes_synced, request.directory_changes)
-        self._parent_synced |= self.directory.parent in request.directories
-        self.durable_offset = max(self.durable_offset, request.end_offset)
-        if self._unmarked_bytes >= SYNC_MARK_EVERY_BYTES:
-            self._mark_synced()
-        if request.indexes:
-            self._move_recovery_point()
+        try:
+            if request.generation != self._replacement.generation:
+                raise LogFailed(
+                    errno.EIO, "the log is not what it was when the sync began", str(self.directory)
+                )
+            if request.error is not None:
+                self._durability.failed(request)
+                self._failure = request.error
+                raise request.error
+            if self._failure is not None:
+                self._refuse()
+            self._durability.completed(request)
+        finally:
+            self._durability.forget(request)
 
     def abandon_sync(self, request: SyncRequest) -> None:
         """Let go of a sync that never ran, or was given up: nothing is known to be durable by it."""
-        request.release()
-        if request in self._syncs:
-            self._syncs.remove(request)
+        self._durability.forget(request)
 
     def fail(self, error: OSError) -> None:
         """Take no more appends until `recover`: for one who learns of a failed sync by other ways."""
         self._failure = error
-        for request in [request for request in self._syncs if request.has_run]:
-            request.release()
-            self._syncs.remove(request)
-
-    def _mark_synced(self) -> None:
-        """Tell the next process how far the disk has the log: up to the first byte that is not synced."""
-        segment = next((one for one in self._segments if one.synced_bytes < one.size), self._segments.active)
-        assert segment is not None
-        mark = SyncMark(segment.base_offset, segment.synced_bytes)
-        self._unmarked_bytes = 0
-        save_sync_mark(self._files, self.directory, mark)
-
-    def _move_recovery_point(self) -> None:
-        """Spare the next start the closed segments that are durable with their indexes."""
-        point = self._checkpoint.recovery_point
-        for segment in self._segments.closed:
-            if segment.synced_bytes < segment.size or not segment.indexes_synced:
-                break
-            point = max(point, segment.next_offset)
-        # It only saves time: a disk too full for it fails the next append, and says so there.
-        with suppress(OSError):
-            self._save_checkpoint(replace(self._checkpoint, recovery_point=point))
-
-    def _save_checkpoint(self, checkpoint: Checkpoint) -> None:
-        if checkpoint != self._checkpoint:
-            save_checkpoint(self._files, self.directory, checkpoint)
-            if not self._parent_synced:
-                self._files.sync_directory(self.directory.parent)
-                self._parent_synced = True
-            self._checkpoint = checkpoint
+        self._durability.forget_run()
 
     def recover(self) -> Recovery | None:
         """Read the log again from the disk, and take appends again if that and its sync succeed.
@@ -354,13 +263,12 @@ class Log:
         """
         if self._is_deleted:
             self._refuse()
-        with self._replacement_lock:
-            self._generation += 1
+        with self._replacement.next_generation():
             synced_before = {segment.base_offset: segment.synced_bytes for segment in self._segments}
             for segment in self._segments:
                 segment.close_file()
             recovery = self._load(clean=False, recovery_point=0, synced_before=synced_before)
-            self._is_replacing = False
+            self._replacement.is_under_way = False
             self._failure = None
         return recovery
 
@@ -411,7 +319,7 @@ class Log:
         if offset > self.log_end_offset:
             raise OffsetOutOfRange(f"{offset} is past the end of the log, {self.log_end_offset}")
         if offset > self.log_start_offset:
-            self._save_checkpoint(replace(self._checkpoint, log_start_offset=offset))
+            self._durability.save(replace(self._durability.checkpoint, log_start_offset=offset))
             self.log_start_offset = offset
         # The start is durable, so what of this a crash undoes is done again when the log is opened.
         self._segments.remove_before(self.log_start_offset)
@@ -443,12 +351,8 @@ class Log:
         if offset >= self.log_end_offset:
             return
         try:
-            with self._replacement_lock:
-                self._generation += 1
-                if self._is_replacing:
-                    settle(self._files, self.directory, min(self.compacted_to, offset))
-                    discard(self._files, self.directory)
-                    self._is_replacing = False
+            with self._replacement.next_generation():
+                self._replacement.revoke(min(self.compacted_to, offset))
             self._truncate(offset)
         except OSError as error:
             self._failure = error
@@ -459,8 +363,8 @@ class Log:
         if self.compacted_to > offset:
             save_compacted_to(self._files, self.directory, offset)
             self.compacted_to = offset
-        point = min(self._checkpoint.recovery_point, offset)
-        self._save_checkpoint(replace(self._checkpoint, recovery_point=point))
+        known = self._durability
+        known.save(replace(known.checkpoint, recovery_point=min(known.checkpoint.recovery_point, offset)))
         self._segments.remove_after(offset)
         # Names first: a later segment must not outlive the batches before it.
         self._files.sync_directory(self.directory)
@@ -470,12 +374,12 @@ class Log:
             active.file().datasync()
             active.synced_bytes = active.size
             self.log_end_offset = active.next_offset
-        self.durable_offset = min(self.durable_offset, self.log_end_offset)
+        known.durable_offset = min(known.durable_offset, self.log_end_offset)
         self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
-        start = min(self._checkpoint.log_start_offset, self.log_start_offset)
-        self._save_checkpoint(replace(self._checkpoint, log_start_offset=start))
+        start = min(known.checkpoint.log_start_offset, self.log_start_offset)
+        known.save(replace(known.checkpoint, log_start_offset=start))
         if active is not None:
-            self._mark_synced()
+            known.mark()
 
     # Compaction.
 
@@ -492,24 +396,19 @@ class Log:
     @property
     def generation(self) -> int:
         """Another number whenever the log was read anew, truncated or deleted."""
-        return self._generation
+        return self._replacement.generation
 
     @property
     def is_replacing(self) -> bool:
         """Whether a replacement of segments was decided and is not settled."""
-        return self._is_replacing
+        return self._replacement.is_under_way
 
     def decide_replacement(self, state: CompactionState, generation: int) -> bool:
         """Let what stands aside count from here on, as `state` was prepared to say; False: the log changed.
 
         Runs in another thread. Raises OSError: it may be decided or not, and the log must `fail` for it.
         """
-        with self._replacement_lock:
-            if generation != self._generation:
-                return False
-            self._is_replacing = True
-            decide(self._files, self.directory)
-        return True
+        return self._replacement.decide(generation)
 
     def replace_segments(self, old: list[Segment], new: list[Segment], state: CompactionState) -> None:
         """Let `new` stand for the closed segments `old`, as was decided; nothing is synced here.
@@ -534,10 +433,7 @@ class Log:
 
         Runs in another thread. Raises OSError, and the log must `fail` for it.
         """
-        with self._replacement_lock:
-            if generation == self._generation and self._is_replacing:
-                settle(self._files, self.directory, compacted_to)
-                self._is_replacing = False
+        self._replacement.settle(compacted_to, generation)
 
     # The end.
 
@@ -563,7 +459,7 @@ class Log:
                 with suppress(OSError):
                     request.run()
                 self.complete_sync(request)
-                self._mark_synced()
+                self._durability.mark()
         finally:
             self.close_files()
 
@@ -577,11 +473,10 @@ class Log:
 
     def give_up(self) -> None:
         """Take nothing more: the caller is about to delete the directory."""
-        with self._replacement_lock:
-            self._generation += 1
-        self._is_deleted = True
+        with self._replacement.next_generation():
+            self._is_deleted = True
         self._failure = OSError(errno.ENOENT, "the log was deleted", str(self.directory))
         for segment in self._segments:
             segment.close_file()
         self._segments = Segments()
-        self.log_start_offset = self.durable_offset = self.log_end_offset
+        self.log_start_offset = self._durability.durable_offset = self.log_end_offset
