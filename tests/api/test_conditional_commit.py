@@ -190,6 +190,21 @@ def test_the_fields_are_tagged_fields_of_their_own_number(version: int) -> None:
     assert field not in encode(request, 7)
 
 
+def test_a_wide_commit_that_is_refused_says_of_each_partition_why(node: OneNode) -> None:
+    """Whatever stretches of partitions have moved, short and long, at the ends and between."""
+    everything = range(WIDTH)
+    assert {error for _, error, _ in commit(node, {"t": dict.fromkeys(everything, (5, None))})} == {0}
+    for moved in (set(everything), {0}, {WIDTH - 1}, set(range(3, WIDTH - 3)), set(range(0, WIDTH, 7))):
+        answers = commit(node, {"t": {one: (6, 4 if one in moved else 5) for one in everything}})
+        assert answers == [
+            (one, ErrorCode.INVALID_UPDATE_VERSION, 5)
+            if one in moved
+            else (one, ErrorCode.OPERATION_NOT_ATTEMPTED, None)
+            for one in everything
+        ]
+    assert offsets(node, *everything) == [5] * WIDTH
+
+
 def test_the_node_says_that_it_knows_conditions(node: OneNode) -> None:
     """Whoever sends one to a node that does not say so has it skipped, and the commit done."""
     api = k18_api_versions.api_versions([k08_offset_commit.API])

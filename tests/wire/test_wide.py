@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from headgate.wire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from headgate.wire.wide import NARROWEST_WIDE, WideStructs, last_number
+from headgate.wire.wide import NARROWEST_WIDE, WideParts, WideStructs, last_number
 
 int32 = st.integers(-(2**31), 2**31 - 1)
 int64 = st.integers(-(2**63), 2**63 - 1)
@@ -174,3 +175,29 @@ def test_wide_structs_are_a_sequence() -> None:
     assert (len(wide), wide[7].partition_index, wide[-1].partition_index) == (20, 7, 19)
     assert [one.partition_index for one in wide[2:4]] == [2, 3]
     assert all(one.error_code == 3 for one in wide)
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.booleans(), st.integers(-(2**63), 2**63 - 1)), max_size=6))
+def test_an_answer_of_stretches_is_written_as_its_structs_are(
+    stretches: list[tuple[int, bool, int]],
+) -> None:
+    """Some in columns, with a number at the end of each or without, others one by one."""
+    parts: list[Sequence[OffsetCommitResponsePartition]] = []
+    for length, has_current, offset in stretches:
+        numbers = np.arange(length)
+        if length < 5:
+            parts.append([OffsetCommitResponsePartition(partition_index=one) for one in range(length)])
+            continue
+        columns = {"partition_index": numbers, "error_code": numbers % 90}
+        if has_current:
+            columns["current_offset"] = np.full(length, offset)
+        template = OffsetCommitResponsePartition(current_offset=0 if has_current else None)
+        parts.append(WideStructs(template, columns))
+    together = WideParts(parts)
+    structs = [one for part in parts for one in part]
+    assert (len(together), list(together)) == (len(structs), structs)
+    for version in (8, 9):
+        answers: list[Any] = [together, structs]
+        topics = [OffsetCommitResponseTopic(name="t", partitions=some) for some in answers]
+        written = [encode(OffsetCommitResponse(topics=[topic]), version) for topic in topics]
+        assert written[0] == written[1]

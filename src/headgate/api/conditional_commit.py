@@ -15,14 +15,24 @@ this advertises FEATURE: one that does not would skip the field and commit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from headgate.api.commit_messages import Wanted, columns_of, command_of
 from headgate.api.contract import Call, Node
 from headgate.api.group_answers import error_of
 from headgate.api.offset_topics import find_topic, unknown_topic_error
-from headgate.core.offsets.commands import CommitResult, Conditions, OffsetColumns, OffsetToCommit, Place
+from headgate.core.offsets.commands import (
+    CommitResult,
+    Conditions,
+    Moved,
+    OffsetColumns,
+    OffsetToCommit,
+    Place,
+)
 from headgate.domain.errors import ErrorCode
 from headgate.domain.features import CONDITIONAL_COMMIT
 from headgate.domain.ids import TopicName
@@ -33,13 +43,14 @@ from headgate.wire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from headgate.wire.wide import WideStructs
+from headgate.wire.wide import NARROWEST_WIDE, Int64s, WideParts, WideStructs
 
 if TYPE_CHECKING:
     from headgate.topics.topic import Topic
 
 FEATURE = CONDITIONAL_COMMIT
 SINCE_VERSION = 8
+_NOTHING_MOVED = Moved(np.empty(0, np.int64), np.empty(0, np.int64))
 ANY_COUNT = 1 << 31
 """Of partitions, where it is known that they exist."""
 
@@ -61,14 +72,12 @@ def handle(node: Node, call: Call, request: OffsetCommitRequest) -> OffsetCommit
     topics = [find_topic(node, call.api_version, topic) for topic in request.topics]
     unknown = _unknown(request, topics, unknown_topic_error(call.api_version))
     if unknown:
-        return _not_done(request, unknown, {})
+        return _not_done(request, unknown, ())
 
     def on_result(result: Any) -> None:
         if isinstance(result, CommitResult) and not result.is_attempted:
-            current = result.current or {}
-            errors = dict.fromkeys(result.too_large, ErrorCode.OFFSET_METADATA_TOO_LARGE)
-            errors |= dict.fromkeys(current, ErrorCode.INVALID_UPDATE_VERSION)
-            call.answer(_not_done(request, errors, current))
+            too_large = dict.fromkeys(result.too_large, ErrorCode.OFFSET_METADATA_TOO_LARGE)
+            call.answer(_not_done(request, too_large, result.moved))
         else:
             call.answer(_alike(request, error_of(result)))
 
@@ -141,23 +150,75 @@ def _alike(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitRespon
 
 
 def _not_done(
-    request: OffsetCommitRequest, errors: Mapping[Place, ErrorCode], current: Mapping[Place, int]
+    request: OffsetCommitRequest, errors: Mapping[Place, ErrorCode], moved: Sequence[Moved]
 ) -> OffsetCommitResponse:
-    """These partitions have these errors; of the others nothing is said but that nothing was done."""
-    return OffsetCommitResponse(
-        topics=[
+    """What has moved, and these other errors; of the rest nothing is said but that nothing was done."""
+    codes = [np.full(len(topic.partitions), ErrorCode.OPERATION_NOT_ATTEMPTED) for topic in request.topics]
+    for (number, index), error in errors.items():
+        codes[number][index] = error
+    topics = []
+    for topic, errors_of_topic, moved_of_topic in zip_longest(request.topics, codes, moved):
+        answers = _Answers(topic.partitions, errors_of_topic, moved_of_topic or _NOTHING_MOVED)
+        topics.append(
             OffsetCommitResponseTopic(
                 name=topic.name,
                 topic_id=topic.topic_id,
-                partitions=[
-                    OffsetCommitResponsePartition(
-                        partition_index=partition.partition_index,
-                        error_code=errors.get((number, index), ErrorCode.OPERATION_NOT_ATTEMPTED),
-                        current_offset=current.get((number, index)),
-                    )
-                    for index, partition in enumerate(topic.partitions)
-                ],
+                partitions=WideParts(answers.parts()),  # type: ignore[arg-type]
             )
-            for number, topic in enumerate(request.topics)
-        ]
-    )
+        )
+    return OffsetCommitResponse(topics=topics)
+
+
+class _Answers:
+    """The answers for the partitions of one topic: stretches with a current offset, and without."""
+
+    def __init__(
+        self, partitions: Sequence[OffsetCommitRequestPartition], errors: Int64s, moved: Moved
+    ) -> None:
+        if isinstance(partitions, WideStructs):
+            self._numbers: Int64s = partitions.columns["partition_index"]
+        else:
+            self._numbers = np.array([one.partition_index for one in partitions], np.int64)
+        errors[moved.indexes] = ErrorCode.INVALID_UPDATE_VERSION
+        self._errors = errors
+        self._current = np.zeros(len(errors), np.int64)
+        self._current[moved.indexes] = moved.offsets
+        self._has_current = np.zeros(len(errors), np.bool_)
+        self._has_current[moved.indexes] = True
+
+    def parts(self) -> list[Sequence[OffsetCommitResponsePartition]]:
+        """All answers in order; narrow stretches are single ones."""
+        ends = np.flatnonzero(self._has_current[1:] != self._has_current[:-1]) + 1
+        parts: list[Sequence[OffsetCommitResponsePartition]] = []
+        single: list[OffsetCommitResponsePartition] = []
+        first = 0
+        for end in (*ends.tolist(), len(self._errors)):
+            if end - first < NARROWEST_WIDE:
+                single += self._each(first, end)
+            else:
+                parts += [single, self._stretch(first, end)]
+                single = []
+            first = end
+        return [*parts, single]
+
+    def _stretch(self, first: int, end: int) -> WideStructs[OffsetCommitResponsePartition]:
+        rows = slice(first, end)
+        columns = {"partition_index": self._numbers[rows], "error_code": self._errors[rows]}
+        if not self._has_current[first]:
+            return WideStructs(OffsetCommitResponsePartition(), columns)
+        columns["current_offset"] = self._current[rows]
+        return WideStructs(OffsetCommitResponsePartition(current_offset=0), columns)
+
+    def _each(self, first: int, end: int) -> Iterator[OffsetCommitResponsePartition]:
+        rows = slice(first, end)
+        columns = zip(
+            self._numbers[rows].tolist(),
+            self._errors[rows].tolist(),
+            self._current[rows].tolist(),
+            self._has_current[rows].tolist(),
+            strict=True,
+        )
+        for number, error, current, has_current in columns:
+            yield OffsetCommitResponsePartition(
+                partition_index=number, error_code=error, current_offset=current if has_current else None
+            )

@@ -30,7 +30,10 @@ WIDE_STRUCTS: Final = frozenset(
     }
 )
 """The structs whose arrays may be wide."""
-LAST_NUMBERS: Final = {"OffsetCommitRequestPartition": "expected_offset"}
+LAST_NUMBERS: Final = {
+    "OffsetCommitRequestPartition": "expected_offset",
+    "OffsetCommitResponsePartition": "current_offset",
+}
 """The tagged fields (int64) that may be columns where a struct has no tagged field behind them."""
 NARROWEST_WIDE: Final = 16
 """Shorter arrays are read one by one: that is as quick."""
@@ -87,6 +90,35 @@ class WideStructs(Sequence[StructT], Generic[StructT]):
         for name, value in zip(self.columns, row, strict=True):
             setattr(struct, name, value)
         return struct
+
+
+class WideParts(Sequence[StructT], Generic[StructT]):
+    """Structs one after the other, some of them in columns: not all are alike, but long stretches are."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: Sequence[Sequence[StructT]]) -> None:
+        self.parts = parts
+
+    def __len__(self) -> int:
+        return sum(map(len, self.parts))
+
+    def __iter__(self) -> Iterator[StructT]:
+        for part in self.parts:
+            yield from part
+
+    @overload
+    def __getitem__(self, index: int) -> StructT: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[StructT]: ...
+    def __getitem__(self, index: int | slice) -> StructT | list[StructT]:
+        return list(self)[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    def __repr__(self) -> str:
+        return f"WideParts({self.parts!r})"
 
 
 @cache

@@ -19,7 +19,7 @@ from headgate.wire.layout import FIXED_FORMATS, FieldLayout, is_flexible, layout
 from headgate.wire.message import EMPTY, Message, Struct
 from headgate.wire.primitives import write_varint
 from headgate.wire.source import Source
-from headgate.wire.wide import WIDE_STRUCTS, WideStructs, leading_fields, repeat_wide
+from headgate.wire.wide import WIDE_STRUCTS, WideParts, WideStructs, leading_fields, repeat_wide
 
 MessageT = TypeVar("MessageT", bound=Message)
 Writer = Callable[[bytearray, MessageT], None]
@@ -47,6 +47,7 @@ class _WriterSource:
             pack=struct.pack,
             varint=write_varint,
             unwritable=self._unwritable,
+            WideParts=WideParts,
             WideStructs=WideStructs,
             repeat_wide=repeat_wide,
             faults=(struct.error, AttributeError, TypeError, UnicodeEncodeError, OverflowError),
@@ -158,15 +159,11 @@ class _WriterSource:
         if field.kind in FIXED_FORMATS and field.kind != "uuid":
             source.line(f"{self.out} += pack(f'>{{len({items})}}{FIXED_FORMATS[field.kind]}', *{items})")
             return
+        if field.struct_type is not None and field.struct_type.__name__ in WIDE_STRUCTS:
+            self._wide_array(field.struct_type, items)
+            return
         item = source.fresh("m")
-        is_wide = field.struct_type is not None and field.struct_type.__name__ in WIDE_STRUCTS
-        elements = items
-        if is_wide:
-            wide, at = source.fresh("wide"), source.fresh("at")
-            source.line(f"{wide} = type({items}) is WideStructs")
-            source.line(f"{at} = len({self.out})")
-            elements = f"({items}.template,) if {wide} else {items}"
-        with source.block(f"for {item} in {elements}:"):
+        with source.block(f"for {item} in {items}:"):
             if field.struct_type is not None:
                 self._struct(field.struct_type, item)
             elif field.kind == "uuid":
@@ -174,10 +171,20 @@ class _WriterSource:
             else:
                 self._string(field.kind, item, may_be_null=False)
             self._end_run()
-        if is_wide and field.struct_type is not None:
-            fields = source.constant("fields", leading_fields(field.struct_type, self.version))
+
+    def _wide_array(self, struct_type: type[Struct], items: str) -> None:
+        """The structs of an array that may be in columns, all of them or parts of them."""
+        source = self.source
+        part, item, wide, at = (source.fresh(name) for name in ("part", "m", "wide", "at"))
+        fields = source.constant("fields", leading_fields(struct_type, self.version))
+        with source.block(f"for {part} in {items}.parts if type({items}) is WideParts else ({items},):"):
+            source.line(f"{wide} = type({part}) is WideStructs")
+            source.line(f"{at} = len({self.out})")
+            with source.block(f"for {item} in ({part}.template,) if {wide} else {part}:"):
+                self._struct(struct_type, item)
+                self._end_run()
             with source.block(f"if {wide}:"):
-                source.line(f"repeat_wide({self.out}, {at}, {items}, {fields})")
+                source.line(f"repeat_wide({self.out}, {at}, {part}, {fields})")
 
     def _tagged_fields(self, fields: list[FieldLayout], variable: str) -> None:
         if not fields:

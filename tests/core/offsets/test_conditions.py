@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.harness import Harness
 
-from headgate.core.offsets.commands import CommitOffsets, CommitResult, OffsetColumns, OffsetToCommit, Place
+from headgate.core.offsets.commands import (
+    CommitOffsets,
+    CommitResult,
+    Moved,
+    OffsetColumns,
+    OffsetToCommit,
+    Place,
+)
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, MemberId, TopicName
 
@@ -29,8 +36,8 @@ def commit_if(
 
 def not_done(current: dict[int, int], too_large: frozenset[Place] = frozenset()) -> CommitResult:
     """Nothing was done because of what is committed at these places of the topic."""
-    places = {(0, place): offset for place, offset in current.items()}
-    return CommitResult(ErrorCode.NONE, too_large, places, is_attempted=False)
+    moved = Moved(np.array(list(current), np.int64), np.array(list(current.values()), np.int64))
+    return CommitResult(ErrorCode.NONE, too_large, [moved], is_attempted=False)
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,25 @@ class CommitAgain(NamedTuple):
     """For each time it came an offset for each partition, in order."""
 
 
+@dataclass(slots=True, frozen=True, eq=False)
+class Moved:
+    """Where something else is committed than was expected: int64 arrays of one length."""
+
+    indexes: Int64s
+    """A partition's number among those of its topic; ascending."""
+    offsets: Int64s
+    """What is committed; NOTHING_COMMITTED for nothing."""
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Moved)
+            and np.array_equal(self.indexes, other.indexes)
+            and np.array_equal(self.offsets, other.offsets)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 @dataclass(slots=True, frozen=True)
 class CommitResult:
     """The outcome of a commit: what holds for all its partitions, and where that is not the truth."""
@@ -124,10 +143,19 @@ class CommitResult:
     error: ErrorCode
     too_large: frozenset[Place] = frozenset()
     """Partitions whose metadata is too long."""
-    current: Mapping[Place, int] | None = None
-    """What is committed where something else was expected."""
+    moved: Sequence[Moved] = ()
+    """For each topic what is committed where something else was expected."""
     is_attempted: bool = True
     """False: nothing is committed, because one of the others could not be or a condition failed."""
+
+    @property
+    def current(self) -> Mapping[Place, int]:
+        """What is committed where something else was expected, place by place."""
+        return {
+            (number, index): offset
+            for number, moved in enumerate(self.moved)
+            for index, offset in zip(moved.indexes.tolist(), moved.offsets.tolist(), strict=True)
+        }
 
 
 @dataclass(slots=True, frozen=True)

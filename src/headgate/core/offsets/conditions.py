@@ -7,7 +7,7 @@ twice. What was decided in the same turn counts, as it is applied already.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from headgate.core.offsets.commands import (
     CommitOffsets,
     CommitResult,
     Conditions,
+    Moved,
     OffsetColumns,
     OffsetToCommit,
     Place,
@@ -31,15 +32,14 @@ ToCommit = Sequence[OffsetToCommit] | OffsetColumns
 def refuse(table: OffsetTable, command: CommitOffsets, metadata_limit: int) -> CommitResult | None:
     """Why nothing of a commit with conditions takes place; None if all of it may."""
     too_large: set[Place] = set()
-    current: dict[Place, int] = {}
+    moved: list[Moved] = []
     conditions = command.expected or [{}] * len(command.topics)
     for number, ((topic, partitions), expected) in enumerate(zip(command.topics, conditions, strict=True)):
         too_large.update((number, index) for index in _too_large(partitions, metadata_limit))
-        for index, offset in _different(table, command.group_id, topic, partitions, expected):
-            current[number, index] = offset
-    if not too_large and not current:
+        moved.append(_moved(table, command.group_id, topic, partitions, expected))
+    if not too_large and not any(len(one.indexes) for one in moved):
         return None
-    return CommitResult(ErrorCode.NONE, frozenset(too_large), current, is_attempted=False)
+    return CommitResult(ErrorCode.NONE, frozenset(too_large), moved, is_attempted=False)
 
 
 def _too_large(partitions: ToCommit, limit: int) -> Sequence[int]:
@@ -49,24 +49,26 @@ def _too_large(partitions: ToCommit, limit: int) -> Sequence[int]:
     return [index for index, each in enumerate(partitions) if is_metadata_too_large(each.metadata, limit)]
 
 
-def _different(
+def _moved(
     table: OffsetTable, group_id: GroupId, topic: TopicName, partitions: ToCommit, expected: Conditions
-) -> Iterator[tuple[int, int]]:
+) -> Moved:
     """Which partitions are not where they are expected to be, and where they are."""
     if isinstance(expected, np.ndarray):
         assert isinstance(partitions, OffsetColumns)
         found = table.get_columns(group_id, topic, partitions.partitions)
         if found is not None:
             _, offsets, _ = found
-            for index in np.flatnonzero(offsets != expected).tolist():
-                yield index, int(offsets[index])
-            return
+            indexes = np.flatnonzero(offsets != expected)
+            return Moved(indexes, offsets[indexes])
         expected = dict(enumerate(expected.tolist()))
     numbers = _numbers(partitions, expected)
+    different: list[tuple[int, int]] = []
     for index, (_, stored) in zip(expected, table.get_each(group_id, topic, numbers), strict=True):
         committed = NOTHING_COMMITTED if stored is None else stored.offset
         if committed != expected[index]:
-            yield index, committed
+            different.append((index, committed))
+    columns = np.array(sorted(different), np.int64).reshape(-1, 2)
+    return Moved(columns[:, 0], columns[:, 1])
 
 
 def _numbers(partitions: ToCommit, indexes: Iterable[int]) -> list[int]:
