@@ -78,6 +78,10 @@ def _answers_partitions(answer: Any, taken: int) -> bool:
     )
 
 
+def _leads_at_once(answer: Any) -> bool:
+    return bool(answer["skip_assignment"] and answer["leader"] == answer["member_id"])
+
+
 _NO_TRACE = "A join that is refused leaves no trace; in Kafka an empty group, which it never writes down."
 
 _NOT_OURS = "Settings of what Headgate has not got: tiered storage, share groups, streams groups."
@@ -393,5 +397,17 @@ ACCEPTED: tuple[Accepted, ...] = (
         kafka="unknown_server_error",
         headgate="inconsistent_group_protocol",
         reason="A subscription that cannot be read: Kafka stumbles over it.",
+    ),
+    *(
+        Accepted(
+            scenario="*-static-member*-change*-protocol",
+            step="*: join_group v9",
+            path=path,
+            kafka=kafka,
+            headgate=ANY,
+            reason="Who makes a consumer group classic leads it: somebody has to see to it when topics grow.",
+            where=_leads_at_once,
+        )
+        for path, kafka in (("leader", ""), ("skip_assignment", False), ("members/*", ABSENT))
     ),
 )

@@ -22,6 +22,7 @@ from headgate.core.classic.group import ClassicGroup
 from headgate.core.classic.groups import ClassicGroups
 from headgate.core.classic.join import invalid_join, join
 from headgate.core.classic.membership import heartbeat, leave, on_session_deadline
+from headgate.core.classic.rebalance import joined as as_member
 from headgate.core.classic.rebalance import on_join_deadline, on_sync_deadline
 from headgate.core.classic.sync import sync
 from headgate.core.classic.turn import ClassicSettings, Turn
@@ -116,19 +117,24 @@ class MemberDispatch:
     ) -> GroupEffects:
         """The last member of the new protocol has become a classic one, and so has the group.
 
-        If anything is to be assigned anew, the member takes part in the rebalance that does it.
+        If anything is to be assigned anew, the member takes part in the rebalance that does it. Otherwise it
+        leads, without having to assign: a leader sees to it when topics change. (In Kafka nobody does.)
         """
         turn = self._consumer_groups.turn(group.group_id, now)
         others = joined.others(group)
+        member_id = joined.member.member_id
         if joined.leaves_settled(group):
-            _, effects = self._migration.downgrade(turn, group, [*others, joined.member], is_settled=True)
-            return together(effects, answer(token, joined.result()))
-        member = Member(joined.member.metadata, joined.admitted.member.current)
-        classic, effects = self._migration.downgrade(turn, group, [*others, member], is_settled=False)
-        rejoin = replace(command, member_id=member.member_id)
-        effects = together(effects, join(self._turn(now), classic, rejoin, token))
+            members = [*others, joined.member]
+            classic, effects = self._migration.downgrade(turn, group, members, leader=member_id)
+            result = joined.result()
+            if command.can_skip_assignment:
+                result = as_member(classic, classic.members[member_id], skip_assignment=True)
+            return together(effects, answer(token, result))
+        members = [*others, Member(joined.member.metadata, joined.admitted.member.current)]
+        classic, effects = self._migration.downgrade(turn, group, members, leader=None)
+        rejoined = join(self._turn(now), classic, replace(command, member_id=member_id), token)
         self._classic_groups.settle(classic)
-        return effects
+        return together(effects, rejoined)
 
     # --- syncing, staying and leaving ---
 

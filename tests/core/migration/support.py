@@ -136,8 +136,10 @@ class ClassicClient:
         self.member_id, self.generation = result.member_id, result.generation
         assignments: list[tuple[MemberId, bytes]] = []
         self.leads_with = None
-        if result.leader == self.member_id and not result.skip_assignment:
-            assignments = list(self._assign(result.members))
+        if result.leader == self.member_id:
+            self.leads_with = {}  # and has to see for itself, if it is told not to assign
+            if not result.skip_assignment:
+                assignments = list(self._assign(result.members))
         self.syncing = self.h.send(
             sync(
                 self.member_id,

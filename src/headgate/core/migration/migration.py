@@ -18,7 +18,7 @@ from headgate.core.consumer.group import ConsumerGroup, Member
 from headgate.core.consumer.removal import group_tombstones, remove_members
 from headgate.core.consumer.turn import ConsumerTurn
 from headgate.core.contract import Effects, Reply
-from headgate.core.effects import GroupEffects, together
+from headgate.core.effects import NOTHING, GroupEffects, together
 from headgate.core.migration.downgrade import downgraded
 from headgate.core.migration.policy import MigrationPolicy
 from headgate.core.migration.upgrade import upgrade_refusal, upgraded
@@ -82,7 +82,7 @@ class Migration:
         if member_ids and group.classic_members:
             staying = [group.member(one) for one in group.members if one not in member_ids]
             if self.may_downgrade(staying):
-                _, effects = self.downgrade(turn, group, staying, is_settled=False)
+                _, effects = self.downgrade(turn, group, staying, leader=None)
                 return effects
         return Effects(remove_members(turn, group, member_ids))
 
@@ -95,20 +95,24 @@ class Migration:
         )
 
     def downgrade(
-        self, turn: ConsumerTurn, group: ConsumerGroup, members: Collection[Member], *, is_settled: bool
+        self,
+        turn: ConsumerTurn,
+        group: ConsumerGroup,
+        members: Collection[Member],
+        *,
+        leader: MemberId | None,
     ) -> tuple[ClassicGroup, GroupEffects]:
-        """The classic group that these members make; they begin a rebalance unless all is settled."""
+        """The classic group that these members make: led by one of them, or they begin a rebalance."""
         turn.stop_matching_patterns(group.group_id)
         for member_id in group.members:
             turn.forget(group.group_id, member_id)
         classic = downgraded(group, members, turn.topics, turn.now)
-        if not is_settled:
-            classic.leader = None
+        classic.leader = leader
         records: list[Change] = [*group_tombstones(group), classic.metadata()]
         classic_turn = self._turn(turn)
         for member in classic.members.values():
             classic_turn.start_session(classic, member)
-        rebalance = Effects[Change]() if is_settled else prepare_rebalance(classic_turn, classic)
+        rebalance = prepare_rebalance(classic_turn, classic) if leader is None else NOTHING
         self._classic.live[group.group_id] = classic
         return classic, together(Effects(records), rebalance)
 

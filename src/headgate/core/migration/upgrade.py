@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from headgate.core.classic import group as classic
 from headgate.core.classic.group import ClassicGroup
+from headgate.core.classic.state import ClassicState
 from headgate.core.consumer.commands import Refusal
 from headgate.core.consumer.group import ConsumerGroup
 from headgate.core.consumer.heartbeat import FIRST_EPOCH
@@ -45,6 +46,8 @@ _STICKY_ASSIGNORS = frozenset({"sticky", "cooperative-sticky"})
 librdkafka gives it to members with every assignment but the first. Kafka does not upgrade such a group.
 """
 
+_NO_HASH = 0
+
 
 def upgrade_refusal(group: ClassicGroup, policy: MigrationPolicy, max_size: int) -> Refusal | None:
     """Why a group that has members stays a classic one whatever they say."""
@@ -73,10 +76,20 @@ def upgraded(group: ClassicGroup, topics: TopicImage) -> ConsumerGroup | Refusal
             return held
         for record in _member_records(group.group_id, epoch, held, topics):
             converted.apply(record)
-    metadata_hash = topics.hash_of(converted.subscriptions.topics())
+    # What is still to be assigned is so here: a hash that is not that of the topics raises the epoch.
+    is_settled = group.state is ClassicState.STABLE and _is_all_assigned(converted, topics)
+    metadata_hash = topics.hash_of(converted.subscriptions.topics()) if is_settled else _NO_HASH
     converted.apply(ConsumerGroupTargetMetadata(group_id=group.group_id, assignment_epoch=epoch))
     converted.apply(ConsumerGroupMetadata(group_id=group.group_id, epoch=epoch, metadata_hash=metadata_hash))
     return converted
+
+
+def _is_all_assigned(converted: ConsumerGroup, topics: TopicImage) -> bool:
+    """Whether somebody has every partition of every topic that the members read."""
+    known = (topics.find(name) for name in converted.subscriptions.topics())
+    return all(
+        len(converted.owners.get(topic.topic_id, {})) == topic.partition_count for topic in known if topic
+    )
 
 
 class _Held(NamedTuple):

@@ -1,0 +1,209 @@
+"""A group under random members of both protocols, late commits and crashes: what members rely on holds.
+
+Six members, two of them static, take steps when they like to, leave, are killed, change their protocol,
+commit; commits are delivered late; time passes; topics grow; the shard crashes. Classic ones are eager or
+cooperative, all of them. The harness checks at every step that a replay leads to the same state, and
+`check_invariants` the epochs and the single owner. Here it is about who may commit what, and about everything
+being read in the end. One seed decides everything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+import pytest
+from tests.core.consumer.support import ConsumerHarness, G, Pairs, check_invariants, topics
+from tests.core.migration.support import SESSION_TIMEOUT_MS, Anyone, ClassicClient, NewClient
+
+from headgate.domain.errors import ErrorCode
+
+SEEDS = 24
+ACTIONS = 14
+MEMBERS = 6
+STATIC = (4, 5)
+ROUNDS = 30
+"""Of a second each: by then who was killed is gone, and the others have come to terms."""
+
+
+@dataclass(frozen=True)
+class LateCommit:
+    """A commit that is on its way: who it is of, by what, and for what."""
+
+    member_id: str
+    generation: int
+    owned: Pairs
+
+
+class History:
+    """One group, six members, and what happens to them."""
+
+    def __init__(self, seed: int) -> None:
+        """All members are there and of one kind, none has said anything."""
+        self.random = Random(seed)
+        self.partitions = 4
+        self.h = ConsumerHarness(
+            {"t": self.partitions, "u": 3},
+            group_consumer_migration_policy=self.random.choice(("bidirectional", "bidirectional", "upgrade")),
+            group_consumer_assignment_interval_ms=self.random.choice(("0", "1000")),
+            group_consumer_session_timeout_ms=str(SESSION_TIMEOUT_MS),
+            group_initial_rebalance_delay_ms="0",
+        )
+        self.is_cooperative = self.flip()
+        self.late: list[LateCommit] = []
+        self.last_readers: dict[tuple[str, int], str] = {}
+        """Who has begun to read each partition last, by the id it had."""
+        self.incarnations = 0
+        is_new = self.flip()
+        self.members = [self.incarnation(number, is_new=is_new) for number in range(MEMBERS)]
+
+    def flip(self) -> bool:
+        """Yes or no."""
+        return self.random.random() < 0.5
+
+    def one(self) -> int:
+        """One of the members."""
+        return self.random.randrange(MEMBERS)
+
+    def incarnation(self, number: int, *, is_new: bool) -> Anyone:
+        """Member `number`, started anew; two are static, two read more topics."""
+        self.incarnations += 1
+        name = f"m{number}.{self.incarnations}"
+        names = ("t", "u") if number % 3 == 0 else ("t",)
+        instance_id = f"i{number}" if number in STATIC else None
+        if is_new:
+            return NewClient(self.h, name, names, instance_id)
+        return ClassicClient(self.h, name, names, self.is_cooperative, instance_id)
+
+    def step_of(self, member: Anyone) -> None:
+        """One step of one member, and what holds after it."""
+        before = member.owned
+        member.step()
+        for pair in member.owned - before:
+            self.last_readers[pair] = member.member_id
+        group = self.h.shard.consumer.find(G)
+        if group is not None:
+            check_invariants(group)
+
+    # --- what members do ---
+
+    def step(self) -> None:
+        """One goes on."""
+        member = self.members[self.one()]
+        for _ in range(self.random.randint(1, 4)):
+            self.step_of(member)
+
+    def all_step(self, rounds: int | None = None) -> None:
+        """All go on, half a second between two steps."""
+        for _ in range(self.random.randint(1, 6) if rounds is None else rounds):
+            for member in self.members:
+                self.step_of(member)
+            self.h.advance(500)
+
+    def restart(self) -> None:
+        """Perhaps with the other protocol; without a farewell it takes a session until that is seen."""
+        number = self.one()
+        if self.flip():
+            self.members[number].leave()
+        self.members[number] = self.incarnation(number, is_new=self.flip())
+
+    def roll(self) -> None:
+        """One after the other is restarted with one protocol, though it may have it already."""
+        order, is_new, rounds = list(range(MEMBERS)), self.flip(), self.random.randint(0, 3)
+        self.random.shuffle(order)
+        for number in order:
+            self.members[number].leave()
+            self.members[number] = self.incarnation(number, is_new=is_new)
+            self.all_step(rounds)
+
+    def static_there_and_back(self) -> None:
+        """A static member tries the new protocol and goes back, each time in its own place."""
+        number = self.random.choice(STATIC)
+        for is_new in (True, False):
+            self.members[number] = self.incarnation(number, is_new=is_new)
+            self.all_step(self.random.randint(1, 12))
+
+    def fall_silent(self) -> None:
+        """For longer than a session, while the others go on; what it waited for it never hears."""
+        silent = self.members[self.one()]
+        if isinstance(silent, ClassicClient):
+            silent.lose_answers()
+        for _ in range(1 + SESSION_TIMEOUT_MS // 1_000):
+            for member in self.members:
+                if member is not silent:
+                    self.step_of(member)
+            self.h.advance(1_000)
+
+    # --- commits ---
+
+    def commit(self) -> None:
+        """One commits all it has."""
+        member = self.members[self.one()]
+        self.deliver(LateCommit(member.member_id, member.generation, member.owned))
+
+    def commit_late(self) -> None:
+        """One commits, and it takes a while until that arrives."""
+        member = self.members[self.one()]
+        self.late.append(LateCommit(member.member_id, member.generation, member.owned))
+
+    def deliver_late(self) -> None:
+        """A commit of before arrives."""
+        if self.late:
+            self.deliver(self.late.pop(self.random.randrange(len(self.late))))
+
+    def deliver(self, commit: LateCommit) -> None:
+        """What is accepted is of the last one who has begun to read these partitions."""
+        if not commit.owned or commit.generation < 0:
+            return
+        error = self.h.commit_as(commit.member_id, commit.generation, *commit.owned)
+        if error is ErrorCode.NONE:
+            assert {self.last_readers[pair] for pair in commit.owned} == {commit.member_id}
+
+    # --- the world ---
+
+    def topic_grows(self) -> None:
+        """One topic has a partition more."""
+        self.partitions += 1
+        self.h.change_topics(topics(t=self.partitions))
+
+    def crash(self) -> None:
+        """Who waited for an answer asks again."""
+        self.h.reload()
+        for member in self.members:
+            if isinstance(member, ClassicClient):
+                member.lose_answers()
+
+    def rest(self) -> None:
+        """After a while everything is read, by one member each, and everybody may commit."""
+        self.all_step(2 * ROUNDS)
+        owned = [pair for member in self.members for pair in member.owned]
+        counts = {"t": self.partitions, "u": 3}
+        assert sorted(owned) == [(name, index) for name, count in counts.items() for index in range(count)]
+        for member in self.members:
+            assert not member.owned or member.commit() is ErrorCode.NONE
+
+
+WEIGHTS = {
+    History.step: 2,
+    History.all_step: 2,
+    History.restart: 2,
+    History.roll: 1,
+    History.static_there_and_back: 1,
+    History.fall_silent: 1,
+    History.commit: 1,
+    History.commit_late: 1,
+    History.deliver_late: 1,
+    History.topic_grows: 1,
+    History.crash: 1,
+    History.rest: 1,
+}
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_members_of_both_protocols_rely_on_their_group(seed: int) -> None:
+    """Whatever happens: no commit counts beside its partition's reader, and after a while all is read."""
+    history = History(seed)
+    for _ in range(ACTIONS):
+        (action,) = history.random.choices(list(WEIGHTS), list(WEIGHTS.values()))
+        action(history)
+    history.rest()
