@@ -12,6 +12,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -196,9 +197,11 @@ def test_one_write_and_one_sync_serve_a_whole_turn() -> None:
 def test_a_turn_that_decides_much_does_not_let_the_disk_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its beginning is written and synced while it goes on; what follows waits for that sync to end."""
     monkeypatch.setattr(shard_runtime, "EARLY_RECORDS", 5)
+    seconds = count()
 
     async def scenario() -> None:
         async with setup(MemoryFileSystem()) as s:
+            s.runtime.seconds = lambda: float(next(seconds))
             assert await s.ask(Add()) == 1
             s.sync_seconds.clear()
             gate = threading.Event()
@@ -222,9 +225,39 @@ def test_a_turn_that_decides_much_does_not_let_the_disk_wait(monkeypatch: pytest
     run(scenario)
 
 
+def test_a_slow_disk_gets_the_turn_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two syncs for a turn would halve what a disk takes that needs longer for one than a turn."""
+    monkeypatch.setattr(shard_runtime, "EARLY_RECORDS", 5)
+    now = 0.0
+
+    async def scenario() -> None:
+        nonlocal now
+        async with setup(MemoryFileSystem()) as s:
+            s.runtime.seconds = lambda: now
+            for sync_seconds, turn_seconds, is_early in (
+                (50.0, 1.0, False),
+                (3.0, 1.0, True),
+                (4.0, 1.0, False),
+            ):
+                s.runtime.submit(Add(), lambda reply: None)
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)  # the sync runs
+                now += sync_seconds
+                before = await s.ask(Ask())
+                for place in range(6):
+                    s.runtime.submit(Add(), lambda reply: None)
+                    if not place:
+                        now += turn_seconds
+                assert (s.partition.log.log_end_offset > before) == is_early
+                await s.ask(Ask())
+
+    run(scenario)
+
+
 def test_a_write_that_fails_in_the_midst_of_a_turn_fails_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who asked before it gets a retriable error, and so does who asks after it in the same turn."""
     monkeypatch.setattr(shard_runtime, "EARLY_RECORDS", 5)
+    monkeypatch.setattr(shard_runtime, "EARLY_SYNC_FACTOR", 1e9)
     monkeypatch.setattr(shard_runtime, "RELOAD_DELAY_SECONDS", 0.01)
 
     async def scenario() -> None:

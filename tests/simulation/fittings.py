@@ -32,6 +32,7 @@ def fitted(
         (removal, "SLICE_BYTES", plan.slice_bytes),
         (shard_runtime, "LOAD_SLICE_SECONDS", plan.load_slice_seconds),
         (shard_runtime, "EARLY_RECORDS", 25),
+        (ShardRuntime, "seconds", lambda runtime: random.random()),
         (durability, "SYNC_MARK_EVERY_BYTES", plan.sync_mark_bytes),
         (SliceRunner, "is_slice_over", lambda runner: random.random() < 0.2),
         (SliceRunner, "processor_seconds", lambda runner: 0.0),

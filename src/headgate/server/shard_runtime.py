@@ -18,6 +18,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum, auto
+from time import perf_counter
 from typing import Any, Generic, TypeVar
 
 from headgate.core.commands import Tick
@@ -41,7 +42,9 @@ OnReply = Callable[[Any], None]
 RELOAD_DELAY_SECONDS = 1.0
 LOAD_SLICE_SECONDS = 0.005
 EARLY_RECORDS = 500
-"""A turn that has decided so much does not let the disk wait for its end."""
+"""A turn that has decided so much does not let a quick disk wait for its end."""
+EARLY_SYNC_FACTOR = 4
+"""How many times as long as deciding so much a sync may take: such a turn will go on for some time."""
 
 
 class State(Enum):
@@ -63,6 +66,9 @@ ShardT = TypeVar("ShardT", bound=Shard[Any, Any])
 
 class ShardRuntime(Generic[ShardT]):
     """Runs one shard over one partition of `__consumer_offsets`."""
+
+    seconds: Callable[[], float] = staticmethod(perf_counter)
+    """For how long something takes."""
 
     def __init__(
         self,
@@ -105,6 +111,9 @@ class ShardRuntime(Generic[ShardT]):
         self._is_flush_due = False
         self._syncs_awaited = 0
         """How many syncs were asked for that have not ended."""
+        self._sync_seconds = 0.0
+        """How long the last one took."""
+        self._turn_began = 0.0
         self._torn: list[Any] = []
         """Records at the log's end that belong to a commit which a crash cut short."""
         self.checkpoint_position = 0
@@ -166,13 +175,20 @@ class ShardRuntime(Generic[ShardT]):
             self._held.append((self._position, waiting.pop(reply.token), reply.result))
         if not self._is_flush_due:
             self._is_flush_due = True
+            self._turn_began = self.seconds()
             self._loop.call_soon(self._flush)
         if self._position - self._written_position >= EARLY_RECORDS:
             self._write_early()
 
     def _write_early(self) -> None:
-        """Write in the midst of a turn if the disk has nothing to do: it syncs while the turn goes on."""
-        if self._is_durable_before_answer and not self._syncs_awaited and self._write():
+        """Write in the midst of a turn if the disk has nothing to do: it syncs while the turn goes on.
+
+        Two syncs for a turn pay only where a sync takes no longer than the turn.
+        """
+        if not self._is_durable_before_answer or self._syncs_awaited:
+            return
+        is_disk_quick = self._sync_seconds < EARLY_SYNC_FACTOR * (self.seconds() - self._turn_began)
+        if is_disk_quick and self._write():
             self._group_commit.begin(self._partition.log)
 
     def _flush(self) -> None:
@@ -199,10 +215,11 @@ class ShardRuntime(Generic[ShardT]):
         assert base_offset == first_offset, "somebody else writes to the shard's log"
         if self._is_durable_before_answer:
             shard = self.shard
+            asked_at = None if self._syncs_awaited else self.seconds()  # it begins at once, or behind another
             self._syncs_awaited += 1
             self._group_commit.when_durable(
                 self._partition.log,
-                lambda is_durable: self._on_sync(shard, is_durable),
+                lambda is_durable: self._on_sync(shard, is_durable, asked_at),
             )
         else:
             self._visible_position = self._position
@@ -213,10 +230,12 @@ class ShardRuntime(Generic[ShardT]):
     def _is_durable_before_answer(self) -> bool:
         return self._partition.topic.policy.is_durable
 
-    def _on_sync(self, shard: ShardT, is_durable: bool) -> None:
+    def _on_sync(self, shard: ShardT, is_durable: bool, asked_at: float | None) -> None:
         if shard is not self.shard or self._state is not State.ACTIVE:
             return  # an answer to the life before a reload
         self._syncs_awaited -= 1
+        if asked_at is not None:
+            self._sync_seconds = self.seconds() - asked_at
         if is_durable:
             self._visible_position = self._partition.log.durable_offset
             self._release()
