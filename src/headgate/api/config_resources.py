@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from headgate.api.contract import Node
 from headgate.domain.errors import ErrorCode
@@ -24,6 +26,8 @@ from headgate.topics.configs import (
 from headgate.topics.names import why_invalid
 from headgate.topics.refusal import Refusal
 from headgate.topics.topic import Topic
+
+AnswerT = TypeVar("AnswerT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,29 +100,58 @@ def _refuse_broker(values: Mapping[str, str]) -> Refusal | None:
     )
 
 
+class AlterRequest(Protocol):
+    """A request to alter resources, each of them named by type and name."""
+
+    resources: Any
+    validate_only: bool
+
+
 def alter(
     node: Node,
-    resources: Sequence[tuple[int, str]],
-    decide: Callable[[int, ConfigResource], Mapping[str, str] | Refusal],
+    request: AlterRequest,
+    decide: Callable[[Any, ConfigResource], Mapping[str, str] | Refusal],
+    answer_type: Callable[..., AnswerT],
+) -> list[AnswerT]:
+    """Alter each resource for itself, and answer for each in the order asked.
+
+    `decide` gives the new values of a resource, as the request has it and as it is.
+    """
+    names = [(wanted.resource_type, wanted.resource_name) for wanted in request.resources]
+    times_named = Counter(names)
+    answers = []
+    for wanted, name in zip(request.resources, names, strict=True):
+        if times_named[name] > 1:
+            refusal: Refusal | None = Refusal(
+                ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
+            )
+        else:
+            refusal = _alter_one(node, name, partial(decide, wanted), validate_only=request.validate_only)
+        answers.append(
+            answer_type(
+                error_code=ErrorCode.NONE if refusal is None else refusal.error,
+                error_message=None if refusal is None else refusal.message,
+                resource_type=wanted.resource_type,
+                resource_name=wanted.resource_name,
+            )
+        )
+    return answers
+
+
+def _alter_one(
+    node: Node,
+    name: tuple[int, str],
+    decide: Callable[[ConfigResource], Mapping[str, str] | Refusal],
     *,
     validate_only: bool,
-) -> list[Refusal | None]:
-    """Alter each resource for itself; `decide` gives the new values of the resource at an index of the
-    list.
-    """
-    times_named = Counter(resources)
-    outcomes: list[Refusal | None] = []
-    for index, (resource_type, name) in enumerate(resources):
-        if times_named[resource_type, name] > 1:
-            outcomes.append(Refusal(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."))
-            continue
-        resource = find_resource(node, resource_type, name)
-        values = resource if isinstance(resource, Refusal) else decide(index, resource)
-        if isinstance(resource, Refusal) or isinstance(values, Refusal):
-            outcomes.append(values if isinstance(values, Refusal) else None)
-        elif resource_type == ResourceType.BROKER:
-            outcomes.append(resource.replace(values))
-        else:
-            refusal = resource.refusal_of(values)
-            outcomes.append(refusal if refusal or validate_only else resource.replace(values))
-    return outcomes
+) -> Refusal | None:
+    resource = find_resource(node, *name)
+    if isinstance(resource, Refusal):
+        return resource
+    values = decide(resource)
+    if isinstance(values, Refusal):
+        return values
+    if name[0] == ResourceType.BROKER:
+        return resource.replace(values)
+    refusal = resource.refusal_of(values)
+    return refusal if refusal or validate_only else resource.replace(values)

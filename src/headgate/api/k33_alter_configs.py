@@ -10,11 +10,11 @@ from collections.abc import Mapping
 
 from headgate.api.config_resources import ConfigResource, alter
 from headgate.api.contract import Api, Call, Node
-from headgate.domain.errors import ErrorCode
 from headgate.topics.configs import Change, Operation, altered
 from headgate.topics.refusal import Refusal
 from headgate.wire.messages.alter_configs import (
     AlterConfigsRequest,
+    AlterConfigsResource,
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
@@ -23,25 +23,11 @@ from headgate.wire.messages.alter_configs import (
 def handle(node: Node, call: Call, request: AlterConfigsRequest) -> AlterConfigsResponse:
     """Alter each resource for itself, all of its settings or none."""
 
-    def decide(index: int, resource: ConfigResource) -> Mapping[str, str] | Refusal:
-        changes = [
-            Change(config.name, Operation.SET, config.value) for config in request.resources[index].configs
-        ]
+    def decide(wanted: AlterConfigsResource, resource: ConfigResource) -> Mapping[str, str] | Refusal:
+        changes = [Change(config.name, Operation.SET, config.value) for config in wanted.configs]
         return altered(resource.described, {}, changes)
 
-    resources = [(resource.resource_type, resource.resource_name) for resource in request.resources]
-    outcomes = alter(node, resources, decide, validate_only=request.validate_only)
-    return AlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=ErrorCode.NONE if refusal is None else refusal.error,
-                error_message=None if refusal is None else refusal.message,
-                resource_type=resource_type,
-                resource_name=name,
-            )
-            for (resource_type, name), refusal in zip(resources, outcomes, strict=True)
-        ]
-    )
+    return AlterConfigsResponse(responses=alter(node, request, decide, AlterConfigsResourceResponse))
 
 
 API = Api(
