@@ -30,8 +30,8 @@ from headgate.log.batch import Record, encode_batch
 from headgate.log.filesystem import OsFileSystem
 from headgate.log.header import CRC_END, HEADER_BYTES
 from headgate.log.log import Log, LogSettings, Recovery
-from headgate.log.segment import walk_batches
 from headgate.log.swap import COMPACTION_NAME, CompactionState, decide, prepare, save_compacted_to
+from headgate.log.walking import walk_batches
 
 FIRST, MIDDLE, LAST = (f"{FLIGHTS}/{base:020d}.log" for base in (0, 99, 195))
 CATALOGUE = f"catalogue/{0:020d}.log"

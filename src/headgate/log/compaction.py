@@ -42,8 +42,9 @@ from headgate.log.last_records import (
     readable,
 )
 from headgate.log.rewriting import BatchRewriter, emptied
-from headgate.log.segment import CHUNK_BYTES, LARGEST_RELATIVE_OFFSET, Segment, walk_batches
+from headgate.log.segment import LARGEST_RELATIVE_OFFSET, Segment
 from headgate.log.swap import CompactionState, discard, prepare
+from headgate.log.walking import CHUNK_BYTES, walk_batches
 
 if TYPE_CHECKING:
     from headgate.log.filesystem import File

@@ -24,7 +24,8 @@ from headgate.log.batch import Record, RecordHeader, iterate_records
 from headgate.log.batch_group import BatchGroup, keys_of, plain_columns
 from headgate.log.key_table import KeyTable, TableFull, key_hash
 from headgate.log.rewriting import check_sum, unpacked
-from headgate.log.segment import CHUNK_BYTES, Segment, walk_batches
+from headgate.log.segment import Segment
+from headgate.log.walking import CHUNK_BYTES, walk_batches
 
 if TYPE_CHECKING:
     from headgate.log.header import BatchHeader, Buffer

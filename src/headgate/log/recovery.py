@@ -28,7 +28,7 @@ from crc32c import crc32c
 from headgate.log.checkpoint import CHECKPOINT_NAME, Checkpoint, load_checkpoint
 from headgate.log.filesystem import read_or_nothing
 from headgate.log.header import CRC_END, MAGIC, CorruptBatch
-from headgate.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment, walk_batches
+from headgate.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment
 from headgate.log.swap import (
     CLEANED_SUFFIX,
     COMPACTION_NAME,
@@ -37,6 +37,7 @@ from headgate.log.swap import (
     save_compacted_to,
 )
 from headgate.log.sync_mark import SyncMark, load_sync_mark, remove_sync_mark, save_sync_mark
+from headgate.log.walking import walk_batches
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,22 +11,20 @@ searches the file. A closed one loads its indexes when first asked, and rebuilds
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from headgate.log.filesystem import File, FileSystem, read_file, write_fully
 from headgate.log.header import (
-    HEADER,
-    HEADER_BYTES,
     LENGTH_FIELD_END,
     BatchHeader,
     Buffer,
     CorruptBatch,
-    new_header,
 )
 from headgate.log.index import OFFSET_ENTRY_BYTES, OffsetIndex, TimeIndex
+from headgate.log.walking import CHUNK_BYTES, batch_size, find_batch, walk_batches
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,13 +33,7 @@ LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 LARGEST_RELATIVE_OFFSET: Final = 2**31 - 1
-CHUNK_BYTES: Final = 1 << 20
-
-_SIZE: Final = Struct(">i")
 _INDEX_ENTRY: Final = Struct(">ii")
-_LAST_OFFSET: Final = Struct(">q15xi")
-"""Base offset and last offset delta; what stands between them is skipped."""
-_WALK_BYTES: Final = 8192
 
 
 class Segment:
@@ -375,22 +367,8 @@ class Segment:
         if at == len(index) and self._recent_last_offsets is not None:
             recent = bisect_left(self._recent_last_offsets, offset)
             return self._recent_positions[recent] if recent < len(self._recent_positions) else self.size
-        return self._search_file(index.positions[at - 1] if at else 0, offset)
-
-    def _search_file(self, position: int, offset: int) -> int:
-        file = self.file()
-        while position < self.size:
-            chunk = file.pread(_WALK_BYTES, position)
-            at = 0
-            while at + HEADER_BYTES <= len(chunk):
-                base_offset, last_offset_delta = _LAST_OFFSET.unpack_from(chunk, at)
-                if base_offset + last_offset_delta >= offset:
-                    return position + at
-                at += _batch_size(chunk, at, position)
-            if not at:
-                raise CorruptBatch(f"{self.path()} ends within a batch header at {position}")
-            position += at
-        return self.size
+        start = index.positions[at - 1] if at else 0
+        return find_batch(self.file(), start, self.size, offset)
 
     def read(self, position: int, end: int, max_bytes: int, *, minimum_one: bool) -> bytes:
         """Whole batches from the one at `position` on, before `end`, as many as `max_bytes` holds.
@@ -403,53 +381,17 @@ class Segment:
         # The last batch boundary the index knows saves stepping over the batches before it.
         at = max(self.offset_index.last_position_at_or_below(position + max_bytes) - position, 0)
         while at + LENGTH_FIELD_END <= len(data):
-            after = at + _batch_size(data, at, position)
+            after = at + batch_size(data, at, position)
             if after > len(data):
                 break
             at = after
         if at or not minimum_one:
             return data[:at]
         prefix = data if len(data) >= LENGTH_FIELD_END else self._pread(LENGTH_FIELD_END, position)
-        return self._pread(_batch_size(prefix, 0, position), position)
+        return self._pread(batch_size(prefix, 0, position), position)
 
     def _pread(self, size: int, position: int) -> bytes:
         data = self.file().pread(size, position)
         if len(data) < size:
             raise CorruptBatch(f"{self.path()} ends at {position + len(data)}, not at {self.size}")
         return data
-
-
-def _batch_size(buffer: Buffer, at: int, position: int) -> int:
-    size: int = _SIZE.unpack_from(buffer, at + 8)[0] + LENGTH_FIELD_END
-    if size < HEADER_BYTES:
-        raise CorruptBatch(f"a batch of {size} bytes stands at or after {position}")
-    return size
-
-
-def walk_batches(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Position, header and bytes of each batch from `position` to `end`.
-
-    Raises CorruptBatch where a batch does not fit; nothing else of it is checked. The file is read a
-    megabyte at a time, or a batch at a time where one is larger. The bytes belong to such a chunk: who
-    keeps them, copies them.
-    """
-    unpack = HEADER.unpack_from
-    wanted = CHUNK_BYTES
-    while position < end:
-        chunk = memoryview(file.pread(min(wanted, end - position), position))
-        at = needed = 0
-        while len(chunk) - at >= HEADER_BYTES:
-            base_offset, length, *rest = unpack(chunk, at)
-            size = length + LENGTH_FIELD_END
-            if size < HEADER_BYTES:
-                what = "zeros stand" if not base_offset and not length else "no batch stands"
-                raise CorruptBatch(f"{what} at {position + at}")
-            if size > len(chunk) - at:
-                needed = size
-                break
-            yield position + at, new_header(BatchHeader, (base_offset, size, *rest)), chunk[at : at + size]
-            at += size
-        if not at and not wanted < needed <= end - position:
-            raise CorruptBatch(f"a batch at {position} is cut off")
-        position += at
-        wanted = max(CHUNK_BYTES, needed)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headgate.log.batch import iterate_records
-from headgate.log.segment import Segment, walk_batches
+from headgate.log.segment import Segment
+from headgate.log.walking import walk_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

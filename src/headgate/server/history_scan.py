@@ -27,7 +27,8 @@ from headgate.log.compaction import Steps
 from headgate.log.filesystem import File
 from headgate.log.index import OffsetIndex
 from headgate.log.log import Log
-from headgate.log.segment import CHUNK_BYTES, Segment, walk_batches
+from headgate.log.segment import Segment
+from headgate.log.walking import CHUNK_BYTES, walk_batches
 from headgate.records import MalformedRecord, OffsetCommit, OffsetTombstone, decode
 from headgate.records.history import decode_mark, origin_of
 from headgate.records.offset_commit import text_bytes
