@@ -18,7 +18,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from bench.crowds import HeartbeatMeasure, warm_up
+from bench.crowds import ClassicHeartbeatMeasure, HeartbeatMeasure, warm_up
 from bench.figures import Effort, Figure, MeasureFailed
 from bench.load import OFFSET_COMMIT, Load, build_load, run_load
 from bench.measures import LOAD_TOPIC_PARTITIONS, MEASURES, Measure
@@ -59,7 +59,9 @@ def bench(
     with ExitStack() as stack:
         peers = _start(names, report, stack, console)
         _prepare(peers, quick, console)
-        if not quick and any(isinstance(one, HeartbeatMeasure) for one in measures.values()):
+        if not quick and any(
+            isinstance(one, (HeartbeatMeasure, ClassicHeartbeatMeasure)) for one in measures.values()
+        ):
             _warm_groups_up(peers, console)
         _measure(list(measures.values()), peers, report, console)
     text = json.dumps(as_json(report), indent=2)

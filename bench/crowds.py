@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from typing import ClassVar
 
 from bench.figures import Effort, Figure, Measured, MeasureFailed
 from bench.kafka.broker import KafkaUnavailable, kafka_node
-from bench.load import Crowd, LoadFailed, Visit, run_members
+from bench.load import CLASSIC_HEARTBEAT, Crowd, Load, LoadFailed, Visit, run_members, run_stay
 from bench.peers import LOAD_TOPIC, Durability, Peer, PeerUnavailable, create_topic
 from headgate import BrokerFailed, run
 
@@ -61,6 +62,44 @@ class HeartbeatMeasure(Measured):
             raise MeasureFailed(f"heartbeats were refused, by error code: {steady.errors}")
         processor_us = result.steady_processor_s / steady.requests * 1e6
         return Figure(steady.requests_per_s, processor_us, steady.p50_ms, steady.p99_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicHeartbeatMeasure(Measured):
+    """How many heartbeats of members of classic groups a peer answers in a second, a group a connection."""
+
+    name: str
+    title: str
+    load: Load
+    durabilities: tuple[Durability, ...] = READ
+    unit: str = "requests/s"
+
+    def fits(self, peer: Peer, durability: Durability) -> bool:
+        """Whether the peer can take part at that durability."""
+        return peer.balances_groups and durability in peer.bootstraps
+
+    def run(self, peer: Peer, durability: Durability, effort: Effort) -> Figure:
+        """One run, over new groups; raises MeasureFailed if a heartbeat is refused."""
+        warm_up_s = effort.warm_up_seconds
+        before_s, began = peer.processor_s(durability), time.monotonic()
+        try:
+            result = run_stay(
+                peer.bootstrap(durability),
+                self.load,
+                prefix=next(_PREFIXES),
+                seconds=effort.seconds,
+                warm_up_seconds=warm_up_s,
+            )
+        except LoadFailed as error:
+            raise MeasureFailed(str(error)) from error
+        # A first rebalance waits for more members, some seconds in which nothing is done.
+        busy_s = min(time.monotonic() - began, effort.seconds + warm_up_s)
+        if result.errors:
+            raise MeasureFailed(f"heartbeats were refused, by error code: {result.errors}")
+        share = (peer.processor_s(durability) - before_s) / busy_s
+        return Figure(
+            result.requests_per_s, share / result.requests_per_s * 1e6, result.p50_ms, result.p99_ms
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +167,7 @@ class MemoryMeasure(Measured):
         return Figure(grown / (self.crowd.groups * self.crowd.members))
 
 
-CrowdMeasure = HeartbeatMeasure | SettleMeasure | MemoryMeasure
+CrowdMeasure = HeartbeatMeasure | ClassicHeartbeatMeasure | SettleMeasure | MemoryMeasure
 
 _PREPARED: set[tuple[str, str]] = set()
 """Brokers with the topics they have."""
@@ -151,6 +190,8 @@ def _prepare(bootstrap: str, crowd: Crowd) -> None:
 def warm_up(bootstrap: str, seconds: float) -> None:
     """Heartbeats that are not counted; raises LoadFailed."""
     run_members(bootstrap, MANY_GROUPS, Visit(prefix=next(_PREFIXES), seconds=seconds))
+    classic = Load(api=CLASSIC_HEARTBEAT)
+    run_stay(bootstrap, classic, prefix=next(_PREFIXES), seconds=seconds, warm_up_seconds=0)
 
 
 UsedBytes = Callable[[], int]
@@ -194,6 +235,11 @@ CROWD_MEASURES: tuple[CrowdMeasure, ...] = (
         "heartbeat-pipelined",
         "heartbeats of 1,000 members, 16 connections, window 16",
         replace(MANY_GROUPS, window=16),
+    ),
+    ClassicHeartbeatMeasure(
+        "classic-heartbeat",
+        "classic heartbeats, 16 connections, window 1",
+        Load(api=CLASSIC_HEARTBEAT),
     ),
     SettleMeasure("settle", "1,000 members, 10,000 partitions: last join to settled", WIDE_GROUP),
     MemoryMeasure(

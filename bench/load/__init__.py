@@ -1,6 +1,6 @@
 """The load generators, child processes that are compiled when first needed.
 
-`load.c` asks for offsets, `members.c` plays members of consumer groups.
+`load.c` asks for offsets, `members.c` plays members of consumer groups, `stay.c` those of classic ones.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ PROGRAMS = BUILD / "load"
 SHARED = ("link", "tally", "wire")
 OFFSET_COMMIT = "offset-commit"
 OFFSET_FETCH = "offset-fetch"
+CLASSIC_HEARTBEAT = "classic-heartbeat"
 IN_TURN = "in-turn"
 """A commit and a fetch of the same group by turns."""
 
@@ -151,6 +152,21 @@ def run_members(bootstrap: str, crowd: Crowd, visit: Visit) -> CrowdResult:
     for phase in ("settling", "steady"):
         result[phase] = LoadResult(**result[phase])
     return CrowdResult(**result)
+
+
+def run_stay(
+    bootstrap: str, load: Load, *, prefix: str, seconds: float, warm_up_seconds: float
+) -> LoadResult:
+    """Heartbeats of members of classic groups whose names begin with `prefix`; raises LoadFailed."""
+    options = {
+        "port": bootstrap.rpartition(":")[2],
+        "connections": load.connections,
+        "window": load.window,
+        "prefix": prefix,
+        "seconds": seconds,
+        "warm_up": warm_up_seconds,
+    }
+    return LoadResult(**_run("stay", options, limit_s=seconds + warm_up_seconds + 30))
 
 
 def _run(name: str, options: dict[str, Any], *, limit_s: float) -> dict[str, Any]:
