@@ -17,9 +17,8 @@ from tests.simulation.plan import RETENTION_MS, Plan
 from tests.simulation.requests import RETRIABLE, Request, Violation
 from tests.simulation.surroundings import Surroundings
 
-from headgate.core.classic.commands import DescribeGroup
-from headgate.core.commands import DeleteTopicOffsets
-from headgate.core.consumer.commands import DescribeConsumerGroup
+from headgate.core.classic.commands import DescribeGroup, JoinGroup
+from headgate.core.consumer.commands import ConsumerHeartbeat, DescribeConsumerGroup
 from headgate.core.offsets.commands import CommitResult, FetchOffsets
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicName
@@ -42,22 +41,30 @@ class Audit:
         disk: SimulatedDisk,
         journal: Journal,
         surroundings: Surroundings,
-        group_ids: tuple[Sequence[str], Sequence[str], Sequence[str]],
+        group_ids: tuple[Sequence[str], ...],
     ) -> None:
-        """`group_ids` of simple groups, of classic groups with members, and of those the server balances."""
-        simple, joined, balanced = group_ids
+        """`group_ids` of simple groups, of classic groups with members, of those the server balances, and of
+        those with members of both protocols.
+        """
+        simple, joined, balanced, mixed = group_ids
         self._plan = plan
         self._time = time
         self._disk = disk
         self._journal = journal
         self._surroundings = surroundings
-        members = MemberGroups(balanced=set(balanced))
+        self._members = members = MemberGroups(balanced={*balanced, *mixed})
         rules = Rules(RETENTION_MS, plan.sweep_interval_ms, METADATA_LIMIT)
         self._shards = [OffsetModel(rules, members) for _ in range(plan.shards)]
         self._groups = {group_id: GroupModel(group_id, members, RETENTION_MS) for group_id in joined}
         self._balanced = {one: ConsumerGroupModel(one, members, RETENTION_MS) for one in balanced}
-        self._group_ids = [*simple, *joined, *balanced]
+        self._mixed = set(mixed)
+        """Nothing is known of their members; of their offsets, and of when they are at rest, all the same."""
+        self._group_ids = [*simple, *joined, *balanced, *mixed]
         self._life: Life | None = None
+        self._stopped: dict[int, Any] = {}
+        """What shards have to be after the next start."""
+        self._erasing_ms: dict[TopicName, int] = {}
+        """When shards were asked last to forget a topic."""
         self._failing: set[int] = set()
         """Shards that failed and were not loaded again since."""
         self._failed_logs: set[int] = set()
@@ -98,6 +105,8 @@ class Audit:
         self._shards[request.shard].arrived(request)
         if request.group_id in self._groups:
             self._groups[request.group_id].arrived(request)
+        if request.group_id in self._mixed and isinstance(request.command, JoinGroup | ConsumerHeartbeat):
+            self._members.may_have_record[request.group_id] = request.number
         if request.group_id in self._balanced:
             session_seconds = self._surroundings.session_seconds(request.group_id)
             setting = Setting(session_seconds, self._surroundings.topic_ids())
@@ -140,17 +149,18 @@ class Audit:
 
     # --- topics ---
 
-    def topic_deleted(self, topic: TopicName, life: Life) -> None:
-        """A topic is no more: every shard is to forget its offsets."""
-        now_ms = self._time.now()
+    def erasing(self, topic: TopicName) -> None:
+        """Every shard is asked to forget the offsets of a topic that is no more."""
+        self._erasing_ms[topic] = self._time.now()
+        for model in self._shards:
+            model.erasing(topic, self._erasing_ms[topic])
 
-        def on_erased(model: OffsetModel, result: Any) -> None:
-            if not life.is_over and not self._disk.is_off and result is ErrorCode.NONE:
-                model.erased(topic, now_ms)
-
-        for shard, model in enumerate(self._shards):
-            model.erasing(topic, now_ms)
-            life.ask_shard(shard, DeleteTopicOffsets(topic), partial(on_erased, model))
+    def erased(self, topic: TopicName) -> None:
+        """Every shard has answered."""
+        if self._life is None or self._life.is_over or self._disk.is_off:
+            return
+        for model in self._shards:
+            model.erased(topic, self._erasing_ms[topic])
 
     # --- shards ---
 
@@ -175,6 +185,22 @@ class Audit:
         if self._life is not None and self._life.had_loaded(shard) and shard not in self._failing:
             self._failed(shard)  # nobody waited for anything when it failed
         self._shards[shard].loads()
+
+    def stopped(self, shard: int, state: Any) -> None:
+        """What a shard has to be after the next start; None if some of it may be lost."""
+        self._stopped[shard] = state
+
+    def machine_crashed(self) -> None:
+        """What was only written may be lost, after the server itself had ended."""
+        self._stopped.clear()
+
+    def replayed(self, shard: int, state: Any) -> None:
+        """A shard has read its log."""
+        before = self._stopped.pop(shard, None)
+        if before is not None:
+            self._journal.counts["shards found as they were left"] += before == state
+            if before != state:
+                self._journal.report(f"shard {shard} was {before!r}, and after a start it is {state!r}")
 
     def loaded(self, shard: int, life: Life) -> None:
         """A shard has read its log: look at everything it holds, before anybody else does."""

@@ -8,11 +8,13 @@ they have all partitions of the topics that they read, each one once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.consumer_member import ConsumerMember, Part
+from tests.simulation.classic_consumer import ClassicConsumer, NamedPart
+from tests.simulation.consumer_member import ConsumerMember
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.journal import Journal
 from tests.simulation.plan import Plan
@@ -20,9 +22,12 @@ from tests.simulation.requests import Violation
 from tests.simulation.surroundings import LONGEST_SESSION, Surroundings
 
 from headgate.core.consumer.commands import DescribeConsumerGroup, DescribedConsumerGroup
+from headgate.domain.ids import MemberId, TopicName
 
 if TYPE_CHECKING:
     from tests.simulation.life import Life
+
+AnyMember = ConsumerMember | ClassicConsumer
 
 
 class Calm:
@@ -34,7 +39,7 @@ class Calm:
         disk: SimulatedDisk,
         journal: Journal,
         surroundings: Surroundings,
-        members: Sequence[ConsumerMember],
+        members: Sequence[AnyMember],
     ) -> None:
         self._disk = disk
         self._journal = journal
@@ -59,43 +64,63 @@ class Calm:
     def _look(self, life: Life, on_over: Callable[[], None]) -> None:
         self._surroundings.is_calm = False
         for group_id in {member.group_id: None for member in self._members}:
+            # What members have at this moment is what they had when the group is asked.
             members = [member for member in self._members if member.group_id == group_id]
-            # What a member has at this moment is what it had when the group is asked.
-            owned = {member.member_id: (member.epoch, member.owned) for member in members}
-            read = {
-                part
-                for member in members
-                for part in self._surroundings.partitions_read_by(*member.subscription[:2])
-            }
-            life.submit_command(
-                group_id, DescribeConsumerGroup(group_id), partial(self._judge, life, owned, read)
+            rest = Rest(
+                has={member.member_id: (_epoch_of(member), self._owned_by(member)) for member in members},
+                read={
+                    (name, one)
+                    for member in members
+                    for name, one in self._surroundings.partitions_read_by(*_read_by(member))
+                },
             )
+            life.submit_command(group_id, DescribeConsumerGroup(group_id), partial(self._judge, life, rest))
         on_over()
 
-    def _judge(
-        self, life: Life, owned: dict[Any, tuple[int, frozenset[Part]]], read: set[Part], described: Any
-    ) -> None:
+    def _owned_by(self, member: AnyMember) -> frozenset[NamedPart]:
+        if isinstance(member, ClassicConsumer):
+            return member.owned
+        return frozenset((self._surroundings.name_of(topic_id), one) for topic_id, one in member.owned)
+
+    def _judge(self, life: Life, rest: Rest, described: Any) -> None:
         if life.is_over or self._disk.is_off or not isinstance(described, DescribedConsumerGroup):
             return
         self._journal.trace(f"calm {described!r}")
-        self._journal.counts["calms"] += 1
-        self._journal.judged(lambda: _check(owned, read, described))
+        is_mixed = any(member.uses_classic_protocol for member in described.members)
+        self._journal.counts["calms of both protocols" if is_mixed else "calms"] += 1
+        self._journal.judged(lambda: rest.check(described))
 
 
-def _check(
-    owned: dict[Any, tuple[int, frozenset[Part]]], read: set[Part], described: DescribedConsumerGroup
-) -> None:
-    is_of = {
-        member.member_id: (
-            member.member_epoch,
-            frozenset((topic_id, one) for topic_id, each in member.assigned.items() for one in each),
-        )
-        for member in described.members
-    }
-    if described.state != "Stable" or is_of != owned:
-        raise Violation(f"after a calm {described} is not what its members have: {owned}")
-    if any(epoch != described.group_epoch for epoch, _ in owned.values()):
-        raise Violation(f"after a calm {described} is not the epoch of its members: {owned}")
-    all_owned = sorted(part for _, parts in owned.values() for part in parts)
-    if all_owned != sorted(read):
-        raise Violation(f"after a calm the members of {described} have {all_owned}, and read {sorted(read)}")
+def _epoch_of(member: AnyMember) -> int:
+    return member.generation if isinstance(member, ClassicConsumer) else member.epoch
+
+
+def _read_by(member: AnyMember) -> tuple[Sequence[TopicName], str | None]:
+    return (member.names, None) if isinstance(member, ClassicConsumer) else member.subscription[:2]
+
+
+@dataclass
+class Rest:
+    """What the members of a group have, and what they read."""
+
+    has: Mapping[MemberId, tuple[int, frozenset[NamedPart]]]
+    """By member, its epoch and its partitions."""
+    read: set[NamedPart]
+
+    def check(self, described: DescribedConsumerGroup) -> None:
+        """The group is at rest. Raises Violation."""
+        names = described.topic_names
+        found = {
+            member.member_id: (
+                member.member_epoch,
+                frozenset((names[topic], one) for topic, each in member.assigned.items() for one in each),
+            )
+            for member in described.members
+        }
+        if described.state != "Stable" or found != self.has:
+            raise Violation(f"after a calm {described} is not what its members have: {self.has}")
+        if any(epoch != described.group_epoch for epoch, _ in self.has.values()):
+            raise Violation(f"after a calm {described} is not in the epoch of its members: {self.has}")
+        owned = sorted(part for _, parts in self.has.values() for part in parts)
+        if owned != sorted(self.read):
+            raise Violation(f"after a calm members of {described} have {owned}, and read {sorted(self.read)}")

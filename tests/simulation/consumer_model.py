@@ -352,7 +352,10 @@ class ConsumerGroupModel:
         view = self._views.get(command.member_id)
         if error is UNKNOWN:
             self._fails_to_know(request, view)
-        elif view is not None and (error is NONE) != (command.member_epoch == view.epoch):
+            return
+        is_present = view is not None and command.member_epoch == view.epoch
+        # A group that is gone refuses nothing.
+        if view is not None and self._is_sure(view, request) and (error is NONE) is not is_present:
             raise Violation(f"{request} was answered {error!r}: {view}")
 
     # --- failures and loads ---

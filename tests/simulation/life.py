@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.core.harness import durable_state
 from tests.simulation.disk import SimulatedSyncer
 from tests.simulation.loop import NothingLeft, SimulatedLoop
 from tests.simulation.requests import Request, Violation, fetched_one_by_one, is_plain, only, without_offsets
@@ -21,14 +22,15 @@ from headgate.core.offsets.commands import (
     RepeatedCommit,
 )
 from headgate.core.shard import GroupShard
-from headgate.domain.ids import GROUP_OFFSETS_TOPIC, GroupId, TopicId
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, GroupId, TopicId, TopicName
 from headgate.log.batch import iterate_records
 from headgate.log.log import Log
 from headgate.log.memory_filesystem import PowerCut
-from headgate.records import GroupTombstone, OffsetCommit, OffsetTombstone, decode
+from headgate.records import OffsetCommit, OffsetTombstone, decode
 from headgate.server.checkpoints import CheckpointRunner
 from headgate.server.compaction import CompactionRunner
 from headgate.server.coordinator import GroupCoordinator
+from headgate.server.erasure import OffsetErasure
 from headgate.server.group_commit import GroupCommit
 from headgate.server.group_surroundings import GroupSurroundings
 from headgate.server.history import OffsetHistory
@@ -66,7 +68,40 @@ class WatchedRuntime(ShardRuntime[GroupShard]):
         """Load, then let everything be looked at before anybody else asks."""
         self._life.loads(self._index)
         await super().load()
+        self._life.world.audit.replayed(self._index, durable_state(self.shard))
         self._life.loaded(self._index)
+
+    def surviving_state(self, end_kind: str) -> Any:
+        """What the shard must be after the next start; None if not all it knows is written well enough."""
+        if not self.is_active or self._partition.log.failure is not None:
+            return None
+        is_safe = end_kind in ("kills", "clean stops") or (
+            end_kind == "power cuts" and self._is_durable_before_answer
+        )
+        kept = self.log_end if end_kind != "power cuts" else self._visible_position
+        return durable_state(self.shard) if is_safe and kept == self.position else None
+
+    @property
+    def log_end(self) -> int:
+        """The log offset after the last record that is written."""
+        return self._partition.log.log_end_offset
+
+
+class WatchedErasure(OffsetErasure):
+    """The real erasure, which says what it begins and what it has done."""
+
+    def __init__(self, life: Life, topics: Topics, coordinator: GroupCoordinator) -> None:
+        super().__init__(topics, coordinator, lambda delay_ms, ask: life.later(delay_ms / 1000, ask))
+        self._audit = life.world.audit
+
+    def _ask(self, name: TopicName) -> None:
+        self._audit.erasing(name)
+        super()._ask(name)
+
+    def _on_replies(self, name: TopicName, errors: list[Any]) -> None:
+        if not any(errors):
+            self._audit.erased(name)
+        super()._on_replies(name, errors)
 
 
 class Life:
@@ -81,6 +116,7 @@ class Life:
         self.loading: set[int] = set(range(world.plan.shards))
         """Shards that do not answer yet."""
         self._is_last = is_last
+        self._is_closing = False
         self._fetches: dict[str, FetchOffsets] = {}
         """Of named partitions, by what they ask."""
         self._commits: dict[str, RepeatedCommit] = {}
@@ -153,6 +189,7 @@ class Life:
         starting.add_done_callback(self._started)
         await self._ended
         if self.end_kind == "clean stops":
+            self._is_closing = True
             self._loop.finish_works()
             compaction.close()
             history.close()
@@ -161,6 +198,7 @@ class Life:
             commit.close()
             checkpoints.write_at_stop()
             topics.close()
+            self._note_states()
 
     async def _start(
         self,
@@ -173,7 +211,7 @@ class Life:
         await self._coordinator.load()
         history.open(topic)
         self.surroundings.keep_telling(self._coordinator)
-        topics.on_deleted.append(lambda topic: self.world.audit.topic_deleted(topic.name, self))
+        WatchedErasure(self, topics, self._coordinator).start()
         self._look_after(topics)
         if not self._is_last:
             for runner in runners:
@@ -208,9 +246,15 @@ class Life:
             return
         self.end_kind = kind
         if kind != "clean stops":
+            self._note_states()
             self.is_over = True
             self.world.disk.cut_power_after(0)
         self._ended.set_result(None)
+
+    def _note_states(self) -> None:
+        """Remember what the next life has to find."""
+        for index, runtime in enumerate(self._runtimes):
+            self.world.audit.stopped(index, runtime.surviving_state(self.end_kind))
 
     # --- for the world ---
 
@@ -220,6 +264,8 @@ class Life:
 
     def submit(self, request: Request, on_reply: Callable[[Any], None]) -> None:
         """Hand a request to the coordinator; one that came before as one that comes again."""
+        if self._is_closing:
+            return  # nobody listens any more
         command = request.command
         group_id = command.group_id
         if isinstance(command, CommitOffsets) and is_plain(command):
@@ -295,8 +341,6 @@ def check_last_of_each_key(log: Log, found: dict[str, Any]) -> None:
                     last[group_id, topic, partition] = offset
                 case OffsetTombstone(group_id, topic, partition):
                     last.pop((group_id, topic, partition), None)
-                case GroupTombstone(group_id):
-                    last = {key: offset for key, offset in last.items() if key[0] != group_id}
     stands = {
         (group_id, topic, partition): stored.offset
         for group_id, offsets in found.items()

@@ -79,7 +79,7 @@ class Nemesis:
             case "lull":
                 self._lull()
                 return
-            case "calm" if self._plan.consumers:
+            case "calm" if self._plan.consumers or self._plan.mixed:
                 self._calm.begin(self._life, self._rest)
                 return
             case _:

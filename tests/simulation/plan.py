@@ -59,6 +59,8 @@ class Plan:
     checkpoint_records: int
     consumers: int
     """Members of groups that the server balances."""
+    mixed: int
+    """Members of a group that has members of both protocols; half of them are of each."""
     change_seconds: float
     """How long topics and group settings stay as they are, on average."""
     assignment_interval_ms: int
@@ -95,19 +97,20 @@ class Plan:
             sync_mark_bytes=random.choice((1, 1000, 1 << 20)),
             checkpoint_records=random.choice((20, 200, 5000)),
             consumers=later.choice((0, 3, 8)),
+            mixed=later.choice((0, 0, 4)),
             change_seconds=later.choice((1.0, 10.0)),
             assignment_interval_ms=later.choice((0, 300, 1000)),
         )
 
     def tool_count(self) -> int:
         """How many tools there are: few beside members of groups that are balanced, or these hardly act."""
-        return min(self.tools, 2) if self.consumers else self.tools
+        return min(self.tools, 2) if self.consumers or self.mixed else self.tools
 
     def all_troubles(self) -> tuple[str, ...]:
         """What may go wrong."""
         if self.troubles is not None:
             return self.troubles
-        return (*TROUBLES, "calm", "calm") if self.consumers else TROUBLES
+        return (*TROUBLES, "calm", "calm") if self.consumers or self.mixed else TROUBLES
 
     def settings(self) -> Settings:
         """The broker's settings."""

@@ -39,6 +39,13 @@ class SurroundingsView:
         self.is_calm = False
         """Everybody behaves: whoever is to let go does so, nobody leaves or wants something else."""
         self._names: dict[TopicId, TopicName] = {}
+        self._topics: Topics | None = None
+
+    def partition_counts(self) -> dict[TopicName, int]:
+        """The topics there are to read, and how large they are."""
+        assert self._topics is not None
+        found = {name: self._topics.by_name(name) for name in READ_TOPICS}
+        return {name: topic.partition_count for name, topic in found.items() if topic is not None}
 
     def name_of(self, topic_id: TopicId) -> TopicName:
         """The name of a topic, which may be gone."""
@@ -56,7 +63,6 @@ class Surroundings(SurroundingsView):
         self._random = random
         self._journal = journal
         self._group_ids = group_ids
-        self._topics: Topics | None = None
         self._now: Callable[[], Millis]
 
     # --- the life of the server ---
@@ -93,11 +99,11 @@ class Surroundings(SurroundingsView):
         assert self._topics is not None
         return {topic.name: topic.topic_id for topic in self._topics.all()}
 
-    def partitions_read_by(self, names: Sequence[TopicName], regex: str | None) -> set[tuple[TopicId, int]]:
+    def partitions_read_by(self, names: Sequence[TopicName], regex: str | None) -> set[tuple[TopicName, int]]:
         """All partitions of a subscription, of the topics there are."""
         assert self._topics is not None
         return {
-            (topic.topic_id, one)
+            (topic.name, one)
             for topic in self._topics.all()
             if topic.name in names or (regex and re.fullmatch(regex, topic.name))
             for one in range(topic.partition_count)

@@ -29,7 +29,7 @@ from headgate.core.consumer.patterns import PatternMatching
 from headgate.core.consumer.reconcile import union as reconcile_union
 from headgate.core.consumer.turn import ConsumerTurn
 from headgate.core.contract import Effects
-from headgate.core.migration import migration
+from headgate.core.migration import classic_members, migration
 from headgate.core.offsets import expiry, removal
 from headgate.core.offsets.conditions import refuse
 from headgate.core.offsets.table import OffsetTable
@@ -79,6 +79,7 @@ def test_nothing_is_found_in_a_few_seeds() -> None:
         "lost connections",
         "power cuts",
         "rebalances",
+        "shards found as they were left",
         "static replacements",
         "torn writes",
         "unanswered commits kept",
@@ -91,7 +92,7 @@ def test_nothing_is_found_in_a_few_seeds() -> None:
 def test_nothing_is_found_in_groups_that_the_server_balances() -> None:
     """Through restarts, lost answers, changes of topics and settings, and times of calm."""
     counts: Counter[str] = Counter()
-    for circumstances in (BALANCED, RESTLESS, RESTARTING, CALM):
+    for circumstances in (BALANCED, RESTLESS, RESTARTING, CALM, MIXED):
         for seed in range(1, 6):
             outcome = World(seed, OPERATIONS, **circumstances).run()
             assert outcome.violation is None, (seed, circumstances)
@@ -99,6 +100,7 @@ def test_nothing_is_found_in_groups_that_the_server_balances() -> None:
     exercised = (
         "answers asked for again",
         "calms",
+        "calms of both protocols",
         "checkpoints restored",
         "commits in earlier epochs accepted",
         "commits in earlier epochs refused",
@@ -399,25 +401,32 @@ def checkpoints_forget_members(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ConsumerGroup, "records", without_members)
 
 
+def classic_members_are_not_told_to_join_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(classic_members, "_has_to_join", lambda *given: False)
+
+
 TEARING = {
     "consumers": 0,
+    "mixed": 0,
     "batch_bytes": 700,
     "partition_count": 300,
     "trouble_seconds": 0.3,
     "is_durable": True,
     "troubles": ("power", "power", "write", "stop"),
 }
-FAILING = {"consumers": 0, "trouble_seconds": 0.3, "is_durable": True}
+FAILING = {"consumers": 0, "mixed": 0, "trouble_seconds": 0.3, "is_durable": True}
 CROWDED = {
     "trouble_seconds": 1.0,
     "members": 7,
     "tools": 1,
     "consumers": 0,
+    "mixed": 0,
     "troubles": ("disconnect", "kill"),
 }
 JOINING = CROWDED | {"trouble_seconds": 0.3, "longest_session_seconds": 1.0, "troubles": ("disconnect",)}
 BUSY = {
     "consumers": 0,
+    "mixed": 0,
     "tools": 10,
     "pace_seconds": 0.005,
     "slowest_sync_seconds": 0.1,
@@ -425,13 +434,27 @@ BUSY = {
 }
 STALE = FAILING | {"troubles": ("sync", "kill", "power")}
 STATIC = CROWDED | {"longest_session_seconds": 6.0, "pace_seconds": 0.1}
-CLEANING = {"consumers": 0, "segment_bytes": 2048, "cleaner_backoff_ms": 50, "cleanable_ratio": 0.0}
-BALANCED = {"consumers": 8, "tools": 1, "members": 0, "trouble_seconds": 3.0, "change_seconds": 1.0}
+CLEANING = {
+    "consumers": 0,
+    "mixed": 0,
+    "segment_bytes": 2048,
+    "cleaner_backoff_ms": 50,
+    "cleanable_ratio": 0.0,
+}
+BALANCED = {
+    "mixed": 0,
+    "consumers": 8,
+    "tools": 1,
+    "members": 0,
+    "trouble_seconds": 3.0,
+    "change_seconds": 1.0,
+}
 RESTLESS = BALANCED | {"trouble_seconds": 0.3, "troubles": ("disconnect",), "latency_seconds": 0.05}
 RESTARTING = BALANCED | {"trouble_seconds": 1.0, "troubles": ("kill", "stop", "disconnect")}
 CALM = BALANCED | {"consumers": 3, "tools": 0, "trouble_seconds": 0.3, "troubles": ("calm",)}
 CALM |= {"longest_session_seconds": 1.0, "assignment_interval_ms": 0}
-SLEEPY = {"consumers": 0, "trouble_seconds": 1.0, "sweep_interval_ms": 700, "troubles": ("lull",)}
+MIXED = CALM | {"consumers": 0, "mixed": 4, "troubles": ("calm", "disconnect", "kill")}
+SLEEPY = {"consumers": 0, "mixed": 0, "trouble_seconds": 1.0, "sweep_interval_ms": 700, "troubles": ("lull",)}
 
 
 @pytest.mark.parametrize(
@@ -473,6 +496,7 @@ SLEEPY = {"consumers": 0, "trouble_seconds": 1.0, "sweep_interval_ms": 700, "tro
         (who_goes_is_not_replaced, CALM),
         (groups_do_not_look_at_topics_again, CALM),
         (expressions_are_matched_once, CALM | {"consumers": 2}),
+        (classic_members_are_not_told_to_join_again, MIXED),
         (checkpoints_forget_members, RESTARTING | {"checkpoint_records": 20}),
     ],
 )

@@ -22,6 +22,7 @@ from typing import Any
 
 from tests.simulation.audit import Audit
 from tests.simulation.calm import Calm
+from tests.simulation.classic_consumer import ClassicConsumer
 from tests.simulation.clients import Client, Member, Tool
 from tests.simulation.consumer_member import ConsumerMember
 from tests.simulation.disk import SimulatedDisk
@@ -67,9 +68,10 @@ class World:
         simple = [f"simple-{index}" for index in range(random.choice((1, 6)))]
         joined = [f"joined-{index}" for index in range(random.choice((1, 3)))] if plan.members else []
         balanced = [f"balanced-{index}" for index in range(random.choice((1, 2)))] if plan.consumers else []
-        self.surroundings = Surroundings(plan, random, self.journal, self._network, balanced)
+        mixed = ["mixed"] if plan.mixed else []
+        self.surroundings = Surroundings(plan, random, self.journal, self._network, balanced + mixed)
         self.audit = Audit(
-            plan, self.time, self.disk, self.journal, self.surroundings, (simple, joined, balanced)
+            plan, self.time, self.disk, self.journal, self.surroundings, (simple, joined, balanced, mixed)
         )
         self._clients: list[Client] = [
             Tool(self._network, simple * 4 + joined + balanced) for _ in range(plan.tool_count())
@@ -78,10 +80,14 @@ class World:
             Member(self._network, joined[index % len(joined)], plan.longest_session_seconds)
             for index in range(plan.members)
         ]
-        consumers = [
+        consumers: list[ConsumerMember | ClassicConsumer] = [
             ConsumerMember(self.surroundings, balanced[index % len(balanced)], plan.longest_session_seconds)
             for index in range(plan.consumers)
         ]
+        session_seconds = plan.longest_session_seconds
+        for index in range(plan.mixed):
+            kind = (ConsumerMember, ClassicConsumer)[index % 2]
+            consumers.append(kind(self.surroundings, mixed[0], session_seconds))
         self._clients += consumers
         calm = Calm(plan, self.disk, self.journal, self.surroundings, consumers)
         self._nemesis = Nemesis(plan, random, self.disk, self.journal, self._clients, calm)
@@ -128,6 +134,7 @@ class World:
         """After a last crash, all is there that was acknowledged; after one more start, nothing else."""
         if self.plan.is_durable:
             self.disk.crash(self.random)
+            self.audit.machine_crashed()
         first, second = Life(self, is_last=True), Life(self, is_last=True)
         self._live(first)
         self._live(second)
