@@ -558,9 +558,16 @@ def test_a_frame_of_the_same_size_that_asks_something_else_is_read() -> None:
     run_scenario(scenario)
 
 
-def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("limit", "most"),
+    [
+        ("MOST_REPEATS", 8),
+        ("MOST_BYTES", 8 * len(request_frame(commit(0, [0], "group-00"), 8, 1, "again"))),
+    ],
+)
+def test_what_is_known_is_bounded(limit: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """More requests than are kept are learned anew; every one is answered all the same."""
-    monkeypatch.setattr("headgate.api.repeats.MOST_REPEATS", 8)
+    monkeypatch.setattr(f"headgate.api.repeats.{limit}", most)
 
     async def scenario(client: Client) -> None:
         for _ in range(4):
@@ -569,7 +576,7 @@ def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         repeats = client.listener.served.repeats
         kept = sum(len(known.repeats) for shapes in repeats._by_size.values() for known in shapes)
         assert 0 < kept <= 8
-        assert len(repeats._seen) <= 8
+        assert len(repeats._seen) <= 8 or limit != "MOST_REPEATS"
         for number in range(20):
             assert await committed(client, f"group-{number:02}") == {number % WIDTH: number}
 

@@ -19,6 +19,8 @@ from headgate.wire.repeats import Numbers, Place, RequestShape, places_of
 
 MOST_REPEATS = 4096
 """How many requests are known at a time; when there are more, all are learned anew."""
+MOST_BYTES = 8 << 20
+"""What their frames come to at most. What is kept of one is up to twenty times as much: wide fetches."""
 MOST_SIZES = 1024
 MOST_SHAPES_OF_A_SIZE = 4
 LARGEST_BYTES = 1 << 16
@@ -45,6 +47,7 @@ class Repeats:
         self._seen: set[int] = set()
         """Hashes of what came once. Where two are the same, one is learned too early: no harm is done."""
         self._count = 0
+        self._bytes = 0
 
     def find(self, frame: bytes) -> Found | None:
         """What is known of a frame (without its length in front); None: it has to be read."""
@@ -82,9 +85,10 @@ class Repeats:
             self._remember(frame, [Place(at + route.body_at, size) for at, size in places], (route, repeat))
 
     def _remember(self, frame: bytes, places: Sequence[Place], served: tuple[Any, Repeat]) -> None:
-        if self._count >= MOST_REPEATS or len(self._by_size) > MOST_SIZES:
+        is_full = self._count >= MOST_REPEATS or self._bytes + len(frame) > MOST_BYTES
+        if is_full or len(self._by_size) > MOST_SIZES:
             self._by_size.clear()
-            self._count = 0
+            self._count = self._bytes = 0
         shapes = self._by_size.setdefault(len(frame), [])
         known = next((one for one in shapes if one.shape.places == tuple(places)), None)
         if known is None:
@@ -94,6 +98,7 @@ class Repeats:
             shapes.append(known)
         known.repeats[known.shape.split(frame)[2]] = served
         self._count += 1
+        self._bytes += len(frame)
 
 
 def _places_in(
