@@ -103,7 +103,7 @@ class _Compaction:
     def run(self) -> Steps[CompactionResult]:
         log, last = self._log, self._last
         last.check()
-        if log.is_replacing:
+        if log.replacement.is_under_way:
             # A compaction was given up between its decision and its deed.
             yield from self._settle(log.compacted_to)
         yield from last.build()
@@ -360,7 +360,7 @@ class _Compaction:
         self._last.check()
         # From the decision on the copies are not ours to remove.
         self._outputs = []
-        if not (yield from self._decide(state)):
+        if not (yield from self._decide()):
             self._outputs = outputs
             self._last.check()
         yield from self._wait_for_readers()
@@ -384,10 +384,10 @@ class _Compaction:
             yield None
             self._last.check()
 
-    def _decide(self, state: CompactionState) -> Steps[bool]:
+    def _decide(self) -> Steps[bool]:
         decided: list[bool] = []
         try:
-            yield lambda: decided.append(self._log.decide_replacement(state, self._last.generation))
+            yield lambda: decided.append(self._log.replacement.decide(self._last.generation))
         except OSError as error:
             self._log.fail(error)
             raise
@@ -399,7 +399,7 @@ class _Compaction:
         def settle() -> None:
             for file in held:
                 file.close()
-            self._log.settle_replacement(compacted_to, self._last.generation)
+            self._log.replacement.settle(compacted_to, self._last.generation)
 
         try:
             yield settle

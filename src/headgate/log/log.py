@@ -23,7 +23,7 @@ from headgate.log.durability import Durability
 from headgate.log.recovery import Loading, Recovery, load
 from headgate.log.replacement import Replacement
 from headgate.log.retention import Retention
-from headgate.log.segment import LARGEST_RELATIVE_OFFSET, Segment
+from headgate.log.segment import Segment
 from headgate.log.segments import Segments
 from headgate.log.swap import carry_out, save_compacted_to
 from headgate.log.sync import SyncRequest
@@ -55,12 +55,12 @@ class Log:
         "_files",
         "_is_deleted",
         "_on_truncated",
-        "_replacement",
         "_segments",
         "compacted_to",
         "directory",
         "log_end_offset",
         "log_start_offset",
+        "replacement",
         "settings",
     )
 
@@ -75,7 +75,8 @@ class Log:
         self._on_truncated = on_truncated
         self._segments = Segments()
         self._durability = Durability(files, directory)
-        self._replacement = Replacement(files, directory)
+        self.replacement = Replacement(files, directory)
+        """Who compacts the log decides and settles here what `replace_segments` carries out."""
         self._failure: OSError | None = None
         self._is_deleted = False
         self.directory = directory
@@ -165,7 +166,7 @@ class Log:
         first, last = headers[0], headers[-1]
         assert first.base_offset == self.log_end_offset, "a batch must be placed at the end of the log"
         segment = self._segments.active
-        if segment is None or self._is_full(segment, len(data), first, last):
+        if segment is None or self.settings.is_full(segment, len(data), first, last):
             segment = self._roll()
         try:
             segment.write(data, headers)
@@ -178,16 +179,6 @@ class Log:
         raise LogFailed(
             errno.EIO, f"the log failed and is not recovered: {self._failure}", str(self.directory)
         )
-
-    def _is_full(self, segment: Segment, size: int, first: BatchHeader, last: BatchHeader) -> bool:
-        if not segment.size:
-            return False
-        settings = self.settings
-        if segment.size + size > settings.segment_bytes:
-            return True
-        if 0 <= segment.first_timestamp < first.max_timestamp - settings.segment_ms:
-            return True
-        return last.last_offset - segment.base_offset > LARGEST_RELATIVE_OFFSET
 
     def _cut_back(self, segment: Segment) -> None:
         try:
@@ -222,7 +213,7 @@ class Log:
 
     def begin_sync(self) -> SyncRequest:
         """What must be synced for everything appended so far to be durable. Each one must be completed."""
-        return self._durability.begin(self.log_end_offset, self._replacement.generation)
+        return self._durability.begin(self.log_end_offset, self.replacement.generation)
 
     def complete_sync(self, request: SyncRequest) -> None:
         """Take the outcome of a sync that ran; without an error all is durable that was there when it began.
@@ -231,7 +222,7 @@ class Log:
         changed, where the log failed otherwise or was recovered, truncated or deleted while the sync ran.
         """
         try:
-            if request.generation != self._replacement.generation:
+            if request.generation != self.replacement.generation:
                 raise LogFailed(
                     errno.EIO, "the log is not what it was when the sync began", str(self.directory)
                 )
@@ -263,12 +254,12 @@ class Log:
         """
         if self._is_deleted:
             self._refuse()
-        with self._replacement.next_generation():
+        with self.replacement.next_generation():
             synced_before = {segment.base_offset: segment.synced_bytes for segment in self._segments}
             for segment in self._segments:
                 segment.close_file()
             recovery = self._load(clean=False, recovery_point=0, synced_before=synced_before)
-            self._replacement.is_under_way = False
+            self.replacement.is_under_way = False
             self._failure = None
         return recovery
 
@@ -351,8 +342,8 @@ class Log:
         if offset >= self.log_end_offset:
             return
         try:
-            with self._replacement.next_generation():
-                self._replacement.revoke(min(self.compacted_to, offset))
+            with self.replacement.next_generation():
+                self.replacement.revoke(min(self.compacted_to, offset))
             self._truncate(offset)
         except OSError as error:
             self._failure = error
@@ -396,19 +387,7 @@ class Log:
     @property
     def generation(self) -> int:
         """Another number whenever the log was read anew, truncated or deleted."""
-        return self._replacement.generation
-
-    @property
-    def is_replacing(self) -> bool:
-        """Whether a replacement of segments was decided and is not settled."""
-        return self._replacement.is_under_way
-
-    def decide_replacement(self, state: CompactionState, generation: int) -> bool:
-        """Let what stands aside count from here on, as `state` was prepared to say; False: the log changed.
-
-        Runs in another thread. Raises OSError: it may be decided or not, and the log must `fail` for it.
-        """
-        return self._replacement.decide(generation)
+        return self.replacement.generation
 
     def replace_segments(self, old: list[Segment], new: list[Segment], state: CompactionState) -> None:
         """Let `new` stand for the closed segments `old`, as was decided; nothing is synced here.
@@ -427,13 +406,6 @@ class Log:
             segment.close_file()
         for segment in new:
             segment.unload_indexes()
-
-    def settle_replacement(self, compacted_to: int, generation: int) -> None:
-        """What was decided is carried out, or is not to be: make that durable.
-
-        Runs in another thread. Raises OSError, and the log must `fail` for it.
-        """
-        self._replacement.settle(compacted_to, generation)
 
     # The end.
 
@@ -473,7 +445,7 @@ class Log:
 
     def give_up(self) -> None:
         """Take nothing more: the caller is about to delete the directory."""
-        with self._replacement.next_generation():
+        with self.replacement.next_generation():
             self._is_deleted = True
         self._failure = OSError(errno.ENOENT, "the log was deleted", str(self.directory))
         for segment in self._segments:

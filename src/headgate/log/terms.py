@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headgate.log.segment import LARGEST_RELATIVE_OFFSET
+
+if TYPE_CHECKING:
+    from headgate.log.header import BatchHeader
+    from headgate.log.segment import Segment
 
 
 class LogFailed(OSError):
@@ -21,3 +28,13 @@ class LogSettings:
     segment_ms: int = 7 * 24 * 3600 * 1000
     index_interval_bytes: int = 4096
     sync_on_roll: bool = True
+
+    def is_full(self, segment: Segment, size: int, first: BatchHeader, last: BatchHeader) -> bool:
+        """Whether `size` bytes of batches, the first and the last of which are these, have no place there."""
+        if not segment.size:
+            return False
+        if segment.size + size > self.segment_bytes:
+            return True
+        if 0 <= segment.first_timestamp < first.max_timestamp - self.segment_ms:
+            return True
+        return last.last_offset - segment.base_offset > LARGEST_RELATIVE_OFFSET
