@@ -32,7 +32,14 @@ from headgate.core.offsets.fetch_memory import FetchMemory
 from headgate.core.shard import GroupShard
 from headgate.domain.ids import GroupId, MemberId, Millis, TopicName
 from headgate.domain.settings import Settings
-from headgate.records import GroupMetadata, GroupTombstone, OffsetCommit, OffsetCommits
+from headgate.records import (
+    GroupMetadata,
+    GroupTombstone,
+    OffsetCommit,
+    OffsetCommits,
+    StandingCommit,
+    StandingCommits,
+)
 from headgate.records.offset_commit import key_prefix
 from headgate.records.offset_rows import OffsetRows
 
@@ -46,6 +53,11 @@ TOPICS: list[list[tuple[TopicName, Any]]] = [
     [(T, np.append(WIDE, 2**31 - 1))],
 ]
 FETCHES = [FetchOffsets(group, topics) for group in (G, GroupId("g1")) for topics in TOPICS]
+
+STANDING = [StandingCommit(group, T, partition, 4) for group in (G, GroupId("g1")) for partition in (0, 5)]
+standing = st.lists(st.tuples(st.sampled_from(STANDING), st.integers(0, 9)), min_size=1, max_size=3).map(
+    lambda pairs: StandingCommits([one for one, _ in pairs], [offset for _, offset in pairs], Millis(9))
+)
 
 Told = list[tuple[TopicName, int, int, int, str]]
 
@@ -77,7 +89,7 @@ def ask(shard: GroupShard, command: Any) -> Any:
     return shard.handle(command, Millis(0)).replies[0].result
 
 
-@given(st.lists(changes, max_size=40))
+@given(st.lists(st.one_of(changes, changes, standing), max_size=40))
 @settings(deadline=None, max_examples=150)
 def test_a_fetch_that_comes_again_always_finds_what_one_that_is_new_finds(script: list[Any]) -> None:
     """Whatever changes in between: commits of one or many, of others, tombstones, groups that go or come."""
