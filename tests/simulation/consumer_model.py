@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tests.simulation.described_group import check_described, concerns_member, owned_by
 from tests.simulation.member_view import Grant, MemberView, Part, parts_of
 from tests.simulation.offset_model import MemberGroups
 from tests.simulation.requests import Request, Violation, each_to_commit, error_of
@@ -374,7 +375,7 @@ class ConsumerGroupModel:
         found: dict[MemberId, Any] = {}
         if isinstance(described, DescribedConsumerGroup):
             found = {member.member_id: member for member in described.members}
-            self._check_described(described)
+            check_described(described, self._epochs if self._sure else (0, 0))
         for member_id in list(self._views):
             self._check_found(self._views[member_id], found.get(member_id), described)
         for member_id, member in found.items():
@@ -388,21 +389,8 @@ class ConsumerGroupModel:
             view.late_at = at + view.rebalance_seconds if view.pending and not view.is_vague else None
         self._lost, self._is_down = [], False
 
-    def _check_described(self, described: DescribedConsumerGroup) -> None:
-        epochs = (described.group_epoch, described.assignment_epoch)
-        if self._sure and (epochs[0] < self._epochs[0] or epochs[1] < self._epochs[1]):
-            raise Violation(f"after a load {described} is behind {self._epochs}")
-        owned: dict[Part, MemberId] = {}
-        for member in described.members:
-            if not member.member_epoch <= epochs[1] <= epochs[0]:
-                raise Violation(f"after a load {described}: {member} is ahead")
-            for part in _owned(member):
-                if part in owned:
-                    raise Violation(f"after a load {described}: {part} has two owners")
-                owned[part] = member.member_id
-
     def _check_found(self, view: MemberView, member: Any, described: Any) -> None:
-        concerns = [request for request in self._lost if _concerns(request, view)]
+        concerns = [request for request in self._lost if concerns_member(request, view)]
         if member is None:
             if view.member_id in self._sure and not concerns:
                 raise Violation(f"after a load {described} lacks {view}")
@@ -411,8 +399,8 @@ class ConsumerGroupModel:
         if concerns or view.is_blurred:
             if member.member_epoch != view.epoch and not concerns:
                 raise Violation(f"after a load {described} is not where {view} was")
-            view.become_vague(member.member_epoch, _owned(member), self._lowest(view))
-        elif member.member_epoch != view.epoch or _owned(member) != view.owned.keys():
+            view.become_vague(member.member_epoch, owned_by(member), self._lowest(view))
+        elif member.member_epoch != view.epoch or owned_by(member) != view.owned.keys():
             raise Violation(f"after a load {described} is not what {view} was told")
 
     def _find_new(self, member_id: MemberId, member: Any, described: Any) -> None:
@@ -426,26 +414,5 @@ class ConsumerGroupModel:
             raise Violation(f"after a load {described} has {member_id}, whom nobody let in")
         view = MemberView(member_id, member.instance_id, member.member_epoch)
         view.rebalance_seconds = min(join.rebalance_timeout_ms for join in joins) / 1000
-        view.become_vague(member.member_epoch, _owned(member), self._lowest(view))
+        view.become_vague(member.member_epoch, owned_by(member), self._lowest(view))
         self._views[member_id] = view
-
-
-def _owned(member: Any) -> set[Part]:
-    """What a described member has, to be let go or not."""
-    return {(topic_id, one) for topic_id, each in member.assigned.items() for one in each}
-
-
-def _concerns(request: Request, view: MemberView) -> bool:
-    """Whether a request may change a member."""
-    match request.command:
-        case ConsumerHeartbeat(member_id=member_id, instance_id=instance_id):
-            return member_id == view.member_id or (
-                instance_id is not None and instance_id == view.instance_id
-            )
-        case LeaveGroup(members=members):
-            return any(
-                one.member_id == view.member_id
-                or (one.instance_id is not None and one.instance_id == view.instance_id)
-                for one in members
-            )
-    return False

@@ -197,6 +197,12 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         client = self.clients[number]
         client.owned = client.told
 
+    @rule(number=CLIENTS)
+    def let_go_of_one(self, number: int) -> None:
+        """And keep the others, while the target may become another one."""
+        client = self.clients[number]
+        client.owned -= set(sorted(client.owned - client.told)[:1])
+
     @rule(number=CLIENTS, names=SUBSCRIPTIONS)
     def subscribe(self, number: int, names: tuple[str, ...]) -> None:
         client = self.clients[number]
