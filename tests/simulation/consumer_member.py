@@ -77,7 +77,7 @@ class ConsumerMember(Client):
 
     def _begin_with_new_id(self) -> None:
         self.member_id = MemberId(f"consumer-{self.network.next_number()}")
-        self._rebalance_ms = int(1000 * self._session_seconds * (0.3 + self.random.random()))
+        self._rebalance_ms = int(1000 * self._session_seconds * (1.0 + 0.5 * self.random.random()))
         self.subscription = self._some_subscription()
         self._forget()
 

@@ -377,6 +377,7 @@ class ShardRuntime(Generic[ShardT]):
         self._loop.call_later(RELOAD_DELAY_SECONDS, self._try_reload)
 
     async def _load_again(self) -> None:
+        self.shard = self._new_shard()  # what it knows of its surroundings is of now, not of the failure
         try:
             await self.load()
         except OSError as failure:
