@@ -61,6 +61,11 @@ class Durability:
         self._parent_synced = loaded.is_durable
         self.durable_offset = end_offset
 
+    def given_up(self, segments: Segments, end_offset: int) -> None:
+        """The log is deleted: it has no segments that could be made durable, and nobody waits for any."""
+        self._segments = segments
+        self.durable_offset = end_offset
+
     def name_changed(self) -> None:
         """A segment came: its name is to be synced as well."""
         self._name_changes += 1

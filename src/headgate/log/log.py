@@ -451,4 +451,5 @@ class Log:
         for segment in self._segments:
             segment.close_file()
         self._segments = Segments()
-        self.log_start_offset = self._durability.durable_offset = self.log_end_offset
+        self._durability.given_up(self._segments, self.log_end_offset)
+        self.log_start_offset = self.log_end_offset
