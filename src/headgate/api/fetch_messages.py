@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headgate.api.contract import Node
 from headgate.api.offset_topics import TOPIC_IDS_SINCE_VERSION, find_topic, unknown_topic_error
@@ -37,6 +37,9 @@ from headgate.wire.messages.offset_fetch import (
 )
 from headgate.wire.wide import WideStructs
 
+if TYPE_CHECKING:
+    from headgate.topics.topic import Topic
+
 LEADER_EPOCH_SINCE_VERSION = 5
 _GROUPS_SINCE_VERSION = 8
 _TOP_LEVEL_ERROR_SINCE_VERSION = 2
@@ -48,8 +51,8 @@ class AskedGroup:
     """What is asked about one group: of the coordinator, and what needs no coordinator to be answered."""
 
     command: FetchOffsets
-    topic_ids: Sequence[TopicId] = ()
-    """From version 10 the id of each topic of the command, unless it asks for all there are."""
+    topics: Sequence[Topic] = ()
+    """From version 10 the topics of the command, which it calls by their ids, unless it asks for all."""
     unknown: Sequence[OffsetFetchRequestTopics] = ()
     """Topics whose ids are nobody's."""
 
@@ -73,7 +76,7 @@ def _asked(node: Node, group: OffsetFetchRequestGroup, version: int) -> AskedGro
     known = [(topic, one) for topic, one in found if one is not None]
     return AskedGroup(
         replace(command, topics=[(one.name, topic.partition_indexes) for topic, one in known]),
-        [one.topic_id for _, one in known],
+        [one for _, one in known],
         [topic for topic, one in found if one is None],
     )
 
@@ -181,7 +184,7 @@ def _with_ids(
         topics = [topic for topic in topics if topic.name in ids]
         topic_ids: Sequence[TopicId] = [ids[TopicName(topic.name)] for topic in topics]
     else:
-        topic_ids = asked.topic_ids
+        topic_ids = [topic.topic_id for topic in asked.topics]
     for topic, topic_id in zip(topics, topic_ids, strict=True):
         topic.topic_id = topic_id
     return topics

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +21,7 @@ from headgate.api.fetch_messages import (
     groups_asked,
     response_of,
 )
+from headgate.api.group_repeat import NumberlessRepeat, ask_together
 from headgate.core.offsets.commands import (
     FetchedNumbers,
     FetchedOffsets,
@@ -29,7 +29,6 @@ from headgate.core.offsets.commands import (
     FetchOffsets,
 )
 from headgate.core.offsets.table import StoredOffset
-from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
 from headgate.wire.framing import response_body
 from headgate.wire.messages.offset_fetch import OffsetFetchRequest
@@ -44,19 +43,18 @@ def fetch_repeat(node: Node, version: int, request: OffsetFetchRequest) -> Fetch
     groups = groups_asked(node, request, version)
     if len(groups) != 1 or groups[0].unknown or not groups[0].command.topics:
         return None
-    return FetchRepeat(groups[0], version, node.coordinator.partition_of(groups[0].command.group_id))
+    return FetchRepeat(node, groups[0], version)
 
 
-class FetchRepeat:
-    """One such fetch; a `headgate.api.contract.Repeat`."""
+class FetchRepeat(NumberlessRepeat):
+    """One such fetch."""
 
-    __slots__ = ("_asked", "_command", "_has_epochs", "_shape", "_told", "_version", "_written", "shard")
-    weight_bytes = 0
+    __slots__ = ("_asked", "_command", "_has_epochs", "_shape", "_told", "_version", "_written")
 
-    def __init__(self, asked: AskedGroup, version: int, shard: int) -> None:
+    def __init__(self, node: Node, asked: AskedGroup, version: int) -> None:
+        super().__init__(node, asked.command.group_id, asked.topics)
         self._asked = asked
         self._command = _with_arrays(asked.command)
-        self.shard = shard
         self._version = version
         self._has_epochs = version >= LEADER_EPOCH_SINCE_VERSION
         self._shape = _response_shape(asked, version)
@@ -64,36 +62,15 @@ class FetchRepeat:
         """The result that was answered last, and the response to it."""
         self._written = WrittenResponse(b"")
 
-    def invert(self, request: OffsetFetchRequest) -> None:
-        """A fetch has no numbers that change."""
-
-    def is_current(self, node: Node) -> bool:
-        """Whether the id of every topic is still a topic's."""
-        by_id = node.topics.by_id
-        return all(by_id(topic_id) is not None for topic_id in self._asked.topic_ids)
-
     @classmethod
     def serve_each(
         cls, node: Node, repeats: Sequence[Self], calls: RepeatedCalls, numbers: Sequence[Numbers]
     ) -> None:
         """Fetch once more, all as one command."""
-        group_id = repeats[0]._command.group_id
-        node.router.owner_of(group_id).submit(
-            group_id,
-            FetchesAgain([repeat._command for repeat in repeats]),
-            partial(cls._on_results, repeats, calls),
-        )
+        ask_together(node, repeats, calls, FetchesAgain([repeat._command for repeat in repeats]))
 
-    @staticmethod
-    def _on_results(repeats: Sequence[FetchRepeat], calls: RepeatedCalls, results: Any) -> None:
-        if isinstance(results, ErrorCode):
-            results = [results] * len(repeats)
-        answers = zip(repeats, calls, results, strict=True)
-        calls.answer_frames(
-            [repeat._response_to(result).frame(call.correlation_id) for repeat, call, result in answers]
-        )
-
-    def _response_to(self, result: Any) -> WrittenResponse:
+    def response_to(self, result: Any) -> WrittenResponse:
+        """The one to the last result, if it is that again; else one with its numbers in their places."""
         if result is not self._told:  # it is the same as long as nothing has changed
             self._written = self._write(result)
             self._told = result

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Self
 
 from headgate.api.contract import Node, RepeatedCall, RepeatedCalls
+from headgate.api.group_repeat import NumberlessRepeat, answer_each, ask_together
 from headgate.api.heartbeat_messages import classic_command_of, classic_response_of, command_of, response_of
 from headgate.core.classic.commands import Heartbeats
 from headgate.core.consumer.commands import (
@@ -22,7 +23,6 @@ from headgate.core.consumer.commands import (
     HeartbeatsAgain,
 )
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId
 from headgate.wire.framing import response_body
 from headgate.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from headgate.wire.messages.heartbeat import HeartbeatRequest
@@ -46,29 +46,22 @@ def consumer_heartbeat_repeat(
     )
     if not says_nothing:
         return None
-    return ConsumerHeartbeatRepeat(version, request, node.coordinator.partition_of(GroupId(request.group_id)))
+    return ConsumerHeartbeatRepeat(node, version, request)
 
 
-class ConsumerHeartbeatRepeat:
-    """One such heartbeat; a `headgate.api.contract.Repeat`."""
+class ConsumerHeartbeatRepeat(NumberlessRepeat):
+    """One such heartbeat."""
 
-    __slots__ = ("_again", "_request", "_version", "_written", "shard")
-    weight_bytes = 0
+    __slots__ = ("_again", "_request", "_version", "_written")
 
-    def __init__(self, version: int, request: ConsumerGroupHeartbeatRequest, shard: int) -> None:
-        self.shard = shard
+    def __init__(self, node: Node, version: int, request: ConsumerGroupHeartbeatRequest) -> None:
+        command = command_of(request, None, "")
+        super().__init__(node, command.group_id)
         self._version = version
         self._request = request
-        self._again = HeartbeatAgain(command_of(request, None, ""), None)
+        self._again = HeartbeatAgain(command, None)
         """What is said, by whom, and the answer to it that `_written` is."""
         self._written = WrittenResponse(b"")
-
-    def invert(self, request: ConsumerGroupHeartbeatRequest) -> None:
-        """A heartbeat has no numbers that change."""
-
-    def is_current(self, node: Node) -> bool:
-        """Always: what a heartbeat says depends on nothing else."""
-        return True
 
     @classmethod
     def serve_each(
@@ -76,7 +69,7 @@ class ConsumerHeartbeatRepeat:
     ) -> None:
         """Say each of them once more, all as one command; then those one by one that get another answer."""
         heartbeats = [repeat._said_by(call) for repeat, call in zip(repeats, calls, strict=True)]
-        group_id = heartbeats[0].before.group_id
+        group_id = repeats[0].group_id
         node.router.owner_of(group_id).submit(
             group_id,
             HeartbeatsAgain(heartbeats),
@@ -99,20 +92,14 @@ class ConsumerHeartbeatRepeat:
         heartbeats: Sequence[HeartbeatAgain],
         results: Sequence[HeartbeatResult | None] | ErrorCode,
     ) -> None:
-        if isinstance(results, ErrorCode):
-            for call in calls:
-                call.answer(response_of(results))
-        elif all(results):
-            answers = zip(repeats, calls, results, strict=True)
-            calls.answer_frames(
-                [repeat._frame(call.correlation_id, result) for repeat, call, result in answers]
-            )
-        else:
-            for repeat, call, again, result in zip(repeats, calls, heartbeats, results, strict=True):
-                if result is None:
-                    repeat._say(node, call, again.before)
-                else:
-                    call.answer_frame(repeat._frame(call.correlation_id, result))
+        if isinstance(results, ErrorCode) or all(results):
+            answer_each(repeats, calls, results)
+            return
+        for repeat, call, again, result in zip(repeats, calls, heartbeats, results, strict=True):
+            if result is None:
+                repeat._say(node, call, again.before)
+            else:
+                call.answer_frame(repeat.response_to(result).frame(call.correlation_id))
 
     def _say(self, node: Node, call: RepeatedCall, command: ConsumerHeartbeat) -> None:
         """Say it as if it were the first time, and remember the answer."""
@@ -127,67 +114,41 @@ class ConsumerHeartbeatRepeat:
 
         node.router.owner_of(command.group_id).submit(command.group_id, command, on_result)
 
-    def _frame(self, correlation_id: int, result: HeartbeatResult | None) -> bytes:
+    def response_to(self, result: HeartbeatResult | ErrorCode) -> WrittenResponse:
+        """The one that is written already, mostly."""
         # Another heartbeat may have had another answer while this one waited for the log.
-        written = self._written if result is self._again.answered else self._write(result)
-        return written.frame(correlation_id)
+        return self._written if result is self._again.answered else self._write(result)
 
-    def _write(self, result: HeartbeatResult | None) -> WrittenResponse:
-        assert result is not None
+    def _write(self, result: HeartbeatResult | ErrorCode) -> WrittenResponse:
         return WrittenResponse(response_body(_CONSUMER_KEY, self._version, response_of(result)))
 
 
 def classic_heartbeat_repeat(node: Node, version: int, request: HeartbeatRequest) -> ClassicHeartbeatRepeat:
     """What serves this heartbeat of the classic protocol when it comes again."""
-    return ClassicHeartbeatRepeat(version, request, node.coordinator.partition_of(GroupId(request.group_id)))
+    return ClassicHeartbeatRepeat(node, version, request)
 
 
-class ClassicHeartbeatRepeat:
-    """One heartbeat of the classic protocol; a `headgate.api.contract.Repeat`."""
+class ClassicHeartbeatRepeat(NumberlessRepeat):
+    """One heartbeat of the classic protocol."""
 
-    __slots__ = ("_all_is_well", "_command", "_version", "shard")
-    weight_bytes = 0
+    __slots__ = ("_all_is_well", "_command", "_version")
 
-    def __init__(self, version: int, request: HeartbeatRequest, shard: int) -> None:
-        self.shard = shard
+    def __init__(self, node: Node, version: int, request: HeartbeatRequest) -> None:
         self._command = classic_command_of(request)
+        super().__init__(node, self._command.group_id)
         self._version = version
         self._all_is_well = _classic_answer(version, ErrorCode.NONE)
-
-    def invert(self, request: HeartbeatRequest) -> None:
-        """A heartbeat has no numbers that change."""
-
-    def is_current(self, node: Node) -> bool:
-        """Always: what a heartbeat says depends on nothing else."""
-        return True
 
     @classmethod
     def serve_each(
         cls, node: Node, repeats: Sequence[Self], calls: RepeatedCalls, numbers: Sequence[Numbers]
     ) -> None:
         """Say each of them once more, all as one command."""
-        group_id = repeats[0]._command.group_id
-        node.router.owner_of(group_id).submit(
-            group_id,
-            Heartbeats([repeat._command for repeat in repeats]),
-            partial(cls._on_errors, repeats, calls),
-        )
+        ask_together(node, repeats, calls, Heartbeats([repeat._command for repeat in repeats]))
 
-    @staticmethod
-    def _on_errors(
-        repeats: Sequence[ClassicHeartbeatRepeat],
-        calls: RepeatedCalls,
-        errors: Sequence[ErrorCode] | ErrorCode,
-    ) -> None:
-        if isinstance(errors, ErrorCode):
-            errors = [errors] * len(repeats)
-        answers = zip(repeats, calls, errors, strict=True)
-        calls.answer_frames(
-            [repeat._answer(error).frame(call.correlation_id) for repeat, call, error in answers]
-        )
-
-    def _answer(self, error: ErrorCode) -> WrittenResponse:
-        return self._all_is_well if error is ErrorCode.NONE else _classic_answer(self._version, error)
+    def response_to(self, result: ErrorCode) -> WrittenResponse:
+        """The one that is written already, if all is well."""
+        return self._all_is_well if result is ErrorCode.NONE else _classic_answer(self._version, result)
 
 
 def _classic_answer(version: int, error: ErrorCode) -> WrittenResponse:

@@ -1,0 +1,71 @@
+"""What repeats have in common (`headgate.api.contract.Repeat`): each is about one group and some topics.
+
+A topic that was deleted never comes back: one of its name is another. So a repeat that means topics as they
+were keeps hold of them, and is current as long as none of them is gone.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from headgate.api.contract import Node, RepeatedCalls
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId
+from headgate.wire.repeats import WrittenResponse
+
+if TYPE_CHECKING:
+    from headgate.topics.topic import Topic
+
+
+class GroupRepeat:
+    """A request about one group."""
+
+    __slots__ = ("_topics", "group_id", "shard")
+
+    def __init__(self, node: Node, group_id: GroupId, topics: Sequence[Topic] = ()) -> None:
+        """`topics` are those without which it does not mean what it meant."""
+        self.group_id = group_id
+        self.shard = node.coordinator.partition_of(group_id)
+        self._topics = topics
+
+    def is_current(self, node: Node) -> bool:
+        """Whether every topic is still there."""
+        for topic in self._topics:  # noqa: SIM110 - a loop takes half as long, and this is asked of each
+            if topic.is_deleted:
+                return False
+        return True
+
+
+class NumberlessRepeat(GroupRepeat, ABC):
+    """A request in which nothing is another next time, and which puts nothing into a log."""
+
+    __slots__ = ()
+    weight_bytes = 0
+
+    def invert(self, request: Any) -> None:
+        """There are no numbers."""
+
+    @abstractmethod
+    def response_to(self, result: Any) -> WrittenResponse:
+        """The response to a result of the coordinator, or to its error."""
+
+
+def ask_together(node: Node, repeats: Sequence[NumberlessRepeat], calls: RepeatedCalls, command: Any) -> None:
+    """Hand the coordinator what all of them ask, as one command, and answer each with its own result."""
+    group_id = repeats[0].group_id
+    node.router.owner_of(group_id).submit(group_id, command, partial(answer_each, repeats, calls))
+
+
+def answer_each(
+    repeats: Sequence[NumberlessRepeat], calls: RepeatedCalls, results: Sequence[Any] | ErrorCode
+) -> None:
+    """Answer each with its own result; an error is the result of all."""
+    if isinstance(results, ErrorCode):
+        results = [results] * len(repeats)
+    answers = zip(repeats, calls, results, strict=True)
+    calls.answer_frames(
+        [repeat.response_to(result).frame(call.correlation_id) for repeat, call, result in answers]
+    )
