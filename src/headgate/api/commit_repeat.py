@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from headgate.api import conditional_commit
 from headgate.api.commit_messages import command_of, fill_in, sort_out
 from headgate.api.contract import Node, Repeat, RepeatedCall, RepeatedCalls
+from headgate.api.group_repeat import GroupRepeat
 from headgate.core.offsets.commands import (
     NO_RETENTION,
     CommitAgain,
     CommitOffsets,
+    CommitResult,
     CommitsAgain,
     OffsetColumns,
     RepeatedCommit,
@@ -52,9 +54,20 @@ def commit_repeat(node: Node, version: int, request: OffsetCommitRequest) -> Rep
         return None
     topics = [known for name, _ in command.topics if (known := node.topics.by_name(name)) is not None]
     response = WrittenResponse(response_body(8, version, sorted_commit.response))
-    shard = node.coordinator.partition_of(command.group_id)
-    kind = NarrowCommitRepeat if texts == {""} and _is_narrow(command) else CommitRepeat
-    return kind(version, request, command, topics, response, shard)
+    taken = _TakenCommit(version, request, command, topics, response)
+    if texts == {""} and (partitions := _narrow(command)) is not None:
+        return NarrowCommitRepeat(node, taken, partitions)
+    return CommitRepeat(node, taken)
+
+
+class _TakenCommit(NamedTuple):
+    """A commit as it was asked, what was committed and where, and the response: all of it was taken."""
+
+    version: int
+    request: OffsetCommitRequest
+    command: CommitOffsets
+    topics: Sequence[Topic]
+    response: WrittenResponse
 
 
 def _texts(command: CommitOffsets) -> set[str]:
@@ -67,36 +80,30 @@ def _texts(command: CommitOffsets) -> set[str]:
     return texts
 
 
-def _is_narrow(command: CommitOffsets) -> bool:
-    counts = [
-        MOST_NARROW + 1 if isinstance(partitions, OffsetColumns) else len(partitions)
-        for _, partitions in command.topics
-    ]
-    return sum(counts) <= MOST_NARROW
+def _narrow(command: CommitOffsets) -> list[StandingCommit] | None:
+    """What is committed but for the offsets, in order; None if it is wide."""
+    standing: list[StandingCommit] = []
+    for topic, partitions in command.topics:
+        if isinstance(partitions, OffsetColumns) or len(standing) + len(partitions) > MOST_NARROW:
+            return None
+        standing += [
+            StandingCommit(command.group_id, topic, partition.partition, partition.leader_epoch)
+            for partition in partitions
+        ]
+    return standing
 
 
-class CommitRepeat:
+class CommitRepeat(GroupRepeat):
     """A commit of many partitions, or with metadata; a `headgate.api.contract.Repeat`."""
 
-    __slots__ = ("_command", "_request", "_topics", "_version", "frame", "shard", "weight_bytes")
+    __slots__ = ("_taken", "frame", "weight_bytes")
 
-    def __init__(
-        self,
-        version: int,
-        request: OffsetCommitRequest,
-        command: CommitOffsets,
-        topics: list[Topic],
-        response: WrittenResponse,
-        shard: int,
-    ) -> None:
-        """`response` is the one to a commit without errors."""
-        self._version = version
-        self._request = request
-        self._command = command
-        self._topics = topics
-        self.frame: Callable[[int], bytes] = response.frame
+    def __init__(self, node: Node, taken: _TakenCommit) -> None:
+        command = taken.command
+        super().__init__(node, command.group_id, taken.topics)
+        self._taken = taken
+        self.frame: Callable[[int], bytes] = taken.response.frame
         """The response to a commit without errors, by correlation id."""
-        self.shard = shard
         self.weight_bytes = sum(
             partition_count(partitions) * (len(command.group_id) + len(topic) + _RECORD_BYTES)
             for topic, partitions in command.topics
@@ -112,13 +119,6 @@ class CommitRepeat:
                 for partition in topic.partitions:
                     partition.committed_offset = ~partition.committed_offset
 
-    def is_current(self, node: Node) -> bool:
-        """Whether every topic is still there."""
-        for topic in self._topics:  # noqa: SIM110 - a loop takes half as long, and this is asked of each
-            if topic.is_deleted:
-                return False
-        return True
-
     @classmethod
     def serve_each(
         cls, node: Node, repeats: Sequence[Self], calls: RepeatedCalls, numbers: Sequence[Numbers]
@@ -126,23 +126,21 @@ class CommitRepeat:
         """Commit these offsets; a commit that stands there several times in a row is one command."""
         for repeat, row in groupby(zip(repeats, calls, numbers, strict=True), lambda one: one[0]):
             rows = list(row)
-            command = repeat._command
-            node.router.owner_of(command.group_id).submit(
-                command.group_id,
-                CommitAgain(command, [one[2] for one in rows]),
+            node.router.owner_of(repeat.group_id).submit(
+                repeat.group_id,
+                CommitAgain(repeat._taken.command, [one[2] for one in rows]),
                 partial(repeat._on_result, node, [one[1] for one in rows]),
             )
 
-    def _on_result(self, node: Node, calls: Sequence[RepeatedCall], result: Any) -> None:
+    def _on_result(self, node: Node, calls: Sequence[RepeatedCall], result: CommitResult | ErrorCode) -> None:
         for call in calls:
-            if result is ACCEPTED:
-                call.answer_frame(self.frame(call.correlation_id))
-            else:
-                self.answer_refused(node, call, result)
+            self._answer(node, call, result)
 
-    def answer_refused(self, node: Node, call: RepeatedCall, result: Any) -> None:
-        """Answer a commit that was not taken whole."""
-        response, _, open_answers = sort_out(node, self._version, self._request)
+    def _answer(self, node: Node, call: RepeatedCall, result: CommitResult | ErrorCode) -> None:
+        if result is ACCEPTED:
+            call.answer_frame(self.frame(call.correlation_id))
+            return
+        response, _, open_answers = sort_out(node, self._taken.version, self._taken.request)
         fill_in(open_answers, result)
         call.answer(response)
 
@@ -152,25 +150,16 @@ class NarrowCommitRepeat(CommitRepeat):
 
     __slots__ = ("_commit",)
 
-    def __init__(self, *known: Any) -> None:
-        super().__init__(*known)
-        command = self._command
-        self._commit = RepeatedCommit(
-            command,
-            [
-                StandingCommit(command.group_id, topic, partition.partition, partition.leader_epoch)
-                for topic, partitions in command.topics
-                if not isinstance(partitions, OffsetColumns)
-                for partition in partitions
-            ],
-        )
+    def __init__(self, node: Node, taken: _TakenCommit, partitions: Sequence[StandingCommit]) -> None:
+        super().__init__(node, taken)
+        self._commit = RepeatedCommit(taken.command, partitions)
 
     @classmethod
     def serve_each(
         cls, node: Node, repeats: Sequence[Self], calls: RepeatedCalls, numbers: Sequence[Numbers]
     ) -> None:
         """Commit these offsets."""
-        group_id = repeats[0]._command.group_id
+        group_id = repeats[0].group_id
         command = CommitsAgain([repeat._commit for repeat in repeats], numbers)
         node.router.owner_of(group_id).submit(
             group_id, command, partial(cls._on_results, node, repeats, calls)
@@ -178,16 +167,18 @@ class NarrowCommitRepeat(CommitRepeat):
 
     @staticmethod
     def _on_results(
-        node: Node, repeats: Sequence[NarrowCommitRepeat], calls: RepeatedCalls, results: Any
+        node: Node,
+        repeats: Sequence[NarrowCommitRepeat],
+        calls: RepeatedCalls,
+        results: list[CommitResult] | ErrorCode,
     ) -> None:
-        if type(results) is list and results.count(ACCEPTED) == len(results):
+        if isinstance(results, ErrorCode):
+            for repeat, call in zip(repeats, calls, strict=True):
+                repeat._answer(node, call, results)
+        elif results.count(ACCEPTED) == len(results):  # nearly always
             calls.answer_frames(
                 [repeat.frame(call.correlation_id) for repeat, call in zip(repeats, calls, strict=True)]
             )
-            return
-        for index, (repeat, call) in enumerate(zip(repeats, calls, strict=True)):
-            result = results if isinstance(results, ErrorCode) else results[index]
-            if result is ACCEPTED:
-                call.answer_frame(repeat.frame(call.correlation_id))
-            else:
-                repeat.answer_refused(node, call, result)
+        else:
+            for repeat, call, result in zip(repeats, calls, results, strict=True):
+                repeat._answer(node, call, result)
