@@ -140,9 +140,6 @@ class GroupShard:
 
         Raises UnknownKind for a record of ours that no type of groups would remember.
         """
-        if type(record) is StandingCommits:  # by far the most frequent
-            self.offsets.put_standing(record)
-            return
         match record:
             case StandingCommits():
                 self.offsets.put_standing(record)
