@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
+from tests.waiting import wait_until
 
 from headgate.admin import (
     Admin,
@@ -68,15 +69,20 @@ def admin(broker: Broker) -> Iterator[Admin]:
         yield admin
 
 
+def a_moment_later() -> None:
+    """Let the clock, which counts in milliseconds, tell what comes from what was before."""
+    time.sleep(0.003)
+
+
 def now() -> Millis:
     """The time, and a little later than anything that was asked for before."""
-    time.sleep(0.003)
+    a_moment_later()
     return Millis(time.time_ns() // 1_000_000)
 
 
 def alter(admin: Admin, group: str, **offsets: int | CommittedOffset) -> None:
     """Commit offsets of flights by `p0`, `p1`, `p2`, a moment after whatever was before."""
-    time.sleep(0.003)
+    a_moment_later()
     admin.alter_offsets(group, {TopicPartition(FLIGHTS, int(p[1])): one for p, one in offsets.items()})
 
 
@@ -87,12 +93,13 @@ def fill(admin: Admin, count: int = 20) -> None:
     for filler in ("filler-1", "filler-2", "filler-3"):  # a group in each partition of the log
         for at in range(count):
             admin.alter_offsets(filler, {FIRST: at, SECOND: at, THIRD: at})
-    deadline = time.monotonic() + 10
-    while any(
-        end <= moved_before[where] + 2 * count for where, end in admin.log_end_offsets(history).items()
-    ):
-        assert time.monotonic() < deadline, "nothing was compacted"
-        time.sleep(0.01)
+    wait_until(
+        lambda: all(
+            end > moved_before[where] + 2 * count for where, end in admin.log_end_offsets(history).items()
+        ),
+        "all is compacted",
+        10,
+    )
 
 
 def test_every_change_is_listed_newest_first_through_compaction_and_a_crash(
@@ -145,7 +152,7 @@ def test_an_undo_puts_back_exactly_what_stood_before_a_reset(admin: Admin, group
     kept = {FIRST: CommittedOffset(41, 3, "at the gate"), SECOND: CommittedOffset(7)}
     alter(admin, group, p0=kept[FIRST], p1=kept[SECOND])
     fill(admin)
-    time.sleep(0.003)
+    a_moment_later()
     admin.reset_offsets(group, [FIRST, SECOND, THIRD], ToEarliest())
     reset = dict.fromkeys([FIRST, SECOND, THIRD], CommittedOffset(0))
     assert admin.committed_offsets(group) == reset
@@ -155,7 +162,7 @@ def test_an_undo_puts_back_exactly_what_stood_before_a_reset(admin: Admin, group
     assert admin.committed_offsets(group) == reset, "a plan changes nothing"
     admin.undo(group)
     assert admin.committed_offsets(group) == kept
-    time.sleep(0.003)
+    a_moment_later()
     admin.undo(group)
     assert admin.committed_offsets(group) == reset
     admin.undo(group, [FIRST])
@@ -169,7 +176,7 @@ def test_an_undo_reverts_only_the_last_change_and_only_in_scope(admin: Admin, gr
     alter(admin, group, p0=3)
     admin.undo(group, [SECOND, THIRD])
     assert admin.committed_offsets(group) == {FIRST: CommittedOffset(3), SECOND: CommittedOffset(1)}
-    time.sleep(0.003)
+    a_moment_later()
     admin.delete_groups([group])
     assert admin.committed_offsets(group) == {}
     admin.undo(group)
@@ -271,11 +278,12 @@ def test_what_is_older_than_the_history_is_not_known(tmp_path: Path) -> None:
         alter(admin, "group", p0=1)
         then = now()
         alter(admin, "group", p0=2)
-        fill(admin, 20)
-        deadline = time.monotonic() + 20
-        while admin.offsets_as_of("group", then, [FIRST])[0].is_known and time.monotonic() < deadline:
-            time.sleep(0.1)
-            fill(admin, 20)
+
+        def is_forgotten() -> bool:
+            fill(admin, 20)  # so that there is something to compact
+            return not admin.offsets_as_of("group", then, [FIRST])[0].is_known
+
+        wait_until(is_forgotten, "the past is gone", 20)
         assert not admin.offsets_as_of("group", then, [FIRST])[0].is_known
         assert admin.offsets_as_of("group", now(), [FIRST])[0].committed == CommittedOffset(2)
         assert admin.offset_history("group").partitions[0].earlier is Earlier.UNKNOWN

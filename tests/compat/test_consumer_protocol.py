@@ -11,9 +11,10 @@ import pytest
 from bench.kafka.broker import java_command, kafka_missing
 from confluent_kafka import ConsumerGroupState, ConsumerGroupType
 from confluent_kafka.admin import AdminClient
-from tests.compat.support.driver import Committed, Sent, wait_until
+from tests.compat.support.driver import Committed, Sent
 from tests.compat.support.kafka_python import KafkaPython
 from tests.compat.support.members import Member, Membership, wait_until_shared
+from tests.waiting import wait_until
 
 import headgate
 from headgate.broker import Broker

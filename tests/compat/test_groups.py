@@ -7,9 +7,10 @@ import time
 
 import pytest
 from tests.compat.conftest import DRIVERS, Join
-from tests.compat.support.driver import Can, Committed, Driver, Refused, Sent, wait_until
+from tests.compat.support.driver import Can, Committed, Driver, Refused, Sent
 from tests.compat.support.kafka_python import KafkaPython
 from tests.compat.support.members import SESSION_TIMEOUT_MS, Member, wait_until_shared
+from tests.waiting import wait_until
 
 PARTITIONS = 4
 ALL = list(range(PARTITIONS))

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 from bench.kafka.broker import java_command, kafka_missing
 from tests.compat.conftest import OFFSETS_TOPIC_PARTITIONS, Join
-from tests.compat.support.driver import ALL_CODECS, Committed, Driver, Sent, wait_until
+from tests.compat.support.driver import ALL_CODECS, Committed, Driver, Sent
+from tests.waiting import wait_until
 
 from headgate.domain.partitioning import partition_for
 

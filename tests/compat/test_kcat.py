@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 from tests.compat.conftest import Join
-from tests.compat.support.driver import ALL_CODECS, Driver, Sent, wait_until
+from tests.compat.support.driver import ALL_CODECS, Driver, Sent
 from tests.compat.support.members import SESSION_TIMEOUT_MS
+from tests.waiting import wait_until
 
 from headgate.log.header import read_header
 

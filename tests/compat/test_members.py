@@ -12,7 +12,7 @@ from contextlib import closing
 
 import pytest
 from bench.kafka.broker import java_command, kafka_missing
-from tests.compat.support.driver import Committed, Sent, wait_until
+from tests.compat.support.driver import Committed, Sent
 from tests.compat.support.java import java_member_missing
 from tests.compat.support.kafka_python import KafkaPython
 from tests.compat.support.members import Member, Membership, wait_until_shared
@@ -24,6 +24,7 @@ from tests.compat.support.writing import (
     check_that_every_record_counts_once,
     wait_until_they_read_on,
 )
+from tests.waiting import wait_until
 
 import headgate
 from headgate.broker import Broker

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from tests.compat.conftest import Join
-from tests.compat.support.driver import Can, Committed, Driver, Refused, Sent, wait_until
+from tests.compat.support.driver import Can, Committed, Driver, Refused, Sent
+from tests.waiting import wait_until
 
 OFFSET_METADATA_TOO_LARGE = 12
 UNKNOWN_MEMBER_ID = 25

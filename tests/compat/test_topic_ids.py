@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from tests.compat.support.driver import Committed, Sent, wait_until
+from tests.compat.support.driver import Committed, Sent
 from tests.compat.support.java import java_member_missing
 from tests.compat.support.kafka_python import KafkaPython
 from tests.compat.support.members import Member, Membership, wait_until_shared
 from tests.compat.support.wiretap import Wiretap
+from tests.waiting import wait_until
 
 import headgate
 from headgate.broker import Broker

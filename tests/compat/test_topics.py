@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.compat.support.driver import Can, Driver, Refused, Sent, wait_until
+from tests.compat.support.driver import Can, Driver, Refused, Sent
+from tests.waiting import wait_until
 
 TOPIC_ALREADY_EXISTS = 36
 UNKNOWN_TOPIC_OR_PARTITION = 3

@@ -16,12 +16,12 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.waiting import wait_until
 
 from headgate.broker import Broker, run
 
@@ -47,13 +47,6 @@ def quiet(broker: Broker, **settings: Any) -> dict[str, Any]:
         "logger": SILENT,
         **{name.replace("_", "."): value for name, value in settings.items()},
     }
-
-
-def wait_until(is_true: Callable[[], bool]) -> None:
-    """A slow machine needs its time; who waits checks afterwards."""
-    deadline = time.monotonic() + ENOUGH_WITHIN_SECONDS
-    while not is_true() and time.monotonic() < deadline:
-        time.sleep(0.1)
 
 
 class Letters(threading.Thread):
@@ -117,8 +110,10 @@ class Committer(threading.Thread):
                     self.check()
             except KafkaException:
                 time.sleep(0.01)
-        wait_until(self._is_checked)
-        self._consumer.close()
+        try:
+            wait_until(self._is_checked, f"the offset of {self.group} is told", ENOUGH_WITHIN_SECONDS)
+        finally:
+            self._consumer.close()
 
     def _is_checked(self) -> bool:
         try:
@@ -197,7 +192,11 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_there_twice(tmp_path: Path)
             broker.kill()
             broker.start()
         time.sleep(1)
-        wait_until(lambda: all(one.acknowledged > KILLS for one in committers))
+        wait_until(
+            lambda: all(one.acknowledged > KILLS for one in committers),
+            lambda: f"more commits than kills: {[one.acknowledged for one in committers]}",
+            ENOUGH_WITHIN_SECONDS,
+        )
         stop_work.set()
         for thread in (letters, *committers):
             thread.join(timeout=150)
@@ -210,11 +209,19 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_there_twice(tmp_path: Path)
         assert [line for committer in committers for line in committer.wrong] == []
         assert all(committer.acknowledged > KILLS for committer in committers)
 
-        wait_until(lambda: set(reader.seen) == set(found))
+        wait_until(
+            lambda: set(reader.seen) == set(found),
+            lambda: f"all read, but for {set(found) ^ set(reader.seen)}",
+            ENOUGH_WITHIN_SECONDS,
+        )
         assert set(reader.seen) == set(found)
         group = admin.describe_consumer_groups(["readers"])["readers"].result(timeout=30)
         assert len(group.members) == 1
-        wait_until(lambda: "a checkpoint was written" in broker.log_path.read_text())
+        wait_until(
+            lambda: "a checkpoint was written" in broker.log_path.read_text(),
+            "a checkpoint",
+            ENOUGH_WITHIN_SECONDS,
+        )
         said = broker.log_path.read_text()
         assert "a checkpoint was written" in said
         assert "a checkpoint cannot be used" not in said

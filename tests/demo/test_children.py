@@ -6,10 +6,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from tests.waiting import wait_until
 
 from demo import children
 
@@ -74,10 +74,7 @@ def test_children_go_when_the_demo_goes(number: signal.Signals, tmp_path: Path) 
 
 
 def _wait_until_gone(pid: int) -> None:
-    deadline = time.monotonic() + 5
-    while is_running(pid):
-        assert time.monotonic() < deadline, f"process {pid} is still there"
-        time.sleep(0.02)
+    wait_until(lambda: not is_running(pid), f"process {pid} is gone", 5)
 
 
 def _close(child: subprocess.Popen[str]) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.waiting import wait_until
 
 from headgate.broker import Broker, run
 from headgate.inspect.findings import Finding, Severity
@@ -28,6 +28,7 @@ SETTINGS = {
     "log.retention.check.interval.ms": "200",
 }
 KILLS = 3
+ENOUGH_S = 30.0
 
 
 class Load(threading.Thread):
@@ -72,13 +73,6 @@ def look(data_dir: Path) -> list[Finding]:
     return listed
 
 
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def first_offset(directory: Path) -> int:
     """Where the first segment begins; 0 while there is none."""
     return min((int(path.stem) for path in directory.glob("*.log")), default=0)
@@ -104,12 +98,12 @@ def test_a_server_leaves_nothing_wrong_behind_whatever_ends_it(data_dir: Path) -
         load = Load(broker)
         load.start()
         for _ in range(KILLS):
-            wait_until(partial(load.has_reached, load.rounds + 10))
+            wait_until(partial(load.has_reached, load.rounds + 10), "ten more rounds", ENOUGH_S)
             assert any("a server runs" in note.what for note in look(data_dir))
             broker.kill()
             assert any(note.file == "clean-shutdown" for note in look(data_dir))
             broker.start()
-        wait_until(lambda: first_offset(data_dir / "short-0") > 0)
+        wait_until(lambda: first_offset(data_dir / "short-0") > 0, "a segment is deleted", ENOUGH_S)
         load.stop.set()
         load.join(timeout=60)
         assert load.rounds > KILLS

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.server.test_repeats import Client
+from tests.waiting import until
 
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicId, TopicName
@@ -205,7 +206,9 @@ def test_a_shard_that_cannot_forget_is_asked_again(monkeypatch: pytest.MonkeyPat
         await commit(client)
         files.inject(Fault(kind="datasync", after=1))  # the catalogue's passes, that of the first shard fails
         delete(node)
-        await asyncio.sleep(0.05)
+        await until(
+            lambda: any(not one.is_active for one in node.coordinator.runtimes), "a shard's sync failed"
+        )
         assert isinstance(create(node, NEW_ID), Refusal)
         await until_free(node)
         create(node, NEW_ID)

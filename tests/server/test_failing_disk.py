@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import logging
 import resource
-import time
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from tests.waiting import wait_until
 
 from headgate.broker import Broker, run
 
@@ -46,14 +46,16 @@ def produce(broker: Broker, value: bytes, timeout_s: float) -> list[object]:
 
 def committed_offset(consumer: Consumer) -> int:
     """What is committed, asked for as long as the server says to come back."""
-    deadline = time.monotonic() + 20
-    while True:
+
+    def told() -> list[TopicPartition] | None:
         try:
-            return int(consumer.committed([TopicPartition("letters", 0)], timeout=5)[0].offset)
+            return consumer.committed([TopicPartition("letters", 0)], timeout=5)
         except KafkaException as refusal:
             assert refusal.args[0].code() == KafkaError.COORDINATOR_NOT_AVAILABLE
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+            return None
+
+    (letters,) = wait_until(told, "the offset is told", 20)
+    return int(letters.offset)
 
 
 def test_a_full_disk_is_survived(tmp_path: Path) -> None:

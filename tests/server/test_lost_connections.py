@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.waiting import until
 
 from headgate.domain.ids import TopicId
 from headgate.domain.settings import Settings
@@ -21,13 +21,7 @@ from headgate.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopi
 DATA_DIR = Path("/data")
 LONG_MS = 600_000
 POLLS = 5
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    """Wait for it, ten seconds at most."""
-    async with asyncio.timeout(10):
-        while not is_so():
-            await asyncio.sleep(0.005)
+WITHIN_S = 10
 
 
 @pytest.mark.parametrize("way", ["closed by the client", "refused by the server"])
@@ -47,12 +41,13 @@ def test_long_polls_of_a_lost_connection_wait_no_longer(way: str) -> None:
         _, writer = await asyncio.open_connection(host, port)
         for number in range(POLLS):
             writer.write(request_frame(poll, 4, number, "test"))
-        await until(lambda: len(node.topics.waiters) == 1)
+        await until(lambda: len(node.topics.waiters) == 1, "the first poll waits", WITHIN_S)
         if way == "closed by the client":
             writer.close()
         else:
             writer.write(b"\xff\xff\xff\xff")  # no frame has a negative length
-        await until(lambda: len(node.topics.waiters) == 0)
+        await until(lambda: len(node.topics.waiters) == 0, "no poll waits", WITHIN_S)
+        assert len(node.topics.waiters) == 0
         writer.close()
         listener.stop_accepting()
         node.close()

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.waiting import until
 
 from headgate.core.consumer.commands import ConsumerGroupConfigured
 from headgate.domain.errors import ErrorCode
@@ -534,9 +535,7 @@ def test_a_fetch_that_comes_again_forgets_what_was_lost(
         _, (_, fetched) = await client.receive(2)
         answer = decode(OffsetFetchResponse, 8, fetched, 5)
         assert answer.groups[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        async with asyncio.timeout(10):
-            while not all(runtime.is_active for runtime in runtimes):
-                await asyncio.sleep(0.001)
+        await until(lambda: all(runtime.is_active for runtime in runtimes), "all are loaded again", 10)
         assert {await client.send(request, 8, "again")} == before
         await client.ask(commit(7, indexes), 8)
         assert {await client.send(request, 8, "again")} != before

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from headgate.core.commands import Tick
 from headgate.core.contract import Effects, Reply, Token
@@ -212,8 +213,8 @@ def test_a_turn_that_decides_much_does_not_let_the_disk_wait(monkeypatch: pytest
                 s.runtime.submit(Add(), replies.append)
                 ends.append(s.partition.log.log_end_offset)
             assert ends == [1] * 4 + [6] * 10
-            await asyncio.sleep(0.02)
-            assert s.partition.log.log_end_offset == 15, "written at the end of the turn, sync or not"
+            await until(lambda: s.partition.log.log_end_offset == 15, "the end of the turn, sync or not")
+            assert s.partition.log.log_end_offset == 15
             assert replies == []
             gate.set()
             assert await s.ask(Ask()) == 15
@@ -268,9 +269,7 @@ def test_a_write_that_fails_in_the_midst_of_a_turn_fails_the_turn(monkeypatch: p
             for _ in range(7):
                 s.runtime.submit(Add(), replies.append)
             assert replies == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 7
-            async with asyncio.timeout(10):
-                while not s.runtime.is_active:
-                    await asyncio.sleep(0.005)
+            await until(lambda: s.runtime.is_active, "it is loaded again", 10)
             assert await s.ask(Ask()) == 1
             assert await s.ask(Add()) == 2
 
@@ -290,9 +289,7 @@ def test_a_log_that_fails_in_other_hands_is_mended_without_a_write(monkeypatch: 
             assert await s.ask(Ask()) == 2, "what is told meanwhile is true"
             s.runtime.look_at_log()
             assert await s.ask(Ask()) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-            async with asyncio.timeout(10):
-                while not s.runtime.is_active:
-                    await asyncio.sleep(0.005)
+            await until(lambda: s.runtime.is_active, "it is loaded again", 10)
             assert await s.ask(Add()) == 3
 
     run(scenario)
@@ -340,7 +337,7 @@ def test_a_failing_disk_is_told_survived_and_left_behind(kind: str, monkeypatch:
             readable = 1 if kind == "pwrite" else ErrorCode.COORDINATOR_NOT_AVAILABLE
             assert await s.ask(Ask()) == readable
             files.heal()
-            await asyncio.sleep(0.2)
+            await until(lambda: s.runtime.is_active, "it is loaded again")
             # A commit whose sync failed was refused, but may have reached the log whole.
             count = await s.ask(Ask())
             assert count == 1 if kind == "pwrite" else count in (1, 2)
@@ -367,9 +364,9 @@ def test_a_log_that_cannot_be_read_again_is_tried_until_it_can(monkeypatch: pyte
             monkeypatch.setattr(ShardRuntime, "_apply_log", fail_twice)
             files.inject(Fault(errno.ENOSPC, "pwrite", times=1))
             assert await s.ask(Add()) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-            await asyncio.sleep(0.08)
+            await until(lambda: len(failures) == 1, "the first reload failed")
             assert await s.ask(Ask()) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-            await asyncio.sleep(0.3)
+            await until(lambda: s.runtime.is_active, "a reload worked")
             assert failures == []
             assert await s.ask(Add()) == 2
 
@@ -440,8 +437,7 @@ def test_every_shard_is_told_first_what_it_has_to_know(monkeypatch: pytest.Monke
             await runtime.load()
             assert told == [1]
             runtime._fail("failed on purpose", None)
-            while not runtime.is_active:
-                await asyncio.sleep(0.01)
+            await until(lambda: runtime.is_active, "it is loaded again")
             assert told == [1, 1]
             runtime.close()
 

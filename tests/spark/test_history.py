@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.errors import AnalysisException  # noqa: F401 - Spark's errors must be loaded before its session
 from tests.spark.support import collect, rows_of, write_segment
+from tests.waiting import wait_until
 
 import headgate.spark
 from headgate.admin import Admin, TopicPartition
@@ -76,14 +76,20 @@ def test_log_and_history_are_one_table_without_doubles(spark: SparkSession, tmp_
 @pytest.mark.timeout(120)
 def test_every_commit_of_a_compacting_server_is_a_row(spark: SparkSession, tmp_path: Path) -> None:
     """From its files and over the wire: as many rows as commits, most of which the log no longer has."""
-    settings = {"offsets.topic.segment.bytes": "2000", "log.cleaner.backoff.ms": "10"}
-    with run({**settings, "headgate.durability": "page-cache"}, data_dir=tmp_path / "data") as broker:
+    settings = {
+        "headgate.durability": "page-cache",
+        "log.cleaner.backoff.ms": "10",
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.segment.bytes": "2000",
+    }
+    history = TopicPartition(OFFSETS_HISTORY_TOPIC, 0)
+    with run(settings, data_dir=tmp_path / "data") as broker:
         with Admin(broker.bootstrap_servers) as admin:
             topic = CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1)
             admin.cluster.any_node().request(CreateTopicsRequest(topics=[topic]))
             for at in range(100):
                 admin.alter_offsets("g", {TopicPartition(TOPIC, 0): at})
-            time.sleep(0.3)
+            wait_until(lambda: admin.log_end_offsets([history])[history] > 40, "most commits are history")
         for source in (broker.bootstrap_servers, broker.data_dir):
             rows = collect(headgate.spark.offset_commits(spark, source, include_history=True))
             assert sorted(row["committed_offset"] for row in rows) == list(range(100))

@@ -38,8 +38,8 @@ from tests.compat.support.driver import (
     Received,
     Refused,
     Sent,
-    wait_until,
 )
+from tests.waiting import wait_until
 
 OFFSET_INVALID = -1001
 

@@ -6,13 +6,9 @@ A driver only translates: every method is the library's own call. What a library
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeVar
-
-T = TypeVar("T")
 
 ANSWER_TIMEOUT_S = 15.0
 ALL_CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -187,21 +183,3 @@ class Driver:
     def delete_group(self, group: str) -> None:
         """Deletes a group."""
         raise NotImplementedError
-
-
-def wait_until(
-    found: Callable[[], T], what: str | Callable[[], str], timeout_s: float = ANSWER_TIMEOUT_S
-) -> T:
-    """What `found` gives as soon as it is true; fails, saying what was waited for, when it never is.
-
-    A `what` that tells how things stand is a function, so that it tells how they stand in the end.
-    """
-    deadline = time.monotonic() + timeout_s
-    while True:
-        value = found()
-        if value:
-            return value
-        if time.monotonic() > deadline:
-            awaited = what if isinstance(what, str) else what()
-            raise AssertionError(f"not within {timeout_s:g} s: {awaited}")
-        time.sleep(0.05)

@@ -20,9 +20,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from tests.compat.support.driver import wait_until
 from tests.compat.support.java import java_member_command
 from tests.compat.support.kafkajs import NODE
+from tests.waiting import wait_until
 
 PROGRAM = Path(__file__).with_name("member_program.py")
 SESSION_TIMEOUT_MS = 6_000  # the least that a broker allows

@@ -7,9 +7,10 @@ from collections import Counter
 from contextlib import closing
 
 from confluent_kafka import KafkaError, Message, Producer
-from tests.compat.support.driver import Committed, wait_until
+from tests.compat.support.driver import Committed
 from tests.compat.support.kafka_python import KafkaPython
 from tests.compat.support.members import Member
+from tests.waiting import wait_until
 
 from headgate.broker import Broker
 
