@@ -19,7 +19,10 @@ from headgate.admin import (
     HistoryUnknown,
     NothingToReset,
     OffsetsMoved,
+    PartlyRefused,
     ToEarliest,
+    TopicGone,
+    TopicNow,
     TopicPartition,
 )
 from headgate.broker import Broker, run
@@ -229,6 +232,78 @@ def test_offsets_are_put_back_to_a_time(admin: Admin, group: str) -> None:
     ]
     assert admin.committed_offsets(group) == {FIRST: CommittedOffset(1), SECOND: CommittedOffset(1)}
     assert admin.restore_offsets(group, then) == []
+
+
+def recreate_flights(broker: Broker, delete_only: bool = False) -> None:
+    """Delete the topic, which is answered when its offsets are gone, and create another of its name."""
+    with Admin(broker.bootstrap_servers) as admin:
+        request = DeleteTopicsRequest(topic_names=[FLIGHTS], timeout_ms=10_000)
+        deleted = admin.cluster.any_node().request(request, 3)
+        check("topic", deleted.responses[0].error_code)
+    if not delete_only:
+        create_flights(broker)
+
+
+@pytest.mark.parametrize("happening", ["compaction", "a crash in between", "a crash after"])
+def test_offsets_of_a_topic_that_is_gone_are_never_put_back_into_one_that_has_its_name(
+    broker: Broker, admin: Admin, group: str, happening: str
+) -> None:
+    """Whether the offset went with the topic or before; and what was committed since is undone as ever."""
+    alter(admin, group, p0=1, p1=CommittedOffset(5, 1, "of the first"))
+    then = now()
+    time.sleep(0.003)
+    admin.delete_offsets(group, [FIRST])
+    if happening == "compaction":
+        fill(admin)
+    recreate_flights(broker, delete_only=happening == "a crash in between")
+    if happening.startswith("a crash"):
+        broker.kill()
+        broker.start()
+    if happening == "a crash in between":
+        with pytest.raises(TopicGone) as deleted:
+            admin.undo(group)
+        assert deleted.value.topics == {FLIGHTS: None}
+        create_flights(broker)
+    for places in (None, [FIRST], [SECOND], [FLIGHTS]):
+        with pytest.raises(TopicGone, match="made anew at"):
+            admin.undo(group, places)
+        with pytest.raises(TopicGone, match="made anew at"):
+            admin.restore_offsets(group, then, places)
+    assert [each.topic_now for each in admin.offsets_as_of(group, then)] == [TopicNow.RECREATED] * 2
+    assert admin.committed_offsets(group) == {}
+
+    alter(admin, group, p0=0)
+    if happening == "compaction":
+        fill(admin)
+    between = now()
+    alter(admin, group, p0=9, p1=9)
+    first, second = admin.offset_history(group).partitions
+    assert [(one.topic_now, one.committed) for one in first.changes] == [
+        (TopicNow.SAME, CommittedOffset(9)),
+        (TopicNow.SAME, CommittedOffset(0)),
+        (TopicNow.RECREATED, None),
+        (TopicNow.RECREATED, CommittedOffset(1)),
+    ]
+    assert [one.topic_now for one in second.changes] == [TopicNow.SAME, *[TopicNow.RECREATED] * 2]
+    admin.undo(group)
+    assert admin.committed_offsets(group) == {FIRST: CommittedOffset(0)}
+    time.sleep(0.003)
+    admin.delete_offsets(group, [FIRST])
+    admin.undo(group)
+    assert admin.restore_offsets(group, between) == []
+    assert admin.committed_offsets(group) == {FIRST: CommittedOffset(0)}
+
+
+def test_a_plan_is_of_the_topic_that_it_was_made_for(broker: Broker, admin: Admin, group: str) -> None:
+    """Another that takes its name before the plan is done gets nothing of it."""
+    alter(admin, group, p0=4)
+    time.sleep(0.003)
+    admin.delete_offsets(group, [FIRST])
+    planned = admin.plan_undo(group)
+    recreate_flights(broker)
+    with pytest.raises(PartlyRefused, match="UNKNOWN_TOPIC_ID"):
+        admin.execute_restore(group, planned.partitions)
+    assert admin.committed_offsets(group) == {}
 
 
 def test_records_of_the_history_topic_are_fetched_and_read_like_those_of_the_log(

@@ -18,6 +18,7 @@ from headgate.broker import run
 from headgate.cli import app
 from headgate.domain.ids import TopicName
 from headgate.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from headgate.wire.messages.delete_topics import DeleteTopicsRequest
 
 pytestmark = pytest.mark.timeout(60)
 FIRST, SECOND = (TopicPartition(TopicName("flights"), index) for index in range(2))
@@ -103,13 +104,79 @@ def test_offsets_are_shown_as_they_were(command: Command, group: str) -> None:
     history = as_json(command("--history", "--group", group, "--output", "json"))
     first = history["groups"][0]["changes"][2]["time"]
     _, line = rows(command("--offsets-as-of", first, "--group", group))
-    assert line == [group, "flights", "0", "4", "2", "by", "hand", first]
+    assert line == [group, "flights", "0", "4", "2", "by", "hand", first, "same"]
     now = as_json(command("--offsets-as-of", moment(time.time() + 1), "--group", group, "--output", "json"))
     assert [each["offset"] for each in now["offsets"]] == [0, 0]
     assert (
         as_json(command("--offsets-as-of", "2020-01-01", "--group", group, "--output", "json"))["offsets"]
         == []
     )
+
+
+def create(bootstrap_servers: str, topic: str) -> None:
+    """A topic of one partition."""
+    with Admin(bootstrap_servers) as admin:
+        request = CreateTopicsRequest(
+            topics=[CreatableTopic(name=topic, num_partitions=1, replication_factor=1)]
+        )
+        assert admin.cluster.any_node().request(request).topics[0].error_code == 0
+
+
+def delete(bootstrap_servers: str, topic: str) -> None:
+    """A topic that goes, with its offsets."""
+    with Admin(bootstrap_servers) as admin:
+        request = DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000)
+        assert admin.cluster.any_node().request(request, 3).responses[0].error_code == 0
+
+
+def test_a_topic_that_was_made_anew_parts_the_history_and_stops_an_undo(
+    command: Command, bootstrap_servers: str
+) -> None:
+    """While it is gone, and when there is another: listed with what parts them, and never put back."""
+    create(bootstrap_servers, "gates")
+    partition = TopicPartition(TopicName("gates"), 0)
+    with Admin(bootstrap_servers) as admin:
+        admin.alter_offsets("boarding", {partition: 7})
+        admin.alter_offsets("boarding", {FIRST: 1})
+    then = moment(time.time() + 0.001)
+    time.sleep(0.003)
+    delete(bootstrap_servers, "gates")
+    of_boarding, undo = ("--group", "boarding"), ("--undo", "--group", "boarding", "--all-topics")
+    restore = ("--reset-offsets", "--to-offsets-as-of", then, "--all-topics", *of_boarding)
+    for asked in (undo, (*undo, "--execute"), restore, (*restore, "--execute")):
+        refused = command(*asked)
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        assert "group boarding: topic gates was deleted: offsets from before" in refused.stderr
+        assert "--topic names topics" in refused.stderr
+    assert "topic gates is deleted" in command("--history", *of_boarding).stderr
+    was = command("--offsets-as-of", then, *of_boarding)
+    assert [[line[1], line[3], line[-1]] for line in rows(was)[1:]] == [
+        ["flights", "1", "same"],
+        ["gates", "7", "deleted"],
+    ]
+    assert "its offsets in gates were of a topic that was deleted since" in was.stderr
+
+    create(bootstrap_servers, "gates")
+    for asked in (undo, (*undo, "--execute"), restore, (*restore, "--execute")):
+        refused = command(*asked)
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        assert "topic gates was deleted, and made anew at 20" in refused.stderr
+    with Admin(bootstrap_servers) as admin:
+        assert admin.committed_offsets("boarding") == {FIRST: CommittedOffset(1)}
+        admin.alter_offsets("boarding", {partition: 2})
+    listed = command("--history", *of_boarding, "--topic", "gates")
+    assert [line[3:6] for line in rows(listed)[1:]] == [
+        ["0", "committed", "2"],
+        ["-", "recreated", "-"],
+        ["0", "removed", "-"],
+        ["0", "committed", "7"],
+    ]
+    (told,) = as_json(command("--history", *of_boarding, "--topic", "gates", "--output", "json"))["groups"]
+    assert [change["topic_now"] for change in told["changes"]] == ["same", "same", "recreated", "recreated"]
+    assert [change["partition"] for change in told["changes"]] == [0, None, 0, 0]
+    assert rows(command(*undo, "--execute"))[1:] == [["boarding", "gates", "0", "2", "-", "-"]]
+    only_flights = ("--reset-offsets", "--to-offsets-as-of", then, "--topic", "flights", *of_boarding)
+    assert "all offsets are what they were" in command(*only_flights).stderr
 
 
 def test_an_undo_is_shown_first_and_done_with_execute(command: Command, group: str) -> None:

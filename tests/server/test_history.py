@@ -6,16 +6,19 @@ from contextlib import suppress
 from random import Random
 
 import pytest
-from tests.server.past import GROUP, START, TOPIC, Life, Past, SetClock, new_disk
+from tests.server.past import DATA_DIR, GROUP, SETTINGS, START, TOPIC, Life, Past, SetClock, new_disk
 
 from headgate.core.offsets.history import Earlier, HistoryQuery
-from headgate.domain.ids import GroupId, Millis
+from headgate.domain.ids import ZERO_TOPIC_ID, GroupId, Millis, TopicId
+from headgate.domain.settings import Settings
 from headgate.log.batch import iterate_records
 from headgate.log.log import Log
 from headgate.log.memory_filesystem import Fault, MemoryFileSystem, PowerCut
 from headgate.records import GroupTombstone, OffsetTombstone
 from headgate.records.history import SINCE_EVER, decode_mark, origin_of
 from headgate.server import history, history_writer, turn_batches
+from headgate.topics.refusal import Refusal
+from headgate.topics.topics import NewTopic, Topics
 
 pytestmark = pytest.mark.timeout(120)
 DAY_MS = 24 * 3600 * 1000
@@ -251,6 +254,74 @@ def test_a_history_that_was_off_begins_anew() -> None:
     assert life.moved.topic.policy.retention_ms == -1
     assert not life.moved.topic.policy.may_expire
     assert life.all_entries() == entries
+    life.end()
+
+
+def create(topics: Topics, life: int, now: Millis) -> None:
+    """The topic that offsets are committed for, in one of its lives."""
+    created = topics.create(NewTopic(TOPIC, TopicId(b"life %11d" % life), 3), now)
+    assert not isinstance(created, Refusal)
+
+
+def delete(topics: Topics, now: Millis) -> None:
+    """The end of that topic."""
+    topic = topics.by_name(TOPIC)
+    assert topic is not None
+    assert topics.delete(topic, now) is None
+
+
+def test_what_was_committed_before_a_topic_was_made_anew_is_told_as_another_topics() -> None:
+    """Exactly, within one millisecond, after compaction, crashes and a clock that was set back."""
+    files, clock, past = new_disk(), SetClock(), Past()
+    life = Life(files, clock)
+    create(life.topics, 1, clock.now())
+    fill(life, past)
+    assert all(one.former == 0 for one in life.ask(HistoryQuery(GROUP, None)).partitions)
+    life.commit(77, [0], past)
+    delete(life.topics, clock.now())
+    life.write([[OffsetTombstone(GROUP, TOPIC, one) for one in range(3)]], past)
+    gone = life.ask(HistoryQuery(GROUP, None, limit=100))
+    assert [one.former for one in gone.partitions] == [len(one.entries) for one in gone.partitions]
+    assert gone.lives[TOPIC].topic_id == ZERO_TOPIC_ID
+    former = {one.partition: len(one.entries) for one in gone.partitions}
+    for number in range(3):
+        if number == 0:
+            create(life.topics, 2, clock.now())
+            created_at = clock.now()
+            life.commit(50, [0], past)
+        if number == 1:
+            clock.time = Millis(clock.time - DAY_MS)
+        life.commit(1 + number, [0, 1], past)
+        found = life.ask(HistoryQuery(GROUP, None, limit=100))
+        assert {one.partition: one.former for one in found.partitions} == former
+        assert (found.lives[TOPIC].topic_id, found.lives[TOPIC].created_at) == (
+            TopicId(b"life %11d" % 2),
+            created_at,
+        )
+        assert life.all_entries() == past.entries
+        life.compact()
+        life.end()
+        files.crash()
+        life = Life(files, clock)
+    life.end()
+
+
+def test_where_a_catalogue_does_not_tell_where_a_topic_begins_its_time_does() -> None:
+    """Of the same millisecond all is the former topic's: rather too much than too little."""
+    files, clock, past = new_disk(), SetClock(), Past()
+    topics = Topics.open(files, DATA_DIR, Settings(SETTINGS), clock.now())
+    create(topics, 1, clock.now())
+    delete(topics, clock.now())
+    clock.time = Millis(clock.time + 5)
+    create(topics, 2, clock.now())
+    topics.close()
+    life = Life(files, clock)
+    clock.time = Millis(clock.time - 1)
+    for offset in range(3):
+        life.commit(offset, [0], past)
+        clock.time = Millis(clock.time + 1)
+    (found,) = life.ask(HistoryQuery(GROUP, None, limit=100)).partitions
+    assert (len(found.entries), found.former) == (3, 2)
     life.end()
 
 

@@ -49,7 +49,7 @@ def state_of(catalogue: Catalogue) -> Any:
     """All that is to be known."""
     return (
         sorted(
-            (one.name, one.topic_id, one.partition_count, one.overrides, one.created_at)
+            (one.name, one.topic_id, one.partition_count, one.overrides, one.created_at, one.offsets_from)
             for one in catalogue.by_id.values()
         ),
         {name: one.topic_id for name, one in catalogue.topics.items()},
@@ -76,7 +76,8 @@ class Changes:
         if kind == "create" or (not topics and kind in ("delete", "add", "set")):
             name = TopicName(f"topic-{self._random.randrange(8)}")
             if name not in catalogue.topics:
-                entry = CatalogueEntry(name, TopicId(self._random.randbytes(16)), 1, {}, NOW)
+                offsets_from = [self._count, 0] if name in catalogue.former_names else None
+                entry = CatalogueEntry(name, TopicId(self._random.randbytes(16)), 1, {}, NOW, offsets_from)
                 catalogue.commit([topic_created(entry)], NOW)
         elif kind == "delete":
             catalogue.commit([topic_deleted(self._random.choice(topics))], NOW)
@@ -159,7 +160,7 @@ def test_a_disk_that_fails_meanwhile_is_told_and_tidied_up_later() -> None:
         changes.one(catalogue)
     expected = state_of(catalogue)
     assert catalogue.tidy(NOW)
-    disk.files.inject(Fault(errno.ENOSPC, "pwrite"))
+    disk.files.inject(Fault(errno.ENOSPC, "pwrite", path_ends=".log"))
     with pytest.raises(OSError, match="No space"):
         catalogue.tidy(NOW)
     disk.files.heal()

@@ -35,10 +35,13 @@ RESPONSE = DescribeOffsetHistoryResponse(
     topics=[
         DescribeOffsetHistoryResponseTopic(
             name="flights",
+            topic_id=bytes(range(16)),
+            created_ms=1_750_000_000_001,
             partitions=[
                 DescribeOffsetHistoryResponsePartition(
                     partition_index=7,
                     earlier=2,
+                    former_entries=1,
                     entries=[
                         DescribeOffsetHistoryResponseEntry(
                             committed_offset=1 << 40, metadata="é", log_offset=9

@@ -11,7 +11,7 @@ Works with Headgate as with a Kafka cluster.
 """
 
 from headgate.admin.admin import Admin
-from headgate.admin.errors import GroupIsActive, HistoryUnknown, NothingToReset
+from headgate.admin.errors import GroupIsActive, HistoryUnknown, NothingToReset, TopicGone
 from headgate.admin.positions import Position
 from headgate.admin.reset import (
     ByDuration,
@@ -28,7 +28,14 @@ from headgate.admin.reset import (
 from headgate.admin.restore import OffsetAsOf, PlannedRestore, PlannedUndo
 from headgate.client.errors import ClientError, OffsetsMoved, OutcomeUnknown, PartlyRefused, RequestRefused
 from headgate.client.groups import GroupDescription, GroupListing, MemberDescription
-from headgate.client.history import Earlier, OffsetChange, OffsetHistory, PartitionHistory
+from headgate.client.history import (
+    Earlier,
+    HistoryTopic,
+    OffsetChange,
+    OffsetHistory,
+    PartitionHistory,
+    TopicNow,
+)
 from headgate.client.offsets import CommittedOffset
 from headgate.domain.ids import TopicPartition
 
@@ -41,6 +48,7 @@ __all__ = [
     "GroupDescription",
     "GroupIsActive",
     "GroupListing",
+    "HistoryTopic",
     "HistoryUnknown",
     "MemberDescription",
     "NothingToReset",
@@ -64,5 +72,7 @@ __all__ = [
     "ToLatest",
     "ToOffset",
     "ToOffsets",
+    "TopicGone",
+    "TopicNow",
     "TopicPartition",
 ]

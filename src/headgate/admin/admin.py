@@ -20,6 +20,7 @@ from headgate.admin.restore import (
     plan_restore,
     plan_undo,
     scope_of,
+    topic_ids,
 )
 from headgate.client import groups, history, offsets
 from headgate.client.cluster import LATEST, Cluster
@@ -191,7 +192,7 @@ class Admin:
 
         The last change is the newest commit or removal, in all partitions in which the same request made it
         (or another in the same millisecond). Raises `GroupIsActive`, `NothingToReset`, `HistoryUnknown`,
-        `VersionNotSupported`.
+        `VersionNotSupported`; `TopicGone` if that was before the topic was deleted, or with it.
         """
         self._refuse_active(group_id)
         scope = scope_of(partitions)
@@ -211,7 +212,7 @@ class Admin:
         """What would make offsets what they were at a time (ms); changes nothing.
 
         Partitions that are as they were are left out. Raises `GroupIsActive`, `HistoryUnknown`,
-        `VersionNotSupported`.
+        `VersionNotSupported`; `TopicGone` if a topic was deleted since that had an offset then.
         """
         self._refuse_active(group_id)
         scope = scope_of(partitions)
@@ -229,12 +230,19 @@ class Admin:
     def execute_restore(self, group_id: str, planned: Iterable[PlannedRestore]) -> None:
         """Put back what was planned, in one step, if everything is still as it was planned from.
 
-        Raises what `alter_offsets` raises.
+        Raises what `alter_offsets` raises. A topic that was deleted since it was planned is refused, whether
+        another has its name now or none (UNKNOWN_TOPIC_ID).
         """
         plans = list(planned)
         if plans:
-            expected = {each.partition: each.committed.offset if each.committed else None for each in plans}
-            self.alter_offsets(group_id, {each.partition: each.restored for each in plans}, expected)
+            self._refuse_active(group_id)
+            offsets.commit_offsets(
+                self.cluster,
+                GroupId(group_id),
+                {each.partition: each.restored for each in plans},
+                {each.partition: each.committed.offset if each.committed else None for each in plans},
+                topic_ids(plans),
+            )
 
     def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         """Delete committed offsets of topics that the group does not read now.

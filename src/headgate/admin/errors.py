@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 from headgate.client.errors import ClientError
 from headgate.client.groups import GroupDescription
-from headgate.domain.ids import Millis, TopicPartition
+from headgate.domain.ids import Millis, TopicName, TopicPartition
 
 TOLD_OF = 3
 """How many partitions a message names."""
+
+
+def moment(time: Millis) -> str:
+    """A time in ms as people and `--to-datetime` read it."""
+    return datetime.fromtimestamp(time / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class GroupIsActive(ClientError):
@@ -24,6 +30,25 @@ class GroupIsActive(ClientError):
 
 class NothingToReset(ClientError):
     """There is no offset to reset from, or no partition to reset; the message says which."""
+
+
+class TopicGone(ClientError):
+    """What is to be put back was committed for topics that were deleted since.
+
+    `topics` has them by name, with the time when another topic of that name was made; None: there is none.
+    """
+
+    def __init__(self, group_id: str, topics: Mapping[TopicName, Millis | None]) -> None:
+        self.group_id = group_id
+        self.topics = dict(topics)
+        each = [
+            f"topic {name} was deleted"
+            + (f", and made anew at {moment(created)}" if created is not None else "")
+            for name, created in list(self.topics.items())[:TOLD_OF]
+        ]
+        rest = len(self.topics) - TOLD_OF
+        which = "; ".join(each) + (f"; and {rest} more" if rest > 0 else "")
+        super().__init__(f"group {group_id}: {which}: offsets from before that are not put back")
 
 
 class HistoryUnknown(ClientError):

@@ -1,7 +1,8 @@
 """Putting offsets back: pure rules, from what is known of the past to what a partition gets.
 
 What is not known is never guessed: a partition of which it is not known what stood there makes the whole plan
-impossible.
+impossible. So does one whose topic was deleted since, even if another has its name: offsets of the one are
+nothing in the other.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from headgate.admin.errors import HistoryUnknown, NothingToReset
-from headgate.client.history import Earlier, OffsetHistory, Scope
+from headgate.admin.errors import HistoryUnknown, NothingToReset, TopicGone
+from headgate.client.history import Earlier, OffsetHistory, Scope, TopicNow
 from headgate.client.offsets import CommittedOffset
-from headgate.domain.ids import GroupId, Millis, TopicName, TopicPartition
+from headgate.domain.ids import ZERO_TOPIC_ID, GroupId, Millis, TopicId, TopicName, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class OffsetAsOf:
     is_known: bool
     since: Millis | None
     """When it came into force, or was removed; None where it never had an offset, or that is not known."""
+    topic_now: TopicNow = TopicNow.SAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,8 @@ class PlannedRestore:
     """What is committed while it is planned; None: nothing."""
     restored: CommittedOffset | None
     """What is to be committed; None: the offset is removed."""
+    topic_id: TopicId = ZERO_TOPIC_ID
+    """The topic that is meant, and none that may have its name later; zero: whichever has the name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,25 +82,30 @@ def as_of(history: OffsetHistory) -> list[OffsetAsOf]:
         change = each.changes[0] if each.changes else None
         committed = change.committed if change else None
         is_known = change is not None or each.earlier is Earlier.NOTHING
-        found.append(OffsetAsOf(each.partition, committed, is_known, change.time if change else None))
+        since, topic_now = (change.time, change.topic_now) if change else (None, TopicNow.SAME)
+        found.append(OffsetAsOf(each.partition, committed, is_known, since, topic_now))
     return found
 
 
 def plan_undo(group_id: GroupId, history: OffsetHistory) -> PlannedUndo:
-    """How the last change is taken back. Raises `NothingToReset`, `HistoryUnknown`."""
+    """How the last change is taken back. Raises `NothingToReset`, `TopicGone`, `HistoryUnknown`."""
     if not history.partitions:
         raise NothingToReset(f"no change of group {group_id} is known that could be undone")
+    # A topic that went in the very millisecond of the last change is no part of it.
+    changed = [each for each in history.partitions if each.changes[0].topic_now is TopicNow.SAME]
+    if not changed:
+        raise _gone(group_id, history, [each.partition for each in history.partitions])
     planned, unknown = [], []
-    for each in history.partitions:
+    for each in changed:
         newest, *before = each.changes
         if not before and each.earlier is not Earlier.NOTHING:
             unknown.append(each.partition)
             continue
-        restored = before[0].committed if before else None
-        planned.append(PlannedRestore(each.partition, newest.committed, restored))
+        restored = before[0].committed if before and before[0].topic_now is TopicNow.SAME else None
+        planned.append(_planned(history, each.partition, newest.committed, restored))
     if unknown:
         raise HistoryUnknown(group_id, unknown)
-    changed_at = max(each.changes[0].time for each in history.partitions)
+    changed_at = max(each.changes[0].time for each in changed)
     return PlannedUndo(changed_at, tuple(sorted(planned, key=lambda one: one.partition)))
 
 
@@ -108,10 +117,14 @@ def plan_restore(
 ) -> list[PlannedRestore]:
     """How offsets become what they were at a time; `committed` has what there is now within the scope.
 
-    Partitions that are as they were are left out. Raises `HistoryUnknown`.
+    Partitions that are as they were are left out. Raises `TopicGone`, `HistoryUnknown`.
     """
-    was = {each.partition: each.committed for each in as_of(history) if each.is_known}
-    unknown = {each.partition for each in as_of(history) if not each.is_known}
+    found = as_of(history)
+    gone = [each.partition for each in found if each.topic_now is not TopicNow.SAME and each.committed]
+    if gone:
+        raise _gone(group_id, history, gone)
+    was = {each.partition: each.committed for each in found if each.is_known}
+    unknown = {each.partition for each in found if not each.is_known}
     for partition in committed.keys() - was.keys() - unknown:
         if time < history.known_since:
             unknown.add(partition)
@@ -120,7 +133,30 @@ def plan_restore(
     if unknown:
         raise HistoryUnknown(group_id, sorted(unknown), time)
     return [
-        PlannedRestore(partition, committed.get(partition), restored)
+        _planned(history, partition, committed.get(partition), restored)
         for partition, restored in sorted(was.items())
         if committed.get(partition) != restored
     ]
+
+
+def topic_ids(planned: Iterable[PlannedRestore]) -> dict[TopicName, TopicId]:
+    """The ids of the topics that are meant, as far as they are known."""
+    return {each.partition.topic: each.topic_id for each in planned if each.topic_id != ZERO_TOPIC_ID}
+
+
+def _planned(
+    history: OffsetHistory,
+    partition: TopicPartition,
+    committed: CommittedOffset | None,
+    restored: CommittedOffset | None,
+) -> PlannedRestore:
+    topic = history.topics.get(partition.topic)
+    return PlannedRestore(partition, committed, restored, topic.topic_id if topic else ZERO_TOPIC_ID)
+
+
+def _gone(group_id: GroupId, history: OffsetHistory, partitions: Iterable[TopicPartition]) -> TopicGone:
+    created = {
+        name: topic.created if (topic := history.topics.get(name)) else None
+        for name in sorted({partition.topic for partition in partitions})
+    }
+    return TopicGone(group_id, created)

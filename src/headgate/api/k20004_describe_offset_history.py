@@ -2,7 +2,8 @@
 
 The group's coordinator answers, from its own logs, and no other node. A group or partition of which nothing
 is known is no error. What is older than the history is answered "not known", never by a guess; so is what
-could not be read within `max_wait_ms`.
+could not be read within `max_wait_ms`. A group's offsets are kept by names of topics: with each name comes
+the topic that has it now, and how many of the entries are of one that had it before.
 """
 
 from __future__ import annotations
@@ -113,7 +114,12 @@ def _response(history: GroupHistory) -> DescribeOffsetHistoryResponse:
     return DescribeOffsetHistoryResponse(
         known_since_ms=history.known_since,
         topics=[
-            DescribeOffsetHistoryResponseTopic(name=topic, partitions=[_partition(one) for one in partitions])
+            DescribeOffsetHistoryResponseTopic(
+                name=topic,
+                topic_id=history.lives[topic].topic_id,
+                created_ms=history.lives[topic].created_at,
+                partitions=[_partition(one) for one in partitions],
+            )
             for topic, partitions in by_topic
         ],
     )
@@ -123,6 +129,7 @@ def _partition(partition: PartitionHistory) -> DescribeOffsetHistoryResponsePart
     return DescribeOffsetHistoryResponsePartition(
         partition_index=partition.partition,
         earlier=partition.earlier,
+        former_entries=partition.former,
         entries=[_entry(entry) for entry in partition.entries],
     )
 

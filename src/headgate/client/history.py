@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import IntEnum
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
 from typing import Final
 
 from headgate.client.cluster import Cluster
 from headgate.client.errors import check
 from headgate.client.offsets import CommittedOffset
-from headgate.domain.ids import GroupId, Millis, TopicName, TopicPartition
+from headgate.domain.ids import ZERO_TOPIC_ID, GroupId, Millis, TopicId, TopicName, TopicPartition
 from headgate.wire.extensions.describe_offset_history import (
     DescribeOffsetHistoryRequest,
     DescribeOffsetHistoryRequestTopic,
@@ -38,6 +38,15 @@ class Earlier(IntEnum):
     UNKNOWN = 2
 
 
+class TopicNow(StrEnum):
+    """What became of the topic that an offset was committed for."""
+
+    SAME = "same"
+    RECREATED = "recreated"
+    """It was deleted, and another has its name."""
+    DELETED = "deleted"
+
+
 @dataclass(frozen=True, slots=True)
 class OffsetChange:
     """A commit, or the removal of an offset."""
@@ -51,6 +60,15 @@ class OffsetChange:
     """What one request changed has the same."""
     log_offset: int
     """Where its record stood in the partition of `__consumer_offsets` that is the group's."""
+    topic_now: TopicNow = TopicNow.SAME
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryTopic:
+    """The topic that has a name now."""
+
+    topic_id: TopicId
+    created: Millis
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +89,8 @@ class OffsetHistory:
 
     known_since: Millis
     partitions: Sequence[PartitionHistory]
+    topics: Mapping[TopicName, HistoryTopic] = field(default_factory=dict)
+    """Of the topics of these partitions those that there are; another may have had the name before."""
 
 
 def list_changes(
@@ -118,18 +138,28 @@ def _ask(
 
 def _read(response: DescribeOffsetHistoryResponse) -> OffsetHistory:
     partitions = []
+    topics = {}
     for topic in response.topics:
+        name, former = TopicName(topic.name), TopicNow.DELETED
+        if topic.topic_id != ZERO_TOPIC_ID:
+            topics[name] = HistoryTopic(TopicId(topic.topic_id), Millis(topic.created_ms))
+            former = TopicNow.RECREATED
         for each in topic.partitions:
-            where = TopicPartition(TopicName(topic.name), each.partition_index)
-            changes = [_change(where, entry) for entry in each.entries]
+            where, own = TopicPartition(name, each.partition_index), len(each.entries) - each.former_entries
+            changes = [
+                _change(where, entry, TopicNow.SAME if at < own else former)
+                for at, entry in enumerate(each.entries)
+            ]
             partitions.append(PartitionHistory(where, changes, Earlier(each.earlier)))
-    return OffsetHistory(Millis(response.known_since_ms), partitions)
+    return OffsetHistory(Millis(response.known_since_ms), partitions, topics)
 
 
-def _change(partition: TopicPartition, entry: DescribeOffsetHistoryResponseEntry) -> OffsetChange:
+def _change(
+    partition: TopicPartition, entry: DescribeOffsetHistoryResponseEntry, topic_now: TopicNow
+) -> OffsetChange:
     committed = None
     if entry.kind == _COMMIT:
         committed = CommittedOffset(entry.committed_offset, entry.committed_leader_epoch, entry.metadata)
     return OffsetChange(
-        partition, Millis(entry.time_ms), committed, Millis(entry.written_ms), entry.log_offset
+        partition, Millis(entry.time_ms), committed, Millis(entry.written_ms), entry.log_offset, topic_now
     )

@@ -23,7 +23,7 @@ from headgate.client.errors import (
 )
 from headgate.domain.errors import ErrorCode
 from headgate.domain.features import CONDITIONAL_COMMIT
-from headgate.domain.ids import GroupId, TopicName, TopicPartition
+from headgate.domain.ids import ZERO_TOPIC_ID, GroupId, TopicId, TopicName, TopicPartition
 from headgate.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -130,7 +130,11 @@ def _fetched(
 
 
 def commit_offsets(
-    cluster: Cluster, group_id: GroupId, offsets: Offsets, expected: Expected | None = None
+    cluster: Cluster,
+    group_id: GroupId,
+    offsets: Offsets,
+    expected: Expected | None = None,
+    topic_ids: Mapping[TopicName, TopicId] | None = None,
 ) -> None:
     """Set the offsets of a group without members; it comes into being with its first offset.
 
@@ -141,6 +145,9 @@ def commit_offsets(
     nothing, and None among the offsets removes what is committed. Raises also `OffsetsMoved`, where they are
     not; `OutcomeUnknown`, where the answer is lost; and `VersionNotSupported`, where the cluster knows no
     conditions.
+
+    With `topic_ids` of all topics, these are meant and no others that bear their names by then: partitions of
+    topics that are gone are refused (UNKNOWN_TOPIC_ID). A cluster that is too old for ids is sent names.
     """
     conditions = dict(expected or {})
     if strangers := conditions.keys() - offsets.keys():
@@ -148,20 +155,23 @@ def commit_offsets(
     if not conditions and None in offsets.values():
         raise ValueError("only a commit with conditions removes offsets; delete_offsets does without")
     on_wire = {where: NO_OFFSET if offset is None else offset for where, offset in conditions.items()}
+    by_name = by_topic(offsets)
+    ids = topic_ids if topic_ids is not None and topic_ids.keys() >= by_name.keys() else {}
     topics = [
         OffsetCommitRequestTopic(
             name=name,
+            topic_id=ids.get(name, ZERO_TOPIC_ID),
             partitions=[
                 _to_commit(partition, wanted, on_wire.get(TopicPartition(name, partition)))
                 for partition, wanted in each.items()
             ],
         )
-        for name, each in by_topic(offsets).items()
+        for name, each in by_name.items()
     ]
     message = OffsetCommitRequest(group_id=group_id, topics=topics)
 
     def attempt() -> None:
-        check_parts(_codes(cluster.coordinator(group_id).request(message, at_most=LAST_BY_NAME)), what)
+        check_parts(_codes(_commit(cluster.coordinator(group_id), message)), what)
 
     def attempt_if() -> None:
         response = _ask_once(cluster.coordinator(group_id), message)
@@ -179,12 +189,22 @@ def knows_conditions(node: Connection) -> bool:
     return CONDITIONAL_COMMIT in node.features
 
 
+def _commit(node: Connection, message: OffsetCommitRequest) -> OffsetCommitResponse:
+    """The answer to a commit, by topics' ids if they are there, by their names in any case."""
+    names = {topic.topic_id: topic.name for topic in message.topics}
+    response = node.request(message, at_most=LAST_BY_NAME if ZERO_TOPIC_ID in names else None)
+    for topic in response.topics:
+        if topic.topic_id != ZERO_TOPIC_ID:
+            topic.name = names.get(topic.topic_id, topic.name)
+    return response
+
+
 def _ask_once(node: Connection, message: OffsetCommitRequest) -> OffsetCommitResponse:
     """The answer to a commit that may have taken place even though no answer came."""
     if not knows_conditions(node):
         raise VersionNotSupported(f"{node.address} does not commit on condition")
     try:
-        response = node.request(message, at_most=LAST_BY_NAME)
+        response = _commit(node, message)
     except (ConnectionFailed, RequestTimedOut, BadResponse) as error:
         raise OutcomeUnknown(f"{error}; whether the offsets are committed is not known") from error
     for code in set(_codes(response).values()):

@@ -17,11 +17,12 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Final, TypeVar
 
-from headgate.core.offsets.history import GroupHistory, HistoryCollector, HistoryQuery
+from headgate.core.offsets.history import FIRST_TIME, GroupHistory, HistoryCollector, HistoryQuery, TopicLife
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC, Millis, TopicId
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC, Millis, TopicId, TopicName
 from headgate.domain.partitioning import partition_for
 from headgate.log.header import CorruptBatch
 from headgate.records.history import SINCE_EVER
@@ -207,7 +208,9 @@ class OffsetHistory:
         for _ in range(ATTEMPTS):
             order = self._order(query, lambda: time.monotonic() > deadline, render)
             if order is None:
-                return render(HistoryCollector(query).answer(SINCE_EVER))
+                collector = HistoryCollector(query)
+                lives = {name: self._life_of(0, name) for name in collector.topics()}
+                return render(collector.answer(SINCE_EVER, lives))
             try:
                 return await self._slices.run(scan(order))
             except ScanCancelled:
@@ -238,9 +241,20 @@ class OffsetHistory:
             visible_end=partition.high_watermark,
             history=history,
             known_since=since,
+            life_of=partial(self._life_of, index),
             is_time_up=is_time_up,
             render=render,
         )
+
+    def _life_of(self, index: int, name: TopicName) -> TopicLife:
+        """Which topic has a name, as a partition of `__consumer_offsets` has it."""
+        topic = self._topics.by_name(name)
+        if topic is None:
+            return TopicLife()
+        if topic.offsets_from is not None:
+            return TopicLife(topic.topic_id, topic.created_at, offsets_from=topic.offsets_from[index])
+        after = topic.created_at if self._topics.was_another(topic) else FIRST_TIME
+        return TopicLife(topic.topic_id, topic.created_at, offsets_after=after)
 
     def close(self) -> None:
         """Stop answering."""

@@ -15,13 +15,13 @@ anything, or when the time is up: what was not read then counts as not known. Ru
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Generic, TypeVar
 
-from headgate.core.offsets.history import GroupHistory, HistoryCollector, HistoryQuery
-from headgate.domain.ids import Millis
+from headgate.core.offsets.history import GroupHistory, HistoryCollector, HistoryQuery, TopicLife
+from headgate.domain.ids import Millis, TopicName
 from headgate.log.batch import Record, iterate_records
 from headgate.log.compaction import Steps
 from headgate.log.filesystem import File
@@ -58,6 +58,8 @@ class ScanOrder(Generic[ResultT]):
     """None where none is kept, or nothing was moved yet."""
     known_since: Millis
     """Of what was in force at this time or later nothing is missing in log and history together."""
+    life_of: Callable[[TopicName], TopicLife]
+    """Which topic has a name; asked on the loop, when everything is read."""
     is_time_up: Callable[[], bool]
     render: Callable[[GroupHistory], ResultT]
     """Makes the result of the answer, in the thread."""
@@ -111,11 +113,13 @@ class _Scan(Generic[ResultT]):
                     since = max(since, moved_until)
                     break
                 yield from self._read_segment(history, segment, moved)
-        return (yield from _elsewhere(partial(self._finish, since)))
+        names = yield from _elsewhere(collector.topics)
+        lives = {name: order.life_of(name) for name in names}
+        return (yield from _elsewhere(partial(self._finish, since, lives)))
 
-    def _finish(self, since: Millis) -> ResultT:
+    def _finish(self, since: Millis, lives: Mapping[TopicName, TopicLife]) -> ResultT:
         try:
-            return self._order.render(self._collector.answer(since))
+            return self._order.render(self._collector.answer(since, lives))
         finally:
             self._collector.forget()  # here: to give back so many objects takes its time
 

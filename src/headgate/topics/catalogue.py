@@ -53,11 +53,15 @@ class CatalogueEntry:
     partition_count: int
     overrides: dict[str, str]
     created_at: Millis
+    offsets_from: Sequence[int] | None = None
+    """Of a name that was another topic's before: where this topic's offsets begin, in each partition of
+    `__consumer_offsets`.
+    """
 
 
 def topic_created(entry: CatalogueEntry) -> Event:
     """A new topic."""
-    return {
+    event = {
         "type": "topic-created",
         "name": entry.name,
         "id": entry.topic_id.hex(),
@@ -65,6 +69,9 @@ def topic_created(entry: CatalogueEntry) -> Event:
         "configs": entry.overrides,
         "at": entry.created_at,
     }
+    if entry.offsets_from is not None:
+        event["offsets-from"] = list(entry.offsets_from)
+    return event
 
 
 def topic_deleted(topic_id: TopicId) -> Event:
@@ -219,6 +226,7 @@ class Catalogue:
             event["partitions"],
             dict(event["configs"]),
             Millis(event["at"]),
+            event.get("offsets-from"),
         )
         previous = self.topics.get(entry.name)
         if previous is not None and previous.topic_id == entry.topic_id:  # said once more

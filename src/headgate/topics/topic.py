@@ -6,12 +6,12 @@ is one entry of the catalogue and a few empty containers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from headgate.domain.ids import TopicId, TopicName
+from headgate.domain.ids import Millis, TopicId, TopicName
 from headgate.domain.settings import Settings
 from headgate.log.filesystem import FileSystem
 from headgate.log.log import Log, LogSettings, Recovery
@@ -95,6 +95,19 @@ class Topic:
         return self._entry.overrides
 
     @property
+    def created_at(self) -> Millis:
+        """When the topic was created."""
+        return self._entry.created_at
+
+    @property
+    def offsets_from(self) -> Sequence[int] | None:
+        """Where in each partition of `__consumer_offsets` the offsets begin that are this topic's.
+
+        None if that was not noted: the name had been nobody's.
+        """
+        return self._entry.offsets_from
+
+    @property
     def leader_epoch(self) -> int:
         """The epoch this node writes in."""
         return self.shared.leader_epoch
@@ -155,6 +168,13 @@ class Topic:
     def found_on_disk(self, index: int) -> None:
         """A directory of the partition was there at start."""
         self._written.add(index)
+
+    def high_watermarks(self) -> list[int]:
+        """Up to where each partition may be read. Raises OSError."""
+        return [
+            self.partition(index).high_watermark if index in self._written else 0
+            for index in range(self.partition_count)
+        ]
 
     def open_log(self, partition: Partition, on_truncated: Callable[[Recovery], None]) -> Log:
         """Open the log of a partition; from here on the topic keeps the partition. Raises OSError."""

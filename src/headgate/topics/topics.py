@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import ZERO_TOPIC_ID, Millis, TopicId, TopicName
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, ZERO_TOPIC_ID, Millis, TopicId, TopicName
 from headgate.domain.settings import TOPIC_SETTINGS, Settings
 from headgate.log.deletion import put_aside, remove_deleted
 from headgate.log.filesystem import FileSystem, read_file, replace_file
@@ -200,15 +200,11 @@ class Topics:
             key = collision_key(new.name)
             if refusal is None and key in entries:
                 refusal = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            if refusal is not None:
-                refusals[index] = refusal
-                continue
-            assert new.topic_id != ZERO_TOPIC_ID
-            assert new.topic_id not in self._by_id
-            assert new.topic_id not in self._catalogue.former_ids
-            entries[key] = CatalogueEntry(
-                TopicName(new.name), new.topic_id, new.partition_count, dict(new.overrides), now
-            )
+            entry = refusal or self._entry_of(new, now)
+            if isinstance(entry, Refusal):
+                refusals[index] = entry
+            else:
+                entries[key] = entry
         if entries:
             failure = self._commit([events.topic_created(entry) for entry in entries.values()], now)
             if failure is not None:
@@ -219,6 +215,25 @@ class Topics:
         if created:
             self._tell_of(created)
         return [refusals.get(index) or self._topics[TopicName(new.name)] for index, new in enumerate(wanted)]
+
+    def _entry_of(self, new: NewTopic, now: Millis) -> CatalogueEntry | Refusal:
+        assert new.topic_id != ZERO_TOPIC_ID
+        assert new.topic_id not in self._by_id
+        assert new.topic_id not in self._catalogue.former_ids
+        name = TopicName(new.name)
+        entry = CatalogueEntry(name, new.topic_id, new.partition_count, dict(new.overrides), now)
+        offsets = self.by_name(GROUP_OFFSETS_TOPIC)
+        if name in self._catalogue.former_names and offsets is not None:
+            try:
+                # Offsets of the former topic are gone, durably: what is below is its past, and nothing else.
+                entry.offsets_from = offsets.high_watermarks()
+            except OSError as problem:
+                return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{offsets.name} cannot be read: {problem}")
+        return entry
+
+    def was_another(self, topic: Topic) -> bool:
+        """Whether another topic had this topic's name before."""
+        return topic.name in self._catalogue.former_names
 
     def delete(self, topic: Topic, now: Millis) -> Refusal | None:
         """Delete a topic and its records."""

@@ -13,14 +13,17 @@ from headgate.core.offsets.history import (
     HistoryCollector,
     HistoryEntry,
     HistoryQuery,
+    TopicLife,
 )
-from headgate.domain.ids import GroupId, Millis, TopicName
+from headgate.domain.ids import GroupId, Millis, TopicId, TopicName
 from headgate.records import OffsetCommit, OffsetTombstone
 from headgate.records.history import SINCE_EVER
 
 GROUP, OTHER, TOPIC = GroupId("g"), GroupId("other"), TopicName("t")
 PARTITIONS = range(4)
 RETENTION_MS = 300
+PRESENT = {TOPIC: TopicLife(TopicId(bytes([1] * 16)))}
+"""The topic that always had its name."""
 Record = OffsetCommit | OffsetTombstone
 
 
@@ -31,6 +34,8 @@ class Written:
     log_offset: int
     time: int
     record: Record
+    life: int = 0
+    """Of how many topics of that name before it."""
 
 
 @dataclass(frozen=True)
@@ -56,16 +61,20 @@ class Life:
         self.log: list[Written] = []
         self.history: list[list[Moved]] = [[]]
         self.known_since = SINCE_EVER
+        self.lives = 0
+        self.topic = TopicLife(TopicId(bytes([1] * 16)))
 
     def run(self, steps: int) -> None:
-        """Commit, remove, compact, crash in the midst of a compaction, and delete what is old."""
+        """Commit, remove, compact, crash in the midst of a compaction, delete what is old, and the topic."""
         for _ in range(steps):
             self.time += self.random.randint(0, 20)
-            match self.random.randint(0, 12):
+            match self.random.randint(0, 13):
                 case 0 | 1:
                     self.compact()
                 case 2:
                     self.delete_old()
+                case 3:
+                    self.recreate()
                 case _:
                     self.commit()
 
@@ -80,8 +89,21 @@ class Life:
                     record = OffsetTombstone(group, TOPIC, partition)
                 elif random.random() < 0.1:
                     record = ours[-1]  # as it is behind a torn commit
-            self.all.append(Written(len(self.all), self.time, record))
-            self.log.append(self.all[-1])
+            self.write(record)
+
+    def write(self, record: Record) -> None:
+        self.all.append(Written(len(self.all), self.time, record, self.lives))
+        self.log.append(self.all[-1])
+
+    def recreate(self) -> None:
+        """Delete the topic, which removes what was committed for it, and create another; all in one ms."""
+        last = {key_of(one): one.record for one in self.all}
+        for (group, partition), record in last.items():
+            if isinstance(record, OffsetCommit):
+                self.write(OffsetTombstone(group, TOPIC, partition))
+        self.lives += 1
+        topic_id = TopicId(bytes([self.lives + 1] * 16))
+        self.topic = TopicLife(topic_id, Millis(self.time), offsets_from=len(self.all))
 
     def compact(self) -> None:
         end = self.random.randint(0, len(self.log))
@@ -128,7 +150,12 @@ class Life:
                 one = moved.written
                 collector.take(one.log_offset, Millis(one.time), one.record)
             collector.end_segment()
-        return collector.answer(since)
+        assert collector.topics() <= {TOPIC}
+        history = collector.answer(since, {TOPIC: self.topic})
+        for answer in history.partitions:
+            former = [self.all[entry.log_offset].life < self.lives for entry in answer.entries]
+            assert former == [False] * (len(former) - answer.former) + [True] * answer.former
+        return history
 
     def entries(self, partition: int) -> list[HistoryEntry]:
         """All that happened to a partition of GROUP, oldest first; what changes nothing is no entry."""
@@ -221,6 +248,34 @@ def test_the_last_change_is_all_that_was_written_with_the_newest_record() -> Non
                 assert answer.earlier is Earlier.UNKNOWN
 
 
+def test_what_was_committed_for_a_topic_that_is_gone_is_told_as_such() -> None:
+    """By its place in the log, to the record; by its time where no place was noted; all without a topic."""
+    entries = [
+        HistoryEntry(at, Millis(time), commit(0, at, time)) for at, time in ((1, 10), (2, 20), (3, 20))
+    ]
+    by_place = TopicLife(TopicId(b"t" * 16), Millis(20), offsets_from=3)
+    by_time = TopicLife(TopicId(b"t" * 16), Millis(10), offsets_after=Millis(10))
+    for life, own in ((by_place, [3]), (by_time, [2, 3]), (TopicLife(), []), (PRESENT[TOPIC], [1, 2, 3])):
+        collector = HistoryCollector(HistoryQuery(GROUP, None, limit=10))
+        for entry in entries:
+            assert entry.commit is not None
+            collector.take(entry.log_offset, entry.written, entry.commit)
+        collector.end_segment()
+        (answer,) = collector.answer(SINCE_EVER, {TOPIC: life}).partitions
+        assert [entry.log_offset for entry in answer.entries[: 3 - answer.former]] == own[::-1]
+
+
+def test_a_clock_that_was_set_back_makes_nothing_of_a_topic_that_is_gone_anothers() -> None:
+    """Where only times tell, what is older than a record of the former topic is of that topic, too."""
+    collector = HistoryCollector(HistoryQuery(GROUP, None, limit=10))
+    for at, time in ((1, 90), (2, 40), (3, 60)):
+        collector.take(at, Millis(time), commit(0, at, time))
+    collector.end_segment()
+    life = TopicLife(TopicId(b"t" * 16), Millis(50), offsets_after=Millis(50))
+    (answer,) = collector.answer(SINCE_EVER, {TOPIC: life}).partitions
+    assert ([entry.log_offset for entry in answer.entries], answer.former) == ([3, 2, 1], 2)
+
+
 def test_a_time_span_selects_and_says_that_there_is_more() -> None:
     """Entries from `since` up to `until`; what lies before is mentioned, what lies behind is not."""
     collector = HistoryCollector(HistoryQuery(GROUP, None, Millis(20), Millis(40), 10))
@@ -230,7 +285,7 @@ def test_a_time_span_selects_and_says_that_there_is_more() -> None:
     collector.end_segment()
     assert collector.is_answered(Millis(19))
     assert not collector.is_answered(Millis(20))
-    (answer,) = collector.answer(SINCE_EVER).partitions
+    (answer,) = collector.answer(SINCE_EVER, PRESENT).partitions
     assert [entry.time for entry in answer.entries] == [40, 30, 20]
     assert answer.earlier is Earlier.MORE
 
@@ -252,7 +307,7 @@ def test_values_written_again_behind_a_torn_commit_are_no_changes() -> None:
             for log_offset, time, record in part:
                 collector.take(log_offset, Millis(time), record)
             collector.end_segment()
-        (answer,) = collector.answer(SINCE_EVER).partitions
+        (answer,) = collector.answer(SINCE_EVER, PRESENT).partitions
         assert answer.partition == 1
         assert [entry.log_offset for entry in answer.entries] == [3, 2]
 
@@ -265,6 +320,6 @@ def test_very_many_entries_are_fewer_of_each_partition(limit: int) -> None:
         for at in segment:
             collector.take(at, Millis(at), commit(at % 20, at, at))
         collector.end_segment()
-    answers = collector.answer(SINCE_EVER).partitions
+    answers = collector.answer(SINCE_EVER, PRESENT).partitions
     assert sum(len(answer.entries) for answer in answers) <= 100
     assert all(answer.earlier is Earlier.MORE for answer in answers)

@@ -10,6 +10,7 @@ from headgate.admin import (
     OutcomeUnknown,
     PartlyRefused,
     RequestRefused,
+    TopicGone,
 )
 from headgate.client.errors import NoNodeReachable, RequestTimedOut
 from headgate.domain.errors import ErrorCode
@@ -21,6 +22,7 @@ _STOP_THEM = (
 _BY_CODE = {
     ErrorCode.NON_EMPTY_GROUP: _STOP_THEM,
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "its members read this topic: stop them first",
+    ErrorCode.UNKNOWN_TOPIC_ID: "the topic was deleted meanwhile, so nothing of the group was changed",
     ErrorCode.UNKNOWN_MEMBER_ID: "the group got members meanwhile: stop them first",
 }
 
@@ -39,6 +41,8 @@ def _advice(error: ClientError) -> str | None:
         return _STOP_THEM
     if isinstance(error, OffsetsMoved):
         return "somebody moved it meanwhile, so nothing of the group was changed; look again"
+    if isinstance(error, TopicGone):
+        return "--history shows them; --topic names topics that are to be put back without these"
     if isinstance(error, HistoryUnknown):
         return (
             "it was compacted away and its history is gone or was never kept; --history shows what is known"

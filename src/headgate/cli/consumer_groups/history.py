@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 
 from headgate.admin import (
     Admin,
@@ -21,8 +20,11 @@ from headgate.admin import (
     PartlyRefused,
     PlannedRestore,
     RequestRefused,
+    TopicGone,
+    TopicNow,
     TopicPartition,
 )
+from headgate.admin.errors import moment
 from headgate.cli.consumer_groups.advice import in_words
 from headgate.cli.consumer_groups.arguments import parse_datetime, parse_topic
 from headgate.cli.consumer_groups.groups import asked_groups
@@ -41,10 +43,20 @@ _OF_ONE_GROUP = (
     OutcomeUnknown,
     PartlyRefused,
     RequestRefused,
+    TopicGone,
 )
 """Errors that leave the other groups as they are."""
 _CHANGE: Columns = ("group", "time", "topic", "partition", "change", "offset", "leader_epoch", "metadata")
-_AS_OF: Columns = ("group", "topic", "partition", "offset", "leader_epoch", "metadata", "since")
+_AS_OF: Columns = (
+    "group",
+    "topic",
+    "partition",
+    "offset",
+    "leader_epoch",
+    "metadata",
+    "since",
+    "topic_now",
+)
 _PLAN: Columns = ("group", "topic", "partition", "current_offset", "new_offset", "metadata")
 NOT_KNOWN = "unknown"
 
@@ -81,9 +93,32 @@ def list_history(admin: Admin, options: Options) -> int:
 
 
 def _change_rows(group_id: str, history: OffsetHistory) -> list[Row]:
+    """The changes, and for each topic that was deleted and made anew a row that parts its lives."""
     changes = [change for partition in history.partitions for change in partition.changes]
     changes.sort(key=lambda change: change.log_offset, reverse=True)
-    return [_change_row(group_id, change) for change in changes]
+    rows: list[Row] = []
+    parted: set[TopicName] = set()
+    for change in changes:
+        if change.topic_now is TopicNow.RECREATED and change.partition.topic not in parted:
+            parted.add(change.partition.topic)
+            created = history.topics[change.partition.topic].created
+            rows.append(_recreation_row(group_id, change.partition.topic, created))
+        rows.append(_change_row(group_id, change))
+    return rows
+
+
+def _recreation_row(group_id: str, topic: TopicName, created: Millis) -> Row:
+    return {
+        "group": group_id,
+        "time": _moment(created),
+        "topic": topic,
+        "partition": None,
+        "change": "recreated",
+        "offset": None,
+        "leader_epoch": None,
+        "metadata": None,
+        "topic_now": TopicNow.SAME,
+    }
 
 
 def _change_row(group_id: str, change: OffsetChange) -> Row:
@@ -97,12 +132,16 @@ def _change_row(group_id: str, change: OffsetChange) -> Row:
         "offset": committed.offset if committed else None,
         "leader_epoch": committed.leader_epoch if committed and committed.leader_epoch >= 0 else None,
         "metadata": committed.metadata if committed else None,
+        "topic_now": change.topic_now,
     }
 
 
 def _say_what_is_missing(group_id: str, history: OffsetHistory) -> None:
     if not history.partitions:
         say(f"nothing is known of offsets of group {group_id}")
+    changes = (change for each in history.partitions for change in each.changes)
+    for topic in sorted({one.partition.topic for one in changes if one.topic_now is TopicNow.DELETED}):
+        say(f"group {group_id}: topic {topic} is deleted; its offsets cannot be put back")
     if any(each.earlier is Earlier.MORE for each in history.partitions):
         say(f"group {group_id}: there are older changes; --limit and --since show more")
     if history.known_since >= 0:
@@ -122,7 +161,10 @@ def offsets_as_of(admin: Admin, options: Options) -> int:
     unknown = 0
     for group_id in asked_groups(admin, options):
         found = admin.offsets_as_of(group_id, time, places)
-        rows += [_as_of_row(group_id, each) for each in found if not each.is_known or each.committed]
+        told = [each for each in found if not each.is_known or each.committed]
+        rows += [_as_of_row(group_id, each) for each in told]
+        for topic in sorted({each.partition.topic for each in told if each.topic_now is not TopicNow.SAME}):
+            say(f"group {group_id}: its offsets in {topic} were of a topic that was deleted since")
         unknown += sum(not each.is_known for each in found)
     if options.output == "json":
         print_json({"as_of": _moment(time), "offsets": rows})
@@ -143,6 +185,7 @@ def _as_of_row(group_id: str, each: OffsetAsOf) -> Row:
         "leader_epoch": committed.leader_epoch if committed and committed.leader_epoch >= 0 else None,
         "metadata": committed.metadata if committed else None,
         "since": None if each.since is None else _moment(each.since),
+        "topic_now": each.topic_now,
     }
 
 
@@ -245,4 +288,4 @@ def _moment(time: Millis) -> str | None:
     """A time as --to-datetime reads it; None for the beginning of all."""
     if time < 0:
         return None
-    return datetime.fromtimestamp(time / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return moment(time)

@@ -9,17 +9,20 @@ log before those of its history. Rules:
    lies before everything is known.
 3. What was written again behind a commit that a crash cut short is no change: same value, same commit time.
 4. A commit's time is its commit timestamp, a removal's that of its record.
+5. Offsets are kept by names of topics. What was committed before the topic was made that has a name now is
+   another's, and told as such (`TopicLife`).
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
+from itertools import takewhile
 from typing import NamedTuple
 
-from headgate.domain.ids import GroupId, Millis, TopicName
+from headgate.domain.ids import ZERO_TOPIC_ID, GroupId, Millis, TopicId, TopicName
 from headgate.records import OffsetCommit, OffsetTombstone
 
 FIRST_TIME = Millis(-1)
@@ -93,6 +96,27 @@ class Earlier(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class TopicLife:
+    """Which topic has a name now, and which entries of that name are its own."""
+
+    topic_id: TopicId = ZERO_TOPIC_ID
+    """None has the name: all entries are of one that is gone."""
+    created_at: Millis = FIRST_TIME
+    offsets_from: int = 0
+    """Entries below this offset of the log are a former topic's."""
+    offsets_after: Millis = FIRST_TIME
+    """So are those that were written then or before, where their place in the log does not tell."""
+
+    def owns(self, entry: HistoryEntry) -> bool:
+        """Whether an entry is of the topic that has the name now."""
+        return (
+            self.topic_id != ZERO_TOPIC_ID
+            and entry.log_offset >= self.offsets_from
+            and entry.written > self.offsets_after
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionHistory:
     """The entries of one partition that were asked for, newest first."""
 
@@ -100,6 +124,8 @@ class PartitionHistory:
     partition: int
     entries: Sequence[HistoryEntry]
     earlier: Earlier
+    former: int = 0
+    """How many of the entries, the oldest ones, are of a topic that is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +135,8 @@ class GroupHistory:
     known_since: Millis
     """Of what was in force at this time or later nothing is missing; -1: since ever."""
     partitions: Sequence[PartitionHistory]
+    lives: Mapping[TopicName, TopicLife] = field(default_factory=dict)
+    """Of the topics of these partitions."""
 
 
 _Key = tuple[TopicName, int]
@@ -229,8 +257,16 @@ class HistoryCollector:
     def _newest(self) -> HistoryEntry | None:
         return max((one.entries[-1] for one in self._known.values() if one.entries), default=None, key=_place)
 
-    def answer(self, known_since: Millis) -> GroupHistory:
-        """The answer, where nothing is missing of what was in force at `known_since` or later."""
+    def topics(self) -> set[TopicName]:
+        """The names of the topics that the answer may tell of."""
+        named = {topic for topic, _ in self._query.topics or ()}
+        return named.union(topic for topic, _ in self._known)
+
+    def answer(self, known_since: Millis, lives: Mapping[TopicName, TopicLife]) -> GroupHistory:
+        """The answer, where nothing is missing of what was in force at `known_since` or later.
+
+        `lives` has each of the `topics()`.
+        """
         asked_for = self._asked_for()
         keys: Iterable[_Key]
         if self._query.is_last_change:
@@ -241,7 +277,8 @@ class HistoryCollector:
             keys = _in_order(
                 key for key, timeline in self._known.items() if timeline.entries or self._query.is_as_of
             )
-        return GroupHistory(known_since, [self._of_partition(key, known_since) for key in keys])
+        partitions = [self._of_partition(key, known_since, lives[key[0]]) for key in keys]
+        return GroupHistory(known_since, partitions, lives)
 
     def _asked_for(self) -> list[_Key] | None:
         """Every partition in scope, if it was said which; in the order they were named."""
@@ -270,7 +307,7 @@ class HistoryCollector:
             if timeline.entries and timeline.entries[-1].written == newest.written
         )
 
-    def _of_partition(self, key: _Key, known_since: Millis) -> PartitionHistory:
+    def _of_partition(self, key: _Key, known_since: Millis, life: TopicLife) -> PartitionHistory:
         timeline = self._known.get(key)
         entries = tuple(reversed(timeline.entries)) if timeline is not None else ()
         if timeline is not None and timeline.has_more:
@@ -280,7 +317,8 @@ class HistoryCollector:
         else:
             before = self._query.until if self._query.is_as_of else self._query.since
             earlier = Earlier.NOTHING if known_since <= before else Earlier.UNKNOWN
-        return PartitionHistory(*key, entries, earlier)
+        own = sum(1 for _ in takewhile(life.owns, entries))
+        return PartitionHistory(*key, entries, earlier, former=len(entries) - own)
 
 
 def _in_order(keys: Iterable[_Key]) -> list[_Key]:

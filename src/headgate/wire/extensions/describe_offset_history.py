@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated, ClassVar
 
 from headgate.wire.codec import register
-from headgate.wire.message import EMPTY, Request, Response, Struct
+from headgate.wire.message import EMPTY, ZERO_UUID, Request, Response, Struct
 
 
 class DescribeOffsetHistoryRequest(Request["DescribeOffsetHistoryResponse"]):
@@ -56,9 +56,14 @@ class DescribeOffsetHistoryResponse(Response):
 
 
 class DescribeOffsetHistoryResponseTopic(Struct):
-    """In `DescribeOffsetHistoryResponse.topics`."""
+    """In `DescribeOffsetHistoryResponse.topics`.
+
+    `topic_id` and `created_ms` are of the topic that has the name now; without one they are zero and -1.
+    """
 
     name: Annotated[str, "string"] = ""
+    topic_id: Annotated[bytes, "uuid"] = ZERO_UUID
+    created_ms: Annotated[int, "int64"] = -1
     partitions: Annotated[list[DescribeOffsetHistoryResponsePartition], "[]struct"] = EMPTY
 
 
@@ -66,11 +71,13 @@ class DescribeOffsetHistoryResponsePartition(Struct):
     """In `DescribeOffsetHistoryResponseTopic.partitions`; entries are newest first.
 
     `earlier` tells of the time before the oldest entry, or of all of it without one: 0 there was no offset,
-    1 there are more entries, 2 it is not known.
+    1 there are more entries, 2 it is not known. The last `former_entries` of the entries are of another topic
+    of that name, which is gone.
     """
 
     partition_index: Annotated[int, "int32"] = 0
     earlier: Annotated[int, "int8"] = 0
+    former_entries: Annotated[int, "int32"] = 0
     entries: Annotated[list[DescribeOffsetHistoryResponseEntry], "[]struct"] = EMPTY
 
 
