@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headgate.log.header import HEADER_BYTES, read_header
 
 if TYPE_CHECKING:
     from headgate.log.log import Log
     from headgate.log.segment import Segment
+
+
+_SPARE_SEGMENTS: Final = 4
+"""How many segments a log may well hold besides what is live: it is compacted by the segment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,10 @@ class Backlog:
     def dirty_ratio(self) -> float:
         """The share of what was never compacted; 0 where nothing waits."""
         return self.dirty_bytes / (self.dirty_bytes + self.clean_bytes) if self.dirty_bytes else 0.0
+
+    def pressure(self, segment_bytes: int) -> float:
+        """How many times as much waits as a log of such segments may well hold; 0 where nothing waits."""
+        return self.dirty_bytes / (self.clean_bytes + _SPARE_SEGMENTS * segment_bytes)
 
     @property
     def oldest_timestamp_ms(self) -> int:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from headgate.log.compaction import CompactionCancelled
 from headgate.log.header import CorruptBatch
 from headgate.server.clock import Clock
+from headgate.server.compaction_share import LEAST_SHARE, share_under
 from headgate.server.slices import SliceRunner
 from headgate.topics.compactor import CompactionJob, CompactionRules, Compactor
 from headgate.topics.partition import Partition
@@ -21,8 +22,8 @@ from headgate.topics.topics import Topics
 
 logger = logging.getLogger(__name__)
 
-BUSY_SHARE = 0.1
-"""Of a loop that has requests to serve: what waits to be compacted costs only disk."""
+_LOOK_EVERY_SECONDS = 0.05
+"""How often it is looked how much there is to do."""
 
 
 class CompactionRunner:
@@ -34,7 +35,9 @@ class CompactionRunner:
         self._clock = clock
         self._backoff_seconds = topics.settings["log.cleaner.backoff.ms"] / 1000
         self._compactor = Compactor(topics, rules_of)
-        self._slices = SliceRunner("headgate-compaction", BUSY_SHARE)
+        self._slices = SliceRunner("headgate-compaction", self._busy_share)
+        self._share = LEAST_SHARE
+        self._looked_at_seconds = 0.0
         self._task: asyncio.Task[None] | None = None
         self.on_failed: Callable[[Partition], None] = lambda partition: None
         """Told of a partition whose compaction failed: its log may have failed with it."""
@@ -48,6 +51,13 @@ class CompactionRunner:
         if self._task is not None:
             self._task.cancel()
         self._slices.close()
+
+    def _busy_share(self) -> float:
+        now_seconds = self._slices.seconds()
+        if now_seconds - self._looked_at_seconds > _LOOK_EVERY_SECONDS:
+            self._looked_at_seconds = now_seconds
+            self._share = share_under(self._compactor.pressure(self._clock.now()))
+        return self._share
 
     async def _run(self) -> None:
         while True:

@@ -67,6 +67,10 @@ class _Candidate:
     def urgency(self) -> tuple[bool, float]:
         return self.is_overdue, self.backlog.dirty_ratio
 
+    @property
+    def pressure(self) -> float:
+        return self.backlog.pressure(self.log.settings.segment_bytes)
+
 
 class Compactor:
     """Chooses among the compacted topics of a node."""
@@ -81,16 +85,23 @@ class Compactor:
         self._looked_at: set[Key] = set()
         self._not_before: dict[Key, Millis] = {}
         self._stuck_at: dict[Key, int] = {}
+        self._chosen: _Candidate | None = None
+        """What was chosen last: it is compacted now, or was."""
+        self._others_pressure = 0.0
+        """That of the worst of those that had to wait then."""
 
     def next_job(self, now: Millis, is_slice_over: Callable[[], bool]) -> CompactionJob | None:
         """The compaction that is due most, or None. `is_slice_over` says when others must have their turn."""
         candidates = [found for partition in self._partitions() if (found := self._candidate(partition, now))]
         if not candidates:
+            self._chosen, self._others_pressure = None, 0.0
             return None
         chosen = max(candidates, key=lambda candidate: candidate.urgency)
         for candidate in candidates:
             if candidate is not chosen and not candidate.was_open:
                 candidate.partition.put_back()
+        self._chosen = chosen
+        self._others_pressure = max((one.pressure for one in candidates if one is not chosen), default=0.0)
         partition = chosen.partition
         partition.topic.shared.used(chosen.log)
         rules = self._rules_of(partition)
@@ -106,6 +117,16 @@ class Compactor:
             is_slice_over=is_slice_over,
         )
         return CompactionJob(partition, chosen.backlog.dirty_ratio, self._steps(chosen, order))
+
+    def pressure(self, now: Millis) -> float:
+        """How much waits in the worst log that is due (`Backlog.pressure`), as it is now in the one that is
+        being compacted, and was in others when that was chosen.
+        """
+        chosen = self._chosen
+        if chosen is None or not chosen.partition.is_open:
+            return self._others_pressure
+        backlog = _backlog_of(chosen.partition, chosen.log, now)
+        return max(backlog.pressure(chosen.log.settings.segment_bytes), self._others_pressure)
 
     def failed(self, partition: Partition, now: Millis) -> None:
         """Leave the partition alone for a while: its compaction failed."""
@@ -159,8 +180,7 @@ class Compactor:
         log, policy = partition.log, partition.topic.policy
         if log.failure is not None or log.segment_count < 2:
             return None
-        lag_ms = policy.min_compaction_lag_ms
-        backlog = backlog_of(log, partition.high_watermark, now - lag_ms if lag_ms else None)
+        backlog = _backlog_of(partition, log, now)
         if not backlog.dirty_bytes or self._stuck_at.get(partition.key) == backlog.end_offset:
             return None
         is_overdue = False
@@ -169,3 +189,8 @@ class Compactor:
         if not is_overdue and backlog.dirty_ratio < policy.min_cleanable_dirty_ratio:
             return None
         return _Candidate(partition, log, backlog, is_overdue, was_open)
+
+
+def _backlog_of(partition: Partition, log: Log, now: Millis) -> Backlog:
+    lag_ms = partition.topic.policy.min_compaction_lag_ms
+    return backlog_of(log, partition.high_watermark, now - lag_ms if lag_ms else None)
