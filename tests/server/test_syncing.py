@@ -14,25 +14,24 @@ from tests.log.support import append
 from headgate.log.filesystem import OsFileSystem
 from headgate.log.log import Log, LogSettings
 from headgate.server.group_commit import GroupCommit
+from headgate.server.kernel_queues import AsynchronousIo, RingQueue
 from headgate.server.syncing import KernelSyncer, Syncer, ThreadSyncer, syncer_for
 
 MakeSyncer = Callable[[asyncio.AbstractEventLoop], Syncer]
-SYNCERS: list[MakeSyncer] = [KernelSyncer, ThreadSyncer]
+QUEUES: list[type[RingQueue | AsynchronousIo] | None] = [RingQueue, AsynchronousIo, None]
 
 
-@pytest.fixture(params=SYNCERS, ids=["kernel", "thread"])
+@pytest.fixture(params=QUEUES, ids=["ring", "aio", "thread"])
 def make_syncer(request: pytest.FixtureRequest) -> MakeSyncer:
     """Every way there is on this machine."""
-    make: MakeSyncer = request.param
-    if make is KernelSyncer:
-        loop = asyncio.new_event_loop()
-        try:
-            KernelSyncer(loop).close()
-        except OSError as reason:
-            pytest.skip(f"not on this machine: {reason}")
-        finally:
-            loop.close()
-    return make
+    new_queue: type[RingQueue | AsynchronousIo] | None = request.param
+    if new_queue is None:
+        return ThreadSyncer
+    try:
+        new_queue().close()
+    except OSError as reason:
+        pytest.skip(f"not on this machine: {reason}")
+    return lambda loop: KernelSyncer(loop, new_queue())
 
 
 def open_log(directory: Path) -> Log:

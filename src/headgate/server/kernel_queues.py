@@ -1,0 +1,232 @@
+"""The two ways in which Linux takes syncs of files on, without a thread of ours that waits for them.
+
+* A *ring* (`io_uring`): memory shared with the kernel, where requests and outcomes stand in line. Threads of the
+  kernel's own run the syncs, on whichever processor is free. Containers are often not allowed it.
+* *Native asynchronous I/O*: older, and allowed nearly everywhere. The kernel runs a sync on the very processor that
+  asked for it, and it has to come in between whatever the event loop does there.
+
+Both say through an event descriptor that something is done. The C library has no functions for either, so they are
+system calls by number.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import platform
+import struct
+import sys
+from typing import Any, NamedTuple, Protocol
+
+MOST_IN_FLIGHT = 64
+"""How many syncs the kernel is given at once."""
+
+
+class Outcome(NamedTuple):
+    """Of one sync: the number it was submitted under, and 0 or a negative error number."""
+
+    number: int
+    result: int
+
+
+class KernelQueue(Protocol):
+    """Syncs that the kernel runs."""
+
+    event_descriptor: int
+    """Becomes readable when a sync is done; whoever reads it then takes the outcomes."""
+
+    def submit(self, descriptor: int, number: int) -> None:
+        """Have the data of an open file synced; at most `MOST_IN_FLIGHT` at once. Raises OSError if refused."""
+        ...
+
+    def take(self, fewest: int) -> list[Outcome]:
+        """The outcomes there are that were not taken yet, waiting until there are as many as `fewest`."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it; nothing is in flight any more."""
+        ...
+
+
+_library = ctypes.CDLL(None, use_errno=True)
+
+
+def _system_call(name: str, number: int, *arguments: Any) -> int:
+    result: int = _library.syscall(number, *arguments)
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{name}: {os.strerror(code)}")
+    return result
+
+
+def _new_event_descriptor() -> int:
+    return os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+
+# --- the ring ---
+
+_RING_SETUP, _RING_ENTER, _RING_REGISTER = 425, 426, 427
+"""The same on every kind of machine."""
+_SINGLE_MAPPING = 1
+"""A feature: both lines stand in one piece of memory, since Linux 5.4."""
+_AT_REQUESTS = 0x10000000
+_REGISTER_EVENT = 4
+_WAIT = 1
+_RING_FSYNC = 3
+_DATA_ONLY = 1
+_parameters = struct.Struct("<7I12x10I10I")
+"""`struct io_uring_params`: sizes, flags and features, then where things stand in the two lines."""
+_request = struct.Struct("<BBHiQQIIQ24x")
+"""`struct io_uring_sqe`: operation, flags, priority, file, offset, buffer, size, flags of the operation, data."""
+_outcome = struct.Struct("<QiI")
+"""`struct io_uring_cqe`: data, result, flags."""
+_index = struct.Struct("<I")
+
+
+class RingQueue:
+    """Syncs through an `io_uring`."""
+
+    def __init__(self) -> None:
+        """Raises OSError where the kernel has none, or does not allow it."""
+        if sys.platform != "linux" or platform.machine() != "x86_64":
+            # Elsewhere a processor may read an outcome before the index that says it is there.
+            raise OSError(f"no ring for syncs on {sys.platform} {platform.machine()}")
+        block = ctypes.create_string_buffer(_parameters.size)
+        descriptor = _system_call("io_uring_setup", _RING_SETUP, MOST_IN_FLIGHT, block)
+        try:
+            fields = _parameters.unpack(block.raw)
+            (requests, outcomes, _, _, _, features, _), places = fields[:7], fields[7:]
+            if not features & _SINGLE_MAPPING:
+                raise OSError("an io_uring of Linux before 5.4")
+            _, self._tail_at, _, _, _, _, self._requests_at, *_ = places[:10]
+            self._head_at, self._done_at, _, _, _, self._outcomes_at, *_ = places[10:]
+            self._request_mask, self._outcome_mask = requests - 1, outcomes - 1
+            size = max(
+                self._requests_at + requests * _index.size, self._outcomes_at + outcomes * _outcome.size
+            )
+            self._lines = mmap.mmap(descriptor, size)
+            self._requests = mmap.mmap(descriptor, requests * _request.size, offset=_AT_REQUESTS)
+            self.event_descriptor = event = _new_event_descriptor()
+            _system_call(
+                "io_uring_register",
+                _RING_REGISTER,
+                descriptor,
+                _REGISTER_EVENT,
+                ctypes.byref(ctypes.c_int(event)),
+                1,
+            )
+        except BaseException:
+            os.close(descriptor)
+            raise
+        for slot in range(requests):
+            _index.pack_into(self._lines, self._requests_at + slot * _index.size, slot)
+        self._descriptor = descriptor
+        self._submitted = 0
+        self._taken = 0
+
+    def submit(self, descriptor: int, number: int) -> None:
+        """See `KernelQueue`."""
+        _request.pack_into(
+            self._requests,
+            (self._submitted & self._request_mask) * _request.size,
+            *(_RING_FSYNC, 0, 0, descriptor, 0, 0, 0, _DATA_ONLY, number),
+        )
+        after = (self._submitted + 1) & 0xFFFF_FFFF
+        _index.pack_into(self._lines, self._tail_at, after)
+        try:
+            _system_call("io_uring_enter", _RING_ENTER, self._descriptor, 1, 0, 0, None, 0)
+        except OSError:
+            _index.pack_into(self._lines, self._tail_at, self._submitted)  # it is not to be found there later
+            raise
+        self._submitted = after
+
+    def take(self, fewest: int) -> list[Outcome]:
+        """See `KernelQueue`."""
+        if fewest:
+            _system_call("io_uring_enter", _RING_ENTER, self._descriptor, 0, fewest, _WAIT, None, 0)
+        (done,) = _index.unpack_from(self._lines, self._done_at)
+        outcomes = []
+        while self._taken != done:
+            at = self._outcomes_at + (self._taken & self._outcome_mask) * _outcome.size
+            number, result, _ = _outcome.unpack_from(self._lines, at)
+            outcomes.append(Outcome(number, result))
+            self._taken = (self._taken + 1) & 0xFFFF_FFFF
+        _index.pack_into(self._lines, self._head_at, done)
+        return outcomes
+
+    def close(self) -> None:
+        """See `KernelQueue`."""
+        self._lines.close()
+        self._requests.close()
+        os.close(self._descriptor)
+        os.close(self.event_descriptor)
+
+
+# --- native asynchronous I/O ---
+
+_SETUP, _DESTROY, _GET_EVENTS, _SUBMIT = "io_setup", "io_destroy", "io_getevents", "io_submit"
+_CALLS = {
+    "x86_64": {_SETUP: 206, _DESTROY: 207, _GET_EVENTS: 208, _SUBMIT: 209},
+    "aarch64": {_SETUP: 0, _DESTROY: 1, _GET_EVENTS: 4, _SUBMIT: 2},
+}
+_DATA_SYNC = 3
+_RAISE_EVENT = 1
+_control_block = struct.Struct("<QIIHhIQQqQII")
+"""`struct iocb`: data, key, flags, operation, priority, file, buffer, size, offset, none, flags, event."""
+_event = struct.Struct("<QQqq")
+"""`struct io_event`: data, control block, result, second result."""
+
+
+class AsynchronousIo:
+    """Syncs through native asynchronous I/O."""
+
+    def __init__(self) -> None:
+        """Raises OSError where the kernel has none, or does not allow it."""
+        numbers = _CALLS.get(platform.machine())
+        if numbers is None or sys.platform != "linux" or sys.byteorder != "little":
+            raise OSError(f"no asynchronous syncs on {sys.platform} {platform.machine()}")
+        self._numbers = numbers
+        self._context = ctypes.c_ulong(0)
+        self._call(_SETUP, ctypes.c_long(MOST_IN_FLIGHT), ctypes.byref(self._context))
+        self.event_descriptor = _new_event_descriptor()
+        self._events = ctypes.create_string_buffer(_event.size * MOST_IN_FLIGHT)
+        self._blocks: dict[int, Any] = {}
+        """Kept until the kernel is done with them."""
+
+    def _call(self, name: str, *arguments: Any) -> int:
+        return _system_call(name, self._numbers[name], *arguments)
+
+    def submit(self, descriptor: int, number: int) -> None:
+        """See `KernelQueue`."""
+        block = ctypes.create_string_buffer(_control_block.size)
+        _control_block.pack_into(
+            block,
+            0,
+            *(number, 0, 0, _DATA_SYNC, 0, descriptor, 0, 0, 0, 0, _RAISE_EVENT, self.event_descriptor),
+        )
+        blocks = (ctypes.c_void_p * 1)(ctypes.addressof(block))
+        self._call(_SUBMIT, self._context, ctypes.c_long(1), blocks)
+        self._blocks[number] = block
+
+    def take(self, fewest: int) -> list[Outcome]:
+        """See `KernelQueue`."""
+        count = self._call(
+            _GET_EVENTS,
+            self._context,
+            ctypes.c_long(fewest),
+            ctypes.c_long(MOST_IN_FLIGHT),
+            self._events,
+            None,
+        )
+        outcomes = []
+        for index in range(count):
+            number, _, result, _ = _event.unpack_from(self._events, index * _event.size)
+            del self._blocks[number]
+            outcomes.append(Outcome(number, result))
+        return outcomes
+
+    def close(self) -> None:
+        """See `KernelQueue`."""
+        self._call(_DESTROY, self._context)
+        os.close(self.event_descriptor)
