@@ -1,12 +1,12 @@
 """The two ways in which Linux takes syncs of files on, without a thread of ours that waits for them.
 
-* A *ring* (`io_uring`): memory shared with the kernel, where requests and outcomes stand in line. Threads of the
-  kernel's own run the syncs, on whichever processor is free. Containers are often not allowed it.
-* *Native asynchronous I/O*: older, and allowed nearly everywhere. The kernel runs a sync on the very processor that
-  asked for it, and it has to come in between whatever the event loop does there.
+* A *ring* (`io_uring`): memory shared with the kernel, where requests and outcomes stand in line. Threads of
+  the kernel's own run the syncs, on whichever processor is free. Containers are often not allowed it.
+* *Native asynchronous I/O*: older, and allowed nearly everywhere. The kernel runs a sync on the very
+  processor that asked for it, in between whatever the event loop does there.
 
-Both say through an event descriptor that something is done. The C library has no functions for either, so they are
-system calls by number.
+Both say through an event descriptor that something is done. The C library has no functions for either, so
+they are system calls by number.
 """
 
 from __future__ import annotations
@@ -17,17 +17,14 @@ import os
 import platform
 import struct
 import sys
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NoReturn, Protocol
 
 MOST_IN_FLIGHT = 64
 """How many syncs the kernel is given at once."""
 
 
-class Outcome(NamedTuple):
-    """Of one sync: the number it was submitted under, and 0 or a negative error number."""
-
-    number: int
-    result: int
+Outcome = tuple[int, int]
+"""Of one sync: the number it was submitted under, and 0 or a negative error number."""
 
 
 class KernelQueue(Protocol):
@@ -37,7 +34,7 @@ class KernelQueue(Protocol):
     """Becomes readable when a sync is done; whoever reads it then takes the outcomes."""
 
     def submit(self, descriptor: int, number: int) -> None:
-        """Have the data of an open file synced; at most `MOST_IN_FLIGHT` at once. Raises OSError if refused."""
+        """Have the data of an open file synced; at most `MOST_IN_FLIGHT` at once. Raises OSError."""
         ...
 
     def take(self, fewest: int) -> list[Outcome]:
@@ -49,15 +46,21 @@ class KernelQueue(Protocol):
         ...
 
 
-_library = ctypes.CDLL(None, use_errno=True)
+_call = ctypes.CDLL(None, use_errno=True).syscall
+_call_at_once = ctypes.PyDLL(None, use_errno=True).syscall
+"""For what never waits: the interpreter's lock is not let go, which costs more than the call."""
 
 
 def _system_call(name: str, number: int, *arguments: Any) -> int:
-    result: int = _library.syscall(number, *arguments)
+    result: int = _call(number, *arguments)
     if result < 0:
-        code = ctypes.get_errno()
-        raise OSError(code, f"{name}: {os.strerror(code)}")
+        _raise(name)
     return result
+
+
+def _raise(name: str) -> NoReturn:
+    code = ctypes.get_errno()
+    raise OSError(code, f"{name}: {os.strerror(code)}")
 
 
 def _new_event_descriptor() -> int:
@@ -78,10 +81,11 @@ _DATA_ONLY = 1
 _parameters = struct.Struct("<7I12x10I10I")
 """`struct io_uring_params`: sizes, flags and features, then where things stand in the two lines."""
 _request = struct.Struct("<BBHiQQIIQ24x")
-"""`struct io_uring_sqe`: operation, flags, priority, file, offset, buffer, size, flags of the operation, data."""
-_outcome = struct.Struct("<QiI")
-"""`struct io_uring_cqe`: data, result, flags."""
+"""`struct io_uring_sqe`: operation, flags, priority, file, offset, buffer, size, its own flags, data."""
+_outcome = struct.Struct("<Qi4x")
+"""`struct io_uring_cqe`: data and result."""
 _index = struct.Struct("<I")
+_LARGEST_INDEX = 0xFFFF_FFFF
 
 
 class RingQueue:
@@ -127,19 +131,15 @@ class RingQueue:
 
     def submit(self, descriptor: int, number: int) -> None:
         """See `KernelQueue`."""
-        _request.pack_into(
-            self._requests,
-            (self._submitted & self._request_mask) * _request.size,
-            *(_RING_FSYNC, 0, 0, descriptor, 0, 0, 0, _DATA_ONLY, number),
-        )
-        after = (self._submitted + 1) & 0xFFFF_FFFF
-        _index.pack_into(self._lines, self._tail_at, after)
-        try:
-            _system_call("io_uring_enter", _RING_ENTER, self._descriptor, 1, 0, 0, None, 0)
-        except OSError:
-            _index.pack_into(self._lines, self._tail_at, self._submitted)  # it is not to be found there later
-            raise
-        self._submitted = after
+        submitted = self._submitted
+        at = (submitted & self._request_mask) * _request.size
+        _request.pack_into(self._requests, at, _RING_FSYNC, 0, 0, descriptor, 0, 0, 0, _DATA_ONLY, number)
+        self._submitted = (submitted + 1) & _LARGEST_INDEX
+        _index.pack_into(self._lines, self._tail_at, self._submitted)
+        if _call_at_once(_RING_ENTER, self._descriptor, 1, 0, 0, None, 0) < 0:
+            self._submitted = submitted  # it is not to be found there later
+            _index.pack_into(self._lines, self._tail_at, submitted)
+            _raise("io_uring_enter")
 
     def take(self, fewest: int) -> list[Outcome]:
         """See `KernelQueue`."""
@@ -149,9 +149,8 @@ class RingQueue:
         outcomes = []
         while self._taken != done:
             at = self._outcomes_at + (self._taken & self._outcome_mask) * _outcome.size
-            number, result, _ = _outcome.unpack_from(self._lines, at)
-            outcomes.append(Outcome(number, result))
-            self._taken = (self._taken + 1) & 0xFFFF_FFFF
+            outcomes.append(_outcome.unpack_from(self._lines, at))
+            self._taken = (self._taken + 1) & _LARGEST_INDEX
         _index.pack_into(self._lines, self._head_at, done)
         return outcomes
 
@@ -223,7 +222,7 @@ class AsynchronousIo:
         for index in range(count):
             number, _, result, _ = _event.unpack_from(self._events, index * _event.size)
             del self._blocks[number]
-            outcomes.append(Outcome(number, result))
+            outcomes.append((number, result))
         return outcomes
 
     def close(self) -> None:

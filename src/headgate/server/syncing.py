@@ -14,7 +14,7 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from headgate.log.sync import SyncRequest
 from headgate.server.kernel_queues import MOST_IN_FLIGHT, AsynchronousIo, KernelQueue, RingQueue
@@ -65,11 +65,6 @@ class ThreadSyncer:
                 self._loop.call_soon_threadsafe(on_run)
 
 
-class _InFlight(NamedTuple):
-    request: SyncRequest
-    on_run: OnRun
-
-
 class KernelSyncer:
     """Hands syncs of one file to the kernel, and the few that are more than that to a thread."""
 
@@ -77,7 +72,7 @@ class KernelSyncer:
         """Takes `queue` over."""
         self._loop = loop
         self._queue = queue
-        self._in_flight: dict[int, _InFlight] = {}
+        self._in_flight: dict[int, tuple[SyncRequest, OnRun]] = {}
         self._last = 0
         self._thread: ThreadSyncer | None = None
         loop.add_reader(queue.event_descriptor, self._on_event)
@@ -86,19 +81,24 @@ class KernelSyncer:
         """See `Syncer`."""
         descriptor = request.only_descriptor
         if descriptor is not None and len(self._in_flight) < MOST_IN_FLIGHT:
-            with suppress(OSError):  # what the kernel does not take, the thread does
-                number = self._last + 1
+            number = self._last + 1
+            try:
                 self._queue.submit(descriptor, number)
+            except OSError:
+                pass  # what the kernel does not take, the thread does
+            else:
                 self._last = number
-                self._in_flight[number] = _InFlight(request, on_run)
+                self._in_flight[number] = request, on_run
                 return
         if self._thread is None:
             self._thread = ThreadSyncer(self._loop)
         self._thread.run(request, on_run)
 
     def _on_event(self) -> None:
-        with suppress(BlockingIOError):
+        try:
             os.eventfd_read(self._queue.event_descriptor)
+        except BlockingIOError:
+            return  # told before
         for on_run in self._take(0):
             on_run()
 
