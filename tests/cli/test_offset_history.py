@@ -147,7 +147,7 @@ def test_a_topic_that_was_made_anew_parts_the_history_and_stops_an_undo(
         refused = command(*asked)
         assert (refused.exit_code, refused.stdout) == (1, "")
         assert "group boarding: topic gates was deleted: offsets from before" in refused.stderr
-        assert "--topic names topics" in refused.stderr
+        assert "--topic with other topics leaves them out" in refused.stderr
     assert "topic gates is deleted" in command("--history", *of_boarding).stderr
     was = command("--offsets-as-of", then, *of_boarding)
     assert [[line[1], line[3], line[-1]] for line in rows(was)[1:]] == [
@@ -213,7 +213,16 @@ def test_a_reset_leads_to_what_offsets_were(command: Command, group: str) -> Non
         (["--history", "--group", "g", "--execute"], "--execute does not go with --history"),
         (["--history", "--group", "g", "--since", "monday"], "--since monday: a date and time is expected"),
         (["--offsets-as-of", "soon", "--group", "g"], "--offsets-as-of soon: a date and time is expected"),
-        (["--offsets-as-of", "1969-01-01", "--group", "g"], "there were no offsets"),
+        (["--offsets-as-of", "1969-01-01", "--group", "g"], "before 1970 there were no offsets"),
+        (["--history", "--group", "g", "--until", "1969-01-01"], "before 1970 there were no offsets"),
+        (
+            ["--reset-offsets", "--to-offsets-as-of", "1969-01-01", "--group", "g", "--all-topics"],
+            "before 1970 there were no offsets",
+        ),
+        (
+            ["--history", "--group", "g", "--since", "2026-02-02", "--until", "2026-02-01"],
+            "--since 2026-02-02: that is later than --until 2026-02-01",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_refused_with_what_would_do(
@@ -225,9 +234,54 @@ def test_what_cannot_be_meant_is_refused_with_what_would_do(
     assert problem in refused.stderr
 
 
-def test_there_is_nothing_to_undo_for_a_group_nobody_knows(command: Command) -> None:
-    """It is said, and the exit code is 1; its history is empty, which is no error."""
-    refused = command("--undo", "--group", "nobody", "--all-topics", "--execute")
-    assert refused.exit_code == 1
-    assert "no change of group nobody is known" in refused.stderr
-    assert "nothing is known of offsets of group nobody" in command("--history", "--group", "nobody").stderr
+def test_a_mistyped_group_or_topic_is_answered_with_the_nearest_there_is(
+    command: Command, group: str
+) -> None:
+    """Nothing is known of it, whatever is asked; to put it back is refused, to look at it is no error."""
+    when = ("2026-01-01",)
+    actions = [
+        (("--history",), 0),
+        (("--history", "--since", *when), 0),
+        (("--offsets-as-of", *when), 0),
+        (("--undo",), 1),
+        (("--undo", "--execute"), 1),
+        (("--reset-offsets", "--to-offsets-as-of", *when), 1),
+    ]
+    for action, exit_code in actions:
+        scope = () if action[0] in ("--history", "--offsets-as-of") else ("--all-topics",)
+        answered = command(*action, *scope, "--group", group + "s")
+        assert (answered.exit_code, answered.stdout) == (exit_code, ""), action
+        assert f"there is no group called {group}s; did you mean {group}?" in answered.stderr
+        answered = command(*action, "--topic", "fligths:1", "--group", group)
+        assert (answered.exit_code, answered.stdout) == (exit_code, ""), action
+        nothing = f"nothing is known of offsets of group {group} in fligths:1; did you mean flights?"
+        assert nothing in answered.stderr
+
+
+def test_what_lies_outside_of_all_that_is_known_is_said_to(command: Command, group: str) -> None:
+    """Before the first commit, in the time to come, and between two changes."""
+    before = command("--offsets-as-of", "2026-01-01", "--group", group)
+    assert (before.exit_code, before.stdout) == (0, "")
+    assert f"group {group} had no offsets then" in before.stderr
+    later = moment(time.time() + 3600)
+    for action in (
+        ("--offsets-as-of", later),
+        ("--reset-offsets", "--all-topics", "--to-offsets-as-of", later),
+    ):
+        assert (
+            "is still to come: what is told is what is known now" in command(*action, "--group", group).stderr
+        )
+    for span in (("--since", later), ("--until", "2026-01-01")):
+        nothing = command("--history", "--group", group, *span)
+        assert (nothing.exit_code, nothing.stdout) == (0, "")
+        assert f"group {group}: no change of its offsets is known of that time" in nothing.stderr
+
+
+def test_where_there_are_no_groups_it_is_said() -> None:
+    """All groups of a fresh server: an empty table would look like a broken command."""
+    with run({"headgate.durability": "page-cache"}) as broker:
+        arguments = ["consumer-groups", "--bootstrap-server", broker.bootstrap_servers, "--all-groups"]
+        for action in (["--history"], ["--offsets-as-of", "2026-01-01"], ["--undo", "--all-topics"]):
+            result = CliRunner().invoke(app, [*arguments, *action])
+            assert (result.exit_code, result.stdout) == (0, "")
+            assert "there are no groups" in result.stderr

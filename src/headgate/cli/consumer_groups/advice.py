@@ -42,7 +42,7 @@ def _advice(error: ClientError) -> str | None:
     if isinstance(error, OffsetsMoved):
         return "somebody moved it meanwhile, so nothing of the group was changed; look again"
     if isinstance(error, TopicGone):
-        return "--history shows them; --topic names topics that are to be put back without these"
+        return "--history shows what they were; --topic with other topics leaves them out"
     if isinstance(error, HistoryUnknown):
         return (
             "it was compacted away and its history is gone or was never kept; --history shows what is known"

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from headgate.admin import Admin, GroupListing
 from headgate.cli.consumer_groups.options import Options
+from headgate.cli.consumer_groups.printing import say
 
 
 def consumer_listings(listings: Iterable[GroupListing]) -> list[GroupListing]:
@@ -18,7 +19,10 @@ def asked_groups(admin: Admin, options: Options) -> list[str]:
     """The ids of the groups that were named, or of all consumer groups."""
     if not options.all_groups:
         return list(dict.fromkeys(options.group))
-    return [listing.group_id for listing in consumer_listings(admin.list_groups())]
+    listings = consumer_listings(admin.list_groups())
+    if not listings:
+        say("there are no groups")
+    return [listing.group_id for listing in listings]
 
 
 def not_there(admin: Admin, group_id: str) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import difflib
 import sys
+import time
 from collections.abc import Callable, Sequence
 
 from headgate.admin import (
@@ -27,7 +29,7 @@ from headgate.admin import (
 from headgate.admin.errors import moment
 from headgate.cli.consumer_groups.advice import in_words
 from headgate.cli.consumer_groups.arguments import parse_datetime, parse_topic
-from headgate.cli.consumer_groups.groups import asked_groups
+from headgate.cli.consumer_groups.groups import asked_groups, not_there
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.consumer_groups.printing import Columns, Row, print_csv, print_json, print_table, say
 from headgate.cli.consumer_groups.usage import UsageProblem
@@ -38,7 +40,6 @@ DEFAULT_LIMIT = 100
 _OF_ONE_GROUP = (
     GroupIsActive,
     HistoryUnknown,
-    NothingToReset,
     OffsetsMoved,
     OutcomeUnknown,
     PartlyRefused,
@@ -67,7 +68,9 @@ NOT_KNOWN = "unknown"
 def list_history(admin: Admin, options: Options) -> int:
     """Print every change of the groups' offsets, newest first."""
     since = None if options.since is None else parse_datetime(options.since, "--since")
-    until = None if options.until is None else parse_datetime(options.until, "--until")
+    until = None if options.until is None else _parse_time(options.until, "--until")
+    if since is not None and until is not None and since > until:
+        raise UsageProblem(f"--since {options.since}: that is later than --until {options.until}")
     places = _places(options)
     found: dict[str, OffsetHistory] = {}
     for group_id in asked_groups(admin, options):
@@ -88,6 +91,10 @@ def list_history(admin: Admin, options: Options) -> int:
         return 0
     _print(rows, _CHANGE, options)
     for group_id, history in found.items():
+        if not any(each.changes for each in history.partitions):
+            is_known = (since, until) != (None, None) and _is_known(admin, group_id, places)
+            nothing = f"group {group_id}: no change of its offsets is known of that time"
+            say(nothing if is_known else _nothing_known(admin, options, group_id))
         _say_what_is_missing(group_id, history)
     return 0
 
@@ -137,8 +144,6 @@ def _change_row(group_id: str, change: OffsetChange) -> Row:
 
 
 def _say_what_is_missing(group_id: str, history: OffsetHistory) -> None:
-    if not history.partitions:
-        say(f"nothing is known of offsets of group {group_id}")
     changes = (change for each in history.partitions for change in each.changes)
     for topic in sorted({one.partition.topic for one in changes if one.topic_now is TopicNow.DELETED}):
         say(f"group {group_id}: topic {topic} is deleted; its offsets cannot be put back")
@@ -153,21 +158,24 @@ def _say_what_is_missing(group_id: str, history: OffsetHistory) -> None:
 
 def offsets_as_of(admin: Admin, options: Options) -> int:
     """Print what the groups' offsets were at a time; 1 if one of them is not known."""
-    time = parse_datetime(options.offsets_as_of or "", "--offsets-as-of")
-    if time < 0:
-        raise UsageProblem(f"--offsets-as-of {options.offsets_as_of}: before 1970 there were no offsets")
+    asked = _parse_time(options.offsets_as_of or "", "--offsets-as-of")
+    _say_if_to_come(asked)
     places = _places(options)
     rows: list[Row] = []
     unknown = 0
     for group_id in asked_groups(admin, options):
-        found = admin.offsets_as_of(group_id, time, places)
+        found = admin.offsets_as_of(group_id, asked, places)
         told = [each for each in found if not each.is_known or each.committed]
+        if not told:
+            is_known = _is_known(admin, group_id, places)
+            nothing = f"group {group_id} had no offsets then"
+            say(nothing if is_known else _nothing_known(admin, options, group_id))
         rows += [_as_of_row(group_id, each) for each in told]
         for topic in sorted({each.partition.topic for each in told if each.topic_now is not TopicNow.SAME}):
             say(f"group {group_id}: its offsets in {topic} were of a topic that was deleted since")
         unknown += sum(not each.is_known for each in found)
     if options.output == "json":
-        print_json({"as_of": _moment(time), "offsets": rows})
+        print_json({"as_of": _moment(asked), "offsets": rows})
     else:
         _print(rows, _AS_OF, options)
     if unknown:
@@ -206,9 +214,10 @@ def undo(admin: Admin, options: Options) -> int:
 
 def restore_offsets(admin: Admin, options: Options) -> int:
     """Show how offsets become what they were, and do it if told to; 1 if a group was refused."""
-    time = parse_datetime(options.to_offsets_as_of or "", "--to-offsets-as-of")
+    asked = _parse_time(options.to_offsets_as_of or "", "--to-offsets-as-of")
+    _say_if_to_come(asked)
     places = _places(options)
-    return _restore(admin, options, lambda group_id: admin.plan_restore(group_id, time, places))
+    return _restore(admin, options, lambda group_id: admin.plan_restore(group_id, asked, places))
 
 
 def _restore(admin: Admin, options: Options, plan: Callable[[str], Sequence[PlannedRestore]]) -> int:
@@ -219,12 +228,19 @@ def _restore(admin: Admin, options: Options, plan: Callable[[str], Sequence[Plan
             planned = plan(group_id)
             if options.execute:
                 admin.execute_restore(group_id, planned)
+        except NothingToReset:
+            say(_nothing_known(admin, options, group_id))
+            is_refused = True
+            continue
         except _OF_ONE_GROUP as error:
             say(in_words(error))
             is_refused = True
             continue
-        if not planned:
+        if not planned and _is_known(admin, group_id, _places(options)):
             say(f"group {group_id}: all offsets are what they were")
+        elif not planned:
+            say(_nothing_known(admin, options, group_id))
+            is_refused = True
         rows += [_plan_row(group_id, each) for each in planned]
     if options.export:
         _export(rows, is_one=len(options.group) == 1)
@@ -258,6 +274,39 @@ def _export(rows: list[Row], *, is_one: bool) -> None:
 
 
 # All of them
+
+
+def _parse_time(text: str, option: str) -> Millis:
+    """A time at which there may have been offsets. Raises `UsageProblem`."""
+    asked = parse_datetime(text, option)
+    if asked < 0:
+        raise UsageProblem(f"{option} {text}: before 1970 there were no offsets")
+    return asked
+
+
+def _say_if_to_come(asked: Millis) -> None:
+    if asked > time.time() * 1000:
+        say(f"{_moment(asked)} is still to come: what is told is what is known now")
+
+
+def _is_known(admin: Admin, group_id: str, places: list[TopicPartition | str] | None) -> bool:
+    """Whether there is anything in the history of these partitions."""
+    return any(each.changes for each in admin.offset_history(group_id, places, limit=1).partitions)
+
+
+def _nothing_known(admin: Admin, options: Options, group_id: str) -> str:
+    """What to say where nothing is known: mostly it is a name that was mistyped."""
+    is_there = any(each.group_id == group_id for each in admin.list_groups())
+    if not is_there and not (options.topic and _is_known(admin, group_id, None)):
+        return not_there(admin, group_id)
+    if not options.topic:
+        return f"nothing is known of offsets of group {group_id}"
+    topics = admin.topics()
+    named = [parse_topic(each).topic for each in options.topic]
+    near = [difflib.get_close_matches(each, topics, n=1) for each in named if each not in topics]
+    meant = " ".join(each[0] for each in near if each)
+    hint = f"; did you mean {meant}?" if meant else ""
+    return f"nothing is known of offsets of group {group_id} in {' '.join(options.topic)}{hint}"
 
 
 def _places(options: Options) -> list[TopicPartition | str] | None:
