@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from tests.consumers import reading
 
 from headgate.admin import Admin, TopicPartition
 from headgate.broker import run
@@ -48,36 +48,16 @@ def admin(bootstrap_servers: str) -> Iterator[Admin]:
 @pytest.fixture
 def member(bootstrap_servers: str, group: str) -> Iterator[Consumer]:
     """A consumer in the test's group, with an assignment."""
-    settings: dict[str, Any] = {
-        "bootstrap.servers": bootstrap_servers,
-        "group.id": group,
-        "client.id": "reader",
-        "enable.auto.commit": False,
-    }
-    consumer = Consumer(settings)
-    consumer.subscribe([FLIGHTS])
-    while not consumer.assignment():
-        consumer.poll(0.05)
-    yield consumer
-    consumer.close()
+    with reading(bootstrap_servers, group, FLIGHTS, {"client.id": "reader"}) as consumer:
+        yield consumer
 
 
 @pytest.fixture
 def consumer_member(bootstrap_servers: str, group: str) -> Iterator[Consumer]:
     """The same in a group of the new protocol."""
-    settings: dict[str, Any] = {
-        "bootstrap.servers": bootstrap_servers,
-        "group.id": group,
-        "group.protocol": "consumer",
-        "client.id": "reader",
-        "enable.auto.commit": False,
-    }
-    consumer = Consumer(settings)
-    consumer.subscribe([FLIGHTS])
-    while not consumer.assignment():
-        consumer.poll(0.05)
-    yield consumer
-    consumer.close()
+    settings = {"client.id": "reader", "group.protocol": "consumer"}
+    with reading(bootstrap_servers, group, FLIGHTS, settings) as consumer:
+        yield consumer
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
+from tests.consumers import reading
 from tests.waiting import wait_until
 
 from headgate.admin import (
@@ -192,17 +192,11 @@ def test_an_undo_is_refused_while_the_group_reads_and_where_there_is_nothing(
     """Members would commit over it; a group nobody knows has no last change."""
     with pytest.raises(NothingToReset, match="no change of group nobody"):
         admin.undo("nobody")
-    consumer = Consumer(
-        {"bootstrap.servers": broker.bootstrap_servers, "group.id": group, "enable.auto.commit": False}
-    )
-    consumer.subscribe([FLIGHTS])
-    while not consumer.assignment():
-        consumer.poll(0.05)
-    consumer.commit(offsets=[KafkaTopicPartition(FLIGHTS, 0, 3)], asynchronous=False)
-    with pytest.raises(GroupIsActive):
-        admin.undo(group)
-    assert admin.offsets_as_of(group, now())[0].committed == CommittedOffset(3)
-    consumer.close()
+    with reading(broker.bootstrap_servers, group, FLIGHTS) as consumer:
+        consumer.commit(offsets=[KafkaTopicPartition(FLIGHTS, 0, 3)], asynchronous=False)
+        with pytest.raises(GroupIsActive):
+            admin.undo(group)
+        assert admin.offsets_as_of(group, now())[0].committed == CommittedOffset(3)
     admin.undo(group)
     assert admin.committed_offsets(group) == {}
 

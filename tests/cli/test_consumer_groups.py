@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.consumers import reading
 from typer.testing import CliRunner, Result
 
 from headgate.admin import Admin
@@ -72,18 +73,8 @@ def group(bootstrap_servers: str, request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def member(bootstrap_servers: str, group: str) -> Iterator[Consumer]:
     """A consumer that reads all of it."""
-    settings: dict[str, Any] = {
-        "bootstrap.servers": bootstrap_servers,
-        "group.id": group,
-        "client.id": "reader",
-        "enable.auto.commit": False,
-    }
-    consumer = Consumer(settings)
-    consumer.subscribe(["flights"])
-    while not consumer.assignment():
-        consumer.poll(0.05)
-    yield consumer
-    consumer.close()
+    with reading(bootstrap_servers, group, "flights", {"client.id": "reader"}) as consumer:
+        yield consumer
 
 
 def rows(result: Result) -> list[list[str]]:

@@ -12,8 +12,8 @@ import subprocess
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 from tests.compat.check_tools import missing
@@ -22,9 +22,10 @@ from tests.compat.support.confluent import Confluent
 from tests.compat.support.driver import Driver
 from tests.compat.support.kafkajs import NODE, KafkaJs
 from tests.compat.support.kcat import Kcat
-from tests.compat.support.members import Member, Membership
+from tests.compat.support.members import SESSION_TIMEOUT_MS, Join, joining
 
 import headgate
+from headgate.broker import Broker
 
 # Warnings of the libraries themselves, each one named.
 # kafka-python 3.0.12 loads its schemas with functions that Python 3.11 and 3.12 call deprecated.
@@ -41,6 +42,13 @@ OFFSETS_TOPIC_PARTITIONS = 8
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": str(OFFSETS_TOPIC_PARTITIONS),
+}
+
+QUICK_GROUPS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+    "group.consumer.heartbeat.interval.ms": "300",
+    "group.consumer.assignment.interval.ms": "100",
 }
 
 DRIVERS: dict[str, type[Driver]] = {
@@ -150,33 +158,22 @@ def name(request: pytest.FixtureRequest) -> str:
 _COUNT = itertools.count()
 
 
-class Join(Protocol):
-    """Starts a member of a group."""
-
-    def __call__(
-        self, library: str, topic: str, group: str, *, instance_id: str | None = None, assignor: str = "range"
-    ) -> Member: ...
-
-
 @pytest.fixture
 def join(bootstrap: str) -> Iterator[Join]:
     """Starts members; whatever is left of them at the end of the test is killed."""
-    members: list[Member] = []
+    with joining(bootstrap) as join:
+        yield join
 
-    def join(
-        library: str, topic: str, group: str, *, instance_id: str | None = None, assignor: str = "range"
-    ) -> Member:
-        membership = Membership(
-            library=library,
-            bootstrap=bootstrap,
-            topic=topic,
-            group=group,
-            instance_id=instance_id,
-            assignor=assignor,
-        )
-        members.append(Member(membership))
-        return members[-1]
 
-    yield join
-    for member in members:
-        member.end()
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    """A broker of the file's own, which it may kill, and whose groups are quick."""
+    with headgate.run(QUICK_GROUPS) as broker:
+        yield broker
+
+
+@pytest.fixture
+def setter(broker: Broker) -> Iterator[KafkaPython]:
+    """A library to set the scene with at the file's own broker."""
+    with closing(KafkaPython(broker.bootstrap_servers)) as driver:
+        yield driver

@@ -6,7 +6,7 @@ import random
 
 import pytest
 from bench.assigning import kafka_assign
-from bench.kafka.broker import kafka_missing
+from tests.compat.support.kafkas_tools import needs_kafkas_tools
 from tests.core.assignors.specs import (
     Targets,
     check_every_partition_has_one_subscribed_owner,
@@ -18,7 +18,7 @@ from headgate.core.assignors import ASSIGNORS
 from headgate.core.assignors.contract import GroupSpec, MemberSubscription
 from headgate.domain.ids import InstanceId, MemberId, TopicId
 
-pytestmark = pytest.mark.skipif(kafka_missing() is not None, reason=kafka_missing() or "")
+pytestmark = needs_kafkas_tools
 
 LIVES = 40
 STEPS = 6

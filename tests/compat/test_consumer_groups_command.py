@@ -6,23 +6,20 @@ And conditional commits among stock clients, who notice nothing.
 from __future__ import annotations
 
 import csv
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from bench.kafka.broker import java_command, kafka_missing
 from confluent_kafka import Consumer
 from tests.compat.support.driver import Committed, Driver, Sent
+from tests.compat.support.kafkas_tools import CONSUMER_GROUPS, needs_kafkas_tools, run_tool
+from tests.consumers import reading
 from typer.testing import CliRunner
 
 from headgate.admin import Admin, OffsetsMoved, TopicPartition
 from headgate.cli import app
 from headgate.domain.ids import TopicName
-
-needs_kafka = pytest.mark.skipif(kafka_missing() is not None, reason=kafka_missing() or "")
-KAFKAS_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
 Command = Callable[..., str]
 
@@ -46,15 +43,7 @@ def kafkas(bootstrap: str) -> Command:
     """Runs Kafka's tool; what it printed."""
 
     def run(*arguments: str | Path) -> str:
-        done = subprocess.run(
-            java_command(KAFKAS_TOOL, "--bootstrap-server", bootstrap, *map(str, arguments)),
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        return run_tool(bootstrap, CONSUMER_GROUPS, *map(str, arguments))
 
     return run
 
@@ -71,18 +60,8 @@ def flights(admin: Driver, name: str) -> str:
 @pytest.fixture
 def member(bootstrap: str, flights: str) -> Iterator[None]:
     """A member of the group."""
-    settings: dict[str, Any] = {
-        "bootstrap.servers": bootstrap,
-        "group.id": flights,
-        "group.instance.id": "one",
-        "enable.auto.commit": False,
-    }
-    consumer = Consumer(settings)
-    consumer.subscribe([flights])
-    while not consumer.assignment():
-        consumer.poll(0.1)
-    yield
-    consumer.close()
+    with reading(bootstrap, flights, flights, {"group.instance.id": "one"}):
+        yield
 
 
 def rows(printed: str, group: str) -> list[list[str]]:
@@ -91,7 +70,7 @@ def rows(printed: str, group: str) -> list[list[str]]:
     return [lines[0], *sorted(lines[1:])]
 
 
-@needs_kafka
+@needs_kafkas_tools
 @pytest.mark.parametrize("what", [["--offsets"], ["--members"], ["--members", "--verbose"]], ids=" ".join)
 def test_a_group_is_described_as_kafkas_tool_does(
     ours: Command, kafkas: Command, flights: str, member: None, what: list[str]
@@ -129,7 +108,7 @@ def mixed(bootstrap: str, flights: str) -> Iterator[None]:
         consumer.close()
 
 
-@needs_kafka
+@needs_kafkas_tools
 @pytest.mark.parametrize("what", [["--offsets"], ["--members"], ["--members", "--verbose"]], ids=" ".join)
 def test_a_group_of_mixed_members_is_described_as_kafkas_tool_does(
     ours: Command, kafkas: Command, flights: str, mixed: None, what: list[str]
@@ -139,7 +118,7 @@ def test_a_group_of_mixed_members_is_described_as_kafkas_tool_does(
     assert rows(ours(*asked), flights) == rows(kafkas(*asked), flights)
 
 
-@needs_kafka
+@needs_kafkas_tools
 def test_groups_are_listed_as_kafkas_tool_does(ours: Command, kafkas: Command, flights: str) -> None:
     """By name, by state, by type."""
     for asked in (["--list"], ["--list", "--state", "empty", "--type"], ["--list", "--type", "consumer"]):
@@ -148,7 +127,7 @@ def test_groups_are_listed_as_kafkas_tool_does(ours: Command, kafkas: Command, f
         )
 
 
-@needs_kafka
+@needs_kafkas_tools
 @pytest.mark.parametrize(
     "target",
     [["--shift-by", "-7"], ["--to-offset", "100"], ["--by-duration", "PT0S"], ["--to-current"]],
@@ -165,7 +144,7 @@ def test_a_reset_leads_where_kafkas_tool_leads(
     assert list(csv.reader(ours(*asked, "--export").splitlines())) == theirs
 
 
-@needs_kafka
+@needs_kafkas_tools
 def test_what_one_tool_exports_the_other_reads(
     ours: Command, kafkas: Command, flights: str, tmp_path: Path
 ) -> None:

@@ -6,83 +6,42 @@ import contextlib
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
-from bench.kafka.broker import java_command, kafka_missing
+from bench.kafka.broker import java_command
 from confluent_kafka import ConsumerGroupState, ConsumerGroupType
 from confluent_kafka.admin import AdminClient
-from tests.compat.support.driver import Committed, Sent
+from tests.compat.support.driver import Committed
 from tests.compat.support.kafka_python import KafkaPython
-from tests.compat.support.members import Member, Membership, wait_until_shared
+from tests.compat.support.kafkas_tools import CONSUMER_GROUPS, TOOLS, needs_kafkas_tools, run_tool
+from tests.compat.support.members import SESSION_TIMEOUT_MS, Member, joining, wait_until_shared
+from tests.compat.support.writing import ALL, PARTITIONS, values_read, write
 from tests.waiting import wait_until
 
-import headgate
 from headgate.broker import Broker
-
-PARTITIONS = 6
-ALL = list(range(PARTITIONS))
-SESSION_TIMEOUT_MS = 6_000
-SETTINGS = {
-    "group.consumer.session.timeout.ms": str(SESSION_TIMEOUT_MS),
-    "group.consumer.heartbeat.interval.ms": "300",
-    "group.consumer.assignment.interval.ms": "100",
-}
 
 JoinConsumer = Callable[..., Member]
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    """A broker of this file's own, whose groups are quick."""
-    with headgate.run(SETTINGS) as broker:
-        yield broker
-
-
-@pytest.fixture
-def setter(broker: Broker) -> Iterator[KafkaPython]:
-    """What sets the scene."""
-    driver = KafkaPython(broker.bootstrap_servers)
-    yield driver
-    driver.close()
-
-
 @pytest.fixture
 def join(broker: Broker) -> Iterator[JoinConsumer]:
-    """Starts members of the consumer protocol; whatever is left of them at the end of the test is killed."""
-    members: list[Member] = []
-
-    def join(topic: str, group: str, instance_id: str | None = None) -> Member:
-        membership = Membership(
-            library="confluent-kafka",
-            bootstrap=broker.bootstrap_servers,
-            topic=topic,
-            group=group,
-            instance_id=instance_id,
-            protocol="consumer",
-        )
-        members.append(Member(membership))
-        return members[-1]
-
-    yield join
-    for member in members:
-        member.end()
+    """Starts members of the consumer protocol, by topic, group and perhaps instance id."""
+    with joining(broker.bootstrap_servers) as join:
+        yield partial(join, "confluent-kafka", protocol="consumer")
 
 
-def produce(setter: KafkaPython, topic: str, word: str, count: int = 60) -> list[str]:
-    """Writes records over all partitions; their values, sorted."""
-    values = [f"{word} {number:03}" for number in range(count)]
-    setter.produce(topic, [Sent(value=v, partition=i % PARTITIONS) for i, v in enumerate(values)])
-    return values
+def produce(setter: KafkaPython, topic: str, word: str) -> list[str]:
+    """Ten records for each partition; their values, sorted."""
+    return write(setter, topic, word, 10 * PARTITIONS)
 
 
 def wait_until_read(word: str, values: list[str], *members: Member) -> None:
     """Returns when these have been read, each once, by any of the members."""
-
-    def seen() -> list[str]:
-        return sorted(v for member in members for v in member.values() if v.startswith(word))
-
     wait_until(
-        lambda: seen() == values, lambda: f"{word}: {len(seen())} of {len(values)} read by {members}", 20
+        lambda: values_read(word, *members) == values,
+        lambda: f"{word}: {len(values_read(word, *members))} of {len(values)} read by {members}",
+        20,
     )
 
 
@@ -150,7 +109,7 @@ def test_a_member_that_dies_is_replaced_after_its_session(
     after = produce(setter, name, "after")
     survivor.wait_until_it_owns(ALL, timeout_s=20)
     wait_until_read("after", after, survivor)
-    wait_until_read("before", before, victim, survivor)
+    assert values_read("before", victim, survivor) == before, "what was committed is read once"
 
 
 def test_a_group_is_described_and_listed_by_its_type(
@@ -177,7 +136,7 @@ def test_a_group_is_described_and_listed_by_its_type(
     assert name not in {one.group_id for one in listed.valid}
 
 
-@pytest.mark.skipif(bool(kafka_missing()), reason="Apache Kafka's tools are not here (make kafka)")
+@needs_kafkas_tools
 def test_javas_consumers_share_a_group_and_its_tools_describe_it(
     broker: Broker, setter: KafkaPython, name: str
 ) -> None:
@@ -185,13 +144,12 @@ def test_javas_consumers_share_a_group_and_its_tools_describe_it(
     setter.create_topic(name, PARTITIONS)
     server = ("--bootstrap-server", broker.bootstrap_servers)
     console = (
-        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        TOOLS + "consumer.ConsoleConsumer",
         *server,
         "--group",
         name,
         "--from-beginning",
     )
-    describe = ("org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", *server, "--describe")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
 
     def is_shared() -> bool:
@@ -215,10 +173,8 @@ def test_javas_consumers_share_a_group_and_its_tools_describe_it(
         wait_until(is_shared, "both have three partitions", 40)
         values = produce(setter, name, "java")
         wait_until(committed(setter, name, 10), "everything is committed", 20)
-        shown = subprocess.run(
-            java_command(*describe, "--group", name, "--members", "--verbose"),
-            capture_output=True, text=True, timeout=60, check=True,
-        ).stdout  # fmt: skip
+        asked = ("--describe", "--group", name, "--members", "--verbose")
+        shown = run_tool(broker.bootstrap_servers, CONSUMER_GROUPS, *asked)
         assert shown.count(f"{name}:") == 4, "two members, each with what it has and is to have"
         for member in members:
             member.terminate()

@@ -6,10 +6,11 @@ import itertools
 import time
 
 import pytest
-from tests.compat.conftest import DRIVERS, Join
+from tests.compat.conftest import DRIVERS
 from tests.compat.support.driver import Can, Committed, Driver, Refused, Sent
 from tests.compat.support.kafka_python import KafkaPython
-from tests.compat.support.members import SESSION_TIMEOUT_MS, Member, wait_until_shared
+from tests.compat.support.members import SESSION_TIMEOUT_MS, Join, wait_until_shared
+from tests.compat.support.writing import values_read, write
 from tests.waiting import wait_until
 
 PARTITIONS = 4
@@ -21,32 +22,26 @@ MEMBERS = [name for name, driver in DRIVERS.items() if Can.MEMBER in driver.can]
 STATIC_MEMBERS = [name for name, driver in DRIVERS.items() if Can.STATIC in driver.can]
 
 
-def _produce(admin: Driver, topic: str, word: str, count: int = 40) -> list[str]:
-    """Writes records over all partitions; returns their values, sorted."""
-    values = [f"{word} {number:03}" for number in range(count)]
-    admin.produce(topic, [Sent(value=v, partition=i % PARTITIONS) for i, v in enumerate(values)])
-    return values
-
-
-def _seen(word: str, *members: Member) -> list[str]:
-    """The values that start with `word` and were read by any of the members, sorted."""
-    return sorted(v for member in members for v in member.values() if v.startswith(word))
+def _write(admin: Driver, topic: str, word: str) -> list[str]:
+    """Ten records for each partition; their values, sorted."""
+    return write(admin, topic, word, 10 * PARTITIONS, PARTITIONS)
 
 
 @pytest.mark.parametrize(("first", "second"), list(itertools.combinations(MEMBERS, 2)))
 def test_two_libraries_share_a_group(first: str, second: str, admin: Driver, join: Join, name: str) -> None:
     """One has everything, two share it, each record is read once; when one leaves the other has all."""
     admin.create_topic(name, PARTITIONS)
-    alone = _produce(admin, name, "alone")
+    alone = _write(admin, name, "alone")
     one = join(first, name, name)
     one.wait_until_it_owns(ALL)
-    wait_until(lambda: _seen("alone", one) == alone, lambda: f"{one} has read everything")
+    wait_until(lambda: values_read("alone", one) == alone, lambda: f"{one} has read everything")
 
     two = join(second, name, name)
     wait_until_shared([one, two], PARTITIONS)
-    together = _produce(admin, name, "together")
+    together = _write(admin, name, "together")
     wait_until(
-        lambda: _seen("together", one, two) == together, lambda: f"{one} and {two} have read everything once"
+        lambda: values_read("together", one, two) == together,
+        lambda: f"{one} and {two} have read everything once",
     )
     for member in (one, two):
         read = {partition for partition, _o, value in member.records if value.startswith("together")}
@@ -62,8 +57,8 @@ def test_two_libraries_share_a_group(first: str, second: str, admin: Driver, joi
     two.wait_until_it_owns(ALL)
     # It said goodbye: nobody had to wait for its session to end.
     assert time.monotonic() - left_at < SESSION_TIMEOUT_MS / 1000
-    afterwards = _produce(admin, name, "afterwards")
-    wait_until(lambda: _seen("afterwards", two) == afterwards, lambda: f"{two} has read everything")
+    afterwards = _write(admin, name, "afterwards")
+    wait_until(lambda: values_read("afterwards", two) == afterwards, lambda: f"{two} has read everything")
     everything = dict.fromkeys(ALL, Committed(30))
     wait_until(lambda: admin.committed(name, name, ALL) == everything, "everything is committed")
     assert not one.failures + two.failures
@@ -78,19 +73,21 @@ def test_a_member_that_dies_is_replaced_after_its_session(
     admin.create_topic(name, PARTITIONS)
     victim, survivor = join(library, name, name), join(other, name, name)
     wait_until_shared([victim, survivor], PARTITIONS)
-    before = _produce(admin, name, "before")
-    wait_until(lambda: _seen("before", victim, survivor) == before, "everything is read")
+    before = _write(admin, name, "before")
+    wait_until(lambda: values_read("before", victim, survivor) == before, "everything is read")
     wait_until(lambda: len(victim.committed) == len(victim.partitions), lambda: f"{victim} has committed")
 
     died_at = victim.kill()
-    after = _produce(admin, name, "after")
+    after = _write(admin, name, "after")
     survivor.wait_until_it_owns(ALL, timeout_s=20)
     took_s = time.monotonic() - died_at
     # A heartbeat was due every half second, so the session began anew at most that long before it died.
     assert took_s > SESSION_TIMEOUT_MS / 1000 - 1.5
-    wait_until(lambda: _seen("after", survivor) == after, lambda: f"{survivor} has read what came meanwhile")
+    wait_until(
+        lambda: values_read("after", survivor) == after, lambda: f"{survivor} has read what came meanwhile"
+    )
     # What the dead had committed was not read again.
-    assert _seen("before", victim, survivor) == before
+    assert values_read("before", victim, survivor) == before
 
 
 @pytest.mark.parametrize("library", STATIC_MEMBERS)
@@ -107,8 +104,8 @@ def test_a_static_member_restarts_without_a_rebalance(
     restarted.kill()
     returned = join(library, name, name, instance_id="the-one-that-restarts")
     returned.wait_until_it_owns(owned)
-    back = _produce(admin, name, "back")
-    wait_until(lambda: _seen("back", returned, witness) == back, "everything is read")
+    back = _write(admin, name, "back")
+    wait_until(lambda: values_read("back", returned, witness) == back, "everything is read")
     time.sleep(1.5)  # several heartbeats: the witness would have heard of a rebalance
     assert (witness.rebalances, witness.revocations) == noticed
     assert not returned.refused_commits + witness.refused_commits
@@ -119,8 +116,10 @@ def test_four_libraries_share_one_group(admin: Driver, join: Join, name: str) ->
     admin.create_topic(name, PARTITIONS)
     members = [join(library, name, name) for library in MEMBERS]
     wait_until_shared(members, PARTITIONS, timeout_s=30)
-    values = _produce(admin, name, "all")
-    wait_until(lambda: _seen("all", *members) == values, lambda: f"everything is read once: {members}")
+    assert [len(member.partitions) for member in members] == [1, 1, 1, 1]
+    values = _write(admin, name, "all")
+    wait_until(lambda: values_read("all", *members) == values, lambda: f"everything is read once: {members}")
+    assert not [failure for member in members for failure in member.failures]
 
 
 @pytest.mark.drivers(Can.GROUPS)
@@ -187,14 +186,16 @@ def test_a_new_member_goes_on_where_the_last_one_stopped(
     """After a clean leave nothing is read twice and nothing is left out, whoever comes next."""
     successor = MEMBERS[(MEMBERS.index(library) + 2) % len(MEMBERS)]
     admin.create_topic(name, PARTITIONS)
-    first = _produce(admin, name, "first")
+    first = _write(admin, name, "first")
     one = join(library, name, name)
-    wait_until(lambda: _seen("first", one) == first, lambda: f"{one} has read everything")
+    wait_until(lambda: values_read("first", one) == first, lambda: f"{one} has read everything")
     wait_until(lambda: sorted(one.committed) == ALL, lambda: f"{one} has committed everywhere")
     one.leave()
-    second = _produce(admin, name, "second")
+    second = _write(admin, name, "second")
     two = join(successor, name, name)
-    wait_until(lambda: two.values() and _seen("second", two) == second, lambda: f"{two} has read everything")
+    wait_until(
+        lambda: two.values() and values_read("second", two) == second, lambda: f"{two} has read everything"
+    )
     assert sorted(two.values()) == second
 
 
@@ -206,8 +207,8 @@ def test_cooperative_members_hand_over_only_what_moves(admin: Driver, join: Join
     two = join("confluent-kafka", name, name, assignor="cooperative-sticky")
     wait_until_shared([one, two], PARTITIONS)
     assert len(one.partitions) == len(two.partitions) == PARTITIONS // 2
-    values = _produce(admin, name, "sticky")
-    wait_until(lambda: _seen("sticky", one, two) == values, "each record is read once")
+    values = _write(admin, name, "sticky")
+    wait_until(lambda: values_read("sticky", one, two) == values, "each record is read once")
     kept = two.partitions
     one.leave()
     two.wait_until_it_owns(ALL)
@@ -224,7 +225,8 @@ def test_a_commit_below_the_start_of_the_log_is_reset(
     admin.commit(name, name, {0: Committed(2)})
     admin.delete_records(name, 0, 6)
     member = join(library, name, name)
-    wait_until(lambda: member.values() == ["6", "7", "8", "9"], lambda: f"{member} has read what is left")
+    wait_until(lambda: len(member.values()) >= 4, lambda: f"{member} has read what is left")
+    assert member.values() == ["6", "7", "8", "9"]
 
 
 def test_an_administrator_removes_a_static_member(admin: KafkaPython, join: Join, name: str) -> None:

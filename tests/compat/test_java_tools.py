@@ -11,20 +11,26 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
-from bench.kafka.broker import java_command, kafka_missing
-from tests.compat.conftest import OFFSETS_TOPIC_PARTITIONS, Join
+from bench.kafka.broker import java_command
+from tests.compat.conftest import OFFSETS_TOPIC_PARTITIONS
 from tests.compat.support.driver import ALL_CODECS, Committed, Driver, Sent
+from tests.compat.support.kafkas_tools import (
+    CONSUMER_GROUPS,
+    TOOLS,
+    needs_kafkas_tools,
+    run_java,
+    run_tool,
+)
+from tests.compat.support.members import Join
 from tests.waiting import wait_until
 
 from headgate.domain.partitioning import partition_for
 
-pytestmark = pytest.mark.skipif(kafka_missing() is not None, reason=kafka_missing() or "")
-
-TOOLS = "org.apache.kafka.tools."
-TOOL_TIMEOUT_S = 60.0
+pytestmark = needs_kafkas_tools
 
 Tool = Callable[..., str]
 
@@ -32,20 +38,7 @@ Tool = Callable[..., str]
 @pytest.fixture
 def tool(bootstrap: str) -> Tool:
     """Runs one of Kafka's tools against the broker and returns what it printed."""
-
-    def run(main_class: str, *arguments: str, given: str = "") -> str:
-        done = subprocess.run(
-            java_command(main_class, "--bootstrap-server", bootstrap, *arguments),
-            input=given,
-            capture_output=True,
-            text=True,
-            timeout=TOOL_TIMEOUT_S,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    return run
+    return partial(run_tool, bootstrap)
 
 
 def test_kafka_topics(tool: Tool, admin: Driver, name: str) -> None:
@@ -67,6 +60,7 @@ def test_kafka_configs(tool: Tool, admin: Driver, name: str) -> None:
     wait_until(lambda: admin.topic_config(name)["retention.ms"] == "7654321", "the new value is in force")
     tool("kafka.admin.ConfigCommand", *where, "--delete-config", "retention.ms")
     wait_until(lambda: admin.topic_config(name)["retention.ms"] == "604800000", "the default is in force")
+    assert admin.topic_config(name)["retention.ms"] == "604800000"
 
 
 @pytest.mark.parametrize("codec", ALL_CODECS)
@@ -104,7 +98,7 @@ def test_kafka_consumer_groups(tool: Tool, admin: Driver, name: str) -> None:
     admin.create_topic(name, 2)
     admin.produce(name, [Sent(value=str(number), partition=number % 2) for number in range(20)])
     admin.commit(name, name, {0: Committed(4), 1: Committed(10)})
-    command, group = TOOLS + "consumer.group.ConsumerGroupCommand", ("--group", name)
+    command, group = CONSUMER_GROUPS, ("--group", name)
 
     rows = [line.split() for line in tool(command, "--describe", *group).splitlines() if name in line]
     # GROUP, TOPIC, PARTITION, CURRENT-OFFSET, LOG-END-OFFSET, LAG
@@ -190,15 +184,13 @@ def test_kafka_dump_log_reads_our_files(admin: Driver, server_directory: Path | 
         admin.produce(name, [Sent(value=f"{codec} {number}") for number in range(10)], codec=codec)
     admin.commit(name, name, {0: Committed(7, "seven")})
     (segment,) = server_directory.rglob(f"{name}-0/*.log")
-    command = java_command(TOOLS + "DumpLogSegments", "--print-data-log", "--files", str(segment))
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
+    done = run_java(TOOLS + "DumpLogSegments", "--print-data-log", "--files", str(segment))
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("payload: ") == 50
     assert "isvalid: false" not in done.stdout
     shard = partition_for(name, OFFSETS_TOPIC_PARTITIONS)
     (offsets,) = server_directory.rglob(f"__consumer_offsets-{shard}/*.log")
-    command = java_command(TOOLS + "DumpLogSegments", "--offsets-decoder", "--files", str(offsets))
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
+    done = run_java(TOOLS + "DumpLogSegments", "--offsets-decoder", "--files", str(offsets))
     assert done.returncode == 0, done.stderr
     (decoded,) = [line for line in done.stdout.splitlines() if name in line]
     assert '"offset":7' in decoded and '"metadata":"seven"' in decoded

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.compat.conftest import Join
 from tests.compat.support.driver import ALL_CODECS, Driver, Sent
-from tests.compat.support.members import SESSION_TIMEOUT_MS
+from tests.compat.support.members import SESSION_TIMEOUT_MS, Join
 from tests.waiting import wait_until
 
 from headgate.log.header import read_header

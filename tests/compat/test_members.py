@@ -6,16 +6,16 @@ tool looks on.
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 
 import pytest
-from bench.kafka.broker import java_command, kafka_missing
 from tests.compat.support.driver import Committed, Sent
-from tests.compat.support.java import java_member_missing
+from tests.compat.support.java import JVM_START_S, needs_java_member
 from tests.compat.support.kafka_python import KafkaPython
-from tests.compat.support.members import Member, Membership, wait_until_shared
+from tests.compat.support.kafkas_tools import CONSUMER_GROUPS, needs_kafkas_tools, run_java
+from tests.compat.support.members import Member, joining, wait_until_shared
 from tests.compat.support.writing import (
     ALL,
     PARTITIONS,
@@ -26,22 +26,10 @@ from tests.compat.support.writing import (
 )
 from tests.waiting import wait_until
 
-import headgate
 from headgate.broker import Broker
-
-START_S = 40.0
-"""What a JVM may need to start and join."""
-SETTINGS = {
-    "group.initial.rebalance.delay.ms": "0",
-    "group.consumer.session.timeout.ms": "6000",
-    "group.consumer.heartbeat.interval.ms": "300",
-    "group.consumer.assignment.interval.ms": "100",
-}
 
 pytestmark = pytest.mark.timeout(180)
 
-needs_java_member = pytest.mark.skipif(java_member_missing() is not None, reason=java_member_missing() or "")
-needs_kafkas_tools = pytest.mark.skipif(kafka_missing() is not None, reason=kafka_missing() or "")
 every_kind = pytest.mark.parametrize(
     ("library", "protocol"),
     [
@@ -56,55 +44,19 @@ JoinKind = Callable[..., Member]
 Tool = Callable[..., str]
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    """A broker of this file's own, whose groups are quick."""
-    with headgate.run(SETTINGS) as broker:
-        yield broker
-
-
-@pytest.fixture
-def setter(broker: Broker) -> Iterator[KafkaPython]:
-    """What sets the scene."""
-    with closing(KafkaPython(broker.bootstrap_servers)) as driver:
-        yield driver
-
-
 @pytest.fixture
 def join(broker: Broker, library: str, protocol: str) -> Iterator[JoinKind]:
-    """Starts members of the kind the test is about; whatever is left of them in the end is killed."""
-    members: list[Member] = []
-
-    def join(topic: str, group: str, instance_id: str | None = None) -> Member:
-        membership = Membership(
-            library=library,
-            bootstrap=broker.bootstrap_servers,
-            topic=topic,
-            group=group,
-            protocol=protocol,
-            instance_id=instance_id,
-        )
-        members.append(Member(membership))
-        return members[-1]
-
-    yield join
-    for member in members:
-        member.end()
+    """Starts members of the kind the test is about, by topic, group and perhaps instance id."""
+    with joining(broker.bootstrap_servers) as join:
+        yield partial(join, library, protocol=protocol)
 
 
 @pytest.fixture
 def tool(broker: Broker) -> Tool:
     """Runs kafka-consumer-groups; what it printed, and what it complained of."""
-    command = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
     def run(*arguments: str) -> str:
-        done = subprocess.run(
-            java_command(command, "--bootstrap-server", broker.bootstrap_servers, *arguments),
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = run_java(CONSUMER_GROUPS, "--bootstrap-server", broker.bootstrap_servers, *arguments)
         return done.stdout + done.stderr
 
     return run
@@ -118,9 +70,9 @@ def test_every_record_counts_once_while_members_come_go_and_are_killed(
     setter.create_topic(name, PARTITIONS)
     with Writing(broker, name) as writing:
         first, second = join(name, name), join(name, name)
-        wait_until_shared([first, second], PARTITIONS, START_S)
+        wait_until_shared([first, second], PARTITIONS, JVM_START_S)
         third = join(name, name)
-        wait_until_shared([first, second, third], PARTITIONS, START_S)
+        wait_until_shared([first, second, third], PARTITIONS, JVM_START_S)
         wait_until_they_read_on(first, second, third)
         first.leave()
         wait_until_shared([second, third], PARTITIONS)
@@ -140,7 +92,7 @@ def test_every_record_counts_once_when_the_broker_is_killed_and_a_member_with_it
         setter.create_topic(name, PARTITIONS)
     with Writing(broker, name) as writing:
         members = [join(name, name) for _ in range(3)]
-        wait_until_shared(members, PARTITIONS, START_S)
+        wait_until_shared(members, PARTITIONS, JVM_START_S)
         wait_until_they_read_on(*members)
         owned = [member.partitions for member in members]
         broker.kill()
@@ -161,12 +113,12 @@ def test_a_static_member_restarts_without_a_rebalance(setter: KafkaPython, join:
     """It has its partitions when it is back, reads on, and the other one notices nothing."""
     setter.create_topic(name, PARTITIONS)
     restarted, witness = join(name, name, "the-one-that-restarts"), join(name, name, "the-one-that-stays")
-    wait_until_shared([restarted, witness], PARTITIONS, START_S)
+    wait_until_shared([restarted, witness], PARTITIONS, JVM_START_S)
     owned, noticed = restarted.partitions, (witness.rebalances, witness.revocations)
     restarted.leave()
     setter.produce(name, [Sent(value=str(number), partition=number) for number in owned])
     returned = join(name, name, "the-one-that-restarts")
-    returned.wait_until_it_owns(owned, START_S)
+    returned.wait_until_it_owns(owned, JVM_START_S)
     wait_until(lambda: sorted(returned.confirmed) == list(map(str, owned)), lambda: f"{returned} reads on")
     assert (witness.rebalances, witness.revocations) == noticed
 
@@ -180,16 +132,21 @@ def test_topics_by_regular_expression_are_found_as_they_come(
         setter.create_topic(topic)
         setter.produce(topic, [Sent(value=f"first {number}")])
     member = join(f"^{name}-.*", name)
-    wait_until(lambda: member.values() == ["first 0"], lambda: f"{member} reads the first", START_S)
+    wait_until(lambda: member.values() == ["first 0"], lambda: f"{member} reads the first", JVM_START_S)
     setter.create_topic(f"{name}-2")
     setter.produce(f"{name}-2", [Sent(value="second")])
     wait_until(
-        lambda: member.values() == ["first 0", "second"], lambda: f"{member} reads the second", START_S
+        lambda: member.values() == ["first 0", "second"], lambda: f"{member} reads the second", JVM_START_S
     )
-    everything = {0: Committed(1)}
-    for topic in (f"{name}-1", f"{name}-2"):
-        wait_until(lambda: setter.committed(name, topic, [0]) == everything, f"{topic} is committed")  # noqa: B023
+    topics = [f"{name}-1", f"{name}-2"]
+
+    def committed() -> list[dict[int, Committed | None]]:
+        return [setter.committed(name, topic, [0]) for topic in topics]
+
+    wait_until(lambda: committed() == [{0: Committed(1)}] * 2, lambda: f"both are committed: {committed()}")
     member.leave()
+    assert member.values() == ["first 0", "second"]
+    assert setter.committed(name, f"not-{name}-1", [0]) == {0: None}
 
 
 @needs_kafkas_tools
@@ -204,7 +161,7 @@ def test_kafka_consumer_groups_sees_a_live_group_and_ends_an_empty_one(
     setter.create_topic(name, PARTITIONS)
     setter.produce(name, [Sent(value=str(number), partition=number % PARTITIONS) for number in range(60)])
     member = join(name, name)
-    wait_until(lambda: sum(member.committed.values()) == 60, lambda: f"{member} reads all", START_S)
+    wait_until(lambda: sum(member.committed.values()) == 60, lambda: f"{member} reads all", JVM_START_S)
     group = ("--group", name)
 
     listed = [line.split() for line in tool("--list", "--type", "--state").splitlines()]

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
-from tests.compat.support.java import java_member_missing
+from tests.compat.support.java import JVM_START_S, needs_java_member
 from tests.compat.support.kafka_python import KafkaPython
-from tests.compat.support.members import Member, Membership, wait_until_shared
+from tests.compat.support.members import Member, joining, wait_until_shared
 from tests.compat.support.writing import (
     ALL,
     PARTITIONS,
@@ -21,22 +21,11 @@ from tests.compat.support.writing import (
     wait_until_they_read_on,
 )
 
-import headgate
 from headgate.admin import Admin
 from headgate.broker import Broker
 
-START_S = 40.0
-"""What a JVM may need to start and join."""
-SETTINGS = {
-    "group.initial.rebalance.delay.ms": "0",
-    "group.consumer.session.timeout.ms": "6000",
-    "group.consumer.heartbeat.interval.ms": "300",
-    "group.consumer.assignment.interval.ms": "100",
-}
-
 pytestmark = pytest.mark.timeout(180)
 
-needs_java_member = pytest.mark.skipif(java_member_missing() is not None, reason=java_member_missing() or "")
 every_kind = pytest.mark.parametrize(
     ("library", "assignor"),
     [
@@ -46,39 +35,18 @@ every_kind = pytest.mark.parametrize(
     ],
 )
 
-Join = Callable[..., Member]
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    """A broker of this file's own, whose groups are quick."""
-    with headgate.run(SETTINGS) as broker:
-        yield broker
+JoinWith = Callable[..., Member]
 
 
 @pytest.fixture
-def join(broker: Broker, library: str, assignor: str, name: str) -> Iterator[Join]:
-    """Starts members that speak one protocol or the other; whatever is left of them in the end is killed."""
-    members: list[Member] = []
-
-    def join(protocol: str, instance_id: str | None = None) -> Member:
-        membership = Membership(
-            library=library,
-            bootstrap=broker.bootstrap_servers,
-            topic=name,
-            group=name,
-            assignor=assignor,
-            protocol=protocol,
-            instance_id=instance_id,
-        )
-        members.append(Member(membership))
-        return members[-1]
-
+def join(broker: Broker, library: str, assignor: str, name: str) -> Iterator[JoinWith]:
+    """Starts members that speak one protocol or the other, in the group that reads the test's topic."""
     with closing(KafkaPython(broker.bootstrap_servers)) as setter:
         setter.create_topic(name, PARTITIONS)
-    yield join
-    for member in members:
-        member.end()
+    with joining(broker.bootstrap_servers) as join:
+        yield lambda protocol, instance_id=None: join(
+            library, name, name, instance_id, assignor=assignor, protocol=protocol
+        )
 
 
 def group_type(broker: Broker, group: str) -> str:
@@ -90,30 +58,30 @@ def group_type(broker: Broker, group: str) -> str:
 
 @every_kind
 def test_a_group_rolls_to_the_new_protocol_and_back_while_it_reads(
-    broker: Broker, join: Join, name: str
+    broker: Broker, join: JoinWith, name: str
 ) -> None:
     """One member after the other is restarted with the other protocol: every record counts once."""
     with Writing(broker, name) as writing:
         members, gone = [join("classic") for _ in range(3)], []
-        wait_until_shared(members, PARTITIONS, START_S)
+        wait_until_shared(members, PARTITIONS, JVM_START_S)
         for protocol in ("consumer", "classic"):
             for number in range(3):
                 members[number].leave()
                 gone.append(members[number])
                 members[number] = join(protocol)
-                wait_until_shared(members, PARTITIONS, START_S)
+                wait_until_shared(members, PARTITIONS, JVM_START_S)
                 wait_until_they_read_on(*members)
             assert group_type(broker, name) == protocol
     check_that_every_record_counts_once(broker, name, writing, members, gone)
 
 
 @every_kind
-def test_a_mixed_group_outlives_kills(broker: Broker, join: Join, name: str) -> None:
+def test_a_mixed_group_outlives_kills(broker: Broker, join: JoinWith, name: str) -> None:
     """The broker is killed, then members of both protocols; what is left is classic and reads everything."""
     with Writing(broker, name) as writing:
         stays, dies = join("classic"), join("classic")
         new = join("consumer")
-        wait_until_shared([stays, dies, new], PARTITIONS, START_S)
+        wait_until_shared([stays, dies, new], PARTITIONS, JVM_START_S)
         wait_until_they_read_on(stays, dies, new)
         broker.kill()
         broker.start()
@@ -129,22 +97,24 @@ def test_a_mixed_group_outlives_kills(broker: Broker, join: Join, name: str) -> 
 
 
 @every_kind
-def test_static_members_change_their_protocol_in_their_place(broker: Broker, join: Join, name: str) -> None:
+def test_static_members_change_their_protocol_in_their_place(
+    broker: Broker, join: JoinWith, name: str
+) -> None:
     """Each has what it had, there and back, and the one that stays notices nothing on the way there."""
     with Writing(broker, name) as writing:
         moves, stays = join("classic", "moves"), join("classic", "stays")
-        wait_until_shared([moves, stays], PARTITIONS, START_S)
+        wait_until_shared([moves, stays], PARTITIONS, JVM_START_S)
         wait_until_they_read_on(moves, stays)
         owned, noticed = moves.partitions, (stays.rebalances, stays.revocations)
         moves.leave()
         moved = join("consumer", "moves")
-        moved.wait_until_it_owns(owned, START_S)
+        moved.wait_until_it_owns(owned, JVM_START_S)
         wait_until_they_read_on(moved, stays)
         assert (stays.rebalances, stays.revocations) == noticed
         assert group_type(broker, name) == "consumer"
         moved.leave()
         back = join("classic", "moves")
-        wait_until_shared([back, stays], PARTITIONS, START_S)
+        wait_until_shared([back, stays], PARTITIONS, JVM_START_S)
         wait_until_they_read_on(back, stays)
         assert group_type(broker, name) == "classic"
     check_that_every_record_counts_once(broker, name, writing, [back, stays], [moves, moved])

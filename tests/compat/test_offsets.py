@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.compat.conftest import Join
 from tests.compat.support.driver import Can, Committed, Driver, Refused, Sent
+from tests.compat.support.members import Join
 from tests.waiting import wait_until
 
 OFFSET_METADATA_TOO_LARGE = 12

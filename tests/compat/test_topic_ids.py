@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 
 import pytest
-from tests.compat.support.driver import Committed, Sent
-from tests.compat.support.java import java_member_missing
+from tests.compat.support.driver import Committed
+from tests.compat.support.java import JVM_START_S, needs_java_member
 from tests.compat.support.kafka_python import KafkaPython
-from tests.compat.support.members import Member, Membership, wait_until_shared
+from tests.compat.support.members import Join, joining, wait_until_shared
 from tests.compat.support.wiretap import Wiretap
+from tests.compat.support.writing import write
 from tests.waiting import wait_until
 
 import headgate
@@ -21,13 +21,12 @@ from headgate.wire.messages.offset_commit import OffsetCommitRequest
 from headgate.wire.messages.offset_fetch import OffsetFetchRequest
 
 pytestmark = [
-    pytest.mark.skipif(java_member_missing() is not None, reason=java_member_missing() or ""),
+    needs_java_member,
     pytest.mark.timeout(120),
 ]
 
 PARTITIONS = 4
 ALL = list(range(PARTITIONS))
-JVM_START_S = 40.0
 BY_ID = 10
 SETTINGS = {
     # Or members who miss their topic would create another.
@@ -53,28 +52,10 @@ def broker(wiretap: Wiretap) -> Iterator[Broker]:
 
 
 @pytest.fixture
-def setter(broker: Broker) -> Iterator[KafkaPython]:
-    """What sets the scene, and asks for offsets by names."""
-    with closing(KafkaPython(broker.bootstrap_servers)) as driver:
-        yield driver
-
-
-@pytest.fixture
-def members() -> Iterator[list[Member]]:
-    """Members that are ended with the test."""
-    members: list[Member] = []
-    yield members
-    for member in members:
-        member.end()
-
-
-def join(broker: Broker, name: str, library: str) -> Member:
-    """A member of the new protocol, of the group that reads the topic of the same name."""
-    return Member(
-        Membership(
-            library=library, bootstrap=broker.bootstrap_servers, topic=name, group=name, protocol="consumer"
-        )
-    )
+def join(broker: Broker) -> Iterator[Join]:
+    """Starts members; whatever is left of them at the end of the test is killed."""
+    with joining(broker.bootstrap_servers) as join:
+        yield join
 
 
 def topic_id(broker: Broker, topic: str) -> bytes:
@@ -105,29 +86,21 @@ def fetches(wiretap: Wiretap, group: str) -> list[tuple[int, str, bytes]]:
     ]
 
 
-def write(setter: KafkaPython, topic: str, word: str, count: int) -> list[str]:
-    """So many records in each partition."""
-    values = [f"{word}-{number}" for number in range(count * PARTITIONS)]
-    setter.produce(topic, [Sent(value=v, partition=i % PARTITIONS) for i, v in enumerate(values)])
-    return values
-
-
 def test_java_members_say_ids_and_others_in_their_group_say_names(
-    broker: Broker, wiretap: Wiretap, setter: KafkaPython, members: list[Member], name: str
+    broker: Broker, wiretap: Wiretap, setter: KafkaPython, join: Join, name: str
 ) -> None:
     """On the wire, for the same offsets; each reads on where the other one was."""
     setter.create_topic(name, PARTITIONS)
-    values = write(setter, name, "first", 5)
-    java, confluent = (join(broker, name, library) for library in ("java", "confluent-kafka"))
-    members += [java, confluent]
-    wait_until_shared(members, PARTITIONS, JVM_START_S)
-    values += write(setter, name, "second", 5)
+    values = write(setter, name, "first", 5 * PARTITIONS, PARTITIONS)
+    java, confluent = (join(one, name, name, protocol="consumer") for one in ("java", "confluent-kafka"))
+    wait_until_shared([java, confluent], PARTITIONS, JVM_START_S)
+    values += write(setter, name, "second", 5 * PARTITIONS, PARTITIONS)
     wait_until(lambda: sorted(java.confirmed + confluent.confirmed) == sorted(values), "all is read once", 20)
     assert java.confirmed
     assert confluent.confirmed
     confluent.leave()
     java.wait_until_it_owns(ALL)
-    values += write(setter, name, "third", 5)
+    values += write(setter, name, "third", 5 * PARTITIONS, PARTITIONS)
     wait_until(lambda: sorted(java.confirmed + confluent.confirmed) == sorted(values), "it reads on", 20)
     assert setter.committed(name, name, ALL) == dict.fromkeys(ALL, Committed(15))
 
@@ -140,14 +113,13 @@ def test_java_members_say_ids_and_others_in_their_group_say_names(
 
 
 def test_a_java_member_goes_from_a_topic_to_another_of_the_same_name(
-    broker: Broker, wiretap: Wiretap, setter: KafkaPython, members: list[Member], name: str
+    broker: Broker, wiretap: Wiretap, setter: KafkaPython, join: Join, name: str
 ) -> None:
     """What was committed in the first is nobody's start in the second, which is committed by its own id."""
     setter.create_topic(name, PARTITIONS)
     old_id = topic_id(broker, name)
-    old = write(setter, name, "old", 6)
-    member = join(broker, name, "java")
-    members.append(member)
+    old = write(setter, name, "old", 6 * PARTITIONS, PARTITIONS)
+    member = join("java", name, name, protocol="consumer")
     wait_until(lambda: sorted(member.confirmed) == sorted(old), lambda: f"{member} reads all", JVM_START_S)
     setter.delete_topic(name)
     member.wait_until_it_owns([])
@@ -155,7 +127,7 @@ def test_a_java_member_goes_from_a_topic_to_another_of_the_same_name(
 
     setter.create_topic(name, PARTITIONS)
     new_id = topic_id(broker, name)
-    new = write(setter, name, "new", 4)
+    new = write(setter, name, "new", 4 * PARTITIONS, PARTITIONS)
     wait_until(lambda: sorted(member.confirmed) == sorted(old + new), lambda: f"{member} reads the new", 30)
     assert setter.committed(name, name, ALL) == dict.fromkeys(ALL, Committed(4))
     said = [one_id for version, _, one_id in commits(wiretap, name) if version == BY_ID]

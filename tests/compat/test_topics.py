@@ -82,6 +82,7 @@ def test_a_setting_is_altered(driver: Driver, name: str) -> None:
     driver.create_topic(name)
     driver.set_topic_config(name, "retention.ms", "654321")
     wait_until(lambda: driver.topic_config(name)["retention.ms"] == "654321", "the new value is described")
+    assert driver.topic_config(name)["retention.ms"] == "654321"
 
 
 @pytest.mark.drivers(Can.CONFIGS)

@@ -8,12 +8,15 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+import pytest
 from bench.kafka.broker import TOOL_JVM, kafka_missing
 from bench.paths import BUILD, KAFKA_LIBS
 
 SOURCE = Path(__file__).parents[1] / "java" / "GroupMember.java"
 CLASSES = BUILD / "compat-java"
 COMPILE_TIMEOUT_S = 120
+JVM_START_S = 40.0
+"""What a JVM may need to start and join."""
 
 
 def java_member_missing() -> str | None:
@@ -23,6 +26,9 @@ def java_member_missing() -> str | None:
     if shutil.which("javac") is None:
         return "a Java member has to be compiled: install a JDK (apt-get install openjdk-17-jdk-headless)"
     return None
+
+
+needs_java_member = pytest.mark.skipif(java_member_missing() is not None, reason=java_member_missing() or "")
 
 
 @cache

@@ -16,9 +16,11 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from tests.compat.support.java import java_member_command
 from tests.compat.support.kafkajs import NODE
@@ -174,6 +176,51 @@ class Member:
         self.committed |= upto
         done = [where for where in self.unconfirmed if where[1] < upto.get(where[0], 0)]
         self.confirmed += [self.unconfirmed.pop(where) for where in done]
+
+
+class Join(Protocol):
+    """Starts a member of a group."""
+
+    def __call__(
+        self,
+        library: str,
+        topic: str,
+        group: str,
+        instance_id: str | None = None,
+        *,
+        assignor: str = "range",
+        protocol: str = "classic",
+    ) -> Member: ...
+
+
+@contextmanager
+def joining(bootstrap: str) -> Iterator[Join]:
+    """What starts members of this broker's groups; what is left of them at the end of the block is killed."""
+    with ExitStack() as ends:
+
+        def join(
+            library: str,
+            topic: str,
+            group: str,
+            instance_id: str | None = None,
+            *,
+            assignor: str = "range",
+            protocol: str = "classic",
+        ) -> Member:
+            membership = Membership(
+                library=library,
+                bootstrap=bootstrap,
+                topic=topic,
+                group=group,
+                instance_id=instance_id,
+                assignor=assignor,
+                protocol=protocol,
+            )
+            member = Member(membership)
+            ends.callback(member.end)
+            return member
+
+        yield join
 
 
 def wait_until_shared(members: list[Member], partitions: int, timeout_s: float = 20) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from contextlib import closing
 
 from confluent_kafka import KafkaError, Message, Producer
-from tests.compat.support.driver import Committed
+from tests.compat.support.driver import Committed, Driver, Sent
 from tests.compat.support.kafka_python import KafkaPython
 from tests.compat.support.members import Member
 from tests.waiting import wait_until
@@ -67,6 +67,18 @@ class Writing:
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None:
             self._refused.append(error)
+
+
+def write(driver: Driver, topic: str, word: str, count: int, partitions: int = PARTITIONS) -> list[str]:
+    """Writes so many records that start with the word over all partitions; their values, sorted."""
+    values = [f"{word} {number:03}" for number in range(count)]
+    driver.produce(topic, [Sent(value=value, partition=i % partitions) for i, value in enumerate(values)])
+    return values
+
+
+def values_read(word: str, *members: Member) -> list[str]:
+    """The values that start with the word and were read by any of the members, sorted."""
+    return sorted(v for member in members for v in member.values() if v.startswith(word))
 
 
 def wait_until_they_read_on(*members: Member) -> None:
