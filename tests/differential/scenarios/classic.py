@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.differential.members import join_as_new
 from tests.differential.requests import (
     commit,
     delete_groups,
@@ -24,11 +25,7 @@ TOPICS = {"range": subscription(["flights"])}
 
 def _enter(ask: Script, on: str = "main", version: int = 9, **more: Any) -> str:
     """Join alone, with an id first where the version wants that; the member's id."""
-    answer = ask(join(ask.group, version=version, **more), on)
-    if answer["error_code"] == "member_id_required":
-        answer = ask(join(ask.group, version=version, member=answer["member_id"], **more), on)
-    member: str = answer["member_id"]
-    return member
+    return str(join_as_new(ask, on=on, version=version, **more)["member_id"])
 
 
 def _alone(ask: Script, version: int = 9, **more: Any) -> str:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+from tests.differential.members import owned_by
 from tests.differential.requests import (
     GROUP,
     SET,
@@ -38,12 +39,6 @@ def _is_empty(answer: Tree) -> bool:
 
 def _has_partitions(answer: Tree) -> bool:
     return bool(answer["assignment"] and answer["assignment"]["topic_partitions"])
-
-
-def _owned(answer: Tree) -> dict[Any, list[int]]:
-    """What a member owns by an answer that has an assignment, as it reports it."""
-    assigned = answer["assignment"]["topic_partitions"]
-    return {one["topic_id"]: sorted(one["partitions"]) for one in assigned}
 
 
 def _look(ask: Script) -> None:
@@ -83,14 +78,14 @@ def a_second_member_joins(ask: Script) -> None:
     ask(enter(ask.group, "b", [topic.name]), "b")
     _look(ask)
     ask(beat(ask.group, "b", 3, owned={}), "b", note="nothing is free yet")
-    kept = _owned(ask(beat(ask.group, "a", 2)))
+    kept = owned_by(ask(beat(ask.group, "a", 2)))
     _look(ask)
     ask(beat(ask.group, "a", 2, owned=everything), note="still has all of it")
     ask(beat(ask.group, "a", 2), note="says nothing")
     ask(beat(ask.group, "b", 3, owned={}), "b")
     ask(beat(ask.group, "a", 2, owned=kept), note="has let go")
     _look(ask)
-    got = _owned(ask(beat(ask.group, "b", 3, owned={}), "b"))
+    got = owned_by(ask(beat(ask.group, "b", 3, owned={}), "b"))
     ask(beat(ask.group, "b", 3, owned=got), "b")
     _look(ask)
     ask(beat(ask.group, "b", -1), "b")
@@ -165,7 +160,7 @@ def subscriptions_change(ask: Script) -> None:
             answer = ask(request.but(member_epoch=epoch))
             epoch = answer["member_epoch"]
             if answer["assignment"] is not None:
-                held = _owned(answer)
+                held = owned_by(answer)
                 ask(beat(ask.group, "a", epoch, owned=held))
         _look(ask)
 
@@ -219,13 +214,13 @@ def topics_grow_and_go(ask: Script) -> None:
     ask(create_partitions({topic.name: 3}))
     grown = ask.until(beat(ask.group, "a", 2, owned={topic.id: [0]}), _has_partitions)
     epoch = grown["member_epoch"]
-    ask(beat(ask.group, "a", epoch, owned=_owned(grown)))
+    ask(beat(ask.group, "a", epoch, owned=owned_by(grown)))
     _look(ask)
     new = ask.topic("later", 2)
     grown = ask.until(beat(ask.group, "a", epoch, owned={topic.id: [0, 1, 2]}), _has_partitions)
     epoch = grown["member_epoch"]
     _look(ask)
-    ask(beat(ask.group, "a", epoch, owned=_owned(grown)))
+    ask(beat(ask.group, "a", epoch, owned=owned_by(grown)))
     ask(delete_topics(topic.name))
     left = ask.until(
         beat(ask.group, "a", epoch, owned={topic.id: [0, 1, 2], new.id: [0, 1]}),
@@ -285,9 +280,9 @@ def others_see_a_static_member_go(ask: Script) -> None:
     _shorten_sessions(ask, 2_000)
     before = ask(enter(ask.group, "a", [topic.name], instance_id="a"))["member_epoch"]
     epoch = ask(enter(ask.group, "b", [topic.name]), "b")["member_epoch"]
-    kept = _owned(ask(beat(ask.group, "a", before, owned={topic.id: [0, 1]}, instance_id="a")))
+    kept = owned_by(ask(beat(ask.group, "a", before, owned={topic.id: [0, 1]}, instance_id="a")))
     ask(beat(ask.group, "a", before, owned=kept, instance_id="a"))
-    got = _owned(ask(beat(ask.group, "b", epoch, owned={}), "b"))
+    got = owned_by(ask(beat(ask.group, "b", epoch, owned={}), "b"))
     ask(beat(ask.group, "a", -2, instance_id="a"))
     ask(beat(ask.group, "b", epoch, owned=got), "b")
     ask.until(beat(ask.group, "b", epoch, owned=got), _has_partitions, "b")
@@ -338,7 +333,7 @@ def names_and_an_expression(ask: Script) -> None:
     ask(enter(ask.group, "a", [two.name], subscribed_topic_regex=f"{ask.name}-on."))
     both = ask.until(
         beat(ask.group, "a", 2, owned={two.id: [0]}),
-        lambda answer: answer["assignment"] is not None and len(_owned(answer)) == 2,
+        lambda answer: answer["assignment"] is not None and len(owned_by(answer)) == 2,
     )
     epoch = both["member_epoch"]
     _look(ask)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.differential.members import look
 from tests.differential.requests import (
     beat,
     commit,
@@ -16,17 +17,10 @@ from tests.differential.requests import (
     heartbeat,
     join,
     leave,
-    list_groups,
     subscription,
     sync,
 )
 from tests.differential.script import Script
-
-
-def _look(ask: Script) -> None:
-    ask(describe_groups(ask.group))
-    ask(describe_consumer_groups(ask.group))
-    ask.only(list_groups(), "groups", "group_id", [ask.group])
 
 
 def who_coordinates(ask: Script) -> None:
@@ -45,14 +39,14 @@ def a_simple_group_becomes_classic(ask: Script) -> None:
     """With its first member; its offsets stay."""
     topic = ask.topic()
     ask(commit(ask.group, {topic.name: {0: 1}}))
-    _look(ask)
+    look(ask)
     first = ask(join(ask.group))["member_id"]
-    _look(ask)
+    look(ask)
     ask(join(ask.group, member=first))
     ask(sync(ask.group, first, 1, {first: b"x"}))
-    _look(ask)
+    look(ask)
     ask(leave(ask.group, first))
-    _look(ask)
+    look(ask)
     ask(fetch(ask.group, None))
 
 
@@ -61,11 +55,11 @@ def a_simple_group_becomes_one_of_the_new_protocol(ask: Script) -> None:
     topic = ask.topic()
     ask(commit(ask.group, {topic.name: {0: 1}}))
     ask(enter(ask.group, "m", [topic.name]))
-    _look(ask)
+    look(ask)
     ask(fetch(ask.group, None))
     ask(commit(ask.group, {topic.name: {0: 2}}, member="m", epoch=2))
     ask(beat(ask.group, "m", -1))
-    _look(ask)
+    look(ask)
     ask(fetch(ask.group, None))
 
 
@@ -78,7 +72,7 @@ def an_empty_classic_group_becomes_one_of_the_new_protocol(ask: Script) -> None:
     ask(commit(ask.group, {topic.name: {0: 1}}, member=first, epoch=1))
     ask(leave(ask.group, first))
     ask(enter(ask.group, "m", [topic.name]))
-    _look(ask)
+    look(ask)
     ask(fetch(ask.group, None))
     ask(heartbeat(ask.group, first, 1))
     ask(commit(ask.group, {topic.name: {0: 3}}, member=first, epoch=1))
@@ -93,10 +87,10 @@ def an_empty_group_of_the_new_protocol_becomes_classic(ask: Script) -> None:
     first = ask(join(ask.group, {"range": subscription([topic.name])}))["member_id"]
     # Kafka refuses the join before it has written down that the group is another one.
     ask.wait_until(describe_groups(ask.group), lambda answer: answer["groups"][0]["error_code"] == "none")
-    _look(ask)
+    look(ask)
     ask(join(ask.group, {"range": subscription([topic.name])}, member=first))
     ask(sync(ask.group, first, 1, {first: b"x"}))
-    _look(ask)
+    look(ask)
     ask(fetch(ask.group, None))
     ask(beat(ask.group, "m", 2))
     ask(commit(ask.group, {topic.name: {0: 3}}, member="m", epoch=2))
@@ -125,7 +119,7 @@ def groups_of_other_types_cannot_be_converted(ask: Script) -> None:
         ask(sync(ask.group, first, 1, {first: b"x"}, **more))
         ask(enter(ask.group, "m", [topic.name]))
         ask(heartbeat(ask.group, first, 1))
-        _look(ask)
+        look(ask)
 
 
 def deleted_and_made_anew(ask: Script) -> None:
@@ -135,12 +129,12 @@ def deleted_and_made_anew(ask: Script) -> None:
     ask(commit(ask.group, {topic.name: {0: 1}}, member="m", epoch=2))
     ask(beat(ask.group, "m", -1))
     ask(delete_groups(ask.group))
-    _look(ask)
+    look(ask)
     ask(fetch(ask.group, None))
     ask(beat(ask.group, "m", -1))
     first = ask(join(ask.group))["member_id"]
     ask(leave(ask.group, first))
     ask(delete_groups(ask.group))
     ask(enter(ask.group, "m", [topic.name]))
-    _look(ask)
+    look(ask)
     ask(fetch(ask.group, None))

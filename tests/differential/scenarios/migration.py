@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tests.differential.members import join_as_new, look, owned_by, reads
 from tests.differential.requests import (
     assignment,
     beat,
     commit,
-    describe_consumer_groups,
-    describe_groups,
     enter,
     fetch,
     heartbeat,
     join,
     leave,
-    list_groups,
     subscription,
     sync,
 )
@@ -25,31 +22,13 @@ from tests.differential.script import Script, Topic
 PARTITIONS = 4
 
 
-def _look(ask: Script) -> None:
-    ask(describe_groups(ask.group))
-    ask(describe_consumer_groups(ask.group))
-    ask.only(list_groups(), "groups", "group_id", [ask.group])
-
-
-def _reads(topic: Topic, owned: Sequence[int] = ()) -> dict[str, bytes]:
-    return {"range": subscription([topic.name], {topic.name: owned} if owned else None)}
-
-
 def _classic(ask: Script, topic: Topic, **more: Any) -> str:
     """One classic member in generation 1 that has all partitions; its id."""
-    answer = ask(join(ask.group, _reads(topic), **more), "classic")
-    if answer["error_code"] == "member_id_required":
-        answer = ask(join(ask.group, _reads(topic), member=answer["member_id"], **more), "classic")
-    member: str = answer["member_id"]
+    member: str = join_as_new(ask, reads(topic), **more)["member_id"]
     everything = {member: assignment({topic.name: range(PARTITIONS)})}
     instance = more.get("instance")
     ask(sync(ask.group, member, 1, everything, group_instance_id=instance), "classic")
     return member
-
-
-def _owned(answer: Mapping[str, Any]) -> dict[Any, list[int]]:
-    assigned = answer["assignment"]["topic_partitions"]
-    return {one["topic_id"]: sorted(one["partitions"]) for one in assigned}
 
 
 def a_new_member_converts_a_classic_group(ask: Script) -> None:
@@ -58,19 +37,19 @@ def a_new_member_converts_a_classic_group(ask: Script) -> None:
     classic = _classic(ask, topic)
     ask(commit(ask.group, {topic.name: {0: 1}}, member=classic, epoch=1))
     ask(enter(ask.group, "new", [topic.name]), "new")
-    _look(ask)
+    look(ask)
     ask(heartbeat(ask.group, classic, 1), "classic")
     for epoch in (0, 1, 2):
         ask(commit(ask.group, {topic.name: {0: 1, 3: 1}}, member=classic, epoch=epoch))
-    again = ask(join(ask.group, _reads(topic), member=classic), "classic")
+    again = ask(join(ask.group, reads(topic), member=classic), "classic")
     ask(sync(ask.group, classic, again["generation_id"]), "classic")
-    _look(ask)
+    look(ask)
     ask(heartbeat(ask.group, classic, again["generation_id"]), "classic")
     ask(beat(ask.group, "new", 2, owned={}), "new")
     ask(fetch(ask.group, None))
     ask(leave(ask.group, classic), "classic")
     ask(beat(ask.group, "new", 2, owned={}), "new")
-    _look(ask)
+    look(ask)
 
 
 def the_last_new_member_leaves(ask: Script) -> None:
@@ -78,32 +57,32 @@ def the_last_new_member_leaves(ask: Script) -> None:
     topic = ask.topic(partitions=PARTITIONS)
     classic = _classic(ask, topic)
     ask(enter(ask.group, "new", [topic.name]), "new")
-    again = ask(join(ask.group, _reads(topic), member=classic), "classic")
+    again = ask(join(ask.group, reads(topic), member=classic), "classic")
     ask(sync(ask.group, classic, again["generation_id"]), "classic")
     ask(beat(ask.group, "new", -1), "new")
-    _look(ask)
+    look(ask)
     ask(heartbeat(ask.group, classic, again["generation_id"]), "classic")
-    last = ask(join(ask.group, _reads(topic), member=classic), "classic")
+    last = ask(join(ask.group, reads(topic), member=classic), "classic")
     ask(sync(ask.group, classic, last["generation_id"], {classic: b"x"}), "classic")
-    _look(ask)
+    look(ask)
 
 
 def a_classic_member_joins_a_group_of_the_new_protocol(ask: Script) -> None:
     """It is given what is free, in the words of its own protocol."""
     topic = ask.topic(partitions=PARTITIONS)
     ask(enter(ask.group, "new", [topic.name]), "new")
-    pending = ask(join(ask.group, _reads(topic)), "classic")["member_id"]
-    _look(ask)
-    joined = ask(join(ask.group, _reads(topic), member=pending), "classic")
+    pending = ask(join(ask.group, reads(topic)), "classic")["member_id"]
+    look(ask)
+    joined = ask(join(ask.group, reads(topic), member=pending), "classic")
     generation = joined["generation_id"]
     ask(sync(ask.group, pending, generation), "classic")
-    _look(ask)
-    kept = _owned(ask(beat(ask.group, "new", 2, owned={topic.id: range(PARTITIONS)}), "new"))
+    look(ask)
+    kept = owned_by(ask(beat(ask.group, "new", 2, owned={topic.id: range(PARTITIONS)}), "new"))
     ask(beat(ask.group, "new", 2, owned=kept), "new")
     ask(heartbeat(ask.group, pending, generation), "classic")
-    joined = ask(join(ask.group, _reads(topic), member=pending), "classic")
+    joined = ask(join(ask.group, reads(topic), member=pending), "classic")
     ask(sync(ask.group, pending, joined["generation_id"]), "classic")
-    _look(ask)
+    look(ask)
     for epoch in range(1, 5):
         ask(commit(ask.group, {topic.name: {3: epoch}}, member=pending, epoch=epoch))
     ask(commit(ask.group, {topic.name: {3: 9}}, 8, member=pending, epoch=joined["generation_id"]))
@@ -116,13 +95,13 @@ def classic_members_of_a_mixed_group_are_refused(ask: Script) -> None:
     topic, other = ask.topic(partitions=PARTITIONS), ask.topic("u")
     classic = _classic(ask, topic)
     ask(enter(ask.group, "new", [topic.name]), "new")
-    again = ask(join(ask.group, _reads(topic), member=classic), "classic")
+    again = ask(join(ask.group, reads(topic), member=classic), "classic")
     generation = again["generation_id"]
     for version in (0, 4, 9):
         ask(join(ask.group, {"roundrobin": b""}, version, member=classic), "classic")
         ask(join(ask.group, {"range": b"x"}, version, member=classic), "classic")
-        ask(join(ask.group, _reads(other), version, member="nobody"), "classic")
-        ask(join(ask.group, _reads(topic), version, protocol_type="connect", member=classic), "classic")
+        ask(join(ask.group, reads(other), version, member="nobody"), "classic")
+        ask(join(ask.group, reads(topic), version, protocol_type="connect", member=classic), "classic")
     for wrong in (-1, 0, generation - 1, generation + 1):
         ask(heartbeat(ask.group, classic, wrong), "classic")
         ask(sync(ask.group, classic, wrong), "classic")
@@ -131,7 +110,7 @@ def classic_members_of_a_mixed_group_are_refused(ask: Script) -> None:
     ask(sync(ask.group, classic, generation, protocol_name="roundrobin"), "classic")
     ask(sync(ask.group, classic, generation), "classic")
     ask(leave(ask.group, "nobody", classic), "classic")
-    _look(ask)
+    look(ask)
 
 
 def a_static_member_changes_its_protocol(ask: Script) -> None:
@@ -139,17 +118,17 @@ def a_static_member_changes_its_protocol(ask: Script) -> None:
     topic = ask.topic(partitions=PARTITIONS)
     classic = _classic(ask, topic, instance="i")
     ask(enter(ask.group, "new", [topic.name], instance_id="i"), "new")
-    _look(ask)
+    look(ask)
     ask(heartbeat(ask.group, classic, 1, instance="i"), "classic")
     ask(heartbeat(ask.group, classic, 1), "classic")
     ask(commit(ask.group, {topic.name: {0: 1}}, member=classic, epoch=1))
     ask(commit(ask.group, {topic.name: {0: 2}}, member="new", epoch=2))
-    ask(join(ask.group, _reads(topic), instance="i"), "classic")
-    _look(ask)
+    ask(join(ask.group, reads(topic), instance="i"), "classic")
+    look(ask)
     ask(beat(ask.group, "new", -2, instance_id="i"), "new")
-    _look(ask)
-    ask(join(ask.group, _reads(topic), instance="i"), "classic")
-    _look(ask)
+    look(ask)
+    ask(join(ask.group, reads(topic), instance="i"), "classic")
+    look(ask)
 
 
 def what_cannot_be_read_is_not_converted(ask: Script) -> None:
@@ -175,9 +154,9 @@ def a_rebalance_under_way_is_answered(ask: Script) -> None:
     # Each has a topic of its own to share: among members that are alike, ids of the broker's making decide.
     topic, other = ask.topic(partitions=PARTITIONS), ask.topic("u")
     leader = _classic(ask, topic, rebalance_timeout=2_000)
-    second = ask(join(ask.group, _reads(other)), "second")["member_id"]
-    waiting = ask.later(join(ask.group, _reads(other), member=second), "second")
+    second = ask(join(ask.group, reads(other)), "second")["member_id"]
+    waiting = ask.later(join(ask.group, reads(other), member=second), "second")
     ask.until(heartbeat(ask.group, leader, 1), lambda answer: answer["error_code"] != "none", "classic")
     ask(enter(ask.group, "new", [topic.name]), "new")
     waiting()
-    _look(ask)
+    look(ask)

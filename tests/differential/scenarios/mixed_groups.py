@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tests.differential.members import join_as_new, look, owned_by, reads
 from tests.differential.requests import (
     GROUP,
     SET,
@@ -32,44 +32,21 @@ from tests.differential.wire import Tree
 PARTITIONS = 4
 
 
-def _look(ask: Script) -> None:
-    ask(describe_groups(ask.group))
-    ask(describe_consumer_groups(ask.group))
-    ask.only(list_groups(), "groups", "group_id", [ask.group])
-
-
-def _reads(topic: Topic, owned: Sequence[int] = (), version: int = 1) -> dict[str, bytes]:
-    return {"range": subscription([topic.name], {topic.name: owned} if owned else None, version)}
-
-
-def _enter_classic(ask: Script, protocols: Mapping[str, bytes], on: str = "classic", **more: Any) -> Tree:
-    """A classic member joins a group of the new protocol, under an id it is given."""
-    answer = ask(join(ask.group, protocols, **more), on)
-    if answer["error_code"] != "member_id_required":
-        return answer
-    return ask(join(ask.group, protocols, member=answer["member_id"], **more), on)
-
-
 def _sync(ask: Script, joined: Tree, on: str = "classic", **more: Any) -> Tree:
     return ask(sync(ask.group, joined["member_id"], joined["generation_id"], **more), on)
-
-
-def _owned(answer: Tree) -> dict[Any, list[int]]:
-    assigned = answer["assignment"]["topic_partitions"]
-    return {one["topic_id"]: sorted(one["partitions"]) for one in assigned}
 
 
 def _both(ask: Script, topic: Topic, **more: Any) -> Tree:
     """One member of each protocol, both with what they are to have; the classic one's last join."""
     ask(enter(ask.group, "new", [topic.name]), "new")
-    joined = _enter_classic(ask, _reads(topic), **more)
+    joined = join_as_new(ask, reads(topic), **more)
     instance = more.get("instance")
     _sync(ask, joined, group_instance_id=instance)
-    kept = _owned(ask(beat(ask.group, "new", 2, owned={topic.id: range(PARTITIONS)}), "new"))
+    kept = owned_by(ask(beat(ask.group, "new", 2, owned={topic.id: range(PARTITIONS)}), "new"))
     ask(beat(ask.group, "new", 2, owned=kept), "new")
     member = joined["member_id"]
     ask(heartbeat(ask.group, member, 3, instance=instance), "classic")
-    joined = ask(join(ask.group, _reads(topic), member=member, **more), "classic")
+    joined = ask(join(ask.group, reads(topic), member=member, **more), "classic")
     _sync(ask, joined, group_instance_id=instance)
     return joined
 
@@ -77,26 +54,26 @@ def _both(ask: Script, topic: Topic, **more: Any) -> Tree:
 def a_cooperative_member_lets_go_of_partitions(ask: Script) -> None:
     """It joins with what it has, is told what it keeps, and joins again with that."""
     topic = ask.topic(partitions=PARTITIONS)
-    member = _enter_classic(ask, _reads(topic))["member_id"]
+    member = join_as_new(ask, reads(topic))["member_id"]
     everything = {member: assignment({topic.name: range(PARTITIONS)})}
     ask(sync(ask.group, member, 1, everything), "classic")
     ask(enter(ask.group, "new", [topic.name]), "new")
     ask(heartbeat(ask.group, member, 1), "classic")
-    joined = ask(join(ask.group, _reads(topic, range(PARTITIONS)), member=member), "classic")
+    joined = ask(join(ask.group, reads(topic, range(PARTITIONS)), member=member), "classic")
     _sync(ask, joined)
-    _look(ask)
+    look(ask)
     ask(beat(ask.group, "new", 2, owned={}), "new")
     for partition in (0, 3):
         ask(commit(ask.group, {topic.name: {partition: 1}}, member=member, epoch=1))
     ask(heartbeat(ask.group, member, 1), "classic")
-    joined = ask(join(ask.group, _reads(topic, [0, 1]), member=member), "classic")
+    joined = ask(join(ask.group, reads(topic, [0, 1]), member=member), "classic")
     _sync(ask, joined)
     ask(heartbeat(ask.group, member, 2), "classic")
     ask(beat(ask.group, "new", 2, owned={}), "new")
     for epoch in (1, 2):
         for partition in (0, 3):
             ask(commit(ask.group, {topic.name: {partition: epoch}}, member=member, epoch=epoch))
-    _look(ask)
+    look(ask)
 
 
 def members_are_removed_by_an_administrator(ask: Script) -> None:
@@ -107,12 +84,12 @@ def members_are_removed_by_an_administrator(ask: Script) -> None:
     ask(enter(ask.group, "static", [other.name], instance_id="j"), "new")
     ask(leave(ask.group, ("nobody", None), ("nobody", "i"), ("", "no-such-instance"), ("static", "i")))
     ask(leave(ask.group, ("", "j")))
-    _look(ask)
+    look(ask)
     ask(leave(ask.group, "new"))
-    _look(ask)
+    look(ask)
     ask(heartbeat(ask.group, member, 3, instance="i"), "classic")
     ask(leave(ask.group, ("", "i")))
-    _look(ask)
+    look(ask)
 
 
 def all_members_leave_at_once(ask: Script) -> None:
@@ -122,17 +99,17 @@ def all_members_leave_at_once(ask: Script) -> None:
     ask(leave(ask.group, "new", joined["member_id"]))
     ask(describe_groups(ask.group))
     ask.only(list_groups(), "groups", "group_id", [ask.group])
-    ask(join(ask.group, _reads(topic), member=joined["member_id"]), "classic")
+    ask(join(ask.group, reads(topic), member=joined["member_id"]), "classic")
 
 
 def a_classic_member_leaves_with_a_new_one(ask: Script) -> None:
     """The ones who stay are all classic, but so was one who left: nothing is converted."""
     topic = ask.topic(partitions=PARTITIONS)
     joined = _both(ask, topic)
-    second = _enter_classic(ask, _reads(topic), "second")
+    second = join_as_new(ask, reads(topic), "second")
     ask(leave(ask.group, "new", second["member_id"]))
     ask.only(list_groups(), "groups", "group_id", [ask.group])
-    ask(join(ask.group, _reads(topic), member=joined["member_id"]), "classic")
+    ask(join(ask.group, reads(topic), member=joined["member_id"]), "classic")
 
 
 def the_session_of_the_last_new_member_ends(ask: Script) -> None:
@@ -148,10 +125,10 @@ def the_session_of_the_last_new_member_ends(ask: Script) -> None:
     generation = joined["generation_id"]
     again = heartbeat(ask.group, joined["member_id"], generation)
     ask.until(again, lambda answer: answer["error_code"] == "rebalance_in_progress", "classic")
-    _look(ask)
-    joined = ask(join(ask.group, _reads(topic), member=joined["member_id"]), "classic")
+    look(ask)
+    joined = ask(join(ask.group, reads(topic), member=joined["member_id"]), "classic")
     _sync(ask, joined, assignments={joined["member_id"]: b""})
-    _look(ask)
+    look(ask)
 
 
 def the_session_of_the_last_classic_member_ends(ask: Script) -> None:
@@ -160,7 +137,7 @@ def the_session_of_the_last_classic_member_ends(ask: Script) -> None:
     _both(ask, topic, session_timeout=1_000)
     again = beat(ask.group, "new", 3, owned={topic.id: [0, 1]})
     ask.until(again, lambda answer: bool(answer["member_epoch"] == 4), "new")
-    _look(ask)
+    look(ask)
 
 
 def a_classic_member_does_not_join_again(ask: Script) -> None:
@@ -176,21 +153,21 @@ def a_classic_member_does_not_join_again(ask: Script) -> None:
         "classic",
     )
     ask(commit(ask.group, {topic.name: {3: 1}}, member=member, epoch=generation))
-    _look(ask)
+    look(ask)
 
 
 def a_classic_member_does_not_sync(ask: Script) -> None:
     """Who has joined and does not ask for its assignment in its rebalance timeout is out."""
     topic = ask.topic(partitions=PARTITIONS)
     ask(enter(ask.group, "new", [topic.name]), "new")
-    joined = _enter_classic(ask, _reads(topic), rebalance_timeout=1_000)
+    joined = join_as_new(ask, reads(topic), rebalance_timeout=1_000)
     ask.until(
         heartbeat(ask.group, joined["member_id"], joined["generation_id"]),
         lambda answer: answer["error_code"] == "unknown_member_id",
         "classic",
     )
     _sync(ask, joined)
-    _look(ask)
+    look(ask)
 
 
 def static_members_change_their_protocol(ask: Script) -> None:
@@ -198,26 +175,26 @@ def static_members_change_their_protocol(ask: Script) -> None:
     topic = ask.topic(partitions=PARTITIONS)
     ask(enter(ask.group, "a", [topic.name], instance_id="i"), "a")
     ask(enter(ask.group, "b", [topic.name], instance_id="j"), "b")
-    kept = _owned(ask(beat(ask.group, "a", 2, instance_id="i", owned={topic.id: range(PARTITIONS)}), "a"))
+    kept = owned_by(ask(beat(ask.group, "a", 2, instance_id="i", owned={topic.id: range(PARTITIONS)}), "a"))
     ask(beat(ask.group, "a", 2, instance_id="i", owned=kept), "a")
     ask(beat(ask.group, "b", 3, instance_id="j", owned={}), "b")
-    first = _enter_classic(ask, _reads(topic), "a", instance="i")
+    first = join_as_new(ask, reads(topic), "a", instance="i")
     _sync(ask, first, "a", group_instance_id="i")
     ask(beat(ask.group, "a", 3, instance_id="i"), "a")
     ask(beat(ask.group, "a", 3), "a")
     ask(heartbeat(ask.group, first["member_id"], 3, instance="i"), "a")
     ask(heartbeat(ask.group, "b", 3, instance="j"), "b")
-    _look(ask)
-    second = _enter_classic(ask, _reads(topic), "b", instance="j")
+    look(ask)
+    second = join_as_new(ask, reads(topic), "b", instance="j")
     _sync(ask, second, "b", group_instance_id="j")
-    _look(ask)
+    look(ask)
     ask(heartbeat(ask.group, first["member_id"], 3, instance="i"), "a")
     ask(heartbeat(ask.group, second["member_id"], 3, instance="j"), "b")
     ask(commit(ask.group, {topic.name: {0: 1}}, member=first["member_id"], epoch=3, group_instance_id="i"))
     ask(enter(ask.group, "a", [topic.name], instance_id="i"), "a")
     ask(heartbeat(ask.group, first["member_id"], 3, instance="i"), "a")
     ask(heartbeat(ask.group, second["member_id"], 3, instance="j"), "b")
-    _look(ask)
+    look(ask)
 
 
 def static_members_with_ids_that_are_not_theirs(ask: Script) -> None:
@@ -225,8 +202,8 @@ def static_members_with_ids_that_are_not_theirs(ask: Script) -> None:
     topic = ask.topic(partitions=PARTITIONS)
     joined = _both(ask, topic, instance="i")
     member = joined["member_id"]
-    ask(join(ask.group, _reads(topic), member="nobody", instance="i"), "classic")
-    ask(join(ask.group, _reads(topic), member=member, instance="no-such-instance"), "classic")
+    ask(join(ask.group, reads(topic), member="nobody", instance="i"), "classic")
+    ask(join(ask.group, reads(topic), member=member, instance="no-such-instance"), "classic")
     ask(sync(ask.group, "nobody", 3, group_instance_id="i"), "classic")
     ask(sync(ask.group, member, 3, group_instance_id="no-such-instance"), "classic")
     ask(heartbeat(ask.group, "nobody", 3, instance="i"), "classic")
@@ -245,10 +222,10 @@ def a_static_member_that_is_away_comes_back_as_a_classic_one(ask: Script) -> Non
     ask(enter(ask.group, "a", [topic.name], instance_id="i"), "a")
     ask(enter(ask.group, "b", []), "b")
     ask(beat(ask.group, "a", -2, instance_id="i"), "a")
-    joined = _enter_classic(ask, _reads(topic), "a", instance="i")
+    joined = join_as_new(ask, reads(topic), "a", instance="i")
     _sync(ask, joined, "a", group_instance_id="i")
     ask(heartbeat(ask.group, joined["member_id"], joined["generation_id"], instance="i"), "a")
-    _look(ask)
+    look(ask)
 
 
 def groups_that_are_full(ask: Script) -> None:
@@ -256,11 +233,11 @@ def groups_that_are_full(ask: Script) -> None:
     topic = ask.topic(partitions=PARTITIONS)
     ask(enter(ask.group, "new", [topic.name]), "new")
     for number in range(4):
-        ask(join(ask.group, _reads(topic), member=f"classic-{number}"), "classic")
-    ask(join(ask.group, _reads(topic)), "classic")
-    ask(join(ask.group, _reads(topic), member="classic-4"), "classic")
+        ask(join(ask.group, reads(topic), member=f"classic-{number}"), "classic")
+    ask(join(ask.group, reads(topic)), "classic")
+    ask(join(ask.group, reads(topic), member="classic-4"), "classic")
     ask(join(ask.group, {"roundrobin": b""}, member="classic-4"), "classic")
-    ask(join(ask.group, _reads(topic), member="classic-3"), "classic")
+    ask(join(ask.group, reads(topic), member="classic-3"), "classic")
     ask(enter(ask.group, "another", [topic.name]), "new")
 
 
@@ -291,7 +268,7 @@ def topics_grow_and_are_unknown(ask: Script) -> None:
     topic = ask.topic(partitions=1)
     ask(enter(ask.group, "new", []), "new")
     reads = {"range": subscription([topic.name, "no-such-topic"], {"no-such-topic": [0, 1]})}
-    joined = _enter_classic(ask, reads)
+    joined = join_as_new(ask, reads)
     _sync(ask, joined)
     ask(beat(ask.group, "new", 1, owned={}), "new")
     ask(create_partitions({topic.name: 2}))
@@ -300,7 +277,7 @@ def topics_grow_and_are_unknown(ask: Script) -> None:
     ask(heartbeat(ask.group, joined["member_id"], joined["generation_id"]), "classic")
     joined = ask(join(ask.group, reads, member=joined["member_id"]), "classic")
     _sync(ask, joined)
-    _look(ask)
+    look(ask)
 
 
 def offsets_of_mixed_groups(ask: Script) -> None:
@@ -341,11 +318,11 @@ def a_dynamic_member_changes_its_protocol_under_its_id(ask: Script) -> None:
     topic = ask.topic(partitions=PARTITIONS)
     ask(enter(ask.group, "a", [topic.name]), "a")
     ask(enter(ask.group, "b", []), "b")
-    joined = ask(join(ask.group, _reads(topic), member="a"), "a")
+    joined = ask(join(ask.group, reads(topic), member="a"), "a")
     _sync(ask, joined, "a")
     ask(beat(ask.group, "a", joined["generation_id"]), "a")
     ask(heartbeat(ask.group, "a", joined["generation_id"]), "a")
-    ask(join(ask.group, _reads(topic), member="a"), "a")
+    ask(join(ask.group, reads(topic), member="a"), "a")
     ask(enter(ask.group, "a", [topic.name]), "a")
     ask(heartbeat(ask.group, "a", joined["generation_id"]), "a")
-    _look(ask)
+    look(ask)
