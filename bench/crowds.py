@@ -31,8 +31,18 @@ _HEAP_TOTAL = re.compile(r"^Total\s+\d+\s+(\d+)", re.MULTILINE)
 _PREFIXES = (f"crowd-{number:03}" for number in count())
 
 
+class GroupMeasured(Measured):
+    """What measures of groups have in common that live on a peer as it stands."""
+
+    __slots__ = ()
+
+    def fits(self, peer: Peer, durability: Durability) -> bool:
+        """Whether the peer can take part at that durability."""
+        return peer.balances_groups and durability in peer.bootstraps
+
+
 @dataclass(frozen=True, slots=True)
-class HeartbeatMeasure(Measured):
+class HeartbeatMeasure(GroupMeasured):
     """How many heartbeats of settled members a peer answers in a second."""
 
     name: str
@@ -40,10 +50,6 @@ class HeartbeatMeasure(Measured):
     crowd: Crowd
     durabilities: tuple[Durability, ...] = (Durability.PAGE_CACHE,)
     unit: str = "requests/s"
-
-    def fits(self, peer: Peer, durability: Durability) -> bool:
-        """Whether the peer can take part at that durability."""
-        return peer.balances_groups and durability in peer.bootstraps
 
     def run(self, peer: Peer, durability: Durability, effort: Effort) -> Figure:
         """One run, over new groups; raises MeasureFailed if a heartbeat is refused or a group moves."""
@@ -65,7 +71,7 @@ class HeartbeatMeasure(Measured):
 
 
 @dataclass(frozen=True, slots=True)
-class ClassicHeartbeatMeasure(Measured):
+class ClassicHeartbeatMeasure(GroupMeasured):
     """How many heartbeats of members of classic groups a peer answers in a second, a group a connection."""
 
     name: str
@@ -73,10 +79,6 @@ class ClassicHeartbeatMeasure(Measured):
     load: Load
     durabilities: tuple[Durability, ...] = READ
     unit: str = "requests/s"
-
-    def fits(self, peer: Peer, durability: Durability) -> bool:
-        """Whether the peer can take part at that durability."""
-        return peer.balances_groups and durability in peer.bootstraps
 
     def run(self, peer: Peer, durability: Durability, effort: Effort) -> Figure:
         """One run, over new groups; raises MeasureFailed if a heartbeat is refused."""
@@ -103,7 +105,7 @@ class ClassicHeartbeatMeasure(Measured):
 
 
 @dataclass(frozen=True, slots=True)
-class SettleMeasure(Measured):
+class SettleMeasure(GroupMeasured):
     """How long one large group takes from its last join until everybody has what it is to have.
 
     Latencies are those of the heartbeats from the first join until then, the processor time is a member's.
@@ -116,10 +118,6 @@ class SettleMeasure(Measured):
     unit: str = "s"
     is_cost: ClassVar[bool] = True
     is_burden: ClassVar[bool] = True
-
-    def fits(self, peer: Peer, durability: Durability) -> bool:
-        """Whether the peer can take part at that durability."""
-        return peer.balances_groups and durability in peer.bootstraps
 
     def run(self, peer: Peer, durability: Durability, effort: Effort) -> Figure:
         """One run; raises MeasureFailed if the group does not settle."""

@@ -5,22 +5,27 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import TypeVar
 
 from bench.kafka.broker import KafkaUnavailable, kafka_broker
 
+T = TypeVar("T")
 
-def main() -> None:
-    """Runs the node; SIGINT and SIGTERM end it."""
+
+def run_on(node: AbstractContextManager[T], greeting: Callable[[T], str]) -> None:
+    """Runs the node, with a line that says so, until SIGINT or SIGTERM; exits with a message if it cannot."""
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
     try:
-        with kafka_broker() as bootstrap:
-            print(f"kafka is listening on {bootstrap}", flush=True)
+        with node as running:
+            print(greeting(running), flush=True)
             ended.wait()
     except KafkaUnavailable as problem:
         sys.exit(str(problem))
 
 
 if __name__ == "__main__":
-    main()
+    run_on(kafka_broker(), lambda bootstrap: f"kafka is listening on {bootstrap}")
