@@ -16,7 +16,7 @@ from bench.paths import BUILD
 
 SOURCES = Path(__file__).parent
 PROGRAMS = BUILD / "load"
-SHARED = ("link", "tally", "wire")
+SHARED = ("link", "options", "tally", "wire")
 OFFSET_COMMIT = "offset-commit"
 OFFSET_FETCH = "offset-fetch"
 CLASSIC_HEARTBEAT = "classic-heartbeat"

@@ -97,3 +97,9 @@ void receive(struct link *link, answer_taker *on_answer, void *context) {
     }
     memmove(link->in, link->in + at, link->in_used -= at);
 }
+
+void serve_links(int epoll, link_server *serve) {
+    struct epoll_event ready[256];
+    int events = epoll_wait(epoll, ready, 256, 50);
+    for (int i = 0; i < events; i++) serve(ready[i].data.ptr, ready[i].events & ~(uint32_t)EPOLLOUT);
+}

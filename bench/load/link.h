@@ -42,4 +42,10 @@ typedef void answer_taker(void *context, struct cursor answer, uint64_t took_ns)
 /* Reads what has come; `on_answer` gets every whole answer. */
 void receive(struct link *link, answer_taker *on_answer, void *context);
 
+/* What an owner does when its link has room again, or when something `has_come`. */
+typedef void link_server(void *owner, bool has_come);
+
+/* Waits a little for any of the epoll's links, and serves those that are ready. */
+void serve_links(int epoll, link_server *serve);
+
 #endif

@@ -19,6 +19,7 @@
 #include <sys/epoll.h>
 
 #include "link.h"
+#include "options.h"
 #include "tally.h"
 #include "wire.h"
 
@@ -197,52 +198,50 @@ static void ask(struct connection *c) {
     flush(&c->link);
 }
 
+static void serve(void *owner, bool has_come) {
+    struct connection *c = owner;
+    if (has_come) receive(&c->link, take_answer, c);
+    ask(c);
+}
+
 static double run(const struct options *o, struct tally *tally) {
     int epoll = epoll_create1(EPOLL_CLOEXEC);
     struct asking asking = new_asking(o, tally);
     struct connection *all = open_connections(o, &asking, epoll);
-    uint64_t begin = now_ns();
-    uint64_t count_from = begin + (uint64_t)(o->warm_up_seconds * 1e9);
-    uint64_t end = count_from + (uint64_t)(o->seconds * 1e9), now;
+    struct counted_time time = counted_time(o->warm_up_seconds, o->seconds);
     for (int i = 0; i < o->connections; i++) ask(&all[i]);
-    while ((now = now_ns()) < end) {
-        struct epoll_event ready[256];
-        if (!tally->counting && now >= count_from) {
-            tally->counting = true;
-            count_from = now;
-        }
-        int events = epoll_wait(epoll, ready, 256, 50);
-        for (int i = 0; i < events; i++) {
-            struct connection *c = ready[i].data.ptr;
-            if (ready[i].events & ~(uint32_t)EPOLLOUT) receive(&c->link, take_answer, c);
-            ask(c);
-        }
-    }
-    return (double)(now - count_from) / 1e9;
+    while (goes_on(&time, tally)) serve_links(epoll, serve);
+    return counted_seconds(&time);
 }
 
 /* ---- the command line -------------------------------------------------------------------------------------- */
 
+static int api_key_of(const char *name) {
+    if (!strcmp(name, "offset-commit")) return OFFSET_COMMIT;
+    if (!strcmp(name, "offset-fetch")) return OFFSET_FETCH;
+    if (!strcmp(name, "in-turn")) return IN_TURN;
+    fail("--api %s is none: see the head of load.c", name);
+}
+
 static struct options read_options(int count, char **words) {
-    struct options o = {.api_key = OFFSET_COMMIT, .connections = 16, .window = 1, .partitions = 1,
-                        .seconds = 5, .topic = "load"};
-    for (int i = 1; i < count; i += 2) {
-        const char *name = words[i], *text = i + 1 < count ? words[i + 1] : "";
-        if (!strcmp(name, "--port")) o.port = (int)number_from(name, text, 1, 65535);
-        else if (!strcmp(name, "--api") && !strcmp(text, "offset-commit")) o.api_key = OFFSET_COMMIT;
-        else if (!strcmp(name, "--api") && !strcmp(text, "offset-fetch")) o.api_key = OFFSET_FETCH;
-        else if (!strcmp(name, "--api") && !strcmp(text, "in-turn")) o.api_key = IN_TURN;
-        else if (!strcmp(name, "--api-version")) o.api_version = (int)number_from(name, text, 6, 8);
-        else if (!strcmp(name, "--connections")) o.connections = (int)number_from(name, text, 1, 10000);
-        else if (!strcmp(name, "--window")) o.window = (int)number_from(name, text, 1, 10000);
-        else if (!strcmp(name, "--partitions")) o.partitions = (int)number_from(name, text, 1, 100000);
-        else if (!strcmp(name, "--groups")) o.groups = (int)number_from(name, text, 1, 1e9);
-        else if (!strcmp(name, "--seconds")) o.seconds = number_from(name, text, 0.01, 3600);
-        else if (!strcmp(name, "--warm-up")) o.warm_up_seconds = number_from(name, text, 0, 3600);
-        else if (!strcmp(name, "--topic") && *text) o.topic = text;
-        else fail("%s %s is no option: see the head of load.c", name, text);
-    }
+    struct options o = {.connections = 16, .window = 1, .partitions = 1, .seconds = 5, .topic = "load"};
+    const char *api = "offset-commit";
+    const struct option known[] = {
+        {"--port", .whole = &o.port, .low = 1, .high = 65535},
+        {"--api", .text = &api, .high = 32},
+        {"--api-version", .whole = &o.api_version, .low = 6, .high = 8},
+        {"--connections", .whole = &o.connections, .low = 1, .high = 10000},
+        {"--window", .whole = &o.window, .low = 1, .high = 10000},
+        {"--partitions", .whole = &o.partitions, .low = 1, .high = 100000},
+        {"--groups", .whole = &o.groups, .low = 1, .high = 1e9},
+        {"--seconds", .real = &o.seconds, .low = 0.01, .high = 3600},
+        {"--warm-up", .real = &o.warm_up_seconds, .low = 0, .high = 3600},
+        {"--topic", .text = &o.topic, .high = 32767},
+        {0},
+    };
+    read_words(count, words, known, "load.c");
     if (!o.port) fail("--port is needed");
+    o.api_key = api_key_of(api);
     if (!o.groups) o.groups = o.connections;
     if (!o.api_version) o.api_version = 8;
     if (o.api_key != OFFSET_FETCH && o.api_version != 8) fail("OffsetCommit is spoken in version 8 only");

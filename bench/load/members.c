@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "link.h"
+#include "options.h"
 #include "tally.h"
 #include "wire.h"
 
@@ -291,6 +292,8 @@ static void make_members(struct run *run) {
 static struct connection *open_connections(struct run *run, int epoll) {
     const struct options *o = run->o;
     struct connection *all = room_for(sizeof *all * (size_t)o->connections);
+    if (run->member_count < (uint32_t)o->connections)
+        fail("%d connections for %u members: each is to have one", o->connections, run->member_count);
     for (uint32_t i = 0; i < (uint32_t)o->connections; i++) {
         uint32_t members = (run->member_count - i - 1) / (uint32_t)o->connections + 1;
         if (members < (uint32_t)o->window) fail("a window of %d on a connection of %u members", o->window, members);
@@ -317,17 +320,14 @@ static void ask(struct connection *c) {
     flush(&c->link);
 }
 
-static void serve(struct run *run, int epoll) {
-    struct epoll_event ready[256];
-    int events = epoll_wait(epoll, ready, 256, 50);
-    for (int i = 0; i < events; i++) {
-        struct connection *c = ready[i].data.ptr;
-        uint32_t answered = c->link.awaited_correlation;
-        if (ready[i].events & ~(uint32_t)EPOLLOUT) receive(&c->link, take_answer, c);
-        for (; run->phase == JOINING && answered != c->link.awaited_correlation; answered++)
-            look_at(run, member_at(c, answered));
-        ask(c);
-    }
+static void serve(void *owner, bool has_come) {
+    struct connection *c = owner;
+    struct run *run = c->run;
+    uint32_t answered = c->link.awaited_correlation;
+    if (has_come) receive(&c->link, take_answer, c);
+    for (; run->phase == JOINING && answered != c->link.awaited_correlation; answered++)
+        look_at(run, member_at(c, answered));
+    ask(c);
 }
 
 static bool is_anything_under_way(const struct connection *all, int connections) {
@@ -356,36 +356,33 @@ static double run_all(struct run *run) {
     int epoll = epoll_create1(EPOLL_CLOEXEC);
     make_members(run);
     struct connection *all = open_connections(run, epoll);
-    uint64_t give_up = now_ns() + (uint64_t)(o->patience_seconds * 1e9), now = 0;
+    uint64_t give_up = now_ns() + (uint64_t)(o->patience_seconds * 1e9);
     double used_s = processor_s(o);
     run->settling.counting = true;
     for (int i = 0; i < o->connections; i++) ask(&all[i]);
     while (!run->settled_ns) {
-        serve(run, epoll);
+        serve_links(epoll, serve);
         if (now_ns() > give_up)
             fail("%u of %d groups are settled after %g s", run->settled_groups, o->groups, o->patience_seconds);
     }
     run->settling_processor_s = processor_s(o) - used_s;
     check_states(o);
     run->phase = STEADY;
-    uint64_t count_from = now_ns() + (uint64_t)(o->warm_up_seconds * 1e9);
-    uint64_t end = count_from + (uint64_t)(o->seconds * 1e9);
-    while (o->seconds > 0 && (now = now_ns()) < end) {
-        if (!run->steady.counting && now >= count_from) {
-            run->steady.counting = true;
-            count_from = now;
-            used_s = processor_s(o);
-        }
-        serve(run, epoll);
+    struct counted_time time = counted_time(o->warm_up_seconds, o->seconds);
+    bool is_warm = false;
+    while (o->seconds > 0 && goes_on(&time, &run->steady)) {
+        if (!is_warm && run->steady.counting) used_s = processor_s(o);
+        is_warm = run->steady.counting;
+        serve_links(epoll, serve);
     }
     run->steady.counting = false;
     run->steady_processor_s = processor_s(o) - used_s;
     if (!o->stay) {
         run->phase = LEAVING;
         for (int i = 0; i < o->connections; i++) ask(&all[i]);
-        while (is_anything_under_way(all, o->connections)) serve(run, epoll);
+        while (is_anything_under_way(all, o->connections)) serve_links(epoll, serve);
     }
-    return (double)(now - count_from) / 1e9;
+    return counted_seconds(&time);
 }
 
 /* ---- the command line -------------------------------------------------------------------------------------- */
@@ -393,24 +390,24 @@ static double run_all(struct run *run) {
 static struct options read_options(int count, char **words) {
     struct options o = {.groups = 1, .members = 1, .topics = 1, .partitions = 1, .connections = 16, .window = 1,
                         .patience_seconds = 120, .topic = "load", .prefix = "members"};
-    for (int i = 1; i < count; i += 2) {
-        const char *name = words[i], *text = i + 1 < count ? words[i + 1] : "";
-        if (!strcmp(name, "--port")) o.port = (int)number_from(name, text, 1, 65535);
-        else if (!strcmp(name, "--groups")) o.groups = (int)number_from(name, text, 1, 1e6);
-        else if (!strcmp(name, "--members")) o.members = (int)number_from(name, text, 1, 1e5);
-        else if (!strcmp(name, "--topics")) o.topics = (int)number_from(name, text, 1, 1000);
-        else if (!strcmp(name, "--partitions")) o.partitions = (int)number_from(name, text, 1, 1e6);
-        else if (!strcmp(name, "--connections")) o.connections = (int)number_from(name, text, 1, 10000);
-        else if (!strcmp(name, "--window")) o.window = (int)number_from(name, text, 1, 10000);
-        else if (!strcmp(name, "--seconds")) o.seconds = number_from(name, text, 0, 3600);
-        else if (!strcmp(name, "--warm-up")) o.warm_up_seconds = number_from(name, text, 0, 3600);
-        else if (!strcmp(name, "--patience")) o.patience_seconds = number_from(name, text, 1, 3600);
-        else if (!strcmp(name, "--broker")) o.broker = (int)number_from(name, text, 0, 1e9);
-        else if (!strcmp(name, "--stay")) o.stay = (int)number_from(name, text, 0, 1);
-        else if (!strcmp(name, "--topic") && *text && strlen(text) < NAME_BYTES - 8) o.topic = text;
-        else if (!strcmp(name, "--prefix") && *text && strlen(text) < NAME_BYTES - 8) o.prefix = text;
-        else fail("%s %s is no option: see the head of members.c", name, text);
-    }
+    const struct option known[] = {
+        {"--port", .whole = &o.port, .low = 1, .high = 65535},
+        {"--groups", .whole = &o.groups, .low = 1, .high = 1e6},
+        {"--members", .whole = &o.members, .low = 1, .high = 1e5},
+        {"--topics", .whole = &o.topics, .low = 1, .high = 1000},
+        {"--partitions", .whole = &o.partitions, .low = 1, .high = 1e6},
+        {"--connections", .whole = &o.connections, .low = 1, .high = 10000},
+        {"--window", .whole = &o.window, .low = 1, .high = 10000},
+        {"--seconds", .real = &o.seconds, .low = 0, .high = 3600},
+        {"--warm-up", .real = &o.warm_up_seconds, .low = 0, .high = 3600},
+        {"--patience", .real = &o.patience_seconds, .low = 1, .high = 3600},
+        {"--broker", .whole = &o.broker, .low = 0, .high = 1e9},
+        {"--stay", .whole = &o.stay, .low = 0, .high = 1},
+        {"--topic", .text = &o.topic, .high = NAME_BYTES - 9},
+        {"--prefix", .text = &o.prefix, .high = NAME_BYTES - 9},
+        {0},
+    };
+    read_words(count, words, known, "members.c");
     if (!o.port) fail("--port is needed");
     return o;
 }

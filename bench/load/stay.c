@@ -15,6 +15,7 @@
 #include <sys/epoll.h>
 
 #include "link.h"
+#include "options.h"
 #include "tally.h"
 #include "wire.h"
 
@@ -147,6 +148,12 @@ static void take_answer(void *context, struct cursor answer, uint64_t took_ns) {
     note_latency(tally, took_ns);
 }
 
+static void serve(void *owner, bool has_come) {
+    struct connection *c = owner;
+    if (has_come) receive(&c->link, take_answer, c);
+    ask(c);
+}
+
 static double run(const struct options *o, struct tally *tally) {
     int epoll = epoll_create1(EPOLL_CLOEXEC);
     struct connection *all = room_for(sizeof *all * (size_t)o->connections);
@@ -159,40 +166,27 @@ static double run(const struct options *o, struct tally *tally) {
     await_all(all, o->connections, epoll, take_joined);
     for (int i = 0; i < o->connections; i++) post_sync(&all[i]);
     await_all(all, o->connections, epoll, take_synced);
-    uint64_t count_from = now_ns() + (uint64_t)(o->warm_up_seconds * 1e9);
-    uint64_t end = count_from + (uint64_t)(o->seconds * 1e9), now;
+    struct counted_time time = counted_time(o->warm_up_seconds, o->seconds);
     for (int i = 0; i < o->connections; i++) {
         write_heartbeat(&all[i]);
         ask(&all[i]);
     }
-    while ((now = now_ns()) < end) {
-        struct epoll_event ready[256];
-        if (!tally->counting && now >= count_from) {
-            tally->counting = true;
-            count_from = now;
-        }
-        int events = epoll_wait(epoll, ready, 256, 50);
-        for (int i = 0; i < events; i++) {
-            struct connection *c = ready[i].data.ptr;
-            if (ready[i].events & ~(uint32_t)EPOLLOUT) receive(&c->link, take_answer, c);
-            ask(c);
-        }
-    }
-    return (double)(now - count_from) / 1e9;
+    while (goes_on(&time, tally)) serve_links(epoll, serve);
+    return counted_seconds(&time);
 }
 
 static struct options read_options(int count, char **words) {
     struct options o = {.connections = 16, .window = 1, .seconds = 5, .prefix = "stay"};
-    for (int i = 1; i < count; i += 2) {
-        const char *name = words[i], *text = i + 1 < count ? words[i + 1] : "";
-        if (!strcmp(name, "--port")) o.port = (int)number_from(name, text, 1, 65535);
-        else if (!strcmp(name, "--connections")) o.connections = (int)number_from(name, text, 1, 10000);
-        else if (!strcmp(name, "--window")) o.window = (int)number_from(name, text, 1, 10000);
-        else if (!strcmp(name, "--seconds")) o.seconds = number_from(name, text, 0.01, 3600);
-        else if (!strcmp(name, "--warm-up")) o.warm_up_seconds = number_from(name, text, 0, 3600);
-        else if (!strcmp(name, "--prefix") && *text && strlen(text) < NAME_BYTES - 8) o.prefix = text;
-        else fail("%s %s is no option: see the head of stay.c", name, text);
-    }
+    const struct option known[] = {
+        {"--port", .whole = &o.port, .low = 1, .high = 65535},
+        {"--connections", .whole = &o.connections, .low = 1, .high = 10000},
+        {"--window", .whole = &o.window, .low = 1, .high = 10000},
+        {"--seconds", .real = &o.seconds, .low = 0.01, .high = 3600},
+        {"--warm-up", .real = &o.warm_up_seconds, .low = 0, .high = 3600},
+        {"--prefix", .text = &o.prefix, .high = NAME_BYTES - 9},
+        {0},
+    };
+    read_words(count, words, known, "stay.c");
     if (!o.port) fail("--port is needed");
     return o;
 }

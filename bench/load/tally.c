@@ -37,6 +37,23 @@ void note_error(struct tally *tally, uint64_t wire) {
     if (code && tally->counting) tally->errors[code + 1]++;
 }
 
+struct counted_time counted_time(double warm_up_seconds, double seconds) {
+    uint64_t from_ns = now_ns() + (uint64_t)(warm_up_seconds * 1e9);
+    return (struct counted_time){.from_ns = from_ns, .end_ns = from_ns + (uint64_t)(seconds * 1e9)};
+}
+
+bool goes_on(struct counted_time *time, struct tally *tally) {
+    time->now_ns = now_ns();
+    if (time->now_ns >= time->end_ns) return false;
+    if (!tally->counting && time->now_ns >= time->from_ns) {
+        tally->counting = true;
+        time->from_ns = time->now_ns;
+    }
+    return true;
+}
+
+double counted_seconds(const struct counted_time *time) { return (double)(time->now_ns - time->from_ns) / 1e9; }
+
 void print_tally(const struct tally *tally, double seconds, int width) {
     double requests = (double)tally->answers / seconds;
     printf("\"requests\": %llu, \"seconds\": %.3f, \"requests_per_s\": %.1f, \"offsets_per_s\": %.1f,",

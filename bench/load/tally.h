@@ -19,6 +19,19 @@ void note_latency(struct tally *tally, uint64_t ns);
 /* Fails the run if the code, as it stands in the answer, is none of Kafka's. */
 void note_error(struct tally *tally, uint64_t wire);
 
+/* A time for whose answers tallies count, after a warm-up. */
+struct counted_time {
+    uint64_t from_ns, end_ns, now_ns;
+};
+
+struct counted_time counted_time(double warm_up_seconds, double seconds);
+
+/* Whether it goes on; has the tally count as soon as the warm-up is over. */
+bool goes_on(struct counted_time *time, struct tally *tally);
+
+/* How long was counted, to when it was last asked. */
+double counted_seconds(const struct counted_time *time);
+
 /* Prints the counts as the members of a JSON object, `width` things a request, without its braces. */
 void print_tally(const struct tally *tally, double seconds, int width);
 

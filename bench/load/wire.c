@@ -31,13 +31,6 @@ uint64_t now_ns(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-double number_from(const char *name, const char *text, double low, double high) {
-    char *end;
-    double value = strtod(text, &end);
-    if (*end || end == text || value < low || value > high) fail("%s %s: from %g to %g", name, text, low, high);
-    return value;
-}
-
 uint8_t *put_number(uint8_t *at, uint64_t value, int bytes) {
     for (int i = bytes - 1; i >= 0; i--, value >>= 8) at[i] = (uint8_t)value;
     return at + bytes;

@@ -13,9 +13,6 @@ void *room_for(size_t bytes);
 
 uint64_t now_ns(void);
 
-/* A number from the command line; the run fails if it is none, or outside of the bounds. */
-double number_from(const char *name, const char *text, double low, double high);
-
 /* ---- writing: big-endian numbers, unsigned varints, compact strings; each returns where the next goes -------- */
 
 uint8_t *put_number(uint8_t *at, uint64_t value, int bytes);
