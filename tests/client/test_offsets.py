@@ -183,6 +183,7 @@ def test_a_conditional_commit_that_was_surely_not_done_is_sent_again(
     node = coordinator_that_answers(start_node, refused(code), refused(ErrorCode.NONE))
     with Cluster(f"{node.host}:{node.port}") as cluster:
         commit_offsets(cluster, GROUP, {FIRST: 6}, {FIRST: 5})
+    assert [key for key, _ in node.requests].count(8) == 2
 
 
 def test_a_node_that_knows_no_conditions_is_never_sent_one(start_node: StartNode) -> None:

@@ -13,6 +13,7 @@ from headgate.wire.codec import decode
 from headgate.wire.errors import MalformedFrame, MalformedMessage, OversizedFrame
 from headgate.wire.framing import (
     FrameReader,
+    RequestHeader,
     is_flexible,
     read_request_header,
     read_response_header,
@@ -174,15 +175,20 @@ def test_a_header_that_is_no_header_is_malformed(frame: bytes, reason: str) -> N
 def test_noise_is_a_header_or_malformed(frame: bytes, api_key: int, version: int) -> None:
     """Headers of nonsense raise MalformedMessage and nothing else."""
     key_and_version = struct.pack(">hh", api_key, version)
+    outcomes: list[object] = []
     for read in (
         lambda: read_request_header(frame),
         lambda: read_request_header(key_and_version + frame),
         lambda: read_response_header(frame, api_key, version),
     ):
         try:
-            read()
-        except MalformedMessage:
-            continue
+            outcomes.append(read())
+        except MalformedMessage as refusal:
+            outcomes.append(refusal)
+    asked, asked_by_key, answered = outcomes
+    assert isinstance(asked, RequestHeader | MalformedMessage)
+    assert isinstance(asked_by_key, RequestHeader | MalformedMessage)
+    assert isinstance(answered, tuple | MalformedMessage)
 
 
 def test_a_request_and_its_response_pass_each_other() -> None:

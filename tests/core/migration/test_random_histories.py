@@ -159,7 +159,15 @@ class History:
         if error is ErrorCode.NONE:
             assert {self.last_readers[pair] for pair in commit.owned} == {commit.member_id}
 
+    def owned(self) -> list[tuple[str, int]]:
+        """What the members have, one with the other."""
+        return sorted(pair for member in self.members for pair in member.owned)
+
     # --- the world ---
+
+    def everything(self) -> list[tuple[str, int]]:
+        """All partitions there are."""
+        return [("t", index) for index in range(self.partitions)] + [("u", index) for index in range(3)]
 
     def topic_grows(self) -> None:
         """One topic has a partition more."""
@@ -176,9 +184,7 @@ class History:
     def rest(self) -> None:
         """After a while everything is read, by one member each, and everybody may commit."""
         self.all_step(2 * ROUNDS)
-        owned = [pair for member in self.members for pair in member.owned]
-        counts = {"t": self.partitions, "u": 3}
-        assert sorted(owned) == [(name, index) for name, count in counts.items() for index in range(count)]
+        assert self.owned() == self.everything()
         for member in self.members:
             assert not member.owned or member.commit() is ErrorCode.NONE
 
@@ -207,3 +213,4 @@ def test_members_of_both_protocols_rely_on_their_group(seed: int) -> None:
         (action,) = history.random.choices(list(WEIGHTS), list(WEIGHTS.values()))
         action(history)
     history.rest()
+    assert history.owned() == history.everything()

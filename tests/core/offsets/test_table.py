@@ -84,11 +84,25 @@ def test_the_table_behaves_like_a_dict(
         patch.object(reclaiming, "_FOUND_OUT_AT_ONCE", 3),
         patch.object(reclaiming, "_LOOKED_THROUGH_AT_ONCE", 3),
     ):
-        play(table, script)
+        model, known = play(table, script)
+        for place in {*model, ("g2", "t2", 0), ("none", "t1", 0), ("g1", "none", 1)}:
+            group_id, topic, _partition = place
+            assert find(table, place) == model.get(place)
+            assert table.has_group(GroupId(group_id)) == (group_id in known)
+            assert {
+                (topic, partition): entry for topic, partition, entry in table.offsets_of(GroupId(group_id))
+            } == {(one[1], one[2]): entry for one, entry in model.items() if one[0] == group_id}
+            assert sorted(table.offsets_of_topic(TopicName(topic))) == sorted(
+                (one[0], one[2]) for one in model if one[1] == topic
+            )
+        assert table.topics_with_offsets() == {place[1] for place in model}
+        assert set(table.group_ids()) == known
 
 
-def play(table: OffsetTable, script: list[tuple[str, Place, int, str, int]]) -> None:
-    """Do it to a table and to a dict, and compare."""
+def play(
+    table: OffsetTable, script: list[tuple[str, Place, int, str, int]]
+) -> tuple[dict[Place, StoredOffset], set[str]]:
+    """Do it to the table and to a dict, and count at every step; that dict, and the groups there are."""
     model: dict[Place, StoredOffset] = {}
     known: set[str] = set()
     for action, place, offset, metadata, expire in script:
@@ -104,18 +118,7 @@ def play(table: OffsetTable, script: list[tuple[str, Place, int, str, int]]) -> 
             known.discard(place[0])
         assert len(table) == len(model)
         assert table.group_count == len(known)
-    for group_id, topic, partition in {*model, ("g2", "t2", 0), ("none", "t1", 0), ("g1", "none", 1)}:
-        place = (group_id, topic, partition)
-        assert find(table, place) == model.get(place)
-        assert table.has_group(GroupId(group_id)) == (group_id in known)
-        assert {
-            (topic, partition): entry for topic, partition, entry in table.offsets_of(GroupId(group_id))
-        } == {(place[1], place[2]): entry for place, entry in model.items() if place[0] == group_id}
-        assert sorted(table.offsets_of_topic(TopicName(topic))) == sorted(
-            (place[0], place[2]) for place in model if place[1] == topic
-        )
-    assert table.topics_with_offsets() == {place[1] for place in model}
-    assert set(table.group_ids()) == known
+    return model, known
 
 
 def test_growing_loses_nothing() -> None:
