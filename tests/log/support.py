@@ -49,6 +49,17 @@ def sync(log: Log) -> None:
     log.complete_sync(request)
 
 
+def filled(place: Place, count: int = 40) -> tuple[Log, list[bytes]]:
+    """A log of one-record batches over several segments."""
+    log = place.open()
+    return log, [append(log) for _ in range(count)]
+
+
+def names(place: Place, suffix: str) -> list[str]:
+    """The sorted names of the log's files of one kind."""
+    return sorted(name for name in place.files.listdir(place.directory) if name.endswith(suffix))
+
+
 def contents(log: Log) -> list[bytes]:
     """Every batch of the log that readers may see."""
     return [batch for _, batch in log.batches(log.log_start_offset)]

@@ -8,6 +8,7 @@ import pytest
 from tests.server.raw import RawConnection
 
 from headgate.broker import Broker, run
+from headgate.core.offsets import image
 
 
 @pytest.fixture(scope="module")
@@ -27,3 +28,9 @@ def connect(broker: Broker) -> Iterator[Callable[[], RawConnection]]:
     yield open_one
     for connection in opened:
         connection.socket.close()
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint of a few offsets takes several parts."""
+    monkeypatch.setattr(image, "_ROWS_A_PART", 4)

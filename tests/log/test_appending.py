@@ -1,0 +1,188 @@
+"""What is appended becomes batches in segments, whole or not at all, also where a write fails."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+from tests.log.support import (
+    DATA,
+    DIRECTORY,
+    Place,
+    append,
+    batch_at,
+    contents,
+    filled,
+    names,
+    sync,
+)
+
+from headgate.log.batch import Record, encode_batch, place_batch, read_header
+from headgate.log.filesystem import Fault, MemoryFileSystem, OsFileSystem
+from headgate.log.log import LogFailed, LogSettings
+
+
+def test_an_unwritten_log_costs_nothing_on_disk(place: Place) -> None:
+    """Opening, reading, syncing and closing a log that has no batch creates nothing."""
+    log = place.open()
+    assert (log.log_start_offset, log.log_end_offset, log.durable_offset, log.size_bytes) == (0, 0, 0, 0)
+    assert log.read(0, 1000) == b""
+    assert contents(log) == []
+    assert log.offset_for_timestamp(0) is None and log.max_timestamp() is None
+    sync(log)
+    assert log.apply_retention(10**15, 1, 1) == 0
+    log.delete_before(0)
+    log.truncate(0)
+    assert log.recover() is None
+    log.close()
+    assert place.files.listdir(DATA) == []
+    log.delete()
+    assert isinstance(place.files, MemoryFileSystem) and place.files.operations == 2
+
+
+def test_a_file_is_the_batches_one_after_the_other(place: Place) -> None:
+    """The segment on disk is byte for byte what was appended, under Kafka's file name."""
+    log = place.open()
+    batches = [append(log, count) for count in (1, 2, 3)]
+    file = place.files.open(DIRECTORY / "00000000000000000000.log")
+    assert file.pread(10_000, 0) == b"".join(batches)
+    assert log.log_end_offset == 6
+    assert log.size_bytes == file.size()
+
+
+def test_a_segment_is_left_when_the_next_batch_does_not_fit(place: Place) -> None:
+    """Segments hold at most `segment_bytes` and are named by their first offset."""
+    log, batches = filled(place)
+    size = len(batches[0])
+    per_segment = 1000 // size
+    bases = range(0, 40, per_segment)
+    assert names(place, ".log") == [f"{base:020d}.log" for base in bases]
+    assert log.segment_count == len(bases)
+    assert contents(log) == batches
+
+
+def test_a_batch_larger_than_a_segment_has_one_for_itself(place: Place) -> None:
+    """A batch is never split, nor refused for its size."""
+    log = place.open()
+    batches = [append(log), append(log, size=5000), append(log)]
+    assert contents(log) == batches
+    assert log.segment_count == 3
+
+
+def test_a_segment_is_left_when_its_first_record_is_old() -> None:
+    """`segment_ms` is counted between the batches' own timestamps."""
+    place = Place(settings=LogSettings(segment_ms=100))
+    log = place.open()
+    for timestamp in (1000, 1100, 1101, 1150, 1202):
+        append(log, timestamp=timestamp)
+    assert names(place, ".log") == [f"{base:020d}.log" for base in (0, 2, 4)]
+
+
+def test_a_batch_must_come_at_the_end(place: Place) -> None:
+    """A batch placed anywhere but at the log's end is a bug of the caller, found before it is written."""
+    log = place.open()
+    append(log)
+    batch = batch_at(5)
+    with pytest.raises(AssertionError):
+        log.append(batch, [read_header(batch)])
+    assert log.log_end_offset == 1
+
+
+def test_a_failed_write_leaves_no_trace(files: MemoryFileSystem, place: Place) -> None:
+    """A full disk refuses the append, wherever it tears it; the same append works when there is room."""
+    log = place.open()
+    first = append(log)
+    for written in range(0, len(first) + 1, 7):
+        files.inject(Fault(errno.ENOSPC, "pwrite", written=written))
+        with pytest.raises(OSError, match="No space") as failure:
+            append(log)
+        assert not isinstance(failure.value, LogFailed)
+        assert files.size(DIRECTORY / f"{0:020d}.log") == len(first)
+        assert contents(log) == [first]
+    second = append(log)
+    assert contents(log) == contents(place.open()) == [first, second]
+
+
+def test_a_short_write_is_carried_on(files: MemoryFileSystem, place: Place) -> None:
+    """A write that stops half-way without an error is no failure."""
+    log = place.open()
+    append(log)
+    files.inject(Fault(None, "pwrite", written=10))
+    append(log)
+    assert contents(log) == [batch_at(0), batch_at(1)]
+
+
+def test_a_roll_that_fails_keeps_the_old_segment(files: MemoryFileSystem, place: Place) -> None:
+    """When no new file can be made the append is refused, and the next one tries again."""
+    log, batches = filled(place, 10)
+    files.inject(Fault(errno.ENOSPC, "open", times=None))
+    with pytest.raises(OSError, match="No space"):
+        append(log, size=900)
+    assert contents(log) == batches
+    files.heal()
+    batches.append(append(log, size=900))
+    assert contents(log) == contents(place.open()) == batches
+
+
+def test_a_log_that_cannot_be_cut_back_takes_nothing_until_recovered(
+    files: MemoryFileSystem, place: Place
+) -> None:
+    """With garbage past its end a log stays readable, refuses appends, and recovers when the disk does."""
+    log = place.open()
+    first = append(log)
+    files.inject(Fault(errno.EIO, "pwrite", written=30))
+    files.inject(Fault(errno.EIO, "truncate", times=None))
+    with pytest.raises(OSError, match="Input/output"):
+        append(log)
+    for _ in range(2):
+        with pytest.raises(LogFailed):
+            append(log)
+    assert contents(log) == [first]
+    with pytest.raises(OSError, match="Input/output"):
+        log.recover()
+    with pytest.raises(LogFailed):
+        append(log)
+    files.heal()
+    recovery = log.recover()
+    assert recovery is not None and recovery.dropped_bytes == 30
+    second = append(log)
+    assert contents(log) == [first, second]
+
+
+def test_idle_logs_hold_no_descriptor(tmp_path: Path) -> None:
+    """After `close_files` no file of the log is open, and everything goes on working."""
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208  the kernel's list, not a path of ours
+    place = Place(OsFileSystem(), tmp_path / "t-0")
+    log, batches = filled(place)
+    sync(log)
+    log.close_files()
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+    batches.append(append(log))
+    assert contents(log) == batches
+    log.close()
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
+def test_several_batches_are_one_write(files: MemoryFileSystem, place: Place) -> None:
+    """However many batches an append has, it costs one change of the file."""
+    log = place.open()
+    append(log)
+    batches = [batch_at(1), batch_at(2), batch_at(3)]
+    before = files.operations
+    log.append(b"".join(batches), [read_header(batch) for batch in batches])
+    assert files.operations == before + 1
+    assert contents(log)[1:] == batches
+
+
+def test_any_buffer_may_be_appended(place: Place) -> None:
+    """Bytes, a bytearray placed in itself, and a view of a request are all written as they are."""
+    log = place.open()
+    buffer = encode_batch([Record(b"k", b"v", 1)])
+    place_batch(buffer, 0, 0, 3)
+    log.append(buffer, [read_header(buffer)])
+    frame = b"request" + batch_at(1)
+    view = memoryview(frame)[7:]
+    log.append(view, [read_header(view)])
+    assert contents(log) == [bytes(buffer), bytes(view)]

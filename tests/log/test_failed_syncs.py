@@ -1,0 +1,128 @@
+"""After a failed sync a log takes nothing more, and the next process writes again what may be lost."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from tests.log.support import (
+    Place,
+    append,
+    contents,
+    sync,
+)
+
+from headgate.log.filesystem import Fault, MemoryFileSystem
+from headgate.log.log import LogFailed, LogSettings
+from headgate.log.sync_mark import SyncMark
+
+
+def test_a_failed_sync_is_never_made_good_by_the_next_one(files: MemoryFileSystem, place: Place) -> None:
+    """After a failed sync nothing more is claimed durable until the log was read again and written anew."""
+    log = place.open()
+    batches = [append(log)]
+    sync(log)
+    batches.append(append(log))
+    files.inject(Fault(errno.EIO, "datasync"))
+    with pytest.raises(OSError, match="Input/output"):
+        sync(log)
+    with pytest.raises(LogFailed):
+        append(log)
+    with pytest.raises(LogFailed):
+        sync(log)
+    assert log.durable_offset == 1, "the pages that failed are clean: a second sync did not write them"
+    assert contents(log) == batches
+    log.recover()
+    assert log.durable_offset == 2
+    files.crash()
+    assert contents(place.open()) == batches
+
+
+@pytest.mark.parametrize("disk", ["works again", "fails to the end"])
+def test_what_a_failed_sync_left_is_written_again_by_the_next_process(
+    files: MemoryFileSystem, place: Place, disk: str
+) -> None:
+    """Nobody has to be told of the failure: what no sync is known to have reached is not trusted."""
+    log = place.open()
+    batches = [append(log)]
+    sync(log)
+    batches.append(append(log))
+    files.inject(Fault(errno.EIO, "datasync"))
+    if disk == "fails to the end":
+        files.inject(Fault(errno.EIO, times=None))
+    with pytest.raises(OSError, match="Input/output"):
+        sync(log)
+    files.kill()
+    files.heal()
+    assert place.open().durable_offset == 2
+    files.crash()
+    assert contents(place.open()) == batches
+
+
+def test_the_next_process_writes_little_again(
+    files: MemoryFileSystem, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kill costs what was appended since the mark was left, not the segment."""
+    monkeypatch.setattr("headgate.log.durability.SYNC_MARK_EVERY_BYTES", 1000)
+    place.settings = LogSettings()
+    log = place.open()
+    for _ in range(100):
+        append(log)
+        sync(log)
+    files.kill()
+    before = files.written_bytes
+    log = place.open()
+    assert files.written_bytes - before < 2000 < log.size_bytes
+    assert log.durable_offset == 100
+
+
+def test_a_mark_says_no_more_than_is_true_of_a_shortened_log(files: MemoryFileSystem, place: Place) -> None:
+    """What takes the place of a tail that was synced is written again all the same."""
+    log = place.open()
+    batches = [append(log, size=100) for _ in range(3)]
+    log.close()
+    log = place.open(clean=True)
+    log.truncate(1)
+    batches[1:] = [append(log, size=90) for _ in range(2)]
+    files.inject(Fault(errno.EIO, "datasync"))
+    with pytest.raises(OSError, match="Input/output"):
+        sync(log)
+    files.kill()
+    assert place.open().durable_offset == 3
+    files.crash()
+    assert contents(place.open()) == batches
+
+
+def test_a_mark_counts_for_nothing_when_a_byte_of_it_is_wrong() -> None:
+    """It is believed whole or not at all."""
+    data = SyncMark(1200, 345).to_bytes()
+    assert SyncMark.from_bytes(data) == SyncMark(1200, 345)
+    assert len(data) == len(SyncMark(0, 0).to_bytes())
+    for at in range(len(data)):
+        broken = bytearray(data)
+        broken[at] ^= 1
+        assert SyncMark.from_bytes(bytes(broken)) is None
+
+
+def test_a_failed_sync_learnt_elsewhere_stops_the_log(place: Place) -> None:
+    """`fail` does what completing a failed sync does, and lets go of the files."""
+    log = place.open()
+    append(log)
+    request = log.begin_sync()
+    request.run()
+    log.fail(OSError(errno.EIO, "told"))
+    with pytest.raises(LogFailed, match="told"):
+        append(log)
+    log.recover()
+    with pytest.raises(LogFailed):
+        log.complete_sync(request)
+    append(log)
+
+
+def test_a_failed_log_does_not_close_as_if_it_were_clean(files: MemoryFileSystem, place: Place) -> None:
+    """Closing a failed log raises, so nobody marks the stop as clean."""
+    log = place.open()
+    append(log)
+    log.fail(OSError(errno.EIO, "told"))
+    with pytest.raises(LogFailed):
+        log.close()

@@ -1,0 +1,113 @@
+"""Indexes are Kafka's, and a help, no more: one that is spoilt, missing or cut is built again."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from tests.log.support import (
+    DIRECTORY,
+    Place,
+    append,
+    contents,
+    filled,
+    names,
+    sync,
+)
+
+from headgate.log.filesystem import Fault, MemoryFileSystem
+from headgate.log.log import LogSettings
+
+
+@pytest.mark.parametrize("entries", [0, 1, 2])
+def test_a_time_index_cut_between_entries_is_built_again(
+    files: MemoryFileSystem, place: Place, entries: int
+) -> None:
+    """Records behind what is left of it are found by their time, and retention sees how late they are."""
+    log, _ = filled(place, 40)
+    timestamps = [segment.max_timestamp for segment in log.segments]
+    closed = log.segments.closed[1]
+    log.close()
+    path = closed.path(".timeindex")
+    assert files.size(path) > 12 * entries
+    files.open(path).truncate(12 * entries)
+    log = place.open(clean=True)
+    last = closed.next_offset - 1
+    assert log.offset_for_timestamp(1000 + last) == (1000 + last, last)
+    assert [segment.max_timestamp for segment in log.segments] == timestamps
+    assert files.size(path) > 12 * entries
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda files, path: files.remove(path),
+        lambda files, path: files.open(path).truncate(files.size(path) - 1),
+        lambda files, path: files.open(path).truncate(files.size(path) * 2),
+        lambda files, path: files.open(path).pwrite(b"\x7f" * 8, 0),
+        lambda files, path: files.open(path).pwrite(b"\xff" * files.size(path), 0),
+        lambda files, path: files.open(path).pwrite(bytes(files.size(path)), 0),
+    ],
+)
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+@pytest.mark.parametrize("which", [0, -1])
+def test_a_spoilt_index_is_built_again(
+    files: MemoryFileSystem, place: Place, spoil: object, suffix: str, which: int
+) -> None:
+    """Whatever happened to an index, every offset and every time is found, and no batch is dropped."""
+    assert callable(spoil)
+    log, batches = filled(place)
+    log.close()
+    spoil(files, DIRECTORY / names(place, suffix)[which])
+    log = place.open(clean=True)
+    for offset in range(40):
+        assert log.read(offset, 1) == batches[offset]
+        assert log.offset_for_timestamp(1000 + offset) == (1000 + offset, offset)
+    assert not place.reported
+    added = append(log)
+    assert contents(log) == [*batches, added]
+
+
+def test_indexes_are_kafkas(files: MemoryFileSystem) -> None:
+    """Index entries are a batch's last offset and its position; time entries rise to the largest."""
+    place = Place(files, settings=LogSettings(index_interval_bytes=100))
+    log = place.open()
+    sizes = [len(append(log, 2, timestamp=5000 - at if at == 2 else 1000 + at)) for at in range(5)]
+    log.close()
+    index = files.open(DIRECTORY / f"{0:020d}.index").pread(1000, 0)
+    assert index == b"".join(
+        (2 * at + 1).to_bytes(4, "big") + sum(sizes[:at]).to_bytes(4, "big") for at in range(1, 5)
+    )
+    times = files.open(DIRECTORY / f"{0:020d}.timeindex").pread(1000, 0)
+    assert times == b"".join(
+        timestamp.to_bytes(8, "big") + offset.to_bytes(4, "big")
+        for timestamp, offset in ((1002, 3), (4999, 5))
+    )
+
+
+def test_a_full_disk_costs_the_indexes_not_the_log(files: MemoryFileSystem, place: Place) -> None:
+    """Where there is no room for an index file the roll goes on, and reads go on finding."""
+    files.inject(Fault(errno.ENOSPC, "pwrite", times=None, path_ends="index.tmp"))
+    log, batches = filled(place)
+    sync(log)
+    log.close_files()
+    assert contents(log) == batches
+    assert [log.read(at, 1) for at in range(40)] == batches
+    files.crash()
+    assert contents(place.open()) == batches
+
+
+def test_an_index_that_could_not_be_renewed_is_not_believed(files: MemoryFileSystem, place: Place) -> None:
+    """The index of an earlier clean stop goes when the segment outgrew it and none can be written."""
+    log, _ = filled(place, 5)
+    log.close()
+    log = place.open(clean=True)
+    files.inject(Fault(errno.ENOSPC, "pwrite", times=None, path_ends="index.tmp"))
+    for _ in range(10):
+        append(log)
+    sync(log)
+    assert log.segment_count == 2
+    files.crash()
+    log = place.open()
+    for offset in range(15):
+        assert log.offset_for_timestamp(1000 + offset) == (1000 + offset, offset)

@@ -1,0 +1,166 @@
+"""What is in a log is found, by offset and by time, and read in whole batches."""
+
+from __future__ import annotations
+
+import pytest
+from tests.log.support import (
+    DIRECTORY,
+    Place,
+    append,
+    contents,
+    filled,
+    memory,
+    names,
+)
+
+from headgate.log.batch import CorruptBatch, read_header
+from headgate.log.filesystem import MemoryFileSystem
+from headgate.log.log import LogSettings, OffsetOutOfRange
+from headgate.log.swap import save_compacted_to
+
+
+@pytest.mark.parametrize("is_reopened", [False, True])
+@pytest.mark.parametrize("interval", [0, 200, 4096])
+def test_every_offset_is_found(files: MemoryFileSystem, is_reopened: bool, interval: int) -> None:
+    """A read from any offset begins with the batch that holds it, at the tail and through an index."""
+    place = Place(files, settings=LogSettings(segment_bytes=1000, index_interval_bytes=interval))
+    log = place.open()
+    for count in (1, 3, 2) * 12:
+        append(log, count)
+    if is_reopened:
+        log.close()
+        log = place.open(clean=True)
+    for offset in range(log.log_end_offset):
+        header = read_header(log.read(offset, 1))
+        assert header.base_offset <= offset < header.next_offset
+
+
+def test_reading_on_from_batch_to_batch_gives_everything(place: Place) -> None:
+    """A reader that goes on where its last read ended sees every batch once, never too much at a time."""
+    log, batches = filled(place)
+    got = bytearray()
+    offset = 0
+    while offset < log.log_end_offset:
+        data = log.read(offset, 250)
+        assert 0 < len(data) <= 250
+        got += data
+        offset += len(data) // len(batches[0])
+    assert got == b"".join(batches)
+
+
+def test_a_read_never_reaches_up_to(place: Place) -> None:
+    """Batches at or past `up_to`, and one that straddles it, are held back."""
+    log = place.open()
+    batches = [append(log, 2) for _ in range(5)]
+    assert log.read(0, 10_000, up_to=4) == b"".join(batches[:2])
+    assert log.read(0, 10_000, up_to=5) == b"".join(batches[:2])
+    assert log.read(4, 10_000, up_to=4) == b""
+    assert log.read(6, 10_000, up_to=4) == b""
+    assert log.read(0, 10_000, up_to=100) == b"".join(batches)
+
+
+def test_the_first_batch_comes_whole_only_when_asked(place: Place) -> None:
+    """A batch larger than `max_bytes` is given whole with `minimum_one`, and not at all without."""
+    log = place.open()
+    batch = append(log, size=500)
+    append(log)
+    for max_bytes in (0, 5, 60, len(batch) - 1):
+        assert log.read(0, max_bytes) == batch
+        assert log.read(0, max_bytes, minimum_one=False) == b""
+    assert log.read(0, len(batch), minimum_one=False) == batch
+
+
+def test_reading_outside_the_log_is_refused(place: Place) -> None:
+    """Offsets before the start or past the end are out of range; the end itself is empty."""
+    log = place.open()
+    append(log, 3)
+    log.delete_before(1)
+    for offset in (-1, 0, 4):
+        with pytest.raises(OffsetOutOfRange):
+            log.read(offset, 100)
+    assert log.read(3, 100) == b""
+    with pytest.raises(OffsetOutOfRange):
+        log.delete_before(4)
+
+
+def test_gaps_left_by_compaction_are_stepped_over(files: MemoryFileSystem) -> None:
+    """Where offsets are missing a read gives the next batch there is, within a closed segment or after it."""
+    place = Place(files)
+    log, batches = filled(place, 20)
+    log.close()
+    kept = [0, 3, 4]
+    path = DIRECTORY / f"{0:020d}.log"
+    file = files.open(path)
+    file.truncate(0)
+    file.pwrite(b"".join(batches[at] for at in kept), 0)
+    files.remove(path.with_suffix(".index"))
+    files.remove(path.with_suffix(".timeindex"))
+    save_compacted_to(files, DIRECTORY, int(names(place, ".log")[1][:20]))
+    for is_clean in (True, False):
+        log = place.open(clean=is_clean)
+        assert log.log_end_offset == 20
+        following = int(names(place, ".log")[1][:20])
+        for offset, found in ((0, 0), (1, 3), (3, 3), (4, 4), (5, following), (following, following)):
+            assert read_header(log.read(offset, 1)).base_offset == found
+        assert log.offset_for_timestamp(1002) == (1003, 3)
+    assert not place.reported
+
+
+def test_records_are_found_by_time(place: Place) -> None:
+    """The first record at or after a time is found, in a batch and across segments, past the log start."""
+    log = place.open()
+    for at in range(40):
+        append(log, 2, timestamp=1000 + 10 * at)
+    assert log.offset_for_timestamp(0) == (1000, 0)
+    assert log.offset_for_timestamp(1001) == (1001, 1)
+    assert log.offset_for_timestamp(1002) == (1010, 2)
+    assert log.offset_for_timestamp(1391) == (1391, 79)
+    assert log.offset_for_timestamp(1392) is None
+    assert log.max_timestamp() == (1391, 79)
+    log.delete_before(51)
+    assert log.offset_for_timestamp(0) == (1251, 51)
+
+
+def test_the_largest_timestamp_need_not_be_the_last(place: Place) -> None:
+    """A record from the future stays the largest until the log starts after it; without any there is none."""
+    log = place.open()
+    append(log, timestamp=100)
+    append(log, timestamp=9000)
+    for _ in range(20):
+        append(log, timestamp=200)
+    assert log.max_timestamp() == (9000, 1)
+    assert log.offset_for_timestamp(300) == (9000, 1)
+    log.delete_before(2)
+    assert log.max_timestamp() == (200, 2)
+    assert log.offset_for_timestamp(300) is None
+    timeless = Place(memory()).open()
+    append(timeless, timestamp=-1)
+    assert timeless.max_timestamp() is None
+
+
+def test_loading_sees_what_there_was_when_it_began(place: Place) -> None:
+    """Iterating over batches goes on while the log grows, and ends where it was."""
+    log, batches = filled(place, 10)
+    iterator = log.batches(3)
+    first = next(iterator)
+    append(log)
+    assert [first[1], *(batch for _, batch in iterator)] == batches[3:]
+    assert [header.base_offset for header, _ in log.batches(2, up_to=5)] == [2, 3, 4]
+
+
+def test_batches_larger_than_a_chunk_are_read_whole() -> None:
+    """Loading copes with batches larger than what it reads at a time, among small ones."""
+    place = Place(settings=LogSettings())
+    log = place.open()
+    batches = [append(log, size=size) for size in (10, 3 << 20, 10, (1 << 20) - 200, 1 << 20, 10)]
+    assert contents(log) == batches
+    assert contents(place.open()) == batches
+    assert not place.reported
+
+
+def test_a_read_of_a_file_that_was_cut_behind_our_back_says_so(files: MemoryFileSystem, place: Place) -> None:
+    """A file that ends before the log does is damage, not an empty answer."""
+    log, _ = filled(place, 5)
+    files.open(DIRECTORY / f"{0:020d}.log").truncate(100)
+    with pytest.raises(CorruptBatch, match="ends at"):
+        log.read(0, 10_000)

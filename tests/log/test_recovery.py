@@ -1,0 +1,171 @@
+"""How a log opens that was not closed, or whose files are not as they were left."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from tests.log.support import (
+    DATA,
+    DIRECTORY,
+    Place,
+    append,
+    batch_at,
+    contents,
+    filled,
+    sync,
+)
+
+from headgate.log.filesystem import Fault, MemoryFileSystem
+from headgate.log.log import LogSettings
+from headgate.log.recovery import RecordsMissing
+
+
+def test_the_active_segment_has_no_gaps(files: MemoryFileSystem) -> None:
+    """An offset that jumps in the last segment is where the log ends: it was never written so."""
+    place = Place(files, settings=LogSettings())
+    log = place.open()
+    append(log)
+    log.close()
+    files.open(DIRECTORY / f"{0:020d}.log").pwrite(batch_at(5), log.size_bytes)
+    assert place.open().log_end_offset == 1
+    assert "offset 5" in place.reported[0].reason
+
+
+@pytest.mark.parametrize("which", ["first", "middle"])
+@pytest.mark.parametrize("ending", ["closed", "killed"])
+def test_a_log_that_lacks_a_segment_does_not_open(
+    files: MemoryFileSystem, place: Place, which: str, ending: str
+) -> None:
+    """Nothing is changed, the missing offsets are named, and with the segment back all is there again."""
+    log = place.open()
+    for _ in range(40):
+        append(log)
+        sync(log)
+    batches = contents(log)
+    bases = [segment.base_offset for segment in log.segments]
+    gone = bases[0 if which == "first" else 2]
+    following = bases[bases.index(gone) + 1]
+    if ending == "closed":
+        log.close()
+    files.kill()
+    path = DIRECTORY / f"{gone:020d}.log"
+    files.rename(path, DATA / "aside")
+    before = files.operations
+    with pytest.raises(RecordsMissing, match=f"from {gone} to {following - 1} are missing"):
+        place.open(clean=ending == "closed")
+    assert files.operations == before, "a log that is not whole was changed"
+    files.rename(DATA / "aside", path)
+    assert contents(place.open(clean=ending == "closed")) == batches
+    assert place.reported == []
+
+
+def test_a_log_whose_durable_records_end_early_does_not_open(files: MemoryFileSystem, place: Place) -> None:
+    """A closed segment cut off between two batches is as bad as one that is gone."""
+    log = place.open()
+    for _ in range(40):
+        append(log)
+        sync(log)
+    first, second = [segment.base_offset for segment in log.segments][:2]
+    end = log.segments.closed[0].position_of(second - 1)
+    log.close()
+    file = files.open(DIRECTORY / f"{first:020d}.log")
+    file.truncate(end)
+    with pytest.raises(RecordsMissing, match=f"from {second - 1} to {second - 1} are missing"):
+        place.open(clean=True)
+
+
+def test_a_log_of_unknown_origin_opens_with_its_gaps(files: MemoryFileSystem, place: Place) -> None:
+    """Without our own files beside it somebody else's compaction may have made them."""
+    log = place.open()
+    for _ in range(40):
+        append(log)
+    log.close()
+    gone = log.segments.closed[1].base_offset
+    for name in ("headgate.checkpoint", "headgate.synced", f"{gone:020d}.log"):
+        files.remove(DIRECTORY / name)
+    for _ in range(2):
+        log = place.open(clean=True)
+        assert 20 < len(contents(log)) < 40
+        log.close()
+
+
+def test_what_the_page_cache_lost_is_dropped_at_recovery(files: MemoryFileSystem, place: Place) -> None:
+    """Batches that a failed sync threw away are found missing and reported."""
+    log = place.open()
+    batches = [append(log)]
+    sync(log)
+    append(log)
+    files.inject(Fault(errno.EIO, "datasync"))
+    with pytest.raises(OSError, match="Input/output"):
+        sync(log)
+    files.drop_caches()
+    log.recover()
+    assert contents(log) == batches
+    assert len(place.reported) == 1
+
+
+def test_a_start_past_what_survived_leaves_an_empty_log_there(files: MemoryFileSystem, place: Place) -> None:
+    """When records were deleted that were never durable, offsets go on after them and are not used twice."""
+    log = place.open()
+    for _ in range(3):
+        append(log)
+    log.delete_before(2)
+    files.crash()
+    log = place.open()
+    assert (log.log_start_offset, log.log_end_offset) == (2, 2)
+    assert contents(log) == []
+    batch = append(log)
+    sync(log)
+    files.crash()
+    assert contents(place.open()) == [batch]
+
+
+def test_foreign_files_in_the_directory_are_left_alone(files: MemoryFileSystem, place: Place) -> None:
+    """Only segments and their leftovers are the log's; what others keep beside them stays."""
+    log, batches = filled(place, 5)
+    log.close()
+    for name in ("partition.metadata", "producers.snapshot", "notes.log", "leader-epoch-checkpoint"):
+        files.open(DIRECTORY / name, create=True)
+    for name in ("00000000000000000077.index", "00000000000000000000.index.tmp"):
+        files.open(DIRECTORY / name, create=True)
+    assert contents(place.open()) == batches
+    left = files.listdir(DIRECTORY)
+    assert {"partition.metadata", "producers.snapshot", "notes.log", "leader-epoch-checkpoint"} <= set(left)
+    assert not {"00000000000000000077.index", "00000000000000000000.index.tmp"} & set(left)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (lambda batch: batch[:16] + b"\x01" + batch[17:], "message format 1"),
+        (lambda batch: batch[:8] + b"\0\0\0\x10" + batch[12:], "no batch stands"),
+        (lambda batch: batch[:8] + b"\x7f\0\0\0" + batch[12:], "cut off"),
+        (lambda batch: batch[:-1] + bytes([batch[-1] ^ 1]), "CRC is wrong"),
+        (lambda batch: batch[:7] + b"\x00" + batch[8:], "offset 0"),
+        (lambda batch: batch[:23] + b"\xff\xff\xff\xff" + batch[27:], "last offset delta of -1"),
+    ],
+)
+def test_recovery_ends_the_log_at_the_first_bad_batch(
+    files: MemoryFileSystem, place: Place, spoil: object, reason: str
+) -> None:
+    """Whatever is wrong with a batch, it and all after it go, and the report says what and how much."""
+    assert callable(spoil)
+    log, batches = filled(place, 8)
+    size = len(batches[0])
+    files.open(DIRECTORY / f"{0:020d}.log").pwrite(spoil(batches[5]), 5 * size)
+    log = place.open()
+    assert contents(log) == batches[:5]
+    (report,) = place.reported
+    assert (report.dropped_bytes, report.end_offset, report.directory) == (3 * size, 5, DIRECTORY)
+    assert reason in report.reason
+
+
+def test_a_process_crash_keeps_what_was_written(files: MemoryFileSystem, place: Place) -> None:
+    """Batches in the page cache survive the process, and are durable only because opening synced them."""
+    log, batches = filled(place)
+    files.kill()
+    log = place.open()
+    assert contents(log) == batches and log.durable_offset == 40
+    files.crash()
+    assert contents(place.open()) == batches

@@ -1,0 +1,103 @@
+"""Logs become shorter: at the head by deletion and retention, at the end by truncation; or go."""
+
+from __future__ import annotations
+
+import pytest
+from tests.log.support import (
+    DATA,
+    DIRECTORY,
+    Place,
+    append,
+    contents,
+    filled,
+    names,
+    sync,
+)
+
+from headgate.log.filesystem import MemoryFileSystem
+from headgate.log.log import LogFailed
+
+
+def test_deleting_the_head_keeps_what_it_shares_a_segment_with(files: MemoryFileSystem, place: Place) -> None:
+    """Whole segments go, the rest of the one with the new start stays on disk but out of sight."""
+    log, batches = filled(place)
+    log.delete_before(25)
+    assert log.log_start_offset == 25
+    assert contents(log) == batches[25:]
+    assert int(names(place, ".log")[0][:20]) <= 25
+    assert int(names(place, ".log")[1][:20]) > 25
+    log.delete_before(3)
+    assert place.open().log_start_offset == 25
+
+
+def test_retention_by_time_takes_whole_segments(place: Place) -> None:
+    """A segment goes when its newest record is older than the limit, the active one included."""
+    log, _ = filled(place)
+    second, third = (int(name[:20]) for name in names(place, ".log")[1:3])
+    newest = 1000 + second - 1
+    assert log.apply_retention(newest + 50, 50, -1, up_to=40) == 0
+    assert log.apply_retention(newest + 51, 50, -1, up_to=40) == 1
+    assert log.log_start_offset == second
+    assert log.apply_retention(10**6, 50, -1, up_to=third - 1) == 0, "it reaches the high watermark"
+    assert log.apply_retention(10**6, 50, -1, up_to=40) == log.segment_count + 2
+    assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (40, 40, 0)
+    append(log)
+    assert place.open().log_start_offset == 40
+
+
+def test_retention_by_size_keeps_at_least_the_limit(place: Place) -> None:
+    """Segments go from the front while the log without them still holds the limit."""
+    log, _ = filled(place)
+    sync(log)
+    total = log.size_bytes
+    first = place.files.size(DIRECTORY / names(place, ".log")[0])
+    assert log.apply_retention(0, -1, total) == 0
+    assert log.apply_retention(0, -1, total - first + 1) == 0
+    assert log.apply_retention(0, -1, total - first) == 1
+    assert log.size_bytes == total - first
+
+
+def test_retention_stops_at_what_is_durable(place: Place) -> None:
+    """In a durable log nothing is deleted that readers have not been shown yet."""
+    log, _ = filled(place)
+    assert log.apply_retention(10**9, 1, 1) == 0
+    sync(log)
+    assert log.apply_retention(10**9, 1, 1) > 0
+
+
+def test_records_without_timestamps_do_not_age(place: Place) -> None:
+    """A segment without timestamps is kept by time and let go by size."""
+    log = place.open()
+    for _ in range(20):
+        append(log, timestamp=-1)
+    sync(log)
+    assert log.apply_retention(10**15, 1, -1) == 0
+    assert log.apply_retention(10**15, -1, 0) > 0
+
+
+def test_truncating_drops_whole_batches_from_an_offset_on(place: Place) -> None:
+    """The batch that holds the offset goes as well; new batches take the offsets again."""
+    log = place.open()
+    batches = [append(log, 3) for _ in range(20)]
+    sync(log)
+    log.truncate(31)
+    assert (log.log_end_offset, log.durable_offset) == (30, 30)
+    assert contents(log) == batches[:10]
+    added = append(log, 2)
+    assert contents(log) == [*batches[:10], added]
+    sync(log)
+    assert contents(place.open()) == [*batches[:10], added]
+    log.truncate(100)
+    assert log.log_end_offset == 32
+
+
+def test_a_deleted_log_takes_nothing_more(files: MemoryFileSystem, place: Place) -> None:
+    """Deleting removes the directory; the object refuses appends instead of making it again."""
+    log, _ = filled(place)
+    log.delete()
+    assert files.listdir(DATA) == []
+    with pytest.raises(LogFailed, match="deleted"):
+        append(log)
+    with pytest.raises(LogFailed, match="deleted"):
+        log.recover()
+    assert contents(log) == []

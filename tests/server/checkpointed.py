@@ -1,0 +1,173 @@
+"""A shard on a disk in memory that is given checkpoints: its lives, how they end, what the next one finds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+from tests.log.compacting import drive
+
+from headgate.core.offsets.commands import CommitOffsets, DeleteOffsets, OffsetToCommit
+from headgate.core.shard import GroupShard
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, GroupId, MemberId, TopicId, TopicName
+from headgate.domain.settings import Settings
+from headgate.log.compaction import CompactionOrder, compact
+from headgate.log.memory_filesystem import MemoryFileSystem, PowerCut
+from headgate.log.state_file import STATE_NAME
+from headgate.records.run_completeness import RunCompleteness
+from headgate.server.checkpoints import CheckpointWriter
+from headgate.server.clock import Clock
+from headgate.server.group_commit import GroupCommit
+from headgate.server.shard_runtime import ShardRuntime
+from headgate.topics.topics import NewTopic, Topics
+
+DATA_DIR = Path("/data")
+PARTITION_DIR = DATA_DIR / f"{GROUP_OFFSETS_TOPIC}-0"
+STATE_FILE = PARTITION_DIR / STATE_NAME
+TOPIC = TopicName("t")
+Offsets = dict[tuple[str, int], int]
+"""By group and partition."""
+
+
+class Life:
+    """One life of a shard; what was acknowledged in it is in `offsets`."""
+
+    def __init__(self, files: MemoryFileSystem, offsets: Offsets) -> None:
+        clock = Clock()
+        self.files = files
+        self.offsets = offsets
+        self.topics = Topics.open(files, DATA_DIR, Settings(), clock.now())
+        topic = self.topics.by_name(GROUP_OFFSETS_TOPIC)
+        if topic is None:
+            overrides = {"cleanup.policy": "compact", "segment.bytes": "1024"}
+            self.topics.create(NewTopic(GROUP_OFFSETS_TOPIC, TopicId(b"t" * 16), 2, overrides), clock.now())
+            topic = self.topics.by_name(GROUP_OFFSETS_TOPIC)
+        assert topic is not None
+        self.partition = topic.partition(0)
+        self.group_commit = GroupCommit(asyncio.get_running_loop(), lambda seconds: None)
+        self.runtime = ShardRuntime(lambda: GroupShard(Settings()), self.partition, self.group_commit, clock)
+
+    async def submit(self, command: Any) -> Any:
+        reply = asyncio.get_running_loop().create_future()
+        self.runtime.submit(command, lambda result: None if reply.done() else reply.set_result(result))
+        return await asyncio.wait_for(reply, 30)
+
+    async def commit(self, group: str, partition: int, offset: int) -> None:
+        """Commit, and remember what was acknowledged."""
+        wanted = [OffsetToCommit(partition, offset, -1, "")]
+        await self.submit(CommitOffsets(GroupId(group), [(TOPIC, wanted)], MemberId(""), -1))
+        self.offsets[group, partition] = offset
+
+    async def delete(self, group: str, partition: int) -> None:
+        """Delete an offset."""
+        await self.submit(DeleteOffsets(GroupId(group), [(TOPIC, [partition])]))
+        self.offsets.pop((group, partition), None)
+
+    async def fill(self, first: int = 0, count: int = 12) -> None:
+        """Some offsets of some groups."""
+        for number in range(first, first + count):
+            await self.commit(f"g{number % 5}", number % 7, number)
+
+    async def write(self, execute: Callable[[Callable[[], None]], Awaitable[None]] | None = None) -> None:
+        """Write a checkpoint."""
+        await CheckpointWriter(self.runtime).write(self.group_commit, execute or at_once)
+
+    def held(self) -> Offsets:
+        """All offsets the shard holds."""
+        table = self.runtime.shard.offsets
+        return {
+            (group, partition): stored.offset
+            for group in table.group_ids()
+            for _, partition, stored in table.offsets_of(group)
+        }
+
+    @property
+    def checkpoint(self) -> bytes:
+        """The file, which can be set."""
+        file = self.files.open(STATE_FILE)
+        return file.pread(file.size(), 0)
+
+    @checkpoint.setter
+    def checkpoint(self, data: bytes) -> None:
+        file = self.files.open(STATE_FILE, create=True)
+        file.truncate(0)
+        file.pwrite(data, 0)
+
+    def end(self) -> None:
+        """Stop the threads."""
+        with suppress(PowerCut, OSError):
+            self.group_commit.close()
+
+    def kill(self) -> None:
+        """End with the process: what was written stays."""
+        self.end()
+        self.files.kill()
+
+    def crash(self, random: Random | None = None) -> None:
+        """End with the machine: what the disk does not have is lost."""
+        self.end()
+        self.files.crash(random)
+
+
+async def at_once(work: Callable[[], None]) -> None:
+    work()
+
+
+def new_disk() -> MemoryFileSystem:
+    files = MemoryFileSystem()
+    files.make_directory(DATA_DIR)
+    files.sync_directory(DATA_DIR.parent)
+    return files
+
+
+def run(test: Callable[[], Any]) -> None:
+    asyncio.run(test())
+
+
+async def begin(files: MemoryFileSystem | None = None, offsets: Offsets | None = None) -> Life:
+    """A life that has begun, on an empty disk unless told; `offsets` are those acknowledged before it."""
+    life = Life(new_disk() if files is None else files, {} if offsets is None else offsets)
+    await life.runtime.load()
+    return life
+
+
+async def begin_with_a_checkpoint() -> Life:
+    """A life with some offsets, and a checkpoint that has them all."""
+    life = await begin()
+    await life.fill()
+    await life.write()
+    return life
+
+
+class Found(NamedTuple):
+    """What a new process found."""
+
+    offsets: Offsets
+    used_the_checkpoint: bool
+
+
+async def next_life(life: Life) -> Found:
+    """What a new process finds on the disk; it goes on to work."""
+    again = await begin(life.files)
+    found = again.held()
+    again.offsets = dict(found)
+    await again.commit("later", 0, 5)
+    assert again.held() == again.offsets
+    again.end()
+    return Found(found, again.runtime.checkpoint_position > 0)
+
+
+def compact_all(life: Life) -> None:
+    """Compact all closed segments; tombstones go as soon as they may."""
+    log = life.partition.log
+    order = CompactionOrder(
+        now_ms=Clock().now() + 10**9,
+        delete_retention_ms=0,
+        not_beyond=log.segments.closed[-1].next_offset,
+        new_completeness=RunCompleteness,
+    )
+    drive(compact(log, order))
