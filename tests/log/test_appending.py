@@ -7,17 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.log.support import (
-    DATA,
-    DIRECTORY,
-    Place,
-    append,
-    batch_at,
-    contents,
-    filled,
-    names,
-    sync,
-)
+from tests.log.support import DATA, DIRECTORY, Place, append, batch_at, contents, filled, names, sync
 
 from headgate.log.batch import Record, encode_batch, place_batch, read_header
 from headgate.log.filesystem import Fault, MemoryFileSystem, OsFileSystem

@@ -8,14 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from tests.log.support import (
-    DIRECTORY,
-    Place,
-    append,
-    contents,
-    filled,
-    sync,
-)
+from tests.log.support import DIRECTORY, Place, append, contents, filled, sync
 
 from headgate.log.filesystem import Fault, MemoryFileSystem, OsFileSystem
 from headgate.log.log import LogFailed, LogSettings

@@ -5,12 +5,7 @@ from __future__ import annotations
 import errno
 
 import pytest
-from tests.log.support import (
-    Place,
-    append,
-    contents,
-    sync,
-)
+from tests.log.support import Place, append, contents, sync
 
 from headgate.log.filesystem import Fault, MemoryFileSystem
 from headgate.log.log import LogFailed, LogSettings

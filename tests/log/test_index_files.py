@@ -5,15 +5,7 @@ from __future__ import annotations
 import errno
 
 import pytest
-from tests.log.support import (
-    DIRECTORY,
-    Place,
-    append,
-    contents,
-    filled,
-    names,
-    sync,
-)
+from tests.log.support import DIRECTORY, Place, append, contents, filled, names, sync
 
 from headgate.log.filesystem import Fault, MemoryFileSystem
 from headgate.log.log import LogSettings

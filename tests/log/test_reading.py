@@ -3,15 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.log.support import (
-    DIRECTORY,
-    Place,
-    append,
-    contents,
-    filled,
-    memory,
-    names,
-)
+from tests.log.support import DIRECTORY, Place, append, contents, filled, memory, names
 
 from headgate.log.batch import CorruptBatch, read_header
 from headgate.log.filesystem import MemoryFileSystem

@@ -5,16 +5,7 @@ from __future__ import annotations
 import errno
 
 import pytest
-from tests.log.support import (
-    DATA,
-    DIRECTORY,
-    Place,
-    append,
-    batch_at,
-    contents,
-    filled,
-    sync,
-)
+from tests.log.support import DATA, DIRECTORY, Place, append, batch_at, contents, filled, sync
 
 from headgate.log.filesystem import Fault, MemoryFileSystem
 from headgate.log.log import LogSettings

@@ -3,16 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.log.support import (
-    DATA,
-    DIRECTORY,
-    Place,
-    append,
-    contents,
-    filled,
-    names,
-    sync,
-)
+from tests.log.support import DATA, DIRECTORY, Place, append, contents, filled, names, sync
 
 from headgate.log.filesystem import MemoryFileSystem
 from headgate.log.log import LogFailed

@@ -8,14 +8,7 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from tests.server.checkpointed import (
-    PARTITION_DIR,
-    TOPIC,
-    Found,
-    begin_with_a_checkpoint,
-    next_life,
-    run,
-)
+from tests.server.checkpointed import PARTITION_DIR, TOPIC, Found, begin_with_a_checkpoint, next_life, run
 
 from headgate.core.offsets.commands import CommitOffsets, OffsetToCommit
 from headgate.domain.ids import GroupId, MemberId

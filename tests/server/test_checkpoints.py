@@ -7,14 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from tests.server.checkpointed import (
-    TOPIC,
-    Found,
-    begin,
-    begin_with_a_checkpoint,
-    next_life,
-    run,
-)
+from tests.server.checkpointed import TOPIC, Found, begin, begin_with_a_checkpoint, next_life, run
 
 from headgate.core.offsets.commands import CommitOffsets, OffsetToCommit
 from headgate.domain.ids import GroupId, MemberId

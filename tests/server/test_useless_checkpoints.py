@@ -9,15 +9,7 @@ from typing import Any
 
 import pytest
 from crc32c import crc32c
-from tests.server.checkpointed import (
-    Found,
-    Life,
-    begin,
-    begin_with_a_checkpoint,
-    compact_all,
-    next_life,
-    run,
-)
+from tests.server.checkpointed import Found, Life, begin, begin_with_a_checkpoint, compact_all, next_life, run
 
 from headgate.core.offsets import image
 from headgate.log import state_file

@@ -1,0 +1,104 @@
+"""What a crash may leave behind is noted; what it cannot have done is damage all the same."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from tests.inspect.damage import FIELDS, LAST, MIDDLE, batch_positions, crash, flip
+from tests.inspect.support import FLIGHTS, OFFSETS, errors, notes, open_topics, produce
+
+from headgate.log.filesystem import OsFileSystem
+from headgate.log.header import HEADER_BYTES
+from headgate.log.log import Log, LogSettings, Recovery
+
+
+def dropped_at_start(data_dir: Path) -> list[Recovery]:
+    """What the next start drops from the log of flights-0, told by the start itself."""
+    dropped: list[Recovery] = []
+    files = OsFileSystem()
+    log = Log.open(files, data_dir / FLIGHTS, LogSettings(), clean=False, on_truncated=dropped.append)
+    log.close_files()
+    return dropped
+
+
+@pytest.mark.parametrize("left", [1, HEADER_BYTES - 1, HEADER_BYTES, HEADER_BYTES + 1, -1])
+def test_a_tail_torn_by_a_crash_is_noted_with_the_bytes_the_next_start_cuts(
+    data_dir: Path, left: int
+) -> None:
+    """However much of the last batch is there: what is foretold is what recovery does."""
+    crash(data_dir)
+    (data_dir / FLIGHTS / "headgate.synced").unlink()  # no sync had reached it
+    path = data_dir / LAST
+    last = batch_positions(path)[-1]
+    size = path.stat().st_size
+    os.truncate(path, last + left if left > 0 else size + left)
+    assert errors(data_dir) == []
+    (note,) = [note for note in notes(data_dir) if note.file == LAST]
+    assert note.position == last
+    foretold = re.search(r"cuts these (\d+) bytes", note.next_step)
+    assert foretold is not None
+    assert [recovery.dropped_bytes for recovery in dropped_at_start(data_dir)] == [int(foretold[1])]
+    assert not [note for note in notes(data_dir) if note.file == LAST]
+
+
+@pytest.mark.parametrize("tail", [b"\x00" * 500, b"\xff" * 500, b"garbage " * 60])
+def test_a_tail_of_anything_is_noted_after_a_crash(data_dir: Path, tail: bytes) -> None:
+    """Zeros are what a file system leaves of a file that grew before its contents came."""
+    crash(data_dir)
+    with (data_dir / LAST).open("ab") as log:
+        log.write(tail)
+    assert errors(data_dir) == []
+    assert any(note.file == LAST and "cuts these" in note.next_step for note in notes(data_dir))
+
+
+@pytest.mark.parametrize("at", ["crc", "records", "length", "base offset"])
+def test_a_bad_batch_with_whole_ones_behind_it_is_damage_even_after_a_crash(data_dir: Path, at: str) -> None:
+    """A crash tears the end only; and what is whole behind the damage would be lost at the next start."""
+    crash(data_dir)
+    positions = batch_positions(data_dir / LAST)
+    flip(data_dir / LAST, positions[-3] + FIELDS[at])
+    found = [error for error in errors(data_dir) if error.file == LAST]
+    assert found[0].position == positions[-3]
+    assert "before the next start" in found[0].next_step
+
+
+def test_damage_in_a_closed_segment_is_damage_even_after_a_crash(data_dir: Path) -> None:
+    """A segment is closed when it is durable, so no crash explains a torn one."""
+    crash(data_dir)
+    os.truncate(data_dir / MIDDLE, batch_positions(data_dir / MIDDLE)[-1] + 20)
+    assert MIDDLE in {error.file for error in errors(data_dir)}
+
+
+def test_an_index_the_next_start_builds_anew_is_only_noted(data_dir: Path) -> None:
+    """After a crash the last segment is read whole; below the recovery point indexes are believed."""
+    crash(data_dir)
+    flip(data_dir / FLIGHTS / f"{195:020d}.index", 3)
+    assert errors(data_dir) == []
+    assert any(note.file.endswith(".index") for note in notes(data_dir))
+    flip(data_dir / FLIGHTS / f"{99:020d}.index", 3)
+    assert [error.file for error in errors(data_dir)] == [f"{FLIGHTS}/{99:020d}.index"]
+
+
+def test_a_life_that_ends_in_a_crash_leaves_notes_only(data_dir: Path) -> None:
+    """The index a clean stop left is behind the log, and the new epoch may have written nothing yet."""
+    crash(data_dir)
+    topics = open_topics(data_dir)
+    flights = topics.by_name("flights")
+    assert flights is not None
+    produce(flights, 80, 5)
+    produce(flights, 3, 1, partition=1)
+    flights.partition(0).log.close_files()
+    flights.partition(1).log.close_files()
+    assert errors(data_dir) == []
+    assert [note.file for note in notes(data_dir)] == ["clean-shutdown", OFFSETS]
+
+
+def test_records_the_disk_had_and_has_no_more_are_found(data_dir: Path) -> None:
+    """What was synced cannot be torn: a log shorter than that lost something, after a crash too."""
+    crash(data_dir)
+    path = data_dir / LAST
+    os.truncate(path, batch_positions(path)[-1])
+    assert f"{FLIGHTS}/headgate.synced" in {error.file for error in errors(data_dir)}

@@ -1,0 +1,64 @@
+"""A byte that is not what was written is found, wherever in the directory it is."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from tests.inspect.damage import CATALOGUE, FIELDS, FIRST, LAST, MIDDLE, batch_positions, flip
+from tests.inspect.support import FLIGHTS, OFFSETS, errors
+
+
+@pytest.mark.parametrize("which", ["first", "middle", "last"])
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("name", [FIRST, MIDDLE, LAST, CATALOGUE])
+def test_a_flipped_byte_in_a_batch_is_found_there(data_dir: Path, name: str, field: str, which: str) -> None:
+    """Every field of a batch counts, in every segment, also those that no checksum covers."""
+    positions = batch_positions(data_dir / name)
+    position = {"first": positions[0], "middle": positions[len(positions) // 2], "last": positions[-1]}[which]
+    flip(data_dir / name, position + FIELDS[field])
+    found = [error for error in errors(data_dir) if error.file == name]
+    assert found
+    following = [each for each in positions if each > position]
+    # An offset that is too large shows where the next one follows.
+    assert found[0].position in (position, *following[:1], None)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"{FLIGHTS}/{99:020d}.index",
+        f"{FLIGHTS}/{195:020d}.index",
+        f"{FLIGHTS}/{99:020d}.timeindex",
+        f"{FLIGHTS}/{195:020d}.timeindex",
+        f"{FLIGHTS}/leader-epoch-checkpoint",
+        f"{FLIGHTS}/producers.snapshot",
+        f"{FLIGHTS}/headgate.checkpoint",
+        f"{FLIGHTS}/headgate.synced",
+        f"{OFFSETS}/shard.checkpoint",
+        "clean-shutdown",
+    ],
+)
+def test_a_flipped_byte_beside_the_log_is_found(data_dir: Path, name: str) -> None:
+    """Indexes, snapshots and markers: whichever byte is wrong, there is an error that names the file."""
+    path = data_dir / name
+    whole = path.read_bytes()
+    chance = random.Random(name)
+    for at in sorted(chance.sample(range(len(whole)), min(len(whole), 14))):
+        flip(path, at, 1 << chance.randrange(8))
+        found = errors(data_dir)
+        assert found, f"byte {at}"
+        # Wrong leader epochs show in the batches that do not agree with them.
+        assert name in {error.file for error in found} or "leader-epoch-checkpoint" in found[0].what
+        path.write_bytes(whole)
+    assert errors(data_dir) == []
+
+
+def test_a_cluster_id_that_is_none_is_found(data_dir: Path) -> None:
+    """The node's identity must be there and read."""
+    path = data_dir / "meta.properties"
+    path.write_text("version=1\ncluster.id=short\n")
+    assert [error.file for error in errors(data_dir)] == ["meta.properties"]
+    path.unlink()
+    assert [error.file for error in errors(data_dir)] == ["meta.properties"]
