@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.server.test_repeats import Client
+from tests.server.clients import Client
 from tests.waiting import until
 
 from headgate.domain.errors import ErrorCode

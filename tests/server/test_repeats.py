@@ -3,184 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from itertools import count
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.server.clients import WIDTH, Client, T, commit, committed, fetch, run_scenario
 from tests.waiting import until
 
-from headgate.core.consumer.commands import ConsumerGroupConfigured
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId, TopicId, TopicName
-from headgate.domain.settings import Settings
-from headgate.log.memory_filesystem import MemoryFileSystem
-from headgate.server.clock import Clock
-from headgate.server.connection import Connection
-from headgate.server.listener import Listener
+from headgate.domain.ids import TopicId, TopicName
 from headgate.server.node import BrokerNode
 from headgate.topics.topic import Topic
 from headgate.topics.topics import NewTopic
 from headgate.wire.codec import decode
-from headgate.wire.framing import read_response_header, request_frame
-from headgate.wire.message import Request
+from headgate.wire.framing import request_frame
 from headgate.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from headgate.wire.messages.heartbeat import HeartbeatRequest
 from headgate.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from headgate.wire.messages.leave_group import LeaveGroupRequest
-from headgate.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
-from headgate.wire.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopic,
-    OffsetFetchRequestTopics,
-    OffsetFetchResponse,
-)
-from headgate.wire.messages.sync_group import SyncGroupRequest
+from headgate.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from headgate.wire.messages.offset_fetch import OffsetFetchResponse
 from headgate.wire.repeats import MOST_NARROW
 
-WIDTH = 40
 COMMIT_VERSIONS = range(2, 11)
 FETCH_VERSIONS = range(1, 11)
-T = TopicId(b"t" * 16)
 INDEXES = {"one": [3], "a few": [5, 0, 9], "many": list(range(WIDTH)), "twice": [4, 4]}
-
-
-class Wire:
-    """The other end of a connection: takes what the server sends."""
-
-    def __init__(self) -> None:
-        self.sent = bytearray()
-        self.is_closed = False
-        self.is_read = True
-
-    def write(self, data: bytes) -> None:
-        self.sent += data
-
-    def pause_reading(self) -> None:
-        self.is_read = False
-
-    def resume_reading(self) -> None:
-        self.is_read = True
-
-    def get_extra_info(self, name: str) -> tuple[str, int]:
-        return "10.0.0.1", 5000
-
-    def close(self) -> None:
-        self.is_closed = True
-
-
-class Client:
-    """One connection to a real node; a request with a client id of its own is never one that came before."""
-
-    def __init__(self, node: BrokerNode) -> None:
-        self.node = node
-        self.listener = Listener(node)
-        self.wire = Wire()
-        self.connection = Connection(node, self.listener.served)
-        self.connection.connection_made(self.wire)  # type: ignore[arg-type]
-        self._ids = count(1)
-
-    async def send(self, request: Request[Any], version: int, client_id: str) -> bytes:
-        """The response's frame, but for its correlation id, which was right."""
-        correlation_id = next(self._ids)
-        self.connection.data_received(request_frame(request, version, correlation_id, client_id))
-        async with asyncio.timeout(10):
-            while len(self.wire.sent) < 4:
-                await asyncio.sleep(0)
-        frame = bytes(self.wire.sent)
-        self.wire.sent.clear()
-        assert int.from_bytes(frame[:4]) == len(frame) - 4
-        assert int.from_bytes(frame[4:8]) == correlation_id
-        return frame[8:]
-
-    async def receive(self, count: int) -> list[tuple[int, bytes]]:
-        """So many responses in the order they came: correlation id, and the frame without its length."""
-        frames: list[tuple[int, bytes]] = []
-        async with asyncio.timeout(10):
-            while len(frames) < count:
-                await asyncio.sleep(0)
-                while len(self.wire.sent) >= 4:
-                    end = 4 + int.from_bytes(self.wire.sent[:4])
-                    frame = bytes(self.wire.sent[4:end])
-                    del self.wire.sent[:end]
-                    frames.append((int.from_bytes(frame[:4]), frame))
-        assert not self.wire.sent
-        return frames
-
-    async def ask(self, request: Request[Any], version: int, client_id: str = "again") -> Any:
-        """The response to a request, which is the same for one that comes again and one that is new."""
-        body = await self.send(request, version, client_id)
-        _, at = read_response_header(bytes(4) + body, request.API_KEY, version)
-        return decode(request.response_type(), version, bytes(4) + body, at)
-
-    def is_known(self, request: Request[Any], version: int) -> bool:
-        """Whether the request would be served without being read."""
-        return self.listener.served.repeats.find(request_frame(request, version, 1, "again")[4:]) is not None
-
-
-Scenario = Callable[[Client], Coroutine[Any, Any, None]]
-
-
-def run_scenario(scenario: Scenario) -> None:
-    """Run a scenario against a node in memory."""
-
-    async def main() -> None:
-        files = MemoryFileSystem()
-        files.make_directory(Path("/data"))
-        node = BrokerNode(files, Path("/data"), Settings({"group.initial.rebalance.delay.ms": "0"}), Clock())
-        await node.start()
-        node.topics.create(NewTopic("t", T, WIDTH), node.now())
-        try:
-            await scenario(Client(node))
-        finally:
-            node.close()
-
-    asyncio.run(asyncio.wait_for(main(), 30))
-
-
-def commit(
-    base: int, indexes: list[int], group_id: str = "g", metadata: str = "", **more: Any
-) -> OffsetCommitRequest:
-    partitions = [
-        OffsetCommitRequestPartition(
-            partition_index=index,
-            committed_offset=base + place,
-            committed_leader_epoch=2,
-            committed_metadata=metadata,
-        )
-        for place, index in enumerate(indexes)
-    ]
-    topics = [OffsetCommitRequestTopic(name="t", topic_id=T, partitions=partitions)]
-    return OffsetCommitRequest(group_id=group_id, topics=topics, **more)
-
-
-def fetch(indexes: list[int], version: int, group_id: str = "g") -> OffsetFetchRequest:
-    if version < 8:
-        return OffsetFetchRequest(
-            group_id=group_id, topics=[OffsetFetchRequestTopic(name="t", partition_indexes=indexes)]
-        )
-    topics = [OffsetFetchRequestTopics(name="t", topic_id=T, partition_indexes=indexes)]
-    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=topics)])
-
-
-async def committed(client: Client, group_id: str = "g") -> dict[int, int]:
-    """All offsets of the group, read the long way."""
-    request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
-    response = await client.ask(request, 8, f"reader {next(client._ids)}")
-    return {
-        one.partition_index: one.committed_offset
-        for topic in response.groups[0].topics
-        for one in topic.partitions
-    }
 
 
 @pytest.mark.parametrize("version", COMMIT_VERSIONS)
@@ -331,105 +176,6 @@ def test_a_fetch_that_comes_again_is_judged_again(version: int, indexes: list[in
         leave = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=-1)
         await client.ask(leave, 1)
         assert (await client.ask(request, version)).groups[0].error_code == ErrorCode.UNKNOWN_MEMBER_ID
-
-    run_scenario(scenario)
-
-
-def heartbeat(member_id: str, epoch: int, **more: Any) -> ConsumerGroupHeartbeatRequest:
-    said: dict[str, Any] = {"topic_partitions": None} | more
-    return ConsumerGroupHeartbeatRequest(group_id="g", member_id=member_id, member_epoch=epoch, **said)
-
-
-JOINING = {"rebalance_timeout_ms": 10_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
-
-
-@pytest.mark.parametrize("version", [0, 1])
-def test_a_heartbeat_that_comes_again_is_answered_the_same_until_something_happens(version: int) -> None:
-    """Byte for byte; then the member hears of its new assignment, and at last that it is nobody."""
-
-    async def scenario(client: Client) -> None:
-        epoch = (await client.ask(heartbeat("m", 0, **JOINING), version)).member_epoch
-        staying = heartbeat("m", epoch)
-        answers = {await client.send(staying, version, "again") for _ in range(5)}
-        assert len(answers) == 1
-        assert client.is_known(staying, version)
-        await client.ask(heartbeat("other", 0, **JOINING), version)
-        client.node.coordinator.submit(
-            GroupId("g"),
-            ConsumerGroupConfigured(group_id=GroupId("g"), settings={"consumer.assignment.interval.ms": 0}),
-            lambda result: None,
-        )
-        response = await client.ask(staying, version)
-        assert len(response.assignment.topic_partitions[0].partitions) == WIDTH // 2
-        await client.ask(heartbeat("m", -1), version)
-        for _ in range(3):
-            assert (await client.ask(staying, version)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-
-    run_scenario(scenario)
-
-
-def test_a_heartbeat_from_another_host_is_no_repetition() -> None:
-    """Where a member was heard of last is what a description of its group tells."""
-
-    async def scenario(client: Client) -> None:
-        epoch = (await client.ask(heartbeat("m", 0, **JOINING), 1)).member_epoch
-        answers = set()
-        for host in ("/10.0.0.1", "/10.0.0.2", "/10.0.0.2", "/10.0.0.1"):
-            client.connection.client_host = host
-            for _ in range(3):
-                answers.add(await client.send(heartbeat("m", epoch), 1, "again"))
-            runtime = client.node.coordinator.runtimes[client.node.coordinator.partition_of(GroupId("g"))]
-            (member,) = runtime.shard.consumer.by_id[GroupId("g")].members.values()
-            assert member.client_host == host
-        assert len(answers) == 1
-
-    run_scenario(scenario)
-
-
-@pytest.mark.parametrize("version", range(5))
-def test_a_classic_heartbeat_that_comes_again_is_judged_again(version: int) -> None:
-    """It is well until the group rebalances, or the member is nobody."""
-
-    async def scenario(client: Client) -> None:
-        protocols = [JoinGroupRequestProtocol(name="range")]
-        join = JoinGroupRequest(
-            group_id="c",
-            session_timeout_ms=10_000,
-            rebalance_timeout_ms=10_000,
-            protocol_type="consumer",
-            protocols=protocols,
-        )
-        joined = await client.ask(join, 3)
-        member: dict[str, Any] = {"group_id": "c", "member_id": joined.member_id}
-        await client.ask(SyncGroupRequest(generation_id=joined.generation_id, **member), 0)
-        staying = HeartbeatRequest(generation_id=joined.generation_id, **member)
-        answers = {await client.send(staying, version, "again") for _ in range(5)}
-        assert len(answers) == 1
-        assert client.is_known(staying, version)
-        another = Client(client.node)
-        another.connection.data_received(request_frame(join, 3, 1, "another"))  # waits for the first member
-        for _ in range(2):
-            assert (await client.ask(staying, version)).error_code == ErrorCode.REBALANCE_IN_PROGRESS
-        await client.ask(LeaveGroupRequest(**member), 0)
-        assert (await client.ask(staying, version)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-
-    run_scenario(scenario)
-
-
-def test_a_heartbeat_that_says_something_is_read_each_time() -> None:
-    """What a member has, or reads, may be something else the next time, and counts."""
-
-    async def scenario(client: Client) -> None:
-        epoch = (await client.ask(heartbeat("m", 0, **JOINING), 1)).member_epoch
-        said: list[dict[str, Any]] = [
-            {"topic_partitions": []},
-            {"subscribed_topic_names": ["t"]},
-            {"rack_id": "here"},
-        ]
-        for more in said:
-            for _ in range(3):
-                assert (await client.ask(heartbeat("m", epoch, **more), 1)).error_code == ErrorCode.NONE
-            assert not client.is_known(heartbeat("m", epoch, **more), 1)
 
     run_scenario(scenario)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.server.test_repeats import Client, commit, committed, fetch, run_scenario
+from tests.server.clients import Client, commit, committed, fetch, run_scenario
 
 from headgate.domain.errors import ErrorCode
 from headgate.server.connection import MOST_REQUESTS_WAITING, Connection

@@ -1,15 +1,17 @@
-"""The tests of topics share a data directory on a disk in memory, and batches as producers send them."""
+"""The tests of topics share a data directory on a disk in memory, what they do there, and what they see."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis, TopicId
 from headgate.domain.settings import Settings
-from headgate.log.batch import Record, encode_batch
+from headgate.log.batch import Record, encode_batch, iterate_records
 from headgate.log.filesystem import MemoryFileSystem
-from headgate.topics.topics import Topics
+from headgate.topics.topic import Topic
+from headgate.topics.topics import NewTopic, Topics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,3 +59,45 @@ def batch(
             codec=codec,
         )
     )
+
+
+def create(topics: Topics, disk: Disk, name: str, partitions: int = 1, **overrides: str) -> Topic:
+    """A new topic; settings with underscores for dots."""
+    texts = {key.replace("_", "."): value for key, value in overrides.items()}
+    created = topics.create(NewTopic(name, disk.topic_id(), partitions, texts), NOW)
+    assert isinstance(created, Topic), created
+    return created
+
+
+def append(
+    topic: Topic, *values: bytes, partition: int = 0, producer: tuple[int, int, int] = (-1, -1, -1)
+) -> int:
+    """Append durably; the base offset."""
+    found = topic.partition(partition)
+    result = found.append(batch(*values, producer=producer), NOW)
+    assert result.error == ErrorCode.NONE, result
+    sync(topic, partition)
+    return result.base_offset
+
+
+def sync(topic: Topic, partition: int = 0) -> None:
+    """Make all of the partition durable, and show it to readers."""
+    log = topic.partition(partition).log
+    request = log.begin_sync()
+    request.run()
+    log.complete_sync(request)
+    topic.partition(partition).advance()
+
+
+def values(topic: Topic, partition: int = 0) -> list[bytes | None]:
+    """Of all records that readers may see."""
+    records = topic.partition(partition).read(0, 1 << 30, minimum_one=True).records
+    return [record.value for _, record in iterate_records(records)]
+
+
+def told(topics: Topics) -> list[Any]:
+    """All that clients can learn of the topics."""
+    return [
+        (topic.name, topic.topic_id, topic.partition_count, topic.overrides, topic.is_internal)
+        for topic in topics.all()
+    ]

@@ -1,0 +1,40 @@
+"""`headgate consumer-groups --delete-offsets` and `--delete`."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from confluent_kafka import Consumer
+from tests.cli.support import Command, committed, rows
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def test_offsets_are_deleted(command: Command, group: str) -> None:
+    """A line for each; a group that is not there is an error."""
+    assert rows(command("--delete-offsets", "--group", group, "--topic", "flights:0"))[1:] == [
+        [group, "flights", "0", "deleted"]
+    ]
+    assert committed(command, group) == {1: 9}
+    refused = command("--delete-offsets", "--group", "nobody", "--topic", "flights:0")
+    assert (refused.exit_code, "there is no group called nobody" in refused.stderr) == (1, True)
+
+
+def test_offsets_that_are_being_read_are_not_deleted(command: Command, group: str, member: Consumer) -> None:
+    """What is refused is shown, and said with what to do about it."""
+    refused = command("--delete-offsets", "--group", group, "--topic", "flights:0")
+    assert (refused.exit_code, "its members read this topic: stop them first" in refused.stderr) == (1, True)
+    assert [group, "flights", "0", "GROUP_SUBSCRIBED_TO_TOPIC"] in map(str.split, refused.stdout.splitlines())
+
+
+def test_groups_are_deleted_unless_they_are_active(command: Command, group: str, member: Consumer) -> None:
+    """What is refused is shown with its reason, and the rest is done."""
+    command("--reset-offsets", "--group", "gone", "--topic", "flights", "--to-latest", "--execute")
+    deleted = command("--delete", "--group", "gone", "--group", group, "--output", "json")
+    assert deleted.exit_code == 1
+    assert json.loads(deleted.stdout) == {
+        "groups": [{"group": "gone", "status": "deleted"}, {"group": group, "status": "NON_EMPTY_GROUP"}]
+    }
+    assert "stop its members first" in deleted.stderr
+    assert "gone" not in command("--list").stdout.splitlines()

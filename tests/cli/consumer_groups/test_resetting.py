@@ -1,0 +1,128 @@
+"""`headgate consumer-groups --reset-offsets`: shown, done with --execute, and never while somebody reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer
+from tests.cli.support import Command, committed, rows
+
+from headgate.admin import Admin
+
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.mark.parametrize(
+    ("target", "offsets"),
+    [
+        (["--to-earliest"], {0: 0, 1: 0, 2: 0}),
+        (["--to-latest"], {0: 10, 1: 10, 2: 10}),
+        (["--to-current"], {0: 4, 1: 9, 2: 10}),
+        (["--to-offset", "3"], {0: 3, 1: 3, 2: 3}),
+        (["--to-offset", "0"], {0: 0, 1: 0, 2: 0}),
+        (["--to-datetime", "2023-11-14T23:13:22.500+01:00"], {0: 3, 1: 3, 2: 3}),
+        (["--to-datetime", "2023-11-14T22:13:22"], {0: 2, 1: 2, 2: 2}),
+        (["--by-duration", "PT1H"], {0: 10, 1: 10, 2: 10}),
+    ],
+)
+def test_a_reset_shows_what_it_does_and_does_it_with_execute(
+    command: Command, group: str, target: list[str], offsets: dict[int, int]
+) -> None:
+    """Without --execute nothing changes; with it, what was shown is what is there."""
+    words = ["--reset-offsets", "--group", group, "--topic", "flights", *target]
+    shown = command(*words)
+    heading, *lines = rows(shown)
+    assert heading == ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "NEW-OFFSET"]
+    assert {int(line[2]): int(line[4]) for line in lines} == offsets
+    assert "nothing was changed" in shown.stderr
+    assert committed(command, group) == {0: 4, 1: 9}
+    done = command(*words, "--execute")
+    assert (rows(done)[1:], done.stderr) == (lines, "")
+    assert committed(command, group) == offsets
+
+
+def test_a_shift_stays_inside_the_log_and_says_so(command: Command, group: str) -> None:
+    """Of the partitions that were named, and those only."""
+    words = ("--reset-offsets", "--group", group, "--execute", "--shift-by")
+    done = command(*words, "3", "--topic", "flights:1")
+    assert rows(done)[1] == [group, "flights", "1", "9", "10"]
+    assert "flights-1: 12 lies outside the log, which ends at 10" in done.stderr
+    command(*words, "-7", "--all-topics")
+    assert committed(command, group) == {0: 0, 1: 3}
+    refused = command(*words, "1", "--topic", "flights:0,2")
+    assert refused.exit_code == 1
+    assert "nothing is committed to shift from in flights-2" in refused.stderr
+
+
+def test_what_is_exported_can_be_read_back(command: Command, group: str, tmp_path: Path) -> None:
+    """One group without its name, several with theirs, as Kafka's tool writes and reads them."""
+    saved = tmp_path / "saved.csv"
+    words = ("--reset-offsets", "--group", group)
+    saved.write_text(command(*words, "--all-topics", "--to-current", "--export").stdout)
+    assert saved.read_text() == "flights,0,4\nflights,1,9\n"
+    command(*words, "--all-topics", "--to-earliest", "--execute")
+    assert committed(command, group) == {0: 0, 1: 0}
+    assert command(*words, "--from-file", saved, "--execute").exit_code == 0
+    assert committed(command, group) == {0: 4, 1: 9}
+    saved.write_text(f"{group},flights,0,1\nother,flights,1,2\n")
+    both = (*words, "--group", "other")
+    exported = command(*both, "--from-file", saved, "--execute", "--export")
+    assert exported.stdout == saved.read_text()
+    assert committed(command, "other") == {1: 2}
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ("flights,0\n", "line 1: topic,partition,offset or group,topic,partition,offset is expected"),
+        ("flights,0,-1\n", "line 1"),
+        ("flights,0,1\nother,flights,0,1\n", "line 2: group other is not among those of --group"),
+        ("", "there are no offsets in it"),
+    ],
+    ids=["too few fields", "negative", "another group", "empty"],
+)
+def test_a_file_that_does_not_read_is_refused_by_line(
+    command: Command, group: str, tmp_path: Path, lines: str, says: str
+) -> None:
+    """Before anything is changed."""
+    path = tmp_path / "offsets.csv"
+    path.write_text(lines)
+    refused = command("--reset-offsets", "--group", group, "--from-file", path, "--execute")
+    assert (refused.exit_code, says in refused.stderr) == (2, True), refused.stderr
+    assert committed(command, group) == {0: 4, 1: 9}
+
+
+def test_an_active_group_is_not_reset(command: Command, group: str, member: Consumer) -> None:
+    """The error says why, and what to do."""
+    refused = command("--reset-offsets", "--group", group, "--topic", "flights", "--to-latest", "--execute")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert f"group {group} is active: state Stable, 1 member; stop its members first" in refused.stderr
+
+
+def test_a_reset_changes_what_it_shows_or_nothing(
+    command: Command, group: str, bootstrap_servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody commits between the look and the change: the error says what, and that nothing was changed."""
+    plan_reset = Admin.plan_reset
+
+    def overtaken(admin: Admin, *arguments: Any) -> Any:
+        planned = plan_reset(admin, *arguments)
+        with Admin(bootstrap_servers) as somebody:
+            somebody.alter_offsets(group, {planned[1].partition: 8})
+        return planned
+
+    monkeypatch.setattr(Admin, "plan_reset", overtaken)
+    refused = command("--reset-offsets", "--group", group, "--all-topics", "--to-earliest", "--execute")
+    assert (refused.exit_code, refused.stdout) == (1, "")
+    assert f"group {group}: flights-1 is at 8, not at 9; somebody moved it meanwhile" in refused.stderr
+    assert committed(command, group) == {0: 4, 1: 8}
+
+
+def test_partitions_that_are_not_there_are_refused_with_those_there_are(command: Command, group: str) -> None:
+    """A misspelt topic gets the nearest name."""
+    words = ("--reset-offsets", "--group", group, "--to-latest", "--topic")
+    assert "flights has the partitions 0 to 2" in command(*words, "flights:3").stderr
+    refused = command(*words, "fligths")
+    assert (refused.exit_code, "did you mean flights?" in refused.stderr) == (1, True)

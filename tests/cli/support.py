@@ -1,0 +1,23 @@
+"""What the tests of the command share: how they call it, and how they read what it prints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from typer.testing import Result
+
+Command = Callable[..., Result]
+START_MS = 1_700_000_000_000  # 2023-11-14T22:13:20Z
+
+
+def rows(result: Result) -> list[list[str]]:
+    """The lines of a table, the heading among them."""
+    assert result.exit_code == 0, result.stderr
+    return [line.split() for line in result.stdout.splitlines()]
+
+
+def committed(command: Command, group: str) -> dict[int, int]:
+    """What the group has now, by partition."""
+    (described,) = json.loads(command("--describe", "--group", group, "--output", "json").stdout)["groups"]
+    return {each["partition"]: each["current_offset"] for each in described["offsets"]}
