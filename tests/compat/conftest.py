@@ -22,7 +22,7 @@ from tests.compat.support.confluent import Confluent
 from tests.compat.support.driver import Driver
 from tests.compat.support.kafkajs import NODE, KafkaJs
 from tests.compat.support.kcat import Kcat
-from tests.compat.support.members import SESSION_TIMEOUT_MS, Join, joining
+from tests.compat.support.members import SESSION_TIMEOUT_MS, Join
 
 import headgate
 from headgate.broker import Broker
@@ -161,7 +161,7 @@ _COUNT = itertools.count()
 @pytest.fixture
 def join(bootstrap: str) -> Iterator[Join]:
     """Starts members; whatever is left of them at the end of the test is killed."""
-    with joining(bootstrap) as join:
+    with Join(bootstrap) as join:
         yield join
 
 

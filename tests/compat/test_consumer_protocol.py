@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from tests.compat.support.driver import Committed
 from tests.compat.support.kafka_python import KafkaPython
 from tests.compat.support.kafkas_tools import CONSUMER_GROUPS, TOOLS, needs_kafkas_tools, run_tool
-from tests.compat.support.members import SESSION_TIMEOUT_MS, Member, joining, wait_until_shared
+from tests.compat.support.members import SESSION_TIMEOUT_MS, Join, Member, wait_until_shared
 from tests.compat.support.writing import ALL, PARTITIONS, values_read, write
 from tests.waiting import wait_until
 
@@ -27,7 +27,7 @@ JoinConsumer = Callable[..., Member]
 @pytest.fixture
 def join(broker: Broker) -> Iterator[JoinConsumer]:
     """Starts members of the consumer protocol, by topic, group and perhaps instance id."""
-    with joining(broker.bootstrap_servers) as join:
+    with Join(broker.bootstrap_servers) as join:
         yield partial(join, "confluent-kafka", protocol="consumer")
 
 

@@ -15,7 +15,7 @@ from tests.compat.support.driver import Committed, Sent
 from tests.compat.support.java import JVM_START_S, needs_java_member
 from tests.compat.support.kafka_python import KafkaPython
 from tests.compat.support.kafkas_tools import CONSUMER_GROUPS, needs_kafkas_tools, run_java
-from tests.compat.support.members import Member, joining, wait_until_shared
+from tests.compat.support.members import Join, Member, wait_until_shared
 from tests.compat.support.writing import (
     ALL,
     PARTITIONS,
@@ -47,7 +47,7 @@ Tool = Callable[..., str]
 @pytest.fixture
 def join(broker: Broker, library: str, protocol: str) -> Iterator[JoinKind]:
     """Starts members of the kind the test is about, by topic, group and perhaps instance id."""
-    with joining(broker.bootstrap_servers) as join:
+    with Join(broker.bootstrap_servers) as join:
         yield partial(join, library, protocol=protocol)
 
 

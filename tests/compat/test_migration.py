@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 from tests.compat.support.java import JVM_START_S, needs_java_member
 from tests.compat.support.kafka_python import KafkaPython
-from tests.compat.support.members import Member, joining, wait_until_shared
+from tests.compat.support.members import Join, Member, wait_until_shared
 from tests.compat.support.writing import (
     ALL,
     PARTITIONS,
@@ -43,7 +43,7 @@ def join(broker: Broker, library: str, assignor: str, name: str) -> Iterator[Joi
     """Starts members that speak one protocol or the other, in the group that reads the test's topic."""
     with closing(KafkaPython(broker.bootstrap_servers)) as setter:
         setter.create_topic(name, PARTITIONS)
-    with joining(broker.bootstrap_servers) as join:
+    with Join(broker.bootstrap_servers) as join:
         yield lambda protocol, instance_id=None: join(
             library, name, name, instance_id, assignor=assignor, protocol=protocol
         )

@@ -8,7 +8,7 @@ import pytest
 from tests.compat.support.driver import Committed
 from tests.compat.support.java import JVM_START_S, needs_java_member
 from tests.compat.support.kafka_python import KafkaPython
-from tests.compat.support.members import Join, joining, wait_until_shared
+from tests.compat.support.members import Join, wait_until_shared
 from tests.compat.support.wiretap import Wiretap
 from tests.compat.support.writing import write
 from tests.waiting import wait_until
@@ -54,7 +54,7 @@ def broker(wiretap: Wiretap) -> Iterator[Broker]:
 @pytest.fixture
 def join(broker: Broker) -> Iterator[Join]:
     """Starts members; whatever is left of them at the end of the test is killed."""
-    with joining(broker.bootstrap_servers) as join:
+    with Join(broker.bootstrap_servers) as join:
         yield join
 
 

@@ -16,11 +16,10 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from tests.compat.support.java import java_member_command
 from tests.compat.support.kafkajs import NODE
@@ -178,8 +177,18 @@ class Member:
         self.confirmed += [self.unconfirmed.pop(where) for where in done]
 
 
-class Join(Protocol):
-    """Starts a member of a group."""
+class Join:
+    """Starts members of groups at one broker; at the end of its block, what is left of them is killed."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._ends = ExitStack()
+
+    def __enter__(self) -> Join:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.close()
 
     def __call__(
         self,
@@ -190,37 +199,19 @@ class Join(Protocol):
         *,
         assignor: str = "range",
         protocol: str = "classic",
-    ) -> Member: ...
-
-
-@contextmanager
-def joining(bootstrap: str) -> Iterator[Join]:
-    """What starts members of this broker's groups; what is left of them at the end of the block is killed."""
-    with ExitStack() as ends:
-
-        def join(
-            library: str,
-            topic: str,
-            group: str,
-            instance_id: str | None = None,
-            *,
-            assignor: str = "range",
-            protocol: str = "classic",
-        ) -> Member:
-            membership = Membership(
-                library=library,
-                bootstrap=bootstrap,
-                topic=topic,
-                group=group,
-                instance_id=instance_id,
-                assignor=assignor,
-                protocol=protocol,
-            )
-            member = Member(membership)
-            ends.callback(member.end)
-            return member
-
-        yield join
+    ) -> Member:
+        membership = Membership(
+            library=library,
+            bootstrap=self._bootstrap,
+            topic=topic,
+            group=group,
+            instance_id=instance_id,
+            assignor=assignor,
+            protocol=protocol,
+        )
+        member = Member(membership)
+        self._ends.callback(member.end)
+        return member
 
 
 def wait_until_shared(members: list[Member], partitions: int, timeout_s: float = 20) -> None:
