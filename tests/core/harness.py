@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from hypothesis import HealthCheck, settings
+
 from headgate.core.classic.commands import Heartbeat, JoinGroup, LeaveGroup, LeavingMember, SyncGroup
 from headgate.core.classic.state import ClassicState
 from headgate.core.commands import Tick
@@ -182,6 +184,12 @@ class Harness:
             self.send(sync(one, generation, group_id=group_id, assignments=assignments))
         assert self.state(group_id) is ClassicState.STABLE
         return generation
+
+
+RANDOM_LIVES = settings(
+    max_examples=30, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+"""How much of its time a state machine of groups is tried."""
 
 
 def join(**changes: Any) -> JoinGroup:

@@ -23,6 +23,7 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import i16, i32
+from tests.kio_schema import kio_class
 
 CLIENT_ID = "script"
 ANSWER_TIMEOUT_S = 20.0
@@ -49,8 +50,7 @@ class Request:
 
     def kio_type(self, side: str) -> Any:
         """kio's class of this version; `side` is request or response."""
-        module = importlib.import_module(f"kio.schema.{self.api}.v{self.version}.{side}")
-        return getattr(module, "".join(map(str.title, self.api.split("_"))) + side.title())
+        return kio_class(self.api, self.version, side)
 
 
 class Connection:

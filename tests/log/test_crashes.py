@@ -7,7 +7,7 @@ second time, and takes appends.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 
 import pytest
@@ -67,17 +67,32 @@ class Scenario:
         self.place = Place(self.files, settings=THREE_TO_A_SEGMENT)
         self.log = self.place.open()
         self.batches = [append(self.log) for _ in range(count)]
+        self.unsynced: list[bytes] = []
         if count:
             sync(self.log)
 
-    def run_until_power_cut(self, action: Callable[[Log], None], changes: int) -> bool:
+    def run_until_power_cut(self, action: Callable[[Scenario], object], changes: int) -> bool:
         """Run `action` with the power cut after so many changes; whether it got through before."""
         self.files.cut_power_after(changes)
         try:
-            action(self.log)
+            action(self)
         except PowerCut:
             return False
         return True
+
+
+def crashed_anywhere(
+    crash: Crash, begin: Callable[[], Scenario], action: Callable[[Scenario], object]
+) -> Iterator[tuple[Scenario, bool]]:
+    """Scenarios that crashed in the action, each one change later, and whether it had got through."""
+    for changes in range(200):
+        scenario = begin()
+        got_through = scenario.run_until_power_cut(action, changes)
+        crash(scenario.files, changes)
+        yield scenario, got_through
+        if got_through:
+            return
+    raise AssertionError("the scenario never got through")
 
 
 class Survive(Random):
@@ -135,28 +150,21 @@ def test_a_tail_of_zeros_is_dropped_and_told() -> None:
 @pytest.mark.parametrize("count", [0, 1, 3, 6])
 def test_appends_that_roll_survive_a_power_cut_anywhere(crash: Crash, count: int) -> None:
     """Whatever change is the last, every synced batch is there, and of the others a prefix."""
-    for changes in range(200):
-        scenario = Scenario(count)
-        done: list[bytes] = []
 
-        def work(log: Log, done: list[bytes] = done) -> None:
-            for at in range(5):
-                done.append(append(log))
-                if at % 2:
-                    sync(log)
+    def work(scenario: Scenario) -> None:
+        for at in range(5):
+            append(scenario.log)
+            if at % 2:
+                sync(scenario.log)
 
-        got_through = scenario.run_until_power_cut(work, changes)
+    for scenario, _ in crashed_anywhere(crash, lambda: Scenario(count), work):
         durable = scenario.log.durable_offset
-        crash(scenario.files, changes)
         log = reopen(scenario.place)
         survived = contents(log)
         attempted = scenario.batches + [batch_at(count + at) for at in range(5)]
         assert survived == attempted[: len(survived)]
         assert len(survived) >= durable
         goes_on(log, survived)
-        if got_through:
-            return
-    raise AssertionError("the scenario never got through")
 
 
 def test_a_later_segment_never_outlives_an_earlier_one() -> None:
@@ -173,101 +181,81 @@ def test_a_later_segment_never_outlives_an_earlier_one() -> None:
 @pytest.mark.parametrize("offset", [1, 3, 4, 9, 10])
 def test_deleting_the_head_survives_a_power_cut_anywhere(crash: Crash, offset: int) -> None:
     """The log starts where it did or where it was told to, never between; nothing past the start is lost."""
-    for changes in range(200):
-        scenario = Scenario(10)
-        got_through = scenario.run_until_power_cut(lambda log: log.delete_before(offset), changes)
-        crash(scenario.files, changes)
+    for scenario, got_through in crashed_anywhere(
+        crash, lambda: Scenario(10), lambda scenario: scenario.log.delete_before(offset)
+    ):
         log = reopen(scenario.place)
         assert log.log_start_offset in ((offset,) if got_through else (0, offset))
         assert contents(log) == scenario.batches[log.log_start_offset :]
         goes_on(log, contents(log))
-        if got_through:
-            return
-    raise AssertionError("the scenario never got through")
 
 
 @pytest.mark.parametrize("crash", CRASHES)
 @pytest.mark.parametrize(("retention_ms", "start"), [(1006, 3), (0, 10)])
 def test_retention_survives_a_power_cut_anywhere(crash: Crash, retention_ms: int, start: int) -> None:
     """Retention either happened or did not, also where it closes the active segment."""
-    for changes in range(200):
-        scenario = Scenario(10)
-        now = 10_000 if start == 10 else 1002 + retention_ms + 1
-
-        def retain(log: Log, now: int = now) -> None:
-            log.apply_retention(now, retention_ms, -1)
-
-        got_through = scenario.run_until_power_cut(retain, changes)
-        crash(scenario.files, changes)
+    now = 10_000 if start == 10 else 1002 + retention_ms + 1
+    for scenario, got_through in crashed_anywhere(
+        crash, lambda: Scenario(10), lambda scenario: scenario.log.apply_retention(now, retention_ms, -1)
+    ):
         log = reopen(scenario.place)
         assert log.log_start_offset in ((start,) if got_through else (0, start))
         assert log.log_end_offset == 10
         assert contents(log) == scenario.batches[log.log_start_offset :]
         goes_on(log, contents(log))
-        if got_through:
-            return
-    raise AssertionError("the scenario never got through")
 
 
 @pytest.mark.parametrize("crash", CRASHES)
 @pytest.mark.parametrize("offset", [0, 2, 3, 8])
 def test_truncation_survives_a_power_cut_anywhere(crash: Crash, offset: int) -> None:
     """A cut off tail is gone, or still there from its beginning: never a part of it without the start."""
-    for changes in range(200):
-        scenario = Scenario(10)
-        got_through = scenario.run_until_power_cut(lambda log: log.truncate(offset), changes)
-        crash(scenario.files, changes)
+    for scenario, got_through in crashed_anywhere(
+        crash, lambda: Scenario(10), lambda scenario: scenario.log.truncate(offset)
+    ):
         log = reopen(scenario.place)
         survived = contents(log)
         assert survived == scenario.batches[: len(survived)]
         assert len(survived) == offset if got_through else len(survived) >= offset
         goes_on(log, survived)
-        if got_through:
-            return
-    raise AssertionError("the scenario never got through")
 
 
 @pytest.mark.parametrize("crash", CRASHES)
 def test_deleting_a_log_survives_a_power_cut_anywhere(crash: Crash) -> None:
     """A log being deleted is whole or out of sight; what is left of it can be removed."""
-    for changes in range(200):
-        scenario = Scenario(7)
-        got_through = scenario.run_until_power_cut(Log.delete, changes)
-        crash(scenario.files, changes)
+    for scenario, got_through in crashed_anywhere(
+        crash, lambda: Scenario(7), lambda scenario: scenario.log.delete()
+    ):
         log = reopen(scenario.place)
         assert contents(log) in ([], scenario.batches)
         assert not (got_through and contents(log))
         remove_deleted(scenario.files, DATA)
         assert not [name for name in scenario.files.listdir(DATA) if name.endswith(DELETED_SUFFIX)]
         goes_on(log, contents(log))
-        if got_through:
-            return
-    raise AssertionError("the scenario never got through")
 
 
 @pytest.mark.parametrize("crash", CRASHES)
 def test_closing_survives_a_power_cut_anywhere(crash: Crash) -> None:
     """A close that was interrupted costs nothing; one that got through is a clean stop."""
-    for changes in range(200):
+
+    def begin() -> Scenario:
         scenario = Scenario(5)
-        late = [append(scenario.log), append(scenario.log)]
-        got_through = scenario.run_until_power_cut(Log.close, changes)
-        crash(scenario.files, changes)
+        scenario.unsynced = [append(scenario.log), append(scenario.log)]
+        return scenario
+
+    for scenario, got_through in crashed_anywhere(crash, begin, lambda scenario: scenario.log.close()):
         survived = contents(scenario.place.open(clean=got_through))
         assert survived[:5] == scenario.batches
-        assert survived == (scenario.batches + late)[: len(survived)]
+        assert survived == (scenario.batches + scenario.unsynced)[: len(survived)]
         assert not got_through or len(survived) == 7
         goes_on(reopen(scenario.place), survived)
-        if got_through:
-            return
-    raise AssertionError("the scenario never got through")
 
 
 @pytest.mark.parametrize("crash", CRASHES)
 @pytest.mark.parametrize("bad", [1, 4, 7])
 def test_recovery_itself_survives_a_power_cut_anywhere(crash: Crash, bad: int) -> None:
     """A log with a bad batch in its middle ends there, however often its recovery is interrupted."""
-    for changes in range(200):
+
+    def begin() -> Scenario:
         scenario = Scenario(10)
         size = len(batch_at(0))
         file = scenario.files.open(DIRECTORY / f"{bad // 3 * 3:020d}.log")
@@ -276,15 +264,9 @@ def test_recovery_itself_survives_a_power_cut_anywhere(crash: Crash, bad: int) -
         if scenario.files.exists(DIRECTORY / "headgate.checkpoint"):
             scenario.files.remove(DIRECTORY / "headgate.checkpoint")
             scenario.files.sync_directory(DIRECTORY)
+        return scenario
 
-        def recover(_: Log, place: Place = scenario.place) -> None:
-            place.open()
-
-        got_through = scenario.run_until_power_cut(recover, changes)
-        crash(scenario.files, changes)
+    for scenario, _ in crashed_anywhere(crash, begin, lambda scenario: scenario.place.open()):
         log = reopen(scenario.place)
         assert contents(log) == scenario.batches[:bad]
         goes_on(log, scenario.batches[:bad])
-        if got_through:
-            return
-    raise AssertionError("the scenario never got through")

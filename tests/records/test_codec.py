@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -247,26 +248,19 @@ members = st.builds(
     subscription=blobs,
     assignment=blobs,
 )
-commits = st.builds(
+_some_commit = partial(
+    st.builds,
     OffsetCommit,
     group_id=encodable.map(GroupId),
     topic=encodable.map(TopicName),
     partition=int32s,
     offset=int64s,
-    leader_epoch=int32s,
     metadata=encodable,
     commit_timestamp=int64s.map(Millis),
 )
-expiring_commits = st.builds(
-    OffsetCommit,
-    group_id=encodable.map(GroupId),
-    topic=encodable.map(TopicName),
-    partition=int32s,
-    offset=int64s,
-    leader_epoch=st.just(-1),
-    metadata=encodable,
-    commit_timestamp=int64s.map(Millis),
-    expire_timestamp=st.integers(0, 2**63 - 1).map(Millis),
+commits = _some_commit(leader_epoch=int32s)
+expiring_commits = _some_commit(
+    leader_epoch=st.just(-1), expire_timestamp=st.integers(0, 2**63 - 1).map(Millis)
 )
 groups = st.builds(
     GroupMetadata,

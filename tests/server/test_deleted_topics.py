@@ -76,6 +76,13 @@ def delete(node: BrokerNode) -> None:
     node.topics.delete(topic, node.now())
 
 
+async def ask_to_delete(client: Client, *names: str, timeout_ms: int) -> list[int]:
+    """Each topic's error code."""
+    topics = [DeleteTopicState(name=name) for name in names]
+    deleted = await client.ask(DeleteTopicsRequest(topics=topics, timeout_ms=timeout_ms), 6)
+    return [one.error_code for one in deleted.responses]
+
+
 async def commit(client: Client, partition_count: int = 1) -> None:
     """Offset 5 in every partition, for groups in both shards."""
     partitions = [
@@ -136,17 +143,13 @@ def test_who_is_told_that_a_topic_is_deleted_can_create_it_again() -> None:
         client = Client(node)
         create(node, OLD_ID, SEVERAL_SLICES)
         await commit(client, SEVERAL_SLICES)
-        topics = [DeleteTopicState(name=NAME)]
-        deleted = await client.ask(DeleteTopicsRequest(topics=topics, timeout_ms=20_000), 6)
-        assert [one.error_code for one in deleted.responses] == [ErrorCode.NONE]
+        assert await ask_to_delete(client, NAME, timeout_ms=20_000) == [ErrorCode.NONE]
         wanted = [CreatableTopic(name=NAME, num_partitions=1, replication_factor=1)]
         created = await client.ask(CreateTopicsRequest(topics=wanted), 7)
         assert [one.error_code for one in created.topics] == [ErrorCode.NONE]
 
-        topics = [DeleteTopicState(name=NAME), DeleteTopicState(name="never-was")]
-        deleted = await client.ask(DeleteTopicsRequest(topics=topics, timeout_ms=0), 6)
         expected = [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-        assert [one.error_code for one in deleted.responses] == expected
+        assert await ask_to_delete(client, NAME, "never-was", timeout_ms=0) == expected
 
     run_node(new_files(), scenario)
 
@@ -158,9 +161,7 @@ def test_who_does_not_wait_is_told_all_the_same() -> None:
         client = Client(node)
         create(node, OLD_ID, SEVERAL_SLICES)
         await commit(client, SEVERAL_SLICES)
-        topics = [DeleteTopicState(name=NAME)]
-        deleted = await client.ask(DeleteTopicsRequest(topics=topics, timeout_ms=0), 6)
-        assert [one.error_code for one in deleted.responses] == [ErrorCode.NONE]
+        assert await ask_to_delete(client, NAME, timeout_ms=0) == [ErrorCode.NONE]
         assert NAME in node.topics.held_names
         assert node.topics.by_name(NAME) is None
         await until_free(node)

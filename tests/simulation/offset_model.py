@@ -235,15 +235,17 @@ class OffsetModel:
         if result.is_attempted == is_refused:
             raise Violation(f"{effect.request}: {'not ' * is_refused}all of it could be done")
 
-    def _deleted(self, effect: Effect, result: Any) -> None:
-        error = error_of(result)
-        group_id = effect.request.group_id
+    def _is_refused(self, effect: Effect, error: ErrorCode) -> bool:
+        """Whether nothing was deleted, for a reason that there is."""
         if error is ErrorCode.GROUP_ID_NOT_FOUND:
             self._is_gone(effect.request)
-        elif error:
-            if not effect.may_be_refused:
-                raise Violation(f"{effect.request} was refused: {error!r}")
-        else:
+        elif error and not effect.may_be_refused:
+            raise Violation(f"{effect.request} was refused: {error!r}")
+        return bool(error)
+
+    def _deleted(self, effect: Effect, result: Any) -> None:
+        group_id = effect.request.group_id
+        if not self._is_refused(effect, error_of(result)):
             kept = {topic for topic, outcome in result.topics if outcome}
             if kept and not effect.may_be_refused:
                 raise Violation(f"{effect.request}: {kept} were kept in a group without members")
@@ -252,13 +254,7 @@ class OffsetModel:
                 self._take(effect)
 
     def _group_deleted(self, effect: Effect, result: Any) -> None:
-        error = error_of(result)
-        if error is ErrorCode.GROUP_ID_NOT_FOUND:
-            self._is_gone(effect.request)
-        elif error:
-            if not effect.may_be_refused:
-                raise Violation(f"{effect.request} was refused: {error!r}")
-        else:
+        if not self._is_refused(effect, error_of(result)):
             self._take(effect)
             if self._members.may_have_record.get(effect.request.group_id, 0) < effect.request.number:
                 self._members.may_have_record.pop(effect.request.group_id, None)

@@ -21,6 +21,7 @@ from typing import Any
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
+from tests.kio_schema import kio_class
 
 from headgate.wire.message import ZERO_UUID, Message
 from headgate.wire.messages import APIS
@@ -57,8 +58,7 @@ class Case:
     def kio_type(self) -> Any:
         """kio's class of this version of it."""
         info = APIS[self.api_key]
-        module = importlib.import_module(f"kio.schema.{info.module}.v{self.version}.{self.side}")
-        return getattr(module, info.name + self.side.title())
+        return kio_class(info.module, self.version, self.side)
 
     @property
     def is_flexible(self) -> bool:

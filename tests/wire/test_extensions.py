@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 
 import pytest
+from tests.wire.tables import facts_of_messages, facts_of_table
 
 from headgate.wire.codec import decode, encode
 from headgate.wire.errors import MalformedMessage
@@ -60,11 +61,7 @@ def test_the_table_says_what_the_classes_say(api_key: int) -> None:
     """Key, versions and flexibility; both sides carry the same key, and it is none of Kafka's."""
     info = EXTENSIONS[api_key]
     module = importlib.import_module(f"headgate.wire.extensions.{info.module}")
-    for side in ("Request", "Response"):
-        message_type: type[Message] = getattr(module, info.name + side)
-        assert api_key == message_type.API_KEY
-        assert (info.min_version, info.max_version) == message_type.VERSIONS
-        assert info.flexible_since == message_type.FLEXIBLE_SINCE
+    assert facts_of_messages(module, info.name) == [facts_of_table(api_key, info)] * 2
     assert api_key not in APIS
     assert min(EXTENSIONS) > 20_000
     assert ALL_APIS[api_key] == info

@@ -11,9 +11,10 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from tests.wire.tables import facts_of_messages, facts_of_table
 
 from headgate.wire.layout import ALL_VERSIONS, NO_VERSIONS, is_flexible, layout_of
-from headgate.wire.message import Message, Request, Struct
+from headgate.wire.message import Request, Struct
 from headgate.wire.messages import APIS, GENERATED_FROM
 from headgate.wire.messages.consumer_group_describe import Assignment, Member
 from headgate.wire.messages.fetch import FetchRequest, PartitionData
@@ -123,11 +124,7 @@ def test_the_index_agrees_with_the_messages(api_key: int) -> None:
     """The table that is read without importing a message says what the messages say."""
     info = APIS[api_key]
     module = importlib.import_module(f"headgate.wire.messages.{info.module}")
-    for side in ("Request", "Response"):
-        message_type: type[Message] = getattr(module, info.name + side)
-        assert api_key == message_type.API_KEY
-        assert (info.min_version, info.max_version) == message_type.VERSIONS
-        assert info.flexible_since == message_type.FLEXIBLE_SINCE
+    assert facts_of_messages(module, info.name) == [facts_of_table(api_key, info)] * 2
     request_type: type[Request[object]] = getattr(module, info.name + "Request")  # type: ignore[type-var]
     assert request_type.response_type() is getattr(module, info.name + "Response")
 

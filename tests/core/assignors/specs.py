@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -80,6 +80,13 @@ def after(spec: GroupSpec, targets: Targets) -> GroupSpec:
         },
         partition_counts=spec.partition_counts,
     )
+
+
+def is_satisfied_by(assign: Callable[[GroupSpec], Targets], spec: GroupSpec) -> bool:
+    """Whether an assignor that is asked again leaves every member its target, the same object."""
+    settled = after(spec, assign(spec))
+    again = assign(settled)
+    return all(again[member_id] is one.current for member_id, one in settled.members.items())
 
 
 def check_every_partition_has_one_subscribed_owner(spec: GroupSpec, targets: Targets) -> None:

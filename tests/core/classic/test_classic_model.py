@@ -10,10 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from tests.core.harness import NONE, Harness, heartbeat, join, leave, sync
+from tests.core.harness import NONE, RANDOM_LIVES, Harness, heartbeat, join, leave, sync
 
 from headgate.core.classic.group import ClassicGroup
 from headgate.core.classic.state import ClassicState
@@ -260,10 +259,5 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         assert group is None or group.state is ClassicState.EMPTY
 
 
-ClassicGroupMachine.TestCase.settings = settings(
-    max_examples=30,
-    stateful_step_count=30,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+ClassicGroupMachine.TestCase.settings = RANDOM_LIVES
 TestClassicGroup = ClassicGroupMachine.TestCase

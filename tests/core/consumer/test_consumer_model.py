@@ -12,7 +12,6 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.core.consumer.support import (
@@ -26,7 +25,7 @@ from tests.core.consumer.support import (
     topic_id,
     topics,
 )
-from tests.core.harness import durable_state
+from tests.core.harness import RANDOM_LIVES, durable_state
 
 from headgate.core.consumer.commands import (
     ConsumerHeartbeat,
@@ -322,10 +321,5 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         }
 
 
-ConsumerGroupMachine.TestCase.settings = settings(
-    max_examples=30,
-    stateful_step_count=30,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+ConsumerGroupMachine.TestCase.settings = RANDOM_LIVES
 TestConsumerGroup = ConsumerGroupMachine.TestCase

@@ -198,14 +198,20 @@ def keep_alive(h: ConsumerHarness, client: Client, duration_ms: int) -> None:
         client.beat()
 
 
-def test_offsets_of_a_group_that_was_long_alive_are_kept_from_its_last_member_on() -> None:
-    """Not from the commit: in Kafka they would go at once (R0.4, R0.5, R0.12)."""
+def long_alive() -> ConsumerHarness:
+    """A group whose only member committed, stayed for longer than offsets are kept, and left just now."""
     h = hourly()
     a = Client(h, "a")
     settle(a)
     h.commit_as("a", 2, ("t", 0))
     keep_alive(h, a, 3 * HOUR_MS)
     h.beat("a", -1)
+    return h
+
+
+def test_offsets_of_a_group_that_was_long_alive_are_kept_from_its_last_member_on() -> None:
+    """Not from the commit: in Kafka they would go at once (R0.4, R0.5, R0.12)."""
+    h = long_alive()
     h.advance(HOUR_MS - MINUTE_MS)
     assert h.offset(G) == 7
     h.advance(2 * MINUTE_MS)
@@ -214,12 +220,7 @@ def test_offsets_of_a_group_that_was_long_alive_are_kept_from_its_last_member_on
 
 def test_that_holds_after_a_crash_too() -> None:
     """The time at which the group became empty is in its record."""
-    h = hourly()
-    a = Client(h, "a")
-    settle(a)
-    h.commit_as("a", 2, ("t", 0))
-    keep_alive(h, a, 3 * HOUR_MS)
-    h.beat("a", -1)
+    h = long_alive()
     h.advance(MINUTE_MS * 30)
     h.reload()
     h.advance(MINUTE_MS * 29)
