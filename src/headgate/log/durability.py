@@ -113,7 +113,8 @@ class Durability:
         for segment in request.indexes:
             segment.indexes_synced = True
         self._name_changes_synced = max(self._name_changes_synced, request.directory_changes)
-        self._parent_synced |= self._directory.parent in request.directories
+        if request.directories and not self._parent_synced:
+            self._parent_synced = self._directory.parent in request.directories
         self.durable_offset = max(self.durable_offset, request.end_offset)
         if self._unmarked_bytes >= SYNC_MARK_EVERY_BYTES:
             self.mark()

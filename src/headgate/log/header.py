@@ -126,8 +126,8 @@ def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
     """The header of the batch at `at`, as it stands. Raises CorruptBatch when bytes are missing."""
     if not 0 <= at <= len(buffer) - HEADER_BYTES:
         raise CorruptBatch(f"a batch header takes {HEADER_BYTES} bytes, {max(len(buffer) - at, 0)} are left")
-    base_offset, length, *rest = HEADER.unpack_from(buffer, at)
-    return new_header(BatchHeader, (base_offset, length + LENGTH_FIELD_END, *rest))
+    fields = HEADER.unpack_from(buffer, at)
+    return new_header(BatchHeader, (fields[0], fields[1] + LENGTH_FIELD_END, *fields[2:]))
 
 
 def check_batches(buffer: Buffer) -> list[BatchHeader]:

@@ -89,15 +89,16 @@ def _big_endian(numbers: Int64s, layout: str) -> Rows:
     return numbers.astype(layout).view(np.uint8).reshape(len(numbers), -1)
 
 
+_MANY = OffsetCommits, StandingCommits
 Change = Record | OffsetCommits | StandingCommits
 """What a shard decides: one record, or many as one value."""
 
 
 def records_of(change: Change) -> Iterable[Record]:
     """The records that a change stands for, in order."""
-    return change.each() if isinstance(change, OffsetCommits | StandingCommits) else (change,)
+    return change.each() if isinstance(change, _MANY) else (change,)
 
 
 def record_count(change: Change) -> int:
     """How many records of the log a change takes."""
-    return len(change) if isinstance(change, OffsetCommits | StandingCommits) else 1
+    return len(change) if isinstance(change, _MANY) else 1

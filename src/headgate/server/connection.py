@@ -24,7 +24,6 @@ from headgate.wire.codec import reader_for
 from headgate.wire.errors import WireError
 from headgate.wire.framing import (
     API_VERSIONS_KEY,
-    LENGTH_SIZE,
     FrameReader,
     RequestHeader,
     read_request_header,
@@ -122,21 +121,20 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.last_heard = perf_counter()
-        # Nearly always it is one frame, which came before.
-        if (
-            not self._frames.pending_bytes
-            and int.from_bytes(data[:LENGTH_SIZE], "big") == len(data) - LENGTH_SIZE
-        ):
-            frame = data[LENGTH_SIZE:]
+        frame = self._frames.only_frame(data)
+        if frame is not None:
             found = self._repeats.find(frame)
-            if found is not None:
+            if found is not None:  # nearly always: there is nothing to read
                 self._turn.add(self, found, frame)
                 if len(self.waiting) > MOST_REQUESTS_WAITING:
                     self._balance()
                 return
         self._is_receiving = True
         try:
-            self._serve(self._frames.feed(data))
+            if frame is not None:
+                self._read(frame)
+            else:
+                self._serve(self._frames.feed(data))
         except WireError as error:
             self.refuse(str(error))
         finally:
@@ -171,7 +169,7 @@ class Connection(asyncio.Protocol):
             self._balance()
 
     def _read(self, frame: bytes) -> None:
-        if self.waiting and not self._turn.is_empty:
+        if self.waiting:
             self._turn.serve()  # what came before this one comes first
         # A client says the same of itself in every header: only the correlation id has to be read again.
         known = self._routes.get(frame[:4])

@@ -27,7 +27,7 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
 from headgate.log.batch import CorruptBatch
 from headgate.log.log import Log
-from headgate.records import MalformedRecord, OffsetCommit
+from headgate.records import MalformedRecord
 from headgate.records.columns import record_count
 from headgate.server.clock import Clock
 from headgate.server.group_commit import GroupCommit
@@ -162,7 +162,7 @@ class ShardRuntime(Generic[ShardT]):
         apply = self.shard.apply
         for record in effects.records:
             apply(record, self._position)
-            self._position += 1 if type(record) is OffsetCommit else record_count(record)
+            self._position += record_count(record)
         waiting = self._waiting
         if self._position <= self._visible_position:  # nothing is outstanding: what was read can be told
             for reply in effects.replies:
@@ -244,10 +244,10 @@ class ShardRuntime(Generic[ShardT]):
             self._fail("sync failed", None)
 
     def _release(self) -> None:
-        held = self._held
-        if not held:
+        held, visible = self._held, self._visible_position
+        if not held or held[0][0] > visible:
             return
-        while held and held[0][0] <= self._visible_position:
+        while held and held[0][0] <= visible:
             _, on_reply, result = held.popleft()
             try:
                 on_reply(result)

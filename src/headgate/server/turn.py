@@ -37,11 +37,6 @@ class Turn:
         self._loop = asyncio.get_running_loop()
         self._added: list[tuple[PendingCall, Repeat, Numbers, bytes]] = []
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to serve."""
-        return not self._added
-
     def add(self, connection: Connection, found: Found, frame: bytes) -> None:
         """Have a request served at the end of this turn; it stands in the connection's line from now on."""
         if not self._added:

@@ -18,14 +18,13 @@ from headgate.log.builder import BatchBuilder, RecordOutline
 from headgate.log.template import BatchTemplate
 from headgate.records import (
     Change,
-    OffsetCommit,
     OffsetCommits,
     Record,
     StandingCommit,
     StandingCommits,
     encode,
 )
-from headgate.records.offset_commit import PLAIN_VALUE_BYTES, encode_commit, encode_offset_key
+from headgate.records.offset_commit import PLAIN_VALUE_BYTES, encode_offset_key
 from headgate.records.runs import RunPlace
 from headgate.server.run_batches import RECORD_OVERHEAD, RunBatches
 
@@ -53,13 +52,6 @@ class TurnBatches:
         self._shared = BatchBuilder(now)
         written = 0
         for changes in commands:
-            if len(changes) == 1 and type(changes[0]) is OffsetCommit:  # by far the most frequent
-                key, value = encode_commit(changes[0])
-                size = len(key) + len(value) + RECORD_OVERHEAD
-                self._make_room(size)
-                self._shared.add(key, value, size)
-                written += 1
-                continue
             if len(changes) == 1 and type(changes[0]) is StandingCommits:
                 written += self._add_standing(changes[0])
                 continue

@@ -51,6 +51,16 @@ class FrameReader:
         self._needed = LENGTH_SIZE
         """How many pending bytes the next frame takes, as far as is known."""
 
+    def only_frame(self, data: bytes) -> bytes | None:
+        """The frame, without its length, if what arrived is one and nothing else; otherwise None: `feed` it.
+
+        That is how requests nearly always come.
+        """
+        length = len(data) - LENGTH_SIZE
+        if self.pending_bytes or not 0 < length <= self._max_bytes or _LENGTH.unpack_from(data)[0] != length:
+            return None
+        return data[LENGTH_SIZE:]
+
     def feed(self, data: bytes) -> list[bytes]:
         """Take bytes that arrived; returns the frames that are complete now, without their lengths.
 
@@ -58,9 +68,6 @@ class FrameReader:
         stream cannot be followed after either, and frames before it in the same bytes are lost with it.
         """
         if not self._pending:
-            if len(data) > LENGTH_SIZE and _LENGTH.unpack_from(data)[0] == len(data) - LENGTH_SIZE:
-                self._check_length(len(data) - LENGTH_SIZE)
-                return [data[LENGTH_SIZE:]]  # nearly always: one frame, and nothing else
             frames, at = self._cut(data)
             if at < len(data):
                 self._pending += data[at:]

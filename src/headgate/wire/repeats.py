@@ -12,7 +12,7 @@ what differs is numbers. So the message's layout is nowhere known but in the cod
 from __future__ import annotations
 
 import struct
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,21 +75,21 @@ class RequestShape:
     Up to `MOST_NARROW` numbers come out as a tuple of integers, more of them as an int64 array.
     """
 
-    __slots__ = ("_columns", "_fields", "places", "size")
+    __slots__ = ("_columns", "_unpack", "places", "size")
 
     def __init__(self, size: int, places: Sequence[Place]) -> None:
         self.size = size
         self.places = tuple(places)
-        self._fields: struct.Struct | None = None
+        self._unpack: Callable[[bytes], tuple[Any, ...]] | None = None
         if len(places) <= MOST_NARROW:
-            self._fields = struct.Struct(_format(size, (Place(_CORRELATION_ID_AT, 4), *places)))
+            self._unpack = struct.Struct(_format(size, (Place(_CORRELATION_ID_AT, 4), *places))).unpack
         else:
             self._columns = _columns(size, places)
 
     def split(self, frame: bytes) -> Repeated:
         """Take the numbers out of a frame of this size."""
-        if self._fields is not None:
-            fields = self._fields.unpack(frame)
+        if self._unpack is not None:
+            fields = self._unpack(frame)
             return fields[1], fields[3::2], fields[::2]
         (column,) = self._columns
         rest = bytearray(frame)
