@@ -10,8 +10,11 @@ from hypothesis import strategies as st
 
 from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.log.batch import Record, encode_batch, iterate_records
-from headgate.log.builder import BatchBuilder
+from headgate.log.builder import BatchBuilder, RecordBlock
 from headgate.records import OffsetCommit, OffsetCommits, encode
+from headgate.records.offset_blocks import blocks_of
+from headgate.records.offset_commit import key_prefix
+from headgate.records.offset_rows import OffsetRows
 
 names = st.text(st.characters(codec="utf-8"), max_size=20)
 int32 = st.integers(-(2**31), 2**31 - 1)
@@ -40,6 +43,35 @@ def test_rows_are_the_bytes_of_single_records(commits: OffsetCommits) -> None:
     rows = [(key.tobytes(), value.tobytes()) for key, value in zip(keys, values, strict=True)]
     assert rows == [encode(record) for record in commits.each()]
     assert len(commits) == len(rows)
+
+
+@given(columns(), st.data())
+def test_blocks_are_the_bytes_of_single_records(commits: OffsetCommits, data: st.DataObject) -> None:
+    """Each record is in one block, in its place, as encoding it alone gives it; a batch has them in order."""
+    count = len(commits)
+    texts = [data.draw(st.sampled_from(["", "m", "ä", "note"]) | names) for _ in range(count)]
+    is_gone = [data.draw(st.booleans()) for _ in range(count)]
+    rows = OffsetRows(
+        [key_prefix(commits.group_id, commits.topic)],
+        np.zeros(count, np.int64),
+        commits.partitions,
+        commits.offsets,
+        commits.leader_epochs.astype(np.int32),
+        np.full(count, commits.commit_timestamp),
+        np.array(is_gone),
+        {row: text for row, text in enumerate(texts) if text},
+    )
+    single = [encode(record) for record in rows.each()]
+    blocks = list(blocks_of(rows))
+    found = {
+        place: (key.tobytes(), None if values is None else values[index].tobytes())
+        for places, keys, values in blocks
+        for index, (place, key) in enumerate(zip(places.tolist(), keys, strict=True))
+    }
+    assert [found[place] for place in range(count)] == single
+    builder = BatchBuilder(5)
+    builder.add_blocks([RecordBlock(*block) for block in blocks])
+    assert builder.build() == encode_batch([Record(key, value, 5) for key, value in single])
 
 
 @given(st.lists(columns(most=90), min_size=1, max_size=4), st.integers(0, 3))

@@ -21,6 +21,8 @@ from headgate.records import (
     decode,
 )
 from headgate.records.columns import record_count, records_of
+from headgate.records.offset_commit import key_prefix
+from headgate.records.offset_rows import OffsetRows
 from headgate.records.runs import run_place
 from headgate.server.turn_batches import NARROWEST_TEMPLATE, TurnBatches
 
@@ -56,6 +58,25 @@ def wide(draw: st.DrawFn) -> OffsetCommits:
     )
 
 
+@st.composite
+def mixed(draw: st.DrawFn) -> OffsetRows:
+    """Commits with metadata of their own and tombstones, of one topic or two."""
+    width = draw(widths)
+    numbers = np.random.default_rng(draw(st.integers(0, 2**32))).integers(-(2**31), 2**31, (3, width))
+    texts = st.sampled_from(["", "m", "ä", "note", "n" * 300])
+    metadata = {row: text for row in range(width) if (text := draw(texts))}
+    return OffsetRows(
+        [key_prefix("g", "t"), key_prefix("ü" * 200, "t")],
+        np.sort(np.abs(numbers[0]) % 2),
+        np.arange(width),
+        numbers[1] * draw(st.integers(1, 2**31)),
+        numbers[2].astype(np.int32),
+        np.full(width, draw(int64)),
+        numbers[0] % 3 == 0,
+        metadata,
+    )
+
+
 STANDING = [
     StandingCommit(group_id, TopicName("t"), partition, -1)
     for group_id in (GroupId("g"), GroupId("ü" * 200))
@@ -72,7 +93,7 @@ def standing(draw: st.DrawFn) -> StandingCommits:
 
 commands = st.lists(
     st.one_of(
-        st.lists(st.one_of(single(), wide()), min_size=1, max_size=3),
+        st.lists(st.one_of(single(), wide(), mixed()), min_size=1, max_size=3),
         standing().map(lambda one: [one]),
         st.tuples(single(), standing()).map(list),
     ),
@@ -179,3 +200,27 @@ def test_a_run_holds_columns_and_single_records_in_order() -> None:
     expected = [tombstones[0], *wide[0].each(), *tombstones[1:], *wide[1].each()]
     assert [one for _, one in read(batches, 1 << 33)] == expected
     assert max(map(len, batches)) < 1 << 20
+
+
+def test_a_run_holds_records_of_any_length_in_order() -> None:
+    """Commits with metadata of many lengths and tombstones, between others."""
+    width = 30_000
+    numbers = np.arange(width)
+    rows = OffsetRows(
+        [key_prefix("g", "t")],
+        np.zeros(width, np.int64),
+        numbers,
+        numbers * 7,
+        np.full(width, 3, np.int32),
+        np.full(width, NOW),
+        numbers % 5 == 2,
+        {row: "m" * (row % 97) for row in range(width) if row % 97},
+    )
+    tombstone = OffsetTombstone(GroupId("g"), TopicName("v"), 9)
+    changes: list[Change] = [tombstone, rows, tombstone]
+    batches = TurnBatches().of([changes], 50, NOW)
+    assert len(batches) > 1
+    assert max(map(len, batches)) < 1 << 20
+    placed = [run_place(record.headers) for batch in batches for _, record in iterate_records(batch)]
+    assert placed == [(50, before, width + 2) for before in range(width + 2)]
+    assert [one for _, one in read(batches, 50)] == [tombstone, *rows.each(), tombstone]

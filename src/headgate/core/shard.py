@@ -147,6 +147,8 @@ class GroupShard:
                 self.offsets.put(record)
             case OffsetCommits():
                 self.offsets.put_columns(record)
+            case OffsetRows():
+                self.offsets.put_rows(record)
             case OffsetTombstone(group_id, topic, partition):
                 self.offsets.remove(group_id, topic, partition)
             case UnknownRecord():
@@ -197,7 +199,7 @@ class GroupShard:
                     stored.commit_timestamp,
                     stored.expire_timestamp,
                 )
-            case UnknownRecord() | OffsetCommits() | StandingCommits():
+            case UnknownRecord() | OffsetCommits() | OffsetRows() | StandingCommits():
                 return None
             case _:
                 return self._group_types.of(record).standing(record)

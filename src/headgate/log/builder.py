@@ -7,20 +7,39 @@ the rest of a wide commit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headgate.log.batch import RecordHeader, assemble_batch, encode_record, varint
 
+Int64s = NDArray[np.int64]
 Rows = NDArray[np.uint8]
 """One row a record: (records, bytes)."""
+
+
+class RecordBlock(NamedTuple):
+    """Records whose keys have one length and whose values have one length, among others of other lengths."""
+
+    places: Int64s
+    """Where each of them stands among all; ascending."""
+    keys: Rows
+    values: Rows | None
+    """None: they have no values."""
+
+    def between(self, first: int, end: int) -> RecordBlock:
+        """Those in the places from `first` up to and without `end`, counted from there."""
+        low, high = np.searchsorted(self.places, (first, end)).tolist()
+        values = None if self.values is None else self.values[low:high]
+        return RecordBlock(self.places[low:high] - first, self.keys[low:high], values)
+
 
 _DELTAS_OF_WIDTH = ((1, 1 << 6), (2, 1 << 13), (3, 1 << 20), (4, 1 << 27))
 """How many bytes a zigzag varint takes, up to which value."""
 _NO_HEADERS = b"\x00"
+_NULL = varint(-1)
 _DELTAS = [varint(value) for value in range(1024)]
 
 
@@ -111,11 +130,42 @@ class BatchBuilder:
         self.record_count += len(keys)
         self.size_bytes += len(records)
 
+    def add_blocks(self, blocks: Sequence[RecordBlock], headers: Rows | None = None) -> None:
+        """Append the records of all blocks, each in its place; `headers` are a row for each place."""
+        first = self.record_count
+        count = sum(len(block.places) for block in blocks)
+        sizes = np.empty(count, np.int64)
+        laid_out: list[tuple[Int64s, Rows]] = []
+        for places, keys, values in blocks:
+            columns: list[bytes | Rows] = [varint(keys.shape[1]), keys]
+            columns += [_NULL] if values is None else [varint(values.shape[1]), values]
+            columns.append(_NO_HEADERS if headers is None else headers[places])
+            for part, rows in _laid_out(columns, first + places):
+                sizes[places[part]] = rows.shape[1]
+                laid_out.append((places[part], rows))
+        ends = np.cumsum(sizes)
+        records = np.empty(int(ends[-1]) if count else 0, np.uint8)
+        for places, rows in laid_out:
+            # Each record is one item of as many bytes, which may begin anywhere.
+            one = np.dtype(f"V{rows.shape[1]}")
+            anywhere = np.ndarray((len(records) - one.itemsize + 1,), one, records, strides=(1,))
+            anywhere[ends[places] - one.itemsize] = rows.view(one).ravel()
+        self._parts.append(records.tobytes())
+        self.record_count += count
+        self.size_bytes += len(records)
+
     def build(self) -> bytearray:
         """The batch, at base offset 0; `place_batch` moves it. Raises ValueError if it is empty."""
         if not self.record_count:
             raise ValueError("a batch needs at least one record")
         return assemble_batch(b"".join(self._parts), self.record_count, self.timestamp, self.timestamp)
+
+
+def most_record_bytes(key_size: int, value_size: int, headers_size: int) -> int:
+    """What a record of these sizes takes at most; some bytes less where its offset delta is small."""
+    behind = len(varint(key_size)) + key_size + len(varint(value_size)) + value_size + headers_size
+    behind += 2 + _DELTAS_OF_WIDTH[-1][0]
+    return len(varint(behind)) + behind
 
 
 def uniform_records(keys: Rows, values: Rows, first_delta: int, headers: Rows | None = None) -> bytes:
@@ -132,28 +182,30 @@ def uniform_blocks(keys: Rows, values: Rows, first_delta: int, headers: Rows | N
 
 def _blocks(columns: Sequence[bytes | Rows], count: int, first_delta: int) -> list[Rows]:
     """Records in which these columns, or the same bytes in each, stand behind the offset delta."""
-    blocks: list[Rows] = []
-    end = first_delta + count
-    lowest = 0
+    return [rows for _, rows in _laid_out(columns, np.arange(first_delta, first_delta + count))]
+
+
+def _laid_out(columns: Sequence[bytes | Rows], deltas: Int64s) -> Iterator[tuple[slice, Rows]]:
+    """Records with these offset deltas, which ascend: a stretch of them for each width of delta."""
+    start = 0
     for width, limit in _DELTAS_OF_WIDTH:
-        start, stop = max(first_delta, lowest), min(end, limit)
-        if start < stop:
-            rows = slice(start - first_delta, stop - first_delta)
-            parts = [one if isinstance(one, bytes) else one[rows] for one in columns]
-            blocks.append(_rows_of(parts, start, stop - start, width))
-        lowest = limit
-    assert end <= lowest, "no batch holds so many records"
-    return blocks
+        end = int(np.searchsorted(deltas, limit))
+        if start < end:
+            part = slice(start, end)
+            parts = [one if isinstance(one, bytes) else one[part] for one in columns]
+            yield part, _rows_of(parts, deltas[part], width)
+        start = end
+    assert start == len(deltas), "no batch holds so many records"
 
 
-def _rows_of(parts: Sequence[bytes | Rows], first_delta: int, count: int, width: int) -> Rows:
+def _rows_of(parts: Sequence[bytes | Rows], deltas: Int64s, width: int) -> Rows:
     """Records whose offset deltas take `width` bytes."""
     attributes_and_timestamp_delta = b"\x00\x00"
-    columns: list[Any] = [attributes_and_timestamp_delta, _varints(first_delta, count, width), *parts]
+    columns: list[Any] = [attributes_and_timestamp_delta, _varints(deltas, width), *parts]
     widths = [len(one) if isinstance(one, bytes) else one.shape[1] for one in columns]
     columns.insert(0, varint(sum(widths)))
     widths.insert(0, len(columns[0]))
-    rows = np.empty((count, sum(widths)), np.uint8)
+    rows = np.empty((len(deltas), sum(widths)), np.uint8)
     at = 0
     for column, size in zip(columns, widths, strict=True):
         rows[:, at : at + size] = np.frombuffer(column, np.uint8) if isinstance(column, bytes) else column
@@ -161,10 +213,10 @@ def _rows_of(parts: Sequence[bytes | Rows], first_delta: int, count: int, width:
     return rows
 
 
-def _varints(first: int, count: int, width: int) -> Rows:
-    """`count` values from `first` on as zigzag varints that all take `width` bytes."""
-    zigzag = np.arange(first, first + count, dtype=np.uint32) << np.uint32(1)
-    rows = np.empty((count, width), np.uint8)
+def _varints(values: Int64s, width: int) -> Rows:
+    """Values as zigzag varints that all take `width` bytes."""
+    zigzag = values.astype(np.uint32) << np.uint32(1)
+    rows = np.empty((len(values), width), np.uint8)
     for index in range(width):
         more = 0x80 if index + 1 < width else 0
         rows[:, index] = (zigzag >> np.uint32(7 * index) & np.uint32(0x7F)) | np.uint32(more)

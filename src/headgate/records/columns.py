@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.records.model import OffsetCommit, Record
+from headgate.records.offset_blocks import Rows, keys_of
 from headgate.records.offset_commit import WRITTEN_VERSION, key_prefix
+from headgate.records.offset_rows import OffsetRows
 from headgate.records.standing_commits import StandingCommits
 
 Int64s = NDArray[np.int64]
-Rows = NDArray[np.uint8]
 
-_PARTITION_BYTES = 4
 _head = struct.Struct(">hqih")
 _timestamp = struct.Struct(">q")
 
@@ -64,10 +64,7 @@ class OffsetCommits:
     def encode(self) -> tuple[Rows, Rows]:
         """Keys and values, a row each, as `encode` writes them one by one."""
         count = len(self)
-        prefix = key_prefix(self.group_id, self.topic)
-        keys = np.empty((count, len(prefix) + _PARTITION_BYTES), np.uint8)
-        keys[:, : len(prefix)] = np.frombuffer(prefix, np.uint8)
-        keys[:, len(prefix) :] = _big_endian(self.partitions, ">i4")
+        keys = keys_of(key_prefix(self.group_id, self.topic), self.partitions)
         metadata = self.metadata.encode()
         template = (
             _head.pack(WRITTEN_VERSION, 0, 0, len(metadata))
@@ -89,8 +86,8 @@ def _big_endian(numbers: Int64s, layout: str) -> Rows:
     return numbers.astype(layout).view(np.uint8).reshape(len(numbers), -1)
 
 
-_MANY = OffsetCommits, StandingCommits
-Change = Record | OffsetCommits | StandingCommits
+_MANY = OffsetCommits, OffsetRows, StandingCommits
+Change = Record | OffsetCommits | OffsetRows | StandingCommits
 """What a shard decides: one record, or many as one value."""
 
 

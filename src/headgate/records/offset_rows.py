@@ -1,8 +1,8 @@
-"""Committed offsets of many groups and topics, read together: records of a log as columns of numbers.
+"""Committed offsets as columns of numbers: read together from a log, or decided together.
 
-For whoever loads millions of them. What is read this way is what `decode` reads, and nothing is read this way
-but offsets as they are written nowadays (value version 3) and tombstones of offsets; the rest is told apart
-and stays for `decode`.
+For whoever loads millions of them, and for commits of many partitions that differ in more than numbers. What
+is read this way is what `decode` reads, and nothing is read this way but offsets as they are written nowadays
+(value version 3) and tombstones of offsets; the rest is told apart and stays for `decode`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ Int64s = NDArray[np.int64]
 _PARTITION_BYTES = 4
 _SMALLEST_KEY = 10
 _WORD_BYTES = 8
-_HEAD = np.dtype([("version", ">i2"), ("offset", ">i8"), ("epoch", ">i4"), ("metadata", ">i2")])
-_VALUE_BYTES = _HEAD.itemsize + 8
+VALUE_HEAD = np.dtype([("version", ">i2"), ("offset", ">i8"), ("epoch", ">i4"), ("metadata", ">i2")])
+"""How a value begins; the metadata and the commit timestamp follow."""
+_VALUE_BYTES = VALUE_HEAD.itemsize + 8
 _KEY_TYPES = np.array([struct.unpack(">H", start)[0] for start in KEY_STARTS], np.uint16)
 
 
@@ -126,7 +127,7 @@ def read_rows(data: bytes, keys: Spans, values: Spans) -> tuple[Int64s, OffsetRo
     """
     is_offset = _are_offsets(data, keys)
     is_gone = is_offset & (values.sizes == -1)
-    heads = np.ndarray((len(data) - _HEAD.itemsize,), _HEAD, data, strides=(1,))
+    heads = np.ndarray((len(data) - VALUE_HEAD.itemsize,), VALUE_HEAD, data, strides=(1,))
     held = np.flatnonzero(is_offset & (values.sizes >= _VALUE_BYTES))
     head = heads[values.starts[held]]
     metadata_sizes = head["metadata"].astype(np.int64)
@@ -142,7 +143,7 @@ def read_rows(data: bytes, keys: Spans, values: Spans) -> tuple[Int64s, OffsetRo
     epochs = np.zeros(count, np.int32)
     offsets[places], epochs[places] = head["offset"], head["epoch"]
     times = _numbers(data, ">i8")
-    timestamps[places] = times[values.starts[held] + _HEAD.itemsize + metadata_sizes]
+    timestamps[places] = times[values.starts[held] + VALUE_HEAD.itemsize + metadata_sizes]
     starts, sizes = keys.starts[at], keys.sizes[at] - _PARTITION_BYTES
     prefixes, stretch_of = _stretches(data, starts, sizes)
     rows = OffsetRows(
@@ -158,7 +159,7 @@ def read_rows(data: bytes, keys: Spans, values: Spans) -> tuple[Int64s, OffsetRo
     if metadata_sizes.any():
         noted = np.flatnonzero(metadata_sizes)
         row_of = np.arange(count)[places][noted] if isinstance(places, slice) else places[noted]
-        text_starts = values.starts[held[noted]] + _HEAD.itemsize
+        text_starts = values.starts[held[noted]] + VALUE_HEAD.itemsize
         rows.metadata = _texts(data, row_of, text_starts, metadata_sizes[noted])
     return at, rows
 

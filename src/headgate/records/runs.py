@@ -36,6 +36,7 @@ _TAIL = np.dtype(
     ]
 )
 """How a record ends that has this one header."""
+RUN_HEADERS_BYTES = _TAIL.itemsize
 
 RecordT = TypeVar("RecordT")
 

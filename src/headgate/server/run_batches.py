@@ -5,8 +5,12 @@ Columns stay columns: as many of their rows as a batch has room for are laid out
 
 from __future__ import annotations
 
-from headgate.log.builder import BatchBuilder, Rows
-from headgate.records.runs import RunPlace, run_headers
+from collections.abc import Sequence
+
+import numpy as np
+
+from headgate.log.builder import BatchBuilder, RecordBlock, Rows, most_record_bytes
+from headgate.records.runs import RUN_HEADERS_BYTES, RunPlace, run_headers
 
 RECORD_OVERHEAD = 16
 """What a record takes beside its key and its value, at most."""
@@ -37,12 +41,29 @@ class RunBatches:
 
     def add_columns(self, keys: Rows, values: Rows) -> None:
         """Append a record for each row of `keys` and `values`."""
-        size = keys.shape[1] + values.shape[1] + RECORD_OVERHEAD + _HEADER_OVERHEAD
+        size = most_record_bytes(keys.shape[1], values.shape[1], RUN_HEADERS_BYTES)
         first = 0
         while first < len(keys):
             end = min(first + (self._batch_bytes - self._part.size_bytes) // size + 1, len(keys))
             headers = run_headers(self._place, end - first)
             self._part.add_columns(keys[first:end], values[first:end], headers)
+            self._taken(end - first)
+            first = end
+
+    def add_blocks(self, blocks: Sequence[RecordBlock]) -> None:
+        """Append the records of all blocks, each in its place."""
+        sizes = np.empty(sum(len(block.places) for block in blocks), np.int64)
+        for places, keys, values in blocks:
+            value_size = 0 if values is None else values.shape[1]
+            sizes[places] = most_record_bytes(keys.shape[1], value_size, RUN_HEADERS_BYTES)
+        ends = np.cumsum(sizes)
+        first = 0
+        while first < len(ends):
+            before = ends[first - 1] if first else 0
+            full_at = before + self._batch_bytes - self._part.size_bytes
+            end = min(int(np.searchsorted(ends, full_at, side="right")) + 1, len(ends))
+            part = [block.between(first, end) for block in blocks]
+            self._part.add_blocks(part, run_headers(self._place, end - first))
             self._taken(end - first)
             first = end
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.domain.ids import Millis
-from headgate.log.builder import BatchBuilder, RecordOutline
+from headgate.log.builder import BatchBuilder, RecordBlock, RecordOutline
 from headgate.log.template import BatchTemplate
 from headgate.records import (
     Change,
@@ -24,7 +24,9 @@ from headgate.records import (
     StandingCommits,
     encode,
 )
+from headgate.records.offset_blocks import blocks_of
 from headgate.records.offset_commit import PLAIN_VALUE_BYTES, encode_offset_key
+from headgate.records.offset_rows import OffsetRows
 from headgate.records.runs import RunPlace
 from headgate.server.run_batches import RECORD_OVERHEAD, RunBatches
 
@@ -90,7 +92,7 @@ class TurnBatches:
         encoded = []
         size = 0
         for change in changes:
-            if isinstance(change, (OffsetCommits, StandingCommits)):
+            if isinstance(change, (OffsetCommits, OffsetRows, StandingCommits)):
                 return 0
             key, value = encode(change)
             encoded.append((key, value))
@@ -118,7 +120,7 @@ class TurnBatches:
 
     def _add(self, changes: Sequence[Change], first_offset: int) -> int:
         """Put a command's records into the shared batch, or into a run of their own; returns how many."""
-        parts = [_Columns(one) if isinstance(one, OffsetCommits) else _Single(one) for one in _split(changes)]
+        parts = [_part_of(one) for one in _split(changes)]
         size = sum(part.size for part in parts)
         count = sum(part.count for part in parts)
         self._make_room(size)
@@ -185,12 +187,22 @@ class _Templates:
         return template
 
 
-def _split(changes: Iterable[Change]) -> Iterator[Record | OffsetCommits]:
+def _split(changes: Iterable[Change]) -> Iterator[Record | OffsetCommits | OffsetRows]:
     for change in changes:
         if isinstance(change, StandingCommits):
             yield from change.each()
         else:
             yield change
+
+
+def _part_of(change: Record | OffsetCommits | OffsetRows) -> _Single | _Columns | _Blocks:
+    match change:
+        case OffsetCommits():
+            return _Columns(change)
+        case OffsetRows():
+            return _Blocks(change)
+        case _:
+            return _Single(change)
 
 
 class _Single:
@@ -225,3 +237,22 @@ class _Columns:
 
     def add_to_run(self, run: RunBatches) -> None:
         run.add_columns(self._keys, self._values)
+
+
+class _Blocks:
+    """Records that differ in more than numbers, encoded."""
+
+    __slots__ = ("_blocks", "count", "size")
+
+    def __init__(self, rows: OffsetRows) -> None:
+        self._blocks = [RecordBlock(*block) for block in blocks_of(rows)]
+        self.count = len(rows)
+        self.size = self.count * RECORD_OVERHEAD + sum(
+            keys.size + (0 if values is None else values.size) for _, keys, values in self._blocks
+        )
+
+    def add_to(self, builder: BatchBuilder) -> None:
+        builder.add_blocks(self._blocks)
+
+    def add_to_run(self, run: RunBatches) -> None:
+        run.add_blocks(self._blocks)

@@ -29,6 +29,10 @@ class FetchMemory:
         self._partitions = 0
         """How many were taken in since `clear`."""
 
+    def __len__(self) -> int:
+        """Of how many groups there are results."""
+        return len(self._by_group)
+
     def get(self, command: FetchOffsets) -> Any:
         """The very object that was remembered for this command; None if the group has changed since."""
         results = self._by_group.get(command.group_id)

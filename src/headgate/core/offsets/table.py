@@ -28,6 +28,7 @@ from headgate.core.offsets.wide_rows import NARROWEST_WIDE, WideRows
 from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.records.columns import Int64s, OffsetCommits
 from headgate.records.model import NO_EXPIRY, OffsetCommit
+from headgate.records.offset_commit import names_of
 from headgate.records.offset_rows import OffsetRows
 from headgate.records.standing_commits import StandingCommits
 
@@ -169,13 +170,15 @@ class OffsetTable:
         return rows
 
     def put_rows(self, rows: OffsetRows) -> None:
-        """Take offsets of many groups in, and let others go, as the log has them: the same as one by one.
+        """Take offsets in, and let others go, of any groups and topics: the same as one by one.
 
         Raises MalformedRecord where the name of a group or topic does not read.
         """
         if not len(rows):
             return
-        self.fetched.clear()
+        if len(self.fetched):
+            for prefix in rows.prefixes:
+                self.fetched.forget(names_of(prefix)[0])
         if _any_high(rows.partitions):
             self._put_one_by_one(rows)
             return
@@ -212,6 +215,9 @@ class OffsetTable:
 
     def _set_aside(self, keys: list[int], rows: OffsetRows) -> None:
         metadata, aside = rows.metadata, self._aside
+        if len(metadata) == len(keys) and not rows.is_gone.any():
+            aside.update(zip(keys, [(metadata[row], NO_EXPIRY) for row in range(len(keys))], strict=True))
+            return
         gone = rows.is_gone.tolist()
         for row, key in enumerate(keys):
             text = metadata.get(row)
@@ -279,6 +285,20 @@ class OffsetTable:
             return None
         offsets = np.frombuffer(columns.offsets, np.int64)[rows]
         return partitions, offsets, np.frombuffer(columns.epochs, np.int32)[rows].astype(np.int64)
+
+    def get_offsets(self, group_id: GroupId, topic: TopicName, partitions: Int64s) -> Int64s:
+        """The committed offset of each partition, whatever else is committed with it; -1 for one without."""
+        if len(partitions) < NARROWEST_WIDE or _any_high(partitions):
+            rows = [self._row(group_id, topic, partition) for partition in partitions.tolist()]
+            return np.array([self._rows.offsets[row] if row >= 0 else NONE for row in rows], np.int64)
+        base = self._names.base_of(group_id, topic)
+        if base is None:
+            return np.full(len(partitions), NONE)
+        found = self._rows.find_each(np.uint64(base) | partitions.astype(np.uint64))
+        has_any = found >= 0
+        offsets = np.full(len(partitions), NONE)
+        offsets[has_any] = np.frombuffer(self._rows.offsets, np.int64)[found[has_any]]
+        return offsets
 
     def _find_columns(self, base: int, partitions: Int64s) -> tuple[Int64s, Int64s, Int64s] | None:
         if _any_high(partitions):

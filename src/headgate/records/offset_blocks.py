@@ -1,0 +1,93 @@
+"""Many offset records as bytes, in blocks: those of one size are rows of one array.
+
+The bytes are what `encode` makes of each record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.records.offset_commit import WRITTEN_VERSION
+from headgate.records.offset_rows import VALUE_HEAD, Int64s, OffsetRows
+
+Rows = NDArray[np.uint8]
+
+_LARGEST_TEXT = 1 << 16
+_GONE = _LARGEST_TEXT - 1
+"""Stands for the size of the metadata where there is no value; longer than any."""
+_PARTITION_BYTES = 4
+
+
+class OffsetBlock(NamedTuple):
+    """Records whose keys have one length and whose values have one length, a row each."""
+
+    places: Int64s
+    """Where they stand among all; ascending."""
+    keys: Rows
+    values: Rows | None
+    """None: they are tombstones."""
+
+
+def blocks_of(rows: OffsetRows) -> Iterator[OffsetBlock]:
+    """All records, each in one block."""
+    if not len(rows):
+        return
+    texts = _Texts(rows)
+    sizes = texts.sizes
+    sizes[rows.is_gone] = _GONE
+    kinds = rows.stretch_of * _LARGEST_TEXT + sizes
+    order = np.argsort(kinds, kind="stable")
+    for places in np.split(order, np.flatnonzero(np.diff(kinds[order])) + 1):
+        first = int(places[0])
+        keys = keys_of(rows.prefixes[rows.stretch_of[first]], rows.partitions[places])
+        if rows.is_gone[first]:
+            yield OffsetBlock(places, keys, None)
+            continue
+        yield OffsetBlock(places, keys, _values(rows, places, texts.of(places)))
+
+
+class _Texts:
+    """The metadata of rows, one behind the other."""
+
+    def __init__(self, rows: OffsetRows) -> None:
+        texts = rows.metadata.values()
+        together = "".join(texts)
+        self._octets = np.frombuffer(together.encode(), np.uint8)
+        lengths = map(len, texts) if together.isascii() else (len(text.encode()) for text in texts)
+        at = np.fromiter(rows.metadata, np.int64, len(texts))
+        self.sizes = np.zeros(len(rows), np.int64)
+        """How many bytes each row has."""
+        self.sizes[at] = np.fromiter(lengths, np.int64, len(texts))
+        self._starts = np.zeros(len(rows), np.int64)
+        self._starts[at] = np.cumsum(self.sizes[at]) - self.sizes[at]
+
+    def of(self, places: Int64s) -> Rows:
+        """The metadata of these rows, which have as much of it."""
+        size = int(self.sizes[places[0]])
+        if not size:
+            return np.empty((len(places), 0), np.uint8)
+        one = np.dtype(f"V{size}")
+        anywhere = np.ndarray((len(self._octets) - size + 1,), one, self._octets, strides=(1,))
+        return anywhere[self._starts[places]].view(np.uint8).reshape(len(places), size)
+
+
+def keys_of(prefix: bytes, partitions: Int64s) -> Rows:
+    """A key for each partition, all with this prefix."""
+    keys = np.empty((len(partitions), len(prefix) + _PARTITION_BYTES), np.uint8)
+    keys[:, : len(prefix)] = np.frombuffer(prefix, np.uint8)
+    keys[:, len(prefix) :] = partitions.astype(">i4").view(np.uint8).reshape(-1, _PARTITION_BYTES)
+    return keys
+
+
+def _values(rows: OffsetRows, places: Int64s, texts: Rows) -> Rows:
+    count, text_size = texts.shape
+    heads = np.empty(count, VALUE_HEAD)
+    heads["version"], heads["metadata"] = WRITTEN_VERSION, text_size
+    heads["offset"], heads["epoch"] = rows.offsets[places], rows.leader_epochs[places]
+    timestamps = rows.commit_timestamps[places].astype(">i8")
+    columns = (heads.view(np.uint8).reshape(count, -1), texts, timestamps.view(np.uint8).reshape(count, -1))
+    return np.hstack(columns)
