@@ -25,6 +25,7 @@ from headgate.core.offsets.commands import (
     CommitResult,
     Conditions,
     DeleteOffsets,
+    ExpectedOffsets,
     FetchedColumns,
     FetchedOffsets,
     FetchOffsets,
@@ -149,7 +150,7 @@ def some_condition(client: Client, command: CommitOffsets, known: Mapping[tuple[
         if client.random.random() < 0.1:
             seen[client.random.randrange(len(seen))] = 1
         if is_wide and client.random.random() < 0.5:
-            expected.append(np.array(seen))
+            expected.append(ExpectedOffsets(np.arange(len(seen)), np.array(seen)))
         else:
             some = client.random.sample(range(len(seen)), client.random.randrange(len(seen) + 1))
             expected.append({index: seen[index] for index in sorted(some)})

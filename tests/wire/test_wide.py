@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headgate.wire import wide_reading
 from headgate.wire.codec import decode, encode
 from headgate.wire.errors import MalformedMessage, UnwritableMessage
 from headgate.wire.messages.offset_commit import (
@@ -20,7 +22,7 @@ from headgate.wire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from headgate.wire.wide import NARROWEST_WIDE, WideParts, WideStructs, last_number
+from headgate.wire.wide import NARROWEST_WIDE, SomeNumbers, WideStructs, last_number
 
 int32 = st.integers(-(2**31), 2**31 - 1)
 int64 = st.integers(-(2**63), 2**63 - 1)
@@ -65,7 +67,7 @@ def test_reading_columns_is_reading_one_by_one(
 
 
 @given(rows, versions, st.lists(st.sampled_from(["", "m", "n", "longer"]), min_size=60, max_size=60))
-def test_partitions_that_are_not_alike_are_read_one_by_one(
+def test_partitions_that_are_not_alike_are_not_mistaken_for_each_other(
     numbers: list[tuple[int, int, int]], version: int, metadata: list[str]
 ) -> None:
     """Different metadata, of one length or not, is nobody else's."""
@@ -112,7 +114,7 @@ def decode_one(one: OffsetCommitRequestPartition, version: int) -> OffsetCommitR
 def test_structs_without_the_number_at_their_end_are_not_mistaken(
     numbers: list[tuple[int, int, int, int]], version: int, data: st.DataObject
 ) -> None:
-    """One of them without a condition, wherever it is: read one by one, and nobody gets another's number."""
+    """One of them without a condition, wherever it is: nobody gets another's number."""
     without = data.draw(st.integers(0, len(numbers) - 1))
     rows = [(*row[:3], None if index == without else row[3]) for index, row in enumerate(numbers)]
     partitions = [conditional(row, "") for row in rows]
@@ -177,27 +179,109 @@ def test_wide_structs_are_a_sequence() -> None:
     assert all(one.error_code == 3 for one in wide)
 
 
-@given(st.lists(st.tuples(st.integers(0, 40), st.booleans(), st.integers(-(2**63), 2**63 - 1)), max_size=6))
-def test_an_answer_of_stretches_is_written_as_its_structs_are(
-    stretches: list[tuple[int, bool, int]],
+texts = st.one_of(
+    st.none(), st.sampled_from(["", "m", "ä" * 100, "m" * 126, "m" * 127, "m" * 20000]), st.text()
+)
+
+
+MIXED = 24
+"""From so many on, structs that are not alike are read in columns here: earlier than a server does."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def reads_few_in_columns() -> Iterator[None]:
+    """A few structs that are not alike are enough for columns."""
+    with patch.object(wide_reading, "NARROWEST_MIXED", MIXED):
+        yield
+
+
+@settings(deadline=None)
+@given(st.data(), versions, st.integers(NARROWEST_WIDE, 2 * MIXED), st.booleans())
+def test_structs_of_any_texts_and_numbers_are_what_each_is_alone(
+    data: st.DataObject, version: int, count: int, has_one_text: bool
 ) -> None:
-    """Some in columns, with a number at the end of each or without, others one by one."""
-    parts: list[Sequence[OffsetCommitResponsePartition]] = []
-    for length, has_current, offset in stretches:
-        numbers = np.arange(length)
-        if length < 5:
-            parts.append([OffsetCommitResponsePartition(partition_index=one) for one in range(length)])
-            continue
-        columns = {"partition_index": numbers, "error_code": numbers % 90}
-        if has_current:
-            columns["current_offset"] = np.full(length, offset)
-        template = OffsetCommitResponsePartition(current_offset=0 if has_current else None)
-        parts.append(WideStructs(template, columns))
-    together = WideParts(parts)
-    structs = [one for part in parts for one in part]
-    assert (len(together), list(together)) == (len(structs), structs)
-    for version in (8, 9):
-        answers: list[Any] = [together, structs]
-        topics = [OffsetCommitResponseTopic(name="t", partitions=some) for some in answers]
-        written = [encode(OffsetCommitResponse(topics=[topic]), version) for topic in topics]
-        assert written[0] == written[1]
+    """Read in columns from a certain number on, and written as they came; what follows is read too."""
+    text = st.just(data.draw(texts)) if has_one_text else texts
+    expected = st.none() | int64 if version >= 8 else st.none()
+    partitions = [
+        conditional(data.draw(st.tuples(int32, int64, int32, expected)), data.draw(text))
+        for _ in range(count)
+    ]
+    written = encode(request(partitions), version)
+    read = decode(OffsetCommitRequest, version, written)
+    assert list(read.topics[0].partitions) == [decode_one(one, version) for one in partitions]
+    assert [read.topics[0].partitions[at] for at in range(count)] == list(read.topics[0].partitions)
+    assert read.topics[1].partitions[0].partition_index == 9
+    assert encode(read, version) == written
+    if count >= MIXED:
+        assert isinstance(read.topics[0].partitions, WideStructs)
+
+
+def mixed(version: int) -> bytes:
+    """A request of partitions with and without conditions, whose metadata differs."""
+    partitions = [conditional((one, one, one, one if one % 3 else None), "m" * one) for one in range(40)]
+    if version < 8:
+        partitions = [partition((one, one, one), "m" * one) for one in range(40)]
+    return encode(request(partitions), version)
+
+
+@pytest.mark.parametrize("version", [5, 8])
+def test_a_mixed_message_cut_anywhere_is_malformed(version: int) -> None:
+    """The same error as of structs read one by one: the field at which the bytes end."""
+    data = mixed(version)
+    for cut in range(len(data) - 1):
+        with pytest.raises(MalformedMessage):
+            decode(OffsetCommitRequest, version, data[:cut])
+
+
+@pytest.mark.parametrize("version", [5, 8])
+@given(st.data())
+def test_a_mixed_message_with_any_byte_changed_reads_as_one_by_one(version: int, data: st.DataObject) -> None:
+    """It is the message that a reader of single structs makes of it, or malformed for the same reason."""
+    changed = bytearray(mixed(version))
+    changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
+    outcomes: list[OffsetCommitRequest | str] = []
+    for narrowest in (MIXED, 1 << 30):
+        with patch.object(wide_reading, "NARROWEST_MIXED", narrowest):
+            try:
+                outcomes.append(decode(OffsetCommitRequest, version, bytes(changed)))
+            except MalformedMessage as error:
+                outcomes.append(str(error))
+    assert outcomes[0] == outcomes[1]
+
+
+def test_an_unknown_tagged_field_among_mixed_structs_is_skipped() -> None:
+    """Whatever it says, the others are what they are."""
+    data = mixed(8)
+    known = b"\x01\xa1\x9c\x01\x08" + (7).to_bytes(8, "big")
+    assert data.count(known) == 1
+    unknown = data.replace(known, b"\x02\xa1\x9c\x01\x08" + (7).to_bytes(8, "big") + b"\xa2\x9c\x01\x01?")
+    assert decode(OffsetCommitRequest, 8, unknown) == decode(OffsetCommitRequest, 8, data)
+
+
+@given(st.lists(st.tuples(st.booleans(), int64), max_size=60), st.sampled_from([8, 9, 10]))
+def test_an_answer_with_some_numbers_is_written_as_its_structs_are(
+    rows: list[tuple[bool, int]], version: int
+) -> None:
+    """Some have a number at their end and others do not, in any order."""
+    is_there, current = (
+        np.array([row[0] for row in rows], np.bool_),
+        np.array([row[1] for row in rows], np.int64),
+    )
+    numbers = np.arange(len(rows))
+    wide: Any = WideStructs(
+        OffsetCommitResponsePartition(),
+        {"partition_index": numbers, "error_code": numbers % 90},
+        {"current_offset": SomeNumbers(is_there, current)},
+    )
+    one_by_one = [
+        OffsetCommitResponsePartition(
+            partition_index=index, error_code=index % 90, current_offset=offset if has_current else None
+        )
+        for index, (has_current, offset) in enumerate(rows)
+    ]
+    assert (len(wide), list(wide)) == (len(rows), one_by_one)
+    assert [wide[index] for index in range(len(rows))] == one_by_one
+    topics = [OffsetCommitResponseTopic(name="t", partitions=some) for some in (wide, one_by_one)]
+    written = [encode(OffsetCommitResponse(topics=[topic]), version) for topic in topics]
+    assert written[0] == written[1]

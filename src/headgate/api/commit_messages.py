@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headgate.api.contract import Node
 from headgate.api.group_answers import error_of
@@ -20,6 +21,7 @@ from headgate.core.offsets.commands import (
     CommitResult,
     OffsetColumns,
     OffsetToCommit,
+    ToCommit,
     partition_count,
 )
 from headgate.domain.errors import ErrorCode
@@ -31,14 +33,22 @@ from headgate.wire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from headgate.wire.wide import WideStructs
+from headgate.wire.wide import Int64s, WideStructs
 
 _GROUP_NOT_FOUND_SINCE_VERSION = 9
 NO_LEADER_EPOCH = -1
 
-WideAnswers = WideStructs[OffsetCommitResponsePartition]
 Answers = list[OffsetCommitResponsePartition]
-Wanted = list[tuple[TopicName, Sequence[OffsetToCommit] | OffsetColumns]]
+Wanted = list[tuple[TopicName, ToCommit]]
+
+
+class WideAnswers(NamedTuple):
+    """Answers for partitions of which some may have to wait."""
+
+    errors: Int64s
+    """Of every partition, to be written into."""
+    waiting: Int64s
+    """The places of those that wait."""
 
 
 class SortedCommit(NamedTuple):
@@ -66,15 +76,16 @@ def sort_out(node: Node, version: int, request: OffsetCommitRequest) -> SortedCo
         if known is not None and not topic.partitions:
             continue  # as Kafka: a topic that exists and of which nothing is committed is not answered
         answers: Any
+        to_commit: ToCommit
+        to_answer: Answers | WideAnswers
         if known is None:
             answers = _all_refused(topic.partitions, unknown_topic_error(version))
-        elif (columns := columns_of(topic.partitions, known.partition_count)) is not None:
-            answers = WideStructs(OffsetCommitResponsePartition(), {"partition_index": columns.partitions})
-            wanted.append((known.name, columns))
-            open_answers.append(answers)
         else:
-            answers, to_answer, to_commit = _one_by_one(topic.partitions, known.partition_count)
-            if to_commit:
+            if isinstance(topic.partitions, WideStructs):
+                answers, to_answer, to_commit = _in_columns(topic.partitions, known.partition_count)
+            else:
+                answers, to_answer, to_commit = _one_by_one(topic.partitions, known.partition_count)
+            if partition_count(to_commit):
                 wanted.append((known.name, to_commit))
                 open_answers.append(to_answer)
         response.topics.append(
@@ -97,27 +108,56 @@ def command_of(request: OffsetCommitRequest, wanted: Wanted, api_version: int) -
     )
 
 
-def columns_of(
-    partitions: Sequence[OffsetCommitRequestPartition], partition_count: int
-) -> OffsetColumns | None:
-    """A wide commit of partitions that are all there, as columns; None for any other."""
-    if not isinstance(partitions, WideStructs):
-        return None
-    indexes = partitions.columns["partition_index"]
-    if indexes.min() < 0 or indexes.max() >= partition_count:
-        return None
-    epochs = partitions.columns.get("committed_leader_epoch")
+def columns_of(partitions: WideStructs[OffsetCommitRequestPartition]) -> OffsetColumns:
+    """A wide commit as columns."""
+    columns = partitions.columns
+    indexes = columns["partition_index"]
+    epochs = columns.get("committed_leader_epoch")
     if epochs is None:
         epochs = np.full(len(indexes), NO_LEADER_EPOCH)
-    metadata = partitions.template.committed_metadata or ""
-    return OffsetColumns(indexes, partitions.columns["committed_offset"], epochs, metadata)
+    texts = partitions.texts.get("committed_metadata")
+    if texts is None:
+        metadata: str | list[str] = partitions.template.committed_metadata or ""
+    else:
+        metadata = [text or "" for text in texts]
+    return OffsetColumns(indexes, columns["committed_offset"], epochs, metadata)
 
 
-def _all_refused(partitions: Sequence[OffsetCommitRequestPartition], error: ErrorCode) -> Answers:
+def wide_answers(
+    partitions: WideStructs[OffsetCommitRequestPartition], errors: Int64s | ErrorCode
+) -> WideStructs[OffsetCommitResponsePartition]:
+    """An answer for each, with an error of its own or the same for all."""
+    columns = {"partition_index": partitions.columns["partition_index"]}
+    if isinstance(errors, ErrorCode):
+        return WideStructs(OffsetCommitResponsePartition(error_code=errors), columns)
+    return WideStructs(OffsetCommitResponsePartition(), {**columns, "error_code": errors})
+
+
+def are_there(indexes: Int64s, partition_count: int) -> NDArray[np.bool_]:
+    """Which of these partitions a topic of so many has."""
+    return (indexes >= 0) & (indexes < partition_count)
+
+
+def _all_refused(partitions: Sequence[OffsetCommitRequestPartition], error: ErrorCode) -> Any:
+    if isinstance(partitions, WideStructs):
+        return wide_answers(partitions, error)
     return [
         OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=error)
         for one in partitions
     ]
+
+
+def _in_columns(
+    partitions: WideStructs[OffsetCommitRequestPartition], partition_count: int
+) -> tuple[WideStructs[OffsetCommitResponsePartition], WideAnswers, OffsetColumns]:
+    """All answers, those of them that wait for the commit, and what is to be committed."""
+    columns = columns_of(partitions)
+    is_there = are_there(columns.partitions, partition_count)
+    errors = np.where(is_there, ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    places = np.flatnonzero(is_there)
+    if len(places) < len(errors):
+        columns = columns.at(places)
+    return wide_answers(partitions, errors), WideAnswers(errors, places), columns
 
 
 def _one_by_one(
@@ -149,11 +189,15 @@ def fill_in(open_answers: Sequence[Answers | WideAnswers], result: Any) -> None:
     error = error_of(result)
     if error:
         for answers in open_answers:
-            for answer in (answers.template,) if isinstance(answers, WideStructs) else answers:
-                answer.error_code = error
-    elif isinstance(result, CommitResult) and result.too_large:
+            if isinstance(answers, WideAnswers):
+                answers.errors[answers.waiting] = error
+            else:
+                for answer in answers:
+                    answer.error_code = error
+    elif isinstance(result, CommitResult):
         for topic_index, index in result.too_large:
             answers = open_answers[topic_index]
-            # In columns all metadata is the same, and so is its length.
-            answer = answers.template if isinstance(answers, WideStructs) else answers[index]
-            answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            if isinstance(answers, WideAnswers):
+                answers.errors[answers.waiting[index]] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                answers[index].error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE

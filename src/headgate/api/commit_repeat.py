@@ -74,7 +74,7 @@ def _texts(command: CommitOffsets) -> set[str]:
     texts: set[str] = set()
     for _, partitions in command.topics:
         if isinstance(partitions, OffsetColumns):
-            texts.add(partitions.metadata)
+            texts.update(partitions.texts())
         else:
             texts.update(partition.metadata for partition in partitions)
     return texts

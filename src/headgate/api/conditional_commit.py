@@ -15,23 +15,23 @@ this advertises FEATURE: one that does not would skip the field and commit.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headgate.api.commit_messages import Wanted, columns_of, command_of
+from headgate.api.commit_messages import Wanted, are_there, columns_of, command_of, wide_answers
 from headgate.api.contract import Call, Node
 from headgate.api.group_answers import error_of
 from headgate.api.offset_topics import find_topic, unknown_topic_error
 from headgate.core.offsets.commands import (
     CommitResult,
     Conditions,
+    ExpectedOffsets,
     Moved,
-    OffsetColumns,
     OffsetToCommit,
-    Place,
+    ToCommit,
 )
 from headgate.domain.errors import ErrorCode
 from headgate.domain.features import CONDITIONAL_COMMIT
@@ -43,16 +43,16 @@ from headgate.wire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from headgate.wire.wide import NARROWEST_WIDE, Int64s, WideParts, WideStructs
+from headgate.wire.wide import Int64s, SomeNumbers, WideStructs
 
 if TYPE_CHECKING:
     from headgate.topics.topic import Topic
 
 FEATURE = CONDITIONAL_COMMIT
 SINCE_VERSION = 8
-_NOTHING_MOVED = Moved(np.empty(0, np.int64), np.empty(0, np.int64))
-ANY_COUNT = 1 << 31
-"""Of partitions, where it is known that they exist."""
+_NONE = np.empty(0, np.int64)
+_NOTHING_MOVED = Moved(_NONE, _NONE)
+_NOTHING_EXPECTED = ExpectedOffsets(_NONE, _NONE)
 
 
 def is_wanted(request: OffsetCommitRequest) -> bool:
@@ -60,24 +60,42 @@ def is_wanted(request: OffsetCommitRequest) -> bool:
     for topic in request.topics:
         partitions = topic.partitions
         if isinstance(partitions, WideStructs):
-            if partitions.template.expected_offset is not None:
+            if len(_expected(partitions).indexes):
                 return True
         elif any(partition.expected_offset is not None for partition in partitions):
             return True
     return False
 
 
+def _expected(partitions: WideStructs[OffsetCommitRequestPartition]) -> ExpectedOffsets:
+    """The conditions of a wide commit."""
+    some = partitions.some.get("expected_offset")
+    if some is not None:
+        indexes = np.flatnonzero(some.is_there)
+        return ExpectedOffsets(indexes, some.numbers[indexes])
+    offsets = partitions.columns.get("expected_offset")
+    if offsets is None:
+        if partitions.template.expected_offset is None:
+            return _NOTHING_EXPECTED
+        offsets = np.full(len(partitions), partitions.template.expected_offset)
+    return ExpectedOffsets(np.arange(len(offsets)), offsets)
+
+
 def handle(node: Node, call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse | None:
     """Answer with an error for each partition, in the order asked."""
     topics = [find_topic(node, call.api_version, topic) for topic in request.topics]
-    unknown = _unknown(request, topics, unknown_topic_error(call.api_version))
-    if unknown:
-        return _not_done(request, unknown, ())
+    errors = [
+        _errors(topic.partitions, known, unknown_topic_error(call.api_version))
+        for topic, known in zip(request.topics, topics, strict=True)
+    ]
+    if any((codes != ErrorCode.OPERATION_NOT_ATTEMPTED).any() for codes in errors):
+        return _not_done(request, errors, ())
 
     def on_result(result: Any) -> None:
         if isinstance(result, CommitResult) and not result.is_attempted:
-            too_large = dict.fromkeys(result.too_large, ErrorCode.OFFSET_METADATA_TOO_LARGE)
-            call.answer(_not_done(request, too_large, result.moved))
+            for number, index in result.too_large:
+                errors[number][index] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            call.answer(_not_done(request, errors, result.moved))
         else:
             call.answer(_alike(request, error_of(result)))
 
@@ -94,30 +112,29 @@ def handle(node: Node, call: Call, request: OffsetCommitRequest) -> OffsetCommit
     return None
 
 
-def _unknown(
-    request: OffsetCommitRequest, topics: Sequence[Topic | None], unknown_topic: ErrorCode
-) -> dict[Place, ErrorCode]:
-    """The partitions that do not exist, with their error."""
-    unknown: dict[Place, ErrorCode] = {}
-    for number, (topic, known) in enumerate(zip(request.topics, topics, strict=True)):
-        if known is None:
-            unknown |= {(number, index): unknown_topic for index in range(len(topic.partitions))}
-        elif columns_of(topic.partitions, known.partition_count) is None:
-            for index, partition in enumerate(topic.partitions):
-                if not 0 <= partition.partition_index < known.partition_count:
-                    unknown[number, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return unknown
+def _errors(
+    partitions: Sequence[OffsetCommitRequestPartition], topic: Topic | None, unknown_topic: ErrorCode
+) -> Int64s:
+    """What stands in the way of each partition of a topic before anybody is asked: that it does not exist."""
+    errors = np.full(len(partitions), ErrorCode.OPERATION_NOT_ATTEMPTED)
+    if topic is None:
+        errors[:] = unknown_topic
+    else:
+        is_there = are_there(_indexes(partitions), topic.partition_count)
+        errors[~is_there] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return errors
 
 
-def _of_topic(
-    partitions: Sequence[OffsetCommitRequestPartition],
-) -> tuple[list[OffsetToCommit] | OffsetColumns, Conditions]:
+def _indexes(partitions: Sequence[OffsetCommitRequestPartition]) -> Int64s:
+    if isinstance(partitions, WideStructs):
+        return partitions.columns["partition_index"]
+    return np.array([one.partition_index for one in partitions], np.int64)
+
+
+def _of_topic(partitions: Sequence[OffsetCommitRequestPartition]) -> tuple[ToCommit, Conditions]:
     """What is to be committed, and the conditions; both in columns, or neither. All partitions exist."""
     if isinstance(partitions, WideStructs):
-        expected = partitions.columns.get("expected_offset")
-        columns = columns_of(partitions, ANY_COUNT)
-        if expected is not None and columns is not None:
-            return columns, expected
+        return columns_of(partitions), _expected(partitions)
     to_commit = [
         OffsetToCommit(
             one.partition_index,
@@ -134,12 +151,10 @@ def _of_topic(
 
 def _alike(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
     """Every partition has the same answer."""
-    answer = OffsetCommitResponsePartition(error_code=error)
     topics = []
     for topic in request.topics:
         if isinstance(topic.partitions, WideStructs):
-            indexes = topic.partitions.columns["partition_index"]
-            answers: Any = WideStructs(answer, {"partition_index": indexes})
+            answers: Any = wide_answers(topic.partitions, error)
         else:
             answers = [
                 OffsetCommitResponsePartition(partition_index=one.partition_index, error_code=error)
@@ -150,75 +165,31 @@ def _alike(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitRespon
 
 
 def _not_done(
-    request: OffsetCommitRequest, errors: Mapping[Place, ErrorCode], moved: Sequence[Moved]
+    request: OffsetCommitRequest, errors: Sequence[Int64s], moved: Sequence[Moved]
 ) -> OffsetCommitResponse:
-    """What has moved, and these other errors; of the rest nothing is said but that nothing was done."""
-    codes = [np.full(len(topic.partitions), ErrorCode.OPERATION_NOT_ATTEMPTED) for topic in request.topics]
-    for (number, index), error in errors.items():
-        codes[number][index] = error
+    """What has moved, and these errors of each topic's partitions."""
     topics = []
-    for topic, errors_of_topic, moved_of_topic in zip_longest(request.topics, codes, moved):
-        answers = _Answers(topic.partitions, errors_of_topic, moved_of_topic or _NOTHING_MOVED)
+    for topic, errors_of_topic, moved_of_topic in zip_longest(request.topics, errors, moved):
+        partitions: Any = _answers(
+            _indexes(topic.partitions), errors_of_topic, moved_of_topic or _NOTHING_MOVED
+        )
         topics.append(
-            OffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=WideParts(answers.parts()),  # type: ignore[arg-type]
-            )
+            OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
         )
     return OffsetCommitResponse(topics=topics)
 
 
-class _Answers:
-    """The answers for the partitions of one topic: stretches with a current offset, and without."""
-
-    def __init__(
-        self, partitions: Sequence[OffsetCommitRequestPartition], errors: Int64s, moved: Moved
-    ) -> None:
-        if isinstance(partitions, WideStructs):
-            self._numbers: Int64s = partitions.columns["partition_index"]
-        else:
-            self._numbers = np.array([one.partition_index for one in partitions], np.int64)
-        errors[moved.indexes] = ErrorCode.INVALID_UPDATE_VERSION
-        self._errors = errors
-        self._current = np.zeros(len(errors), np.int64)
-        self._current[moved.indexes] = moved.offsets
-        self._has_current = np.zeros(len(errors), np.bool_)
-        self._has_current[moved.indexes] = True
-
-    def parts(self) -> list[Sequence[OffsetCommitResponsePartition]]:
-        """All answers in order; narrow stretches are single ones."""
-        ends = np.flatnonzero(self._has_current[1:] != self._has_current[:-1]) + 1
-        parts: list[Sequence[OffsetCommitResponsePartition]] = []
-        single: list[OffsetCommitResponsePartition] = []
-        first = 0
-        for end in (*ends.tolist(), len(self._errors)):
-            if end - first < NARROWEST_WIDE:
-                single += self._each(first, end)
-            else:
-                parts += [single, self._stretch(first, end)]
-                single = []
-            first = end
-        return [*parts, single]
-
-    def _stretch(self, first: int, end: int) -> WideStructs[OffsetCommitResponsePartition]:
-        rows = slice(first, end)
-        columns = {"partition_index": self._numbers[rows], "error_code": self._errors[rows]}
-        if not self._has_current[first]:
-            return WideStructs(OffsetCommitResponsePartition(), columns)
-        columns["current_offset"] = self._current[rows]
-        return WideStructs(OffsetCommitResponsePartition(current_offset=0), columns)
-
-    def _each(self, first: int, end: int) -> Iterator[OffsetCommitResponsePartition]:
-        rows = slice(first, end)
-        columns = zip(
-            self._numbers[rows].tolist(),
-            self._errors[rows].tolist(),
-            self._current[rows].tolist(),
-            self._has_current[rows].tolist(),
-            strict=True,
-        )
-        for number, error, current, has_current in columns:
-            yield OffsetCommitResponsePartition(
-                partition_index=number, error_code=error, current_offset=current if has_current else None
-            )
+def _answers(indexes: Int64s, errors: Int64s, moved: Moved) -> WideStructs[OffsetCommitResponsePartition]:
+    """The answers for the partitions of one topic, of which some have moved."""
+    has_moved = np.zeros(len(errors), np.bool_)
+    has_moved[moved.indexes] = True
+    current = np.zeros(len(errors), np.int64)
+    current[moved.indexes] = moved.offsets
+    return WideStructs(
+        OffsetCommitResponsePartition(),
+        {
+            "partition_index": indexes,
+            "error_code": np.where(has_moved, ErrorCode.INVALID_UPDATE_VERSION, errors),
+        },
+        {"current_offset": SomeNumbers(has_moved, current)},
+    )

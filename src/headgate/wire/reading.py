@@ -20,7 +20,8 @@ from headgate.wire.layout import FIXED_FORMATS, FieldLayout, is_flexible, layout
 from headgate.wire.message import EMPTY, FRESH, Message, Struct
 from headgate.wire.primitives import Refusal, bad_length, read_varint, skip_tagged_fields
 from headgate.wire.source import Source
-from headgate.wire.wide import NARROWEST_WIDE, WIDE_STRUCTS, WideField, leading_fields, read_wide
+from headgate.wire.wide import NARROWEST_WIDE, WIDE_STRUCTS, leading_fields, mixed_layout
+from headgate.wire.wide_reading import WideArray, read_wide
 
 MessageT = TypeVar("MessageT", bound=Message)
 Reader = Callable[[bytes, int], MessageT]
@@ -48,6 +49,7 @@ class _ReaderSource:
             skip_tagged_fields=skip_tagged_fields,
             bad_length=bad_length,
             read_wide=read_wide,
+            WideArray=WideArray,
             malformed=self._malformed,
             Refusal=Refusal,
             faults=(IndexError, struct.error, UnicodeDecodeError, Refusal),
@@ -165,8 +167,8 @@ class _ReaderSource:
             return
         items = source.fresh("items")
         source.line(f"{target} = {items} = []")
-        wide = self._wide_fields(field.struct_type)
-        if wide:
+        wide = field.struct_type if self._may_be_wide(field.struct_type) else None
+        if wide is not None:
             start, count = source.fresh("start"), source.fresh("count")
             source.line(f"{start}, {count} = at, n")
         with source.block("for _ in range(n):"):
@@ -181,21 +183,27 @@ class _ReaderSource:
                 self._content(field.kind, variable, may_be_null=False)
             self._end_run()
             source.line(f"{items}.append({variable})")
-            if wide:
-                fields = source.constant("fields", wide)
+            if wide is not None:
                 with source.block(f"if {count} >= {NARROWEST_WIDE}:"):
-                    source.line(f"{items} = read_wide(data, ({start}, at), {count}, {variable}, {fields})")
-                    with source.block(f"if {items} is not None:"):
-                        source.line(f"at = {start} + {count} * (at - {start})")
-                        source.line(f"{target} = {items}")
-                        source.line("break")
-                    source.line(f"{items}, {count} = {target}, 0")
+                    self._read_wide(wide, target, f"WideArray(data, ({start}, at), {count}), {variable}")
+                    source.line(f"{count} = 0")
 
-    def _wide_fields(self, struct_type: type[Struct] | None) -> tuple[WideField, ...]:
-        """The fields that become columns when an array of these structs is wide."""
+    def _read_wide(self, struct_type: type[Struct], target: str, array_and_first: str) -> None:
+        """Read the whole array as columns and leave the loop over its structs, if that can be."""
+        source = self.source
+        fields = source.constant("fields", leading_fields(struct_type, self.version))
+        mixed = source.constant("mixed", mixed_layout(struct_type, self.version, self.flexible))
+        wide = source.fresh("wide")
+        source.line(f"{wide} = read_wide({array_and_first}, {fields}, {mixed})")
+        with source.block(f"if {wide} is not None:"):
+            source.line(f"{target}, at = {wide}")
+            source.line("break")
+
+    def _may_be_wide(self, struct_type: type[Struct] | None) -> bool:
+        """Whether an array of these structs may be columns."""
         if struct_type is None or struct_type.__name__ not in WIDE_STRUCTS:
-            return ()
-        return leading_fields(struct_type, self.version)
+            return False
+        return bool(leading_fields(struct_type, self.version))
 
     def _tagged_fields(self, fields: list[FieldLayout], variable: str) -> None:
         source = self.source

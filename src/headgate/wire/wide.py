@@ -1,14 +1,16 @@
-"""Wide arrays: structs that differ in their first numbers only, and in one at their end, kept as columns.
+"""Wide arrays: many structs that begin with numbers, kept as columns.
 
 A commit or fetch of a thousand partitions is an array of structs that begin with fields of fixed size and go
-on with the same few bytes each. It is read as columns of numbers and written from them, in a few array
-operations; whoever wants the structs themselves iterates over it as over any list.
+on with the same few bytes each, or with a text, and may have a tagged number at their end. It is read as
+columns and written from them, in a few array operations (`wide_reading`, `wide_writing`); whoever wants the
+structs themselves iterates over it as over any list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 from typing import Any, Final, Generic, NamedTuple, TypeVar, overload
 
 import numpy as np
@@ -50,22 +52,52 @@ class WideField(NamedTuple):
     dtype: np.dtype[Any]
 
 
+class SomeNumbers(NamedTuple):
+    """A field that only some of the structs have: arrays with a place for each."""
+
+    is_there: NDArray[np.bool_]
+    numbers: Int64s
+
+    def each(self) -> list[int | None]:
+        """The number of each struct; None where it is not there."""
+        pairs = zip(self.is_there.tolist(), self.numbers.tolist(), strict=True)
+        return [number if is_there else None for is_there, number in pairs]
+
+
+_NO_COLUMNS: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
 class WideStructs(Sequence[StructT], Generic[StructT]):
-    """Structs like `template` but for the fields in `columns`: int64 arrays of one length, by name."""
+    """Structs like `template` but for the fields in columns, each of which has a place for every struct.
 
-    __slots__ = ("columns", "template")
+    `columns` are int64 arrays by name, at least one; `some` are numbers that only some of the structs have,
+    and `texts` strings.
+    """
 
-    def __init__(self, template: StructT, columns: Mapping[str, Int64s]) -> None:
+    __slots__ = ("columns", "some", "template", "texts")
+
+    def __init__(
+        self,
+        template: StructT,
+        columns: Mapping[str, Int64s],
+        some: Mapping[str, SomeNumbers] = _NO_COLUMNS,
+        texts: Mapping[str, Sequence[str | None]] = _NO_COLUMNS,
+    ) -> None:
         self.template = template
         self.columns = columns
+        self.some = some
+        self.texts = texts
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
 
     def __iter__(self) -> Iterator[StructT]:
-        numbers = [column.tolist() for column in self.columns.values()]
-        for row in zip(*numbers, strict=True):
-            yield self._struct(row)
+        values: list[Sequence[Any]] = [column.tolist() for column in self.columns.values()]
+        values += [column.each() for column in self.some.values()]
+        values += self.texts.values()
+        names = [*self.columns, *self.some, *self.texts]
+        for row in zip(*values, strict=True):
+            yield struct_like(self.template, zip(names, row, strict=True))
 
     @overload
     def __getitem__(self, index: int) -> StructT: ...
@@ -74,7 +106,11 @@ class WideStructs(Sequence[StructT], Generic[StructT]):
     def __getitem__(self, index: int | slice) -> StructT | list[StructT]:
         if isinstance(index, slice):
             return list(self)[index]
-        return self._struct(tuple(int(column[index]) for column in self.columns.values()))
+        fields: list[tuple[str, Any]] = [(name, int(column[index])) for name, column in self.columns.items()]
+        for name, (is_there, numbers) in self.some.items():
+            fields.append((name, int(numbers[index]) if is_there[index] else None))
+        fields += [(name, column[index]) for name, column in self.texts.items()]
+        return struct_like(self.template, fields)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Sequence) and list(self) == list(other)
@@ -82,43 +118,16 @@ class WideStructs(Sequence[StructT], Generic[StructT]):
     def __repr__(self) -> str:
         return f"WideStructs({list(self)!r})"
 
-    def _struct(self, row: Sequence[int]) -> StructT:
-        struct_type = type(self.template)
-        struct = struct_type.__new__(struct_type)
-        for name in struct_type.FIELD_DEFAULTS:
-            setattr(struct, name, getattr(self.template, name))
-        for name, value in zip(self.columns, row, strict=True):
-            setattr(struct, name, value)
-        return struct
 
-
-class WideParts(Sequence[StructT], Generic[StructT]):
-    """Structs one after the other, some of them in columns: not all are alike, but long stretches are."""
-
-    __slots__ = ("parts",)
-
-    def __init__(self, parts: Sequence[Sequence[StructT]]) -> None:
-        self.parts = parts
-
-    def __len__(self) -> int:
-        return sum(map(len, self.parts))
-
-    def __iter__(self) -> Iterator[StructT]:
-        for part in self.parts:
-            yield from part
-
-    @overload
-    def __getitem__(self, index: int) -> StructT: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[StructT]: ...
-    def __getitem__(self, index: int | slice) -> StructT | list[StructT]:
-        return list(self)[index]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and list(self) == list(other)
-
-    def __repr__(self) -> str:
-        return f"WideParts({self.parts!r})"
+def struct_like(template: StructT, fields: Iterable[tuple[str, Any]]) -> StructT:
+    """A copy of a struct in which these fields are others."""
+    struct_type = type(template)
+    struct = struct_type.__new__(struct_type)
+    for name in struct_type.FIELD_DEFAULTS:
+        setattr(struct, name, getattr(template, name))
+    for name, value in fields:
+        setattr(struct, name, value)
+    return struct
 
 
 @cache
@@ -155,46 +164,36 @@ def _tag_and_size(struct_type: type[Struct], name: str) -> bytes:
     return write_varint(tag) + write_varint(_INT64.itemsize)
 
 
-def read_wide(
-    data: bytes, span: tuple[int, int], count: int, first: StructT, fields: Sequence[WideField]
-) -> WideStructs[StructT] | None:
-    """The array of `count` structs, the first of which stands at `span`; None if they are not alike."""
-    start, end = span
-    width = end - start
-    if count * width > len(data) - start:
+class MixedLayout(NamedTuple):
+    """What stands behind the numbers of structs that have one text there at most, and tagged fields."""
+
+    text: str | None
+    """The field that is a text."""
+    may_be_null: bool
+    is_legacy: bool
+    """Whether there are no tagged fields in this version, and lengths take two bytes."""
+    last: str | None
+    """The tagged number that some of them have."""
+    tagged: bytes
+    """How the tagged fields begin where that number is the only one."""
+
+
+@cache
+def mixed_layout(struct_type: type[Struct], version: int, is_flexible: bool) -> MixedLayout | None:
+    """How structs of this version may differ and be columns all the same; None if they may not."""
+    numbers = {field.name for field in leading_fields(struct_type, version)}
+    others = [
+        field
+        for field in layout_of(struct_type)
+        if version in field.versions and field.tag is None and field.name not in numbers
+    ]
+    if not numbers or len(others) > 1 or any(one.kind != "string" or one.is_array for one in others):
         return None
-    rows = np.frombuffer(data, np.uint8, count * width, start).reshape(count, width)
-    shared_from = fields[-1].at + fields[-1].dtype.itemsize
-    shared = rows[:, shared_from:]
-    last = last_number(first, data[start:end])
-    if last is not None:
-        fields = (*fields, last)
-        shared = rows[:, shared_from : last.at]
-    if not (shared == shared[0]).all():
-        return None
-    columns = {
-        name: rows[:, at : at + dtype.itemsize].copy().view(dtype).ravel().astype(np.int64)
-        for name, at, dtype in fields
-    }
-    return WideStructs(first, columns)
-
-
-def repeat_wide(out: bytearray, start: int, structs: WideStructs[Any], fields: Sequence[WideField]) -> None:
-    """Make the template's bytes, which are `out` from `start` on, those of every struct.
-
-    Raises OverflowError for a number that its field cannot hold.
-    """
-    template = np.frombuffer(bytes(out[start:]), np.uint8)
-    last = last_number(structs.template, bytes(out[start:]))
-    if last is not None:
-        fields = (*fields, last)
-    rows = np.empty((len(structs), len(template)), np.uint8)
-    rows[:] = template
-    for name, at, dtype in fields:
-        column = structs.columns.get(name)
-        if column is not None:
-            written = column.astype(dtype)
-            if not (written == column).all():
-                raise OverflowError(f"{name} holds a number that does not fit")
-            rows[:, at : at + dtype.itemsize] = written.view(np.uint8).reshape(len(structs), -1)
-    out[start:] = rows.tobytes()
+    last = LAST_NUMBERS.get(struct_type.__name__) if is_flexible else None
+    return MixedLayout(
+        others[0].name if others else None,
+        bool(others) and version in others[0].null_versions,
+        not is_flexible,
+        last,
+        b"" if last is None else b"\x01" + _tag_and_size(struct_type, last),
+    )

@@ -19,7 +19,8 @@ from headgate.wire.layout import FIXED_FORMATS, FieldLayout, is_flexible, layout
 from headgate.wire.message import EMPTY, Message, Struct
 from headgate.wire.primitives import write_varint
 from headgate.wire.source import Source
-from headgate.wire.wide import WIDE_STRUCTS, WideParts, WideStructs, leading_fields, repeat_wide
+from headgate.wire.wide import WIDE_STRUCTS, WideStructs, leading_fields
+from headgate.wire.wide_writing import parts_of, repeat_wide
 
 MessageT = TypeVar("MessageT", bound=Message)
 Writer = Callable[[bytearray, MessageT], None]
@@ -47,8 +48,8 @@ class _WriterSource:
             pack=struct.pack,
             varint=write_varint,
             unwritable=self._unwritable,
-            WideParts=WideParts,
             WideStructs=WideStructs,
+            parts_of=parts_of,
             repeat_wide=repeat_wide,
             faults=(struct.error, AttributeError, TypeError, UnicodeEncodeError, OverflowError),
         )
@@ -173,11 +174,12 @@ class _WriterSource:
             self._end_run()
 
     def _wide_array(self, struct_type: type[Struct], items: str) -> None:
-        """The structs of an array that may be in columns, all of them or parts of them."""
+        """The structs of an array that may be in columns."""
         source = self.source
         part, item, wide, at = (source.fresh(name) for name in ("part", "m", "wide", "at"))
         fields = source.constant("fields", leading_fields(struct_type, self.version))
-        with source.block(f"for {part} in {items}.parts if type({items}) is WideParts else ({items},):"):
+        parts = f"parts_of({self.out}, {items}) if type({items}) is WideStructs else ({items},)"
+        with source.block(f"for {part} in {parts}:"):
             source.line(f"{wide} = type({part}) is WideStructs")
             source.line(f"{at} = len({self.out})")
             with source.block(f"for {item} in ({part}.template,) if {wide} else {part}:"):

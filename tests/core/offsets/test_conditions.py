@@ -11,6 +11,7 @@ from tests.core.harness import Harness
 from headgate.core.offsets.commands import (
     CommitOffsets,
     CommitResult,
+    ExpectedOffsets,
     Moved,
     OffsetColumns,
     OffsetToCommit,
@@ -109,9 +110,9 @@ def test_columns_have_conditions_too() -> None:
     for at in (0, 39):
         elsewhere = indexes + 100
         elsewhere[at] += 7
-        command.expected = [elsewhere]
+        command.expected = [ExpectedOffsets(indexes, elsewhere)]
         assert harness.ask(command) == not_done({at: 100 + at})
-    command.expected = [indexes + 100]
+    command.expected = [ExpectedOffsets(indexes, indexes + 100)]
     assert harness.ask(command) == DONE
     harness.commit("g", partition=3, offset=5, metadata="not in columns any more")
     assert harness.ask(command) == not_done({3: 5})
@@ -170,6 +171,7 @@ def test_the_offset_that_means_nothing_removes_in_the_same_step() -> None:
     assert commit_if(harness, {1: NOTHING}, {1: 6}) == not_done({0: 7})
     assert harness.offset("g", partition=1) == 7
     columns = OffsetColumns(np.arange(2), np.array([NOTHING, 8]), np.array([-1, -1]), "")
-    command = CommitOffsets(GroupId("g"), [(TopicName("t"), columns)], expected=[np.array([NOTHING, 7])])
+    expected = ExpectedOffsets(np.arange(2), np.array([NOTHING, 7]))
+    command = CommitOffsets(GroupId("g"), [(TopicName("t"), columns)], expected=[expected])
     assert harness.ask(command) == DONE
     assert [harness.offset("g", partition=partition) for partition in range(2)] == [None, 8]

@@ -28,22 +28,44 @@ class OffsetToCommit(NamedTuple):
 
 
 class OffsetColumns(NamedTuple):
-    """Many partitions of a commit, all with the same metadata: int64 arrays of one length."""
+    """Many partitions of a commit: int64 arrays of one length."""
 
     partitions: Int64s
     offsets: Int64s
     leader_epochs: Int64s
-    metadata: str
+    metadata: str | Sequence[str]
+    """What all of them have, or each of them."""
 
     def each(self) -> list[OffsetToCommit]:
         """The same, one by one."""
         columns = zip(
-            self.partitions.tolist(), self.offsets.tolist(), self.leader_epochs.tolist(), strict=True
+            self.partitions.tolist(),
+            self.offsets.tolist(),
+            self.leader_epochs.tolist(),
+            self.texts(),
+            strict=True,
         )
-        return [OffsetToCommit(*numbers, self.metadata) for numbers in columns]
+        return [OffsetToCommit(*row) for row in columns]
+
+    def texts(self) -> Sequence[str]:
+        """The metadata of each."""
+        return [self.metadata] * len(self.partitions) if isinstance(self.metadata, str) else self.metadata
+
+    def at(self, places: Int64s) -> OffsetColumns:
+        """The partitions at these places."""
+        metadata = self.metadata
+        if not isinstance(metadata, str):
+            metadata = [metadata[place] for place in places.tolist()]
+        return OffsetColumns(
+            self.partitions[places], self.offsets[places], self.leader_epochs[places], metadata
+        )
 
 
-def partition_count(partitions: Sequence[OffsetToCommit] | OffsetColumns) -> int:
+ToCommit = Sequence[OffsetToCommit] | OffsetColumns
+"""What is committed of a topic."""
+
+
+def partition_count(partitions: ToCommit) -> int:
     """How many partitions of a topic are committed."""
     return len(partitions.partitions if isinstance(partitions, OffsetColumns) else partitions)
 
@@ -51,15 +73,34 @@ def partition_count(partitions: Sequence[OffsetToCommit] | OffsetColumns) -> int
 Place = tuple[int, int]
 """Where a partition stands in a commit: the topic's number, and the partition's among those of the topic."""
 
-Conditions = Mapping[int, int] | Int64s
-"""Expected offsets, by a partition's number among those of its topic, or one for each."""
+
+class ExpectedOffsets(NamedTuple):
+    """Conditions in columns: int64 arrays of one length."""
+
+    indexes: Int64s
+    """A partition's number among those of its topic; ascending."""
+    offsets: Int64s
+
+
+Conditions = Mapping[int, int] | ExpectedOffsets
+"""Expected offsets, by a partition's number among those of its topic."""
 
 
 def expected_at(conditions: Conditions, index: int) -> int | None:
     """The offset expected in a partition; None if there is no condition on it."""
-    if isinstance(conditions, np.ndarray):
-        return int(conditions[index])
+    if isinstance(conditions, ExpectedOffsets):
+        place = int(np.searchsorted(conditions.indexes, index))
+        is_there = place < len(conditions.indexes) and conditions.indexes[place] == index
+        return int(conditions.offsets[place]) if is_there else None
     return conditions.get(index)
+
+
+def conditions_in_columns(conditions: Conditions) -> ExpectedOffsets:
+    """The same in columns."""
+    if isinstance(conditions, ExpectedOffsets):
+        return conditions
+    rows = np.array(sorted(conditions.items()), np.int64).reshape(-1, 2)
+    return ExpectedOffsets(rows[:, 0], rows[:, 1])
 
 
 NOTHING_COMMITTED = -1
@@ -74,7 +115,7 @@ class CommitOffsets:
     """
 
     group_id: GroupId
-    topics: Sequence[tuple[TopicName, Sequence[OffsetToCommit] | OffsetColumns]]
+    topics: Sequence[tuple[TopicName, ToCommit]]
     member_id: MemberId = _NOBODY
     generation: int = -1
     instance_id: InstanceId | None = None

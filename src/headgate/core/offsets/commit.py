@@ -21,11 +21,15 @@ from headgate.core.offsets.commands import (
     CommitOffsets,
     CommitResult,
     CommitsAgain,
+    Conditions,
     OffsetColumns,
+    Place,
+    ToCommit,
+    conditions_in_columns,
     expected_at,
 )
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import Millis
+from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.records import (
     Change,
     OffsetCommit,
@@ -35,9 +39,13 @@ from headgate.records import (
     StandingCommits,
 )
 from headgate.records.model import NO_EXPIRY, NO_LEADER_EPOCH
-from headgate.records.offset_commit import LONGEST_TEXT_BYTES
+from headgate.records.offset_commit import LONGEST_TEXT_BYTES, key_prefix
+from headgate.records.offset_rows import OffsetRows
 
 ACCEPTED = CommitResult(ErrorCode.NONE)
+
+NARROWEST_ROWS = 100
+"""Fewer partitions that differ in more than numbers are recorded one by one: that is as quick."""
 
 
 def unknown_group_error(command: CommitOffsets) -> ErrorCode:
@@ -51,11 +59,27 @@ def unknown_group_error(command: CommitOffsets) -> ErrorCode:
 
 def is_metadata_too_large(metadata: str, limit: int) -> bool:
     """Whether metadata has more UTF-16 units than allowed, or more bytes than a record can hold."""
-    size = len(metadata)
-    if 2 * size <= limit and 4 * size <= LONGEST_TEXT_BYTES:
+    if _is_surely_short(len(metadata), limit):
         return False
     units = len(metadata.encode("utf-16-le", "surrogatepass")) // 2
     return units > limit or len(metadata.encode("utf-8", "surrogatepass")) > LONGEST_TEXT_BYTES
+
+
+def _is_surely_short(size: int, limit: int) -> bool:
+    """Whether so many characters are not too many, whatever they are."""
+    return 2 * size <= limit and 4 * size <= LONGEST_TEXT_BYTES
+
+
+def too_large_metadata(partitions: ToCommit, limit: int) -> Sequence[int]:
+    """The numbers of the partitions whose metadata is too long."""
+    if not isinstance(partitions, OffsetColumns):
+        return [index for index, each in enumerate(partitions) if is_metadata_too_large(each.metadata, limit)]
+    metadata = partitions.metadata
+    if isinstance(metadata, str):
+        return range(len(partitions.partitions)) if is_metadata_too_large(metadata, limit) else ()
+    if _is_surely_short(max(map(len, metadata), default=0), limit):
+        return ()
+    return [index for index, text in enumerate(metadata) if is_metadata_too_large(text, limit)]
 
 
 def commit(command: CommitOffsets, now: Millis, metadata_limit: int, token: Token) -> GroupEffects:
@@ -65,16 +89,16 @@ def commit(command: CommitOffsets, now: Millis, metadata_limit: int, token: Toke
     has_expiry = retention_ms != NO_RETENTION
     expire_timestamp = Millis(now + retention_ms) if has_expiry else NO_EXPIRY
     records: list[Change] = []
-    too_large = []
+    too_large: list[Place] = []
     for topic_index, (topic, partitions) in enumerate(command.topics):
         if isinstance(partitions, OffsetColumns):
-            removes = command.expected is not None and bool((partitions.offsets == NOTHING_COMMITTED).any())
-            if (
-                not has_expiry
-                and not removes
-                and not is_metadata_too_large(partitions.metadata, metadata_limit)
-            ):
-                records.append(OffsetCommits(group_id, topic, *partitions, now))
+            if not has_expiry:
+                refused = too_large_metadata(partitions, metadata_limit)
+                too_large += [(topic_index, index) for index in refused]
+                expected = None if command.expected is None else command.expected[topic_index]
+                recorded = _to_record(partitions, refused, expected)
+                if len(recorded.partitions):
+                    records += _in_columns((group_id, topic), recorded, now, removes=expected is not None)
                 continue
             partitions = partitions.each()
         for index, (partition, offset, leader_epoch, metadata) in enumerate(partitions):
@@ -94,6 +118,41 @@ def commit(command: CommitOffsets, now: Millis, metadata_limit: int, token: Toke
             )
     result = ACCEPTED if not too_large else CommitResult(ErrorCode.NONE, frozenset(too_large))
     return Effects(records, (Reply(token, result),))
+
+
+def _to_record(columns: OffsetColumns, refused: Sequence[int], expected: Conditions | None) -> OffsetColumns:
+    """What is recorded: not what is refused, and no removal where nothing is expected to be."""
+    if not refused and expected is None:
+        return columns
+    is_recorded = np.ones(len(columns.partitions), np.bool_)
+    is_recorded[list(refused)] = False
+    if expected is not None:
+        indexes, offsets = conditions_in_columns(expected)
+        nothing = indexes[offsets == NOTHING_COMMITTED]
+        is_recorded[nothing] &= columns.offsets[nothing] != NOTHING_COMMITTED
+    return columns if is_recorded.all() else columns.at(np.flatnonzero(is_recorded))
+
+
+def _in_columns(
+    names: tuple[GroupId, TopicName], columns: OffsetColumns, now: Millis, *, removes: bool
+) -> Sequence[Change]:
+    """What is recorded of one topic, as one value if it is wide; `removes`: the offset -1 is none."""
+    partitions, offsets, leader_epochs, metadata = columns
+    is_gone = (offsets == NOTHING_COMMITTED) & removes
+    if isinstance(metadata, str) and not (removes and is_gone.any()):
+        return (OffsetCommits(*names, partitions, offsets, leader_epochs, metadata, now),)
+    count = len(partitions)
+    rows = OffsetRows(
+        [key_prefix(*names)],
+        np.zeros(count, np.int64),
+        partitions,
+        offsets,
+        leader_epochs.astype(np.int32),
+        np.full(count, now),
+        is_gone,
+        {row: text for row, text in enumerate(columns.texts()) if text},
+    )
+    return (rows,) if count >= NARROWEST_ROWS else list(rows.each())
 
 
 def commits_again(
@@ -122,8 +181,8 @@ def commit_again(command: CommitAgain, now: Millis, token: Token) -> GroupEffect
             if isinstance(partitions, OffsetColumns):
                 end = at + len(partitions.partitions)
                 column = np.asarray(offsets[at:end], np.int64)
-                numbers, _, leader_epochs, metadata = partitions
-                records.append(OffsetCommits(group_id, topic, numbers, column, leader_epochs, metadata, now))
+                columns = partitions._replace(offsets=column)
+                records += _in_columns((group_id, topic), columns, now, removes=False)
                 at = end
                 continue
             for partition, _, leader_epoch, metadata in partitions:
