@@ -4,57 +4,34 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from tests.log.compacting import drive
+from tests.server.disk import DATA_DIR, new_disk
+from tests.server.shard_life import ShardLife
 
 from headgate.core.offsets.commands import CommitOffsets, DeleteOffsets, OffsetToCommit
-from headgate.core.shard import GroupShard
-from headgate.domain.ids import GROUP_OFFSETS_TOPIC, GroupId, MemberId, TopicId, TopicName
-from headgate.domain.settings import Settings
-from headgate.log.compaction import CompactionOrder, compact
-from headgate.log.memory_filesystem import MemoryFileSystem, PowerCut
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, GroupId, MemberId, TopicName
+from headgate.log.memory_filesystem import MemoryFileSystem
 from headgate.log.state_file import STATE_NAME
-from headgate.records.run_completeness import RunCompleteness
 from headgate.server.checkpoints import CheckpointWriter
 from headgate.server.clock import Clock
-from headgate.server.group_commit import GroupCommit
-from headgate.server.shard_runtime import ShardRuntime
-from headgate.topics.topics import NewTopic, Topics
 
-DATA_DIR = Path("/data")
 PARTITION_DIR = DATA_DIR / f"{GROUP_OFFSETS_TOPIC}-0"
 STATE_FILE = PARTITION_DIR / STATE_NAME
 TOPIC = TopicName("t")
+LATER_MS = Clock().now() + 10**9
+"""Old enough is every tombstone then."""
 Offsets = dict[tuple[str, int], int]
 """By group and partition."""
 
 
-class Life:
+class Life(ShardLife):
     """One life of a shard; what was acknowledged in it is in `offsets`."""
 
     def __init__(self, files: MemoryFileSystem, offsets: Offsets) -> None:
-        clock = Clock()
-        self.files = files
+        super().__init__(files, {"cleanup.policy": "compact", "segment.bytes": "1024"})
         self.offsets = offsets
-        self.topics = Topics.open(files, DATA_DIR, Settings(), clock.now())
-        topic = self.topics.by_name(GROUP_OFFSETS_TOPIC)
-        if topic is None:
-            overrides = {"cleanup.policy": "compact", "segment.bytes": "1024"}
-            self.topics.create(NewTopic(GROUP_OFFSETS_TOPIC, TopicId(b"t" * 16), 2, overrides), clock.now())
-            topic = self.topics.by_name(GROUP_OFFSETS_TOPIC)
-        assert topic is not None
-        self.partition = topic.partition(0)
-        self.group_commit = GroupCommit(asyncio.get_running_loop(), lambda seconds: None)
-        self.runtime = ShardRuntime(lambda: GroupShard(Settings()), self.partition, self.group_commit, clock)
-
-    async def submit(self, command: Any) -> Any:
-        reply = asyncio.get_running_loop().create_future()
-        self.runtime.submit(command, lambda result: None if reply.done() else reply.set_result(result))
-        return await asyncio.wait_for(reply, 30)
 
     async def commit(self, group: str, partition: int, offset: int) -> None:
         """Commit, and remember what was acknowledged."""
@@ -97,11 +74,6 @@ class Life:
         file.truncate(0)
         file.pwrite(data, 0)
 
-    def end(self) -> None:
-        """Stop the threads."""
-        with suppress(PowerCut, OSError):
-            self.group_commit.close()
-
     def kill(self) -> None:
         """End with the process: what was written stays."""
         self.end()
@@ -115,13 +87,6 @@ class Life:
 
 async def at_once(work: Callable[[], None]) -> None:
     work()
-
-
-def new_disk() -> MemoryFileSystem:
-    files = MemoryFileSystem()
-    files.make_directory(DATA_DIR)
-    files.sync_directory(DATA_DIR.parent)
-    return files
 
 
 def run(test: Callable[[], Any]) -> None:
@@ -159,15 +124,3 @@ async def next_life(life: Life) -> Found:
     assert again.held() == again.offsets
     again.end()
     return Found(found, again.runtime.checkpoint_position > 0)
-
-
-def compact_all(life: Life) -> None:
-    """Compact all closed segments; tombstones go as soon as they may."""
-    log = life.partition.log
-    order = CompactionOrder(
-        now_ms=Clock().now() + 10**9,
-        delete_retention_ms=0,
-        not_beyond=log.segments.closed[-1].next_offset,
-        new_completeness=RunCompleteness,
-    )
-    drive(compact(log, order))

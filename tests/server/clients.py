@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from itertools import count
-from pathlib import Path
 from typing import Any
+
+from tests.server.disk import DATA_DIR, new_disk
 
 from headgate.domain.ids import TopicId
 from headgate.domain.settings import Settings
-from headgate.log.memory_filesystem import MemoryFileSystem
 from headgate.server.clock import Clock
 from headgate.server.connection import Connection
 from headgate.server.listener import Listener
@@ -115,9 +115,8 @@ def run_scenario(scenario: Scenario) -> None:
     """Run a scenario against a node in memory."""
 
     async def main() -> None:
-        files = MemoryFileSystem()
-        files.make_directory(Path("/data"))
-        node = BrokerNode(files, Path("/data"), Settings({"group.initial.rebalance.delay.ms": "0"}), Clock())
+        files = new_disk()
+        node = BrokerNode(files, DATA_DIR, Settings({"group.initial.rebalance.delay.ms": "0"}), Clock())
         await node.start()
         node.topics.create(NewTopic("t", T, WIDTH), node.now())
         try:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.log.compacting import drive
+from tests.server.disk import DATA_DIR
 
 from headgate.core.offsets.history import GroupHistory, HistoryEntry, HistoryQuery
 from headgate.domain.errors import ErrorCode
@@ -21,7 +22,6 @@ from headgate.domain.ids import (
 )
 from headgate.domain.settings import Settings
 from headgate.log.filesystem import FileSystem
-from headgate.log.memory_filesystem import MemoryFileSystem
 from headgate.records import OffsetCommit, OffsetTombstone, Record
 from headgate.server.clock import Clock
 from headgate.server.history import OffsetHistory
@@ -31,7 +31,6 @@ from headgate.topics.partition import Partition
 from headgate.topics.topic import Topic
 from headgate.topics.topics import NewTopic, Topics
 
-DATA_DIR = Path("/data")
 START = Millis(1_750_000_000_000)
 GROUP, TOPIC = GroupId("group"), TopicName("t")
 SETTINGS = {"log.cleaner.delete.retention.ms": "1000"}
@@ -46,14 +45,6 @@ class SetClock(Clock):
     def now(self) -> Millis:
         """The test's time."""
         return self.time
-
-
-def new_disk() -> MemoryFileSystem:
-    """An empty disk."""
-    files = MemoryFileSystem()
-    files.make_directory(DATA_DIR)
-    files.sync_directory(DATA_DIR.parent)
-    return files
 
 
 @dataclass

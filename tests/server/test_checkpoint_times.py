@@ -6,15 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.server.checkpointed import (
-    DATA_DIR,
-    STATE_FILE,
-    TOPIC,
-    begin_with_a_checkpoint,
-    compact_all,
-    new_disk,
-    run,
-)
+from tests.server.checkpointed import LATER_MS, STATE_FILE, TOPIC, begin_with_a_checkpoint, run
+from tests.server.disk import DATA_DIR, new_disk
 
 from headgate.core.offsets.commands import CommitOffsets, FetchOffsets, OffsetToCommit
 from headgate.domain.ids import GroupId, MemberId
@@ -117,7 +110,7 @@ def test_a_compaction_past_the_checkpoint_calls_for_a_new_one() -> None:
         for number in range(60):
             await life.commit("other", 0, number)
         assert not checkpoints._is_due(life.runtime, 70)
-        compact_all(life)
+        life.compact(LATER_MS)
         assert life.partition.log.compacted_to > life.runtime.checkpoint_position
         assert checkpoints._is_due(life.runtime, 70)
         await life.write()

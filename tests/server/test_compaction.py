@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from tests.server.test_atomic_commits import NEW, OLD, Life, compact_all, cut_short, simulated
+from tests.server.wide_commits import NEW, OLD, Life, cut_short, simulated
 from tests.waiting import wait_until
 
 from headgate.broker import Broker, run
@@ -113,7 +113,7 @@ def test_a_torn_commit_leaves_no_trace_through_compaction_and_restarts(
             await life.commit({1000: 1})
             await life.commit({1000: 2})
             await life.commit({1000: 3})
-            compact_all(life)
+            life.compact(now_ms=0)
             assert sum(header.record_count for header, _ in log.batches()) < log.log_end_offset
             assert await life.offsets() == {**expected, 1000: 3}
             life.end()

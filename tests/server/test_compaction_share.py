@@ -7,17 +7,16 @@ from collections.abc import Callable
 from contextlib import closing
 from contextvars import Context
 from itertools import pairwise
-from pathlib import Path
 from typing import TypeVarTuple
 
 import pytest
 from tests.log.compacting import drive, record
+from tests.server.disk import DATA_DIR, new_disk
 
 from headgate.domain.ids import Millis, TopicId
 from headgate.domain.settings import Settings
 from headgate.log.backlog import backlog_of
 from headgate.log.batch import encode_batch
-from headgate.log.memory_filesystem import MemoryFileSystem
 from headgate.server.clock import Clock
 from headgate.server.compaction import CompactionRunner
 from headgate.server.compaction_share import (
@@ -120,9 +119,8 @@ class CostlySlices(SliceRunner):
 
 def one_topic(partitions: int = 1) -> tuple[Topics, Topic]:
     """A compacted topic of small segments."""
-    files = MemoryFileSystem()
-    files.make_directory(Path("/data"))
-    topics = Topics.open(files, Path("/data"), Settings({"log.cleaner.backoff.ms": "10"}), Millis(1))
+    files = new_disk()
+    topics = Topics.open(files, DATA_DIR, Settings({"log.cleaner.backoff.ms": "10"}), Millis(1))
     overrides = {"cleanup.policy": "compact", "segment.bytes": str(SEGMENT_BYTES)}
     topic = topics.create(NewTopic("t", TopicId(b"t" * 16), partitions, overrides), Millis(1))
     assert topic is topics.by_name("t")

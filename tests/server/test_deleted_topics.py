@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.server.clients import Client
+from tests.server.disk import DATA_DIR, new_disk
 from tests.waiting import until
 
 from headgate.domain.errors import ErrorCode
@@ -49,7 +49,7 @@ def run_node(files: MemoryFileSystem, scenario: Scenario) -> None:
 
     async def main() -> None:
         settings = Settings({"offsets.topic.num.partitions": "2", "log.cleaner.enable": "false"})
-        node = BrokerNode(files, Path("/data"), settings, Clock())
+        node = BrokerNode(files, DATA_DIR, settings, Clock())
         await node.start()
         try:
             await scenario(node, files)
@@ -57,13 +57,6 @@ def run_node(files: MemoryFileSystem, scenario: Scenario) -> None:
             node.close()
 
     asyncio.run(asyncio.wait_for(main(), 30))
-
-
-def new_files() -> MemoryFileSystem:
-    files = MemoryFileSystem()
-    files.make_directory(Path("/data"))
-    files.sync_directory(Path("/"))
-    return files
 
 
 def create(node: BrokerNode, topic_id: TopicId, partition_count: int = 1) -> Topic | Refusal:
@@ -133,7 +126,7 @@ def test_a_name_is_free_when_the_offsets_of_its_topic_are_gone() -> None:
         assert await offsets(client, NEW_ID) == [-1] * 4
         assert sum(shard.offset_count for shard in node.coordinator.shards()) == 0
 
-    run_node(new_files(), scenario)
+    run_node(new_disk(), scenario)
 
 
 def test_who_is_told_that_a_topic_is_deleted_can_create_it_again() -> None:
@@ -151,7 +144,7 @@ def test_who_is_told_that_a_topic_is_deleted_can_create_it_again() -> None:
         expected = [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         assert await ask_to_delete(client, NAME, "never-was", timeout_ms=0) == expected
 
-    run_node(new_files(), scenario)
+    run_node(new_disk(), scenario)
 
 
 def test_who_does_not_wait_is_told_all_the_same() -> None:
@@ -166,13 +159,13 @@ def test_who_does_not_wait_is_told_all_the_same() -> None:
         assert node.topics.by_name(NAME) is None
         await until_free(node)
 
-    run_node(new_files(), scenario)
+    run_node(new_disk(), scenario)
 
 
 @pytest.mark.parametrize("changes", range(12))
 def test_wherever_a_life_ends_no_topic_gets_the_offsets_of_another(changes: int) -> None:
     """Between the deletion and the next topic of that name; a topic that is still there keeps its offsets."""
-    files = new_files()
+    files = new_disk()
 
     async def until_nothing_more_is_written(node: BrokerNode, files: MemoryFileSystem) -> None:
         create(node, OLD_ID)
@@ -215,4 +208,4 @@ def test_a_shard_that_cannot_forget_is_asked_again(monkeypatch: pytest.MonkeyPat
         create(node, NEW_ID)
         assert await offsets(client, NEW_ID) == [-1] * 4
 
-    run_node(new_files(), scenario)
+    run_node(new_disk(), scenario)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from tests.server.disk import DATA_DIR, new_disk
 
 from headgate.domain.ids import GroupId, MemberId, Millis
 from headgate.domain.settings import Settings
-from headgate.log.memory_filesystem import MemoryFileSystem
 from headgate.records import (
     ConsumerGroupMemberMetadata,
     ConsumerGroupMetadata,
@@ -16,15 +15,13 @@ from headgate.records import (
 from headgate.server.group_surroundings import GroupSurroundings
 from headgate.topics.topics import Topics
 
-DATA_DIR = Path("/data")
 NOW = Millis(1_700_000_000_000)
 G = GroupId("g")
 
 
 def test_sessions_that_begin_with_a_load_are_as_long_as_the_group_has_it() -> None:
     """Before the shard is told of anything: who may be silent for long is not removed after a restart."""
-    files = MemoryFileSystem()
-    files.make_directory(DATA_DIR)
+    files = new_disk()
     topics = Topics.open(files, DATA_DIR, Settings(), NOW)
     topics.set_group_overrides(G, {"consumer.session.timeout.ms": "59000"}, NOW)
     shard = GroupSurroundings(topics).new_shard(NOW)

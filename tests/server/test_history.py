@@ -6,7 +6,8 @@ from contextlib import suppress
 from random import Random
 
 import pytest
-from tests.server.past import DATA_DIR, GROUP, SETTINGS, START, TOPIC, Life, Past, SetClock, new_disk
+from tests.server.disk import DATA_DIR, new_disk
+from tests.server.past import GROUP, SETTINGS, START, TOPIC, Life, Past, SetClock
 
 from headgate.core.offsets.history import Earlier, HistoryQuery
 from headgate.domain.ids import ZERO_TOPIC_ID, GroupId, Millis, TopicId

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.log.compacting import advance
+from tests.server.disk import DATA_DIR, new_disk
 
 from headgate.domain.ids import OFFSETS_HISTORY_TOPIC, GroupId, Millis, TopicId, TopicName
 from headgate.domain.settings import Settings
 from headgate.log.batch import Record, encode_batch, iterate_records, read_header
 from headgate.log.log import Log
-from headgate.log.memory_filesystem import MemoryFileSystem
 from headgate.log.record_columns import read_columns
 from headgate.records import GroupMetadata, OffsetCommit, encode
 from headgate.records.history import origin_of
@@ -51,9 +49,8 @@ def test_records_offered_as_columns_are_those_offered_one_by_one(
     turns: list[list[object]], apart: int
 ) -> None:
     """Key, value, where it stood and when it was written; what is no offset is let go."""
-    files = MemoryFileSystem()
-    files.make_directory(Path("/data"))
-    topics = Topics.open(files, Path("/data"), Settings({}), NOW)
+    files = new_disk()
+    topics = Topics.open(files, DATA_DIR, Settings({}), NOW)
     topic = topics.create(NewTopic(OFFSETS_HISTORY_TOPIC, TopicId(b"h" * 16), 2), NOW)
     assert topic is topics.by_name(OFFSETS_HISTORY_TOPIC)
     assert topic is not None

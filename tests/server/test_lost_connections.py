@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
+from tests.server.disk import DATA_DIR, new_disk
 from tests.waiting import until
 
 from headgate.domain.ids import TopicId
 from headgate.domain.settings import Settings
-from headgate.log.memory_filesystem import MemoryFileSystem
 from headgate.server.clock import Clock
 from headgate.server.listener import Listener
 from headgate.server.node import BrokerNode
@@ -18,7 +17,6 @@ from headgate.topics.topics import NewTopic
 from headgate.wire.framing import request_frame
 from headgate.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 
-DATA_DIR = Path("/data")
 LONG_MS = 600_000
 POLLS = 5
 WITHIN_S = 10
@@ -29,8 +27,7 @@ def test_long_polls_of_a_lost_connection_wait_no_longer(way: str) -> None:
     """They are gone at once, not when their time is up, which a client may have set to many minutes."""
 
     async def scenario() -> None:
-        files = MemoryFileSystem()
-        files.make_directory(DATA_DIR)
+        files = new_disk()
         node = BrokerNode(files, DATA_DIR, Settings({"offsets.topic.num.partitions": "1"}), Clock())
         await node.start()
         node.topics.create(NewTopic("letters", TopicId(b"l" * 16), 1), node.now())

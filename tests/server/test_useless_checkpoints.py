@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from crc32c import crc32c
-from tests.server.checkpointed import Found, Life, begin, begin_with_a_checkpoint, compact_all, next_life, run
+from tests.server.checkpointed import LATER_MS, Found, Life, begin, begin_with_a_checkpoint, next_life, run
 
 from headgate.core.offsets import image
 from headgate.log import state_file
@@ -151,10 +151,10 @@ def test_offsets_deleted_before_the_tombstone_was_compacted_away_stay_deleted() 
         await life.delete("g2", 2)
         for number in range(60):
             await life.commit("other", 0, number)
-        compact_all(life)
+        life.compact(LATER_MS)
         for number in range(60):
             await life.commit("other", 0, number)
-        compact_all(life)
+        life.compact(LATER_MS)
         life.kill()
         assert await next_life(life) == Found(life.offsets, used_the_checkpoint=False)
 
@@ -171,7 +171,7 @@ def test_a_checkpoint_outlives_the_compaction_of_what_lies_before_it() -> None:
             await life.commit("other", 0, number)
         await life.delete("g1", 1)
         await life.write()
-        compact_all(life)
+        life.compact(LATER_MS)
         assert life.partition.log.compacted_to > 0
         await life.fill(first=2, count=3)
         life.kill()
