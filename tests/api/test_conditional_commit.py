@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.api.node import OneNode, topic_id_of
-from tests.api.test_wide_offsets import fetch
+from tests.api.offset_requests import fetch
 from tests.wire.kio_oracle import Case
 
 from headgate.api import k08_offset_commit, k18_api_versions

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.api.node import OneNode, topic_id_of
-from tests.api.test_wide_offsets import fetch
+from tests.api.offset_requests import fetch
 
 from headgate.api import k08_offset_commit
 from headgate.core.offsets import commit

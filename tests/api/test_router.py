@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.api.node import OneNode
-from tests.api.test_wide_offsets import commit, fetch
+from tests.api.offset_requests import commit, fetch
 
 from headgate.api import (
     k09_offset_fetch,

@@ -5,18 +5,10 @@ from __future__ import annotations
 import struct
 
 import pytest
+from tests.client.leaders import assignment
 
 from headgate.client.assignment import read_assignment
 from headgate.domain.ids import TopicName, TopicPartition
-
-
-def assignment(version: int, topics: dict[str, list[int]], user_data: bytes = b"\xff\xff\xff\xff") -> bytes:
-    """The bytes as the Java client writes them."""
-    data = struct.pack(">hi", version, len(topics))
-    for name, partitions in topics.items():
-        data += struct.pack(">h", len(name.encode())) + name.encode()
-        data += struct.pack(f">i{len(partitions)}i", len(partitions), *partitions)
-    return data + user_data
 
 
 @pytest.mark.parametrize("version", [0, 1, 3])

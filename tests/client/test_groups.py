@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from tests.client.conftest import StartNode
+from tests.client.leaders import assignment
 from tests.client.scripted import Answer, ScriptedNode
-from tests.client.test_assignment import assignment
 
 from headgate.client.cluster import Cluster
 from headgate.client.errors import PartlyRefused, VersionNotSupported

@@ -12,7 +12,8 @@ from tests.simulation.disk import SimulatedDisk
 from tests.simulation.group_model import GroupModel
 from tests.simulation.journal import Journal
 from tests.simulation.loop import SimulatedTime
-from tests.simulation.offset_model import MemberGroups, OffsetModel, Rules
+from tests.simulation.offset_effects import MemberGroups, Rules
+from tests.simulation.offset_model import OffsetModel
 from tests.simulation.plan import RETENTION_MS, Plan
 from tests.simulation.requests import RETRIABLE, Request, Violation
 from tests.simulation.surroundings import Surroundings

@@ -23,7 +23,7 @@ from typing import Any
 
 from tests.simulation.described_group import check_described, concerns_member, owned_by
 from tests.simulation.member_view import Grant, MemberView, Part, parts_of
-from tests.simulation.offset_model import MemberGroups
+from tests.simulation.offset_effects import MemberGroups
 from tests.simulation.requests import Request, Violation, each_to_commit, error_of
 
 from headgate.core.classic.commands import LeaveGroup

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tests.simulation.offset_model import MemberGroups
+from tests.simulation.offset_effects import MemberGroups
 from tests.simulation.requests import Request, Violation, error_of
 
 from headgate.core.classic.commands import Heartbeat, JoinGroup, LeaveGroup, SyncGroup

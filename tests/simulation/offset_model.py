@@ -15,10 +15,10 @@ does nothing where a condition fails; what may have expired may hold a condition
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
+from tests.simulation.offset_effects import Effect, Key, MemberGroups, Offsets, Rules, Value
 from tests.simulation.requests import Request, Violation, each_to_commit, error_of
 
 from headgate.core.commands import DeleteGroup
@@ -27,82 +27,12 @@ from headgate.core.offsets.commands import (
     CommitOffsets,
     DeleteOffsets,
     FetchOffsets,
-    Place,
     expected_at,
 )
 from headgate.domain.errors import ErrorCode
 
-Key = tuple[str, int]
-"""Topic and partition."""
-
-
-class Value(NamedTuple):
-    """A committed offset as the model remembers it; `expires_ms` is -1 where retention decides."""
-
-    offset: int
-    leader_epoch: int
-    metadata: str
-    committed_ms: int
-    expires_ms: int = -1
-
-
-Offsets = dict[Key, Value]
 Found = dict[str, dict[Key, Any]]
 """What a fetch of everything found, by group."""
-
-
-@dataclass(frozen=True)
-class Rules:
-    """The settings the model knows."""
-
-    retention_ms: int
-    sweep_interval_ms: int
-    metadata_limit: int
-
-
-@dataclass(eq=False)
-class Effect:
-    """What an accepted request does to its group."""
-
-    request: Request
-    puts: Offsets = field(default_factory=dict)
-    drops: frozenset[Key] = frozenset()
-    drops_all: bool = False
-    conditions: dict[Key, int] = field(default_factory=dict)
-    """Offsets that have to be the group's for it to happen; `NOTHING_COMMITTED`: none."""
-    is_conditional: bool = False
-    """It happens as a whole or not at all."""
-    too_large: frozenset[Place] = frozenset()
-    """Where metadata is too long."""
-    may_be_refused: bool = False
-    """The group may have had members who had to be asked: only a reply tells."""
-
-    def on(self, offsets: Offsets) -> Offsets:
-        """The group's offsets after it."""
-        if self.drops_all:
-            return {}
-        return {key: value for key, value in offsets.items() if key not in self.drops} | self.puts
-
-
-@dataclass
-class MemberGroups:
-    """What the model of the members knows that matters to offsets."""
-
-    may_have_record: dict[str, int] = field(default_factory=dict)
-    """Groups somebody wanted to join since they were last deleted, and the last such request."""
-    seen_alive_ms: dict[str, int] = field(default_factory=dict)
-    """When a group was last known to have members whom a crash would not make forgotten."""
-    absent_until_ms: dict[str, int] = field(default_factory=dict)
-    """When that was so again after so long a time that what was committed before may have expired."""
-
-    balanced: set[str] = field(default_factory=set)
-    """Groups that the server balances: an offset of a topic that nobody reads ages since its commit."""
-
-    def saw_alive(self, group_id: str, now_ms: int, retention_ms: int) -> None:
-        """The group has such members now."""
-        if now_ms - self.seen_alive_ms.get(group_id, 0) >= retention_ms:
-            self.absent_until_ms[group_id] = now_ms
-        self.seen_alive_ms[group_id] = max(self.seen_alive_ms.get(group_id, 0), now_ms)
 
 
 class OffsetModel:

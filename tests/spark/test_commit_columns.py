@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.spark.support import chunk_of, rows_of, write_segment
-from tests.spark.test_unpack import read
+from tests.spark.unpacked import read
 
 from headgate.log.batch import Record, encode_batch
 from headgate.records import MalformedRecord, OffsetCommit, OffsetTombstone, decode

@@ -6,35 +6,17 @@ import struct
 from pathlib import Path
 from typing import Any
 
+from tests.spark.coordinator_records import ASSIGNMENT, COMMIT, GROUP, NOW
 from tests.spark.support import rows_of, write_segment
 
-from headgate.domain.ids import GroupId, InstanceId, MemberId, Millis, TopicName
+from headgate.domain.ids import GroupId
 from headgate.log.batch import Record, encode_batch
-from headgate.records import (
-    ConsumerGroupMetadata,
-    GroupMember,
-    GroupMetadata,
-    GroupTombstone,
-    OffsetCommit,
-    encode,
-)
+from headgate.records import ConsumerGroupMetadata, GroupMetadata, GroupTombstone, encode
 from headgate.records import Record as LogRecord
 from headgate.spark.event_columns import assigned_partitions
 from headgate.spark.source import GROUP_EVENTS_VIEW, OFFSET_COMMITS_VIEW
 
 TOPIC = "__consumer_offsets"
-NOW = Millis(1_700_000_000_000)
-ASSIGNMENT = (
-    struct.pack(">hi", 0, 2)
-    + struct.pack(">h", 1) + b"a" + struct.pack(">iii", 2, 0, 3)
-    + struct.pack(">h", 1) + b"b" + struct.pack(">ii", 1, 7)
-    + struct.pack(">i", -1)
-)  # fmt: skip
-MEMBER = GroupMember(
-    MemberId("m-1"), InstanceId("i-1"), "client", "/10.0.0.1", 60_000, 45_000, b"sub", ASSIGNMENT
-)
-GROUP = GroupMetadata(GroupId("g"), "consumer", 4, "range", MemberId("m-1"), NOW, (MEMBER,))
-COMMIT = OffsetCommit(GroupId("g"), TopicName("t"), 0, 5, -1, "", NOW)
 
 
 def events(directory: Path, records: list[Record], **options: Any) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
-from tests.spark.test_unpack import CODECS, as_records, read
+from tests.spark.unpacked import CODECS, as_records, read
 
 HEADERS = [("trace", b"\x00\x01"), ("none", None)]
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql.pandas.types import to_arrow_schema
+from tests.spark.coordinator_records import COMMIT, GROUP
 from tests.spark.support import collect, numbered, write_segment
-from tests.spark.test_event_columns import COMMIT, GROUP
 
 import headgate.spark
 from headgate.log.batch import Record, encode_batch

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import crc32c
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.spark.support import chunk_of, numbered
+from tests.spark.support import numbered
+from tests.spark.unpacked import CODECS, as_records, read
 
 from headgate.log.batch import CorruptBatch, Record, encode_batch, iterate_records
-from headgate.spark import arrow, unpack
-from headgate.spark.scan import Corruption, scan_chunk
-from headgate.spark.unpack import Records
-
-CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+from headgate.spark import unpack
 
 _texts = st.text(max_size=5).map(str.encode)
 _records = st.builds(
@@ -26,30 +22,6 @@ _records = st.builds(
     timestamp=st.integers(0, 253_402_300_799_999),
     headers=st.lists(st.tuples(_texts, st.none() | st.binary(max_size=20)), max_size=3).map(tuple),
 )
-
-
-def read(data: bytes | bytearray) -> tuple[list[Records], list[Corruption]]:
-    """Everything that a stretch of log holds."""
-    pieces, corruptions = [], []
-    for records, found in unpack.unpack(scan_chunk(chunk_of(data))):
-        pieces.append(records)
-        corruptions += found
-    return pieces, corruptions
-
-
-def as_records(pieces: list[Records]) -> list[tuple[int, Record]]:
-    """Columns as the tuples that `iterate_records` gives."""
-    found: list[tuple[int, Record]] = []
-    for records in pieces:
-        keys = arrow.binaries(records.payload, records.key_at, records.key_size).to_pylist()
-        values = arrow.binaries(records.payload, records.value_at, records.value_size).to_pylist()
-        headers = [
-            tuple((header["key"].encode(), header["value"]) for header in cell or ())
-            for cell in arrow.headers(records).to_pylist()
-        ]
-        columns: Any = (records.offset.tolist(), keys, values, records.timestamp_ms.tolist(), headers)
-        found += [(offset, Record(*cells)) for offset, *cells in zip(*columns, strict=True)]
-    return found
 
 
 def expected(data: bytes | bytearray) -> list[tuple[int, Record]]:
