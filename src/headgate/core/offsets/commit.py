@@ -138,8 +138,7 @@ def _in_columns(
 ) -> Sequence[Change]:
     """What is recorded of one topic, as one value if it is wide; `removes`: the offset -1 is none."""
     partitions, offsets, leader_epochs, metadata = columns
-    is_gone = (offsets == NOTHING_COMMITTED) & removes
-    if isinstance(metadata, str) and not (removes and is_gone.any()):
+    if isinstance(metadata, str) and not (removes and (offsets == NOTHING_COMMITTED).any()):
         return (OffsetCommits(*names, partitions, offsets, leader_epochs, metadata, now),)
     count = len(partitions)
     rows = OffsetRows(
@@ -149,7 +148,7 @@ def _in_columns(
         offsets,
         leader_epochs.astype(np.int32),
         np.full(count, now),
-        is_gone,
+        (offsets == NOTHING_COMMITTED) & removes,
         {row: text for row, text in enumerate(columns.texts()) if text},
     )
     return (rows,) if count >= NARROWEST_ROWS else list(rows.each())
@@ -181,7 +180,8 @@ def commit_again(command: CommitAgain, now: Millis, token: Token) -> GroupEffect
             if isinstance(partitions, OffsetColumns):
                 end = at + len(partitions.partitions)
                 column = np.asarray(offsets[at:end], np.int64)
-                columns = partitions._replace(offsets=column)
+                numbers, _, leader_epochs, metadata = partitions
+                columns = OffsetColumns(numbers, column, leader_epochs, metadata)
                 records += _in_columns((group_id, topic), columns, now, removes=False)
                 at = end
                 continue
