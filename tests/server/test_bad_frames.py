@@ -12,8 +12,14 @@ from tests.server.raw import RawConnection
 
 from headgate.broker import Broker
 from headgate.domain.errors import ErrorCode
+from headgate.wire.framing import request_frame
 from headgate.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from headgate.wire.messages.metadata import MetadataRequest, MetadataResponse
+from headgate.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 
 Connect = Callable[[], RawConnection]
 
@@ -22,6 +28,13 @@ HEADER_OF = struct.Struct(">hhih")
 
 def header(key: int, version: int) -> bytes:
     return HEADER_OF.pack(key, version, 1, -1)
+
+
+def commit_of_group(group_id: str) -> bytes:
+    """A commit, as a flexible version carries it: with lengths that have no limit of their own."""
+    partitions = [OffsetCommitRequestPartition(committed_offset=5)]
+    topics = [OffsetCommitRequestTopic(name="t", partitions=partitions)]
+    return request_frame(OffsetCommitRequest(group_id=group_id, topics=topics), 8, 1, "raw")
 
 
 @pytest.mark.parametrize(
@@ -35,6 +48,7 @@ def header(key: int, version: int) -> bytes:
         ("a frame too short for a header", struct.pack(">i", 3) + b"abc"),
         ("a body that ends early", struct.pack(">i", 12) + header(11, 0) + b"\x00\x09"),
         ("an array of two billion", struct.pack(">i", 14) + header(3, 1) + struct.pack(">i", 2_000_000_000)),
+        ("a group id longer than any record holds", commit_of_group("g" * 0x8000)),
         ("HTTP", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),
     ],
 )

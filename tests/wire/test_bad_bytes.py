@@ -81,6 +81,11 @@ NO_TOPICS_LEGACY = b"\x00\x01g" + bytes(4) + b"\x00\x00" + b"\xff\xff"
         (8, b"\xff\xff\xff\xff\x0fg", "group_id has the length 4294967294, but 1 bytes are left"),
         (8, b"\xff\xff\xff\xff\xff\xff", "group_id has a length of more than five bytes"),
         (8, b"", "group_id is truncated"),
+        (
+            8,
+            b"\x81\x80\x02" + b"g" * 0x8000,
+            "group_id has the length 32768, but no string is longer than 32767",
+        ),
     ],
 )
 def test_a_refusal_says_which_field_is_wrong_and_why(version: int, data: bytes, reason: str) -> None:

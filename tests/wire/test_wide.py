@@ -250,6 +250,13 @@ def test_a_mixed_message_with_any_byte_changed_reads_as_one_by_one(version: int,
     assert outcomes[0] == outcomes[1]
 
 
+def test_a_text_too_long_among_mixed_structs_is_malformed() -> None:
+    """As where it stands alone: no record would hold it."""
+    partitions = [partition((one, one, one), "m" * (0x8000 if one == 30 else one)) for one in range(40)]
+    with pytest.raises(MalformedMessage, match=r"committed_metadata has the length 32768"):
+        decode(OffsetCommitRequest, 8, encode(request(partitions), 8))
+
+
 def test_an_unknown_tagged_field_among_mixed_structs_is_skipped() -> None:
     """Whatever it says, the others are what they are."""
     data = mixed(8)

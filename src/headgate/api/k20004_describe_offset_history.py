@@ -36,7 +36,6 @@ from headgate.wire.extensions.describe_offset_history import (
 
 LARGEST_LIMIT: Final = 10_000
 LONGEST_WAIT_MS: Final = 60_000
-LONGEST_GROUP_ID_BYTES: Final = 0x7FFF
 
 
 class Mode(IntEnum):
@@ -58,8 +57,6 @@ def handle(
     node: Node, call: Call, request: DescribeOffsetHistoryRequest
 ) -> DescribeOffsetHistoryResponse | None:
     """Answer when the logs are read."""
-    if len(request.group_id.encode()) > LONGEST_GROUP_ID_BYTES:
-        return DescribeOffsetHistoryResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     query = _query(request)
     if isinstance(query, str):
         return DescribeOffsetHistoryResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=query)

@@ -29,6 +29,7 @@ from headgate.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopi
 from headgate.wire.messages.find_coordinator import FindCoordinatorRequest
 from headgate.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from headgate.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from headgate.wire.primitives import LONGEST_STRING_BYTES
 
 EARLIEST = -2
 """As a timestamp: the offset at which the log starts."""
@@ -225,6 +226,8 @@ class Cluster:
         unknown = [group_id for group_id in dict.fromkeys(group_ids) if group_id not in self._coordinators]
         if not unknown:
             return
+        for group_id in unknown:
+            _check_length(group_id)
         node = self.any_node()
         if node.version_for(FindCoordinatorRequest) < SEVERAL_COORDINATORS_SINCE:
             for group_id in unknown:
@@ -286,6 +289,14 @@ class Cluster:
             connection = Connection(*address, self.timeout_s, self.client_id)
             self._connections[address] = connection
         return connection
+
+
+def _check_length(group_id: GroupId) -> None:
+    """A node only closes the connection over a name that no record holds; here it is known what was wrong."""
+    size = len(group_id.encode("utf-8", "surrogatepass"))
+    if size > LONGEST_STRING_BYTES:
+        reason = f"no id is longer than {LONGEST_STRING_BYTES} bytes"
+        raise RequestRefused(f"a group id of {size} bytes", ErrorCode.INVALID_GROUP_ID, reason)
 
 
 def is_passing(error: ClientError) -> bool:

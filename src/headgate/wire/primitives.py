@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+LONGEST_STRING_BYTES = 0x7FFF
+"""What a string takes at most, as in Kafka, also where its length could be larger: records hold no more."""
+
 
 class Refusal(Exception):
     """Why bytes are not what they should be; whoever knows the place makes it a MalformedMessage."""
@@ -42,6 +45,11 @@ def bad_length(length: int, left: int) -> Refusal:
     if length < 0:
         return Refusal(f"has the negative length {length}")
     return Refusal(f"has the length {length}, but {left} bytes are left")
+
+
+def too_long(length: int) -> Refusal:
+    """Why a string cannot be."""
+    return Refusal(f"has the length {length}, but no string is longer than {LONGEST_STRING_BYTES}")
 
 
 def write_varint(value: int) -> bytes:

@@ -18,7 +18,14 @@ from typing import Any, TypeVar
 from headgate.wire.errors import MalformedMessage
 from headgate.wire.layout import FIXED_FORMATS, FieldLayout, is_flexible, layout_of
 from headgate.wire.message import EMPTY, FRESH, Message, Struct
-from headgate.wire.primitives import Refusal, bad_length, read_varint, skip_tagged_fields
+from headgate.wire.primitives import (
+    LONGEST_STRING_BYTES,
+    Refusal,
+    bad_length,
+    read_varint,
+    skip_tagged_fields,
+    too_long,
+)
 from headgate.wire.source import Source
 from headgate.wire.wide import NARROWEST_WIDE, WIDE_STRUCTS, leading_fields, mixed_layout
 from headgate.wire.wide_reading import WideArray, read_wide
@@ -48,6 +55,7 @@ class _ReaderSource:
             varint=read_varint,
             skip_tagged_fields=skip_tagged_fields,
             bad_length=bad_length,
+            too_long=too_long,
             read_wide=read_wide,
             WideArray=WideArray,
             malformed=self._malformed,
@@ -128,6 +136,9 @@ class _ReaderSource:
         source.line("end = at + n")
         with source.block("if end < at or end > size:"):
             source.line("raise bad_length(n, size - at)")
+        if kind == "string" and self.flexible:
+            with source.block(f"if n > {LONGEST_STRING_BYTES}:"):
+                source.line("raise too_long(n)")
         source.line(f"{target} = data[at:end]{'.decode()' if kind == 'string' else ''}")
         source.line("at = end")
 

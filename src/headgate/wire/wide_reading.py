@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.wire.primitives import Refusal, read_varint
+from headgate.wire.primitives import LONGEST_STRING_BYTES, Refusal, read_varint
 from headgate.wire.wide import (
     Int64s,
     MixedLayout,
@@ -168,7 +168,8 @@ def _text_spans(data: bytes, lengths_at: Int64s, layout: MixedLayout) -> _TextSp
             size, begins[row] = read_varint(data, int(lengths_at[row]))
             sizes[row] = size - 1
     is_null = sizes == NULL
-    if (sizes < NULL).any() or (is_null.any() and not layout.may_be_null):
+    is_fit = (sizes >= NULL) & (sizes <= LONGEST_STRING_BYTES)
+    if not is_fit.all() or (is_null.any() and not layout.may_be_null):
         raise Refusal("has a length that cannot be")
     return _TextSpans(begins, begins + np.maximum(sizes, 0), is_null)
 
