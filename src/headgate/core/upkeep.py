@@ -8,32 +8,35 @@ next sweep finds expired offsets again, and who had a topic's offsets erased has
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable
 
+from headgate.core.candidates import Candidates
 from headgate.core.classic.groups import ClassicGroups
 from headgate.core.classic.offsets import clock_of
 from headgate.core.classic.state import ClassicState
-from headgate.core.consumer.group import ConsumerGroup
 from headgate.core.consumer.groups import ConsumerGroups
 from headgate.core.consumer.offsets import clock_of as consumer_clock_of
 from headgate.core.consumer.removal import group_tombstones
 from headgate.core.contract import Effects, Reply, Token
 from headgate.core.deadlines import Deadlines
 from headgate.core.effects import NOTHING, GroupEffects
-from headgate.core.offsets.expiry import group_clock
-from headgate.core.offsets.removal import Retention, Slice, erase_topic
+from headgate.core.offsets.expiry import GroupClock, group_clock
+from headgate.core.offsets.removal import GroupWalk, Retention, Slice, erase_topic
+from headgate.core.offsets.scanning import OffsetsOfTopic
 from headgate.core.offsets.table import OffsetTable
 from headgate.core.timers import Timer, TimerKind
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId, Millis, TopicName
+from headgate.domain.ids import Millis, TopicName
 from headgate.domain.settings import Settings
 from headgate.records import GroupTombstone
-from headgate.records.columns import Int64s
 from headgate.records.model import NO_TIMESTAMP
 
 MINUTE_MS = 60_000
 
-_NAMED_AT_ONCE = 1024
+BETWEEN_SLICES_MS = 5
+"""A slice takes as long: others have their turn."""
+_GROUP_STEPS = 4
+"""What it takes to look at a group, in offsets that are looked at."""
 _SWEEP = Timer(TimerKind.SWEEP)
 _ERASE = Timer(TimerKind.ERASE)
 _RECLAIM = Timer(TimerKind.RECLAIM)
@@ -54,11 +57,12 @@ class Upkeep:
         "_classic",
         "_consumer",
         "_deadlines",
+        "_erased",
         "_interval_ms",
         "_offsets",
         "_retention_ms",
         "_to_erase",
-        "_to_sweep",
+        "_walk",
     )
 
     def __init__(
@@ -73,16 +77,17 @@ class Upkeep:
         self._offsets = offsets
         self._classic, self._consumer = groups
         self._deadlines = deadlines
-        self._to_sweep: deque[GroupId] = deque()
-        """Groups to look at next."""
-        self._candidates: Int64s | None = None
-        """The numbers of those after them; None while no sweep is under way."""
+        self._candidates: Candidates | None = None
+        """Groups to look at next; None while no sweep is under way."""
+        self._walk: GroupWalk | None = None
+        """Along the group that is looked at."""
         self._to_erase: deque[tuple[TopicName, Token]] = deque()
+        self._erased: OffsetsOfTopic | None = None
+        """Those of the first topic that is to be erased, while they are looked for."""
 
     def loaded(self, now: Millis) -> None:
         """Begin: the first sweep is one interval away."""
-        self._to_sweep.clear()
-        self._candidates = None
+        self._candidates = self._walk = self._erased = None
         self._to_erase.clear()
         self._sweep_after(now, self._interval_ms)
         self.reclaim(now)
@@ -101,57 +106,50 @@ class Upkeep:
     def sweep(self, now: Millis) -> GroupEffects:
         """Remove what is expired, and the empty groups that have nothing left: one slice of it."""
         if self._candidates is None:
-            self._to_sweep.extend(self._with_record())
+            groups = self._classic, self._consumer
+            self._candidates = Candidates(self._offsets, groups, Millis(now - self._retention_ms))
         room = Slice()
-        while not room.is_full() and (self._to_sweep or self._next_candidates(now)):
-            group_id = self._to_sweep.popleft()
-            if not self._sweep_group(group_id, now, room) and room.is_full():
-                self._to_sweep.appendleft(group_id)
-        is_done = not room.is_full()
+        while not (room.is_full() or self._candidates.is_over):
+            if self._walk is None:
+                group_id = self._candidates.next(room)
+                if group_id is None:
+                    break
+                self._walk = GroupWalk(self._offsets, group_id)
+            if not self._sweep_group(self._walk, now, room):
+                break
+            self._walk.offsets.close()
+            self._walk = None
+        is_done = self._candidates.is_over
         if is_done:
             self._candidates = None
             self.reclaim(now)
-        self._sweep_after(now, self._interval_ms if is_done else 0)
+        self._sweep_after(now, self._interval_ms if is_done else BETWEEN_SLICES_MS)
         return Effects(room.records)
 
-    def _next_candidates(self, now: Millis) -> bool:
-        """Go on with the next groups that have something old; False if there are none left.
+    def _sweep_group(self, walk: GroupWalk, now: Millis, room: Slice) -> bool:
+        """Go on with a group; whether that is done, or goes on in the next slice."""
+        room.take_steps(_GROUP_STEPS)
+        group = self._consumer.find(walk.group_id)
+        if group is not None:
+            retention = self._retention(consumer_clock_of(group), group.is_subscribed_to, now)
+            if not self._goes(walk, retention, room):
+                return walk.knows_all
+            if group.is_empty:
+                room.records.extend(group_tombstones(group))
+            return True
+        return self._sweep_classic_group(walk, now, room)
 
-        There may be a million: until their turn comes they are but numbers.
-        """
-        table = self._offsets
-        if self._candidates is None:
-            self._candidates = table.groups_to_sweep(Millis(now - self._retention_ms))
-        while len(self._candidates) and not self._to_sweep:
-            group_ids = table.group_ids_of(self._candidates[:_NAMED_AT_ONCE])
-            self._candidates = self._candidates[_NAMED_AT_ONCE:]
-            self._to_sweep.extend(one for one in group_ids if not self._is_swept_by_record(one))
-        return bool(self._to_sweep)
-
-    def _with_record(self) -> Iterator[GroupId]:
-        """Groups that are empty by their records."""
-        yield from (group_id for group_id, one in self._classic.recorded.items() if not one.members)
-        yield from (group_id for group_id, group in self._consumer.by_id.items() if group.is_empty)
-
-    def _is_swept_by_record(self, group_id: GroupId) -> bool:
-        recorded, consumer = self._classic.recorded.get(group_id), self._consumer.by_id.get(group_id)
-        return (recorded is not None and not recorded.members) or (consumer is not None and consumer.is_empty)
-
-    def _sweep_group(self, group_id: GroupId, now: Millis, room: Slice) -> bool:
-        """Whether the group is gone with all its offsets."""
-        consumer_group = self._consumer.find(group_id)
-        if consumer_group is not None:
-            return self._sweep_consumer_group(consumer_group, now, room)
+    def _sweep_classic_group(self, walk: GroupWalk, now: Millis, room: Slice) -> bool:
         is_subscribed = _nothing
         is_empty = True
-        group = self._classic.live.get(group_id)
+        group = self._classic.live.get(walk.group_id)
         if group is not None:
             is_empty = group.state is ClassicState.EMPTY
             if is_empty and group.pending_joins:
-                return False  # somebody is about to join
+                return True  # somebody is about to join
             clock, is_subscribed = clock_of(group), group.is_subscribed_to
         else:
-            recorded = self._classic.recorded.get(group_id)
+            recorded = self._classic.recorded.get(walk.group_id)
             clock = group_clock(
                 protocol_type=recorded.protocol_type if recorded else "",
                 is_empty=True,
@@ -159,18 +157,25 @@ class Upkeep:
                 state_timestamp=recorded.state_timestamp if recorded else NO_TIMESTAMP,
                 knows_subscription=True,
             )
-        retention = Retention(clock, is_subscribed, now, self._retention_ms)
-        if not retention.expire(self._offsets, group_id, room) or not is_empty:
-            return False
-        room.records.append(GroupTombstone(group_id))
+        if not self._goes(walk, self._retention(clock, is_subscribed, now), room):
+            return walk.knows_all
+        if is_empty:
+            room.records.append(GroupTombstone(walk.group_id))
         return True
 
-    def _sweep_consumer_group(self, group: ConsumerGroup, now: Millis, room: Slice) -> bool:
-        retention = Retention(consumer_clock_of(group), group.is_subscribed_to, now, self._retention_ms)
-        if not retention.expire(self._offsets, group.group_id, room) or not group.is_empty:
-            return False
-        room.records.extend(group_tombstones(group))
-        return True
+    def _retention(
+        self, clock: GroupClock, is_subscribed: Callable[[TopicName], bool], now: Millis
+    ) -> Retention:
+        return Retention(clock, is_subscribed, now, self._retention_ms)
+
+    @staticmethod
+    def _goes(walk: GroupWalk, retention: Retention, room: Slice) -> bool:
+        """Remove what is expired of a group; whether nothing is left of its offsets."""
+        if walk.is_over:
+            walk.look_again()
+        else:
+            retention.expire(walk, room)
+        return walk.knows_all and not walk.stays
 
     # --- deleted topics ---
 
@@ -185,9 +190,12 @@ class Upkeep:
         replies = []
         while self._to_erase and not room.is_full():
             topic, token = self._to_erase[0]
-            if erase_topic(self._offsets, topic, room):
+            if self._erased is None:
+                self._erased = self._offsets.offsets_of_topic(topic)
+            if erase_topic(self._erased, topic, room):
+                self._erased = None
                 self._to_erase.popleft()
                 replies.append(Reply(token, ErrorCode.NONE))
         if self._to_erase:
-            self._deadlines.set(_ERASE, now)
+            self._deadlines.set(_ERASE, Millis(now + BETWEEN_SLICES_MS))
         return Effects(room.records, replies)

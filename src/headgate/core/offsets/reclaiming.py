@@ -17,8 +17,9 @@ from headgate.core.offsets.columns import NONE, flip
 from headgate.core.offsets.keys import GROUP_SHIFT, PARTITION_BITS, TOPIC_MASK, topics_of
 from headgate.core.offsets.rows import Rows
 
-_FOUND_OUT_AT_ONCE = 1 << 17
-_LOOKED_THROUGH_AT_ONCE = 1 << 17
+_FOUND_OUT_AT_ONCE = 1 << 15
+_ROOM_AT_ONCE = 1 << 19
+_LOOKED_THROUGH_AT_ONCE = 1 << 16
 _SLOTS_A_ROW = 16
 """How many slots of the index are looked after for each row dropped, if it is to shrink."""
 
@@ -68,7 +69,10 @@ class Reclaiming:
         end = min(first + _FOUND_OUT_AT_ONCE, len(rows.keys))
         if first == end:
             return True
-        self._before.extend(array("i", (NONE,)) * (len(rows.keys) - len(self._before)))
+        missing = len(rows.keys) - len(self._before)
+        self._before.extend(array("i", (NONE,)) * min(missing, _ROOM_AT_ONCE))
+        if missing > _ROOM_AT_ONCE:
+            return False
         before = np.frombuffer(self._before, np.int32)
         links = np.frombuffer(rows.nexts, np.int32)[first:end]
         following = np.where(links >= NONE, links, flip(links))

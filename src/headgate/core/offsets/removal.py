@@ -1,7 +1,7 @@
 """Letting offsets go: by request, with their group, with their topic, or because they expired.
 
-A removal that may be wide is cut into slices of at most `SLICE_BYTES`, so that no batch outgrows what a log
-takes; the rest follows in ticks, which look anew at what is left.
+A removal that may be wide is cut into slices, so that no batch outgrows what a log takes (`SLICE_BYTES`) and
+nobody waits long (`SLICE_STEPS`); the rest follows in ticks.
 """
 
 from __future__ import annotations
@@ -10,12 +10,20 @@ from collections.abc import Callable, Sequence
 
 from headgate.core.offsets.commands import DeleteOffsets, DeleteOffsetsResult
 from headgate.core.offsets.expiry import GroupClock, is_expired
+from headgate.core.offsets.scanning import OffsetsOfTopic
 from headgate.core.offsets.table import OffsetTable
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.records import OffsetTombstone, Record
 
 SLICE_BYTES = 800_000
+SLICE_STEPS = 2000
+"""How much a slice does. A step is to look at an offset, which takes some two microseconds."""
+_TOMBSTONE_STEPS = 8
+"""What it takes to decide, apply and write the removal of an offset."""
+STRETCH_STEPS = 200
+"""What it takes to look through a stretch of the table."""
+_ERASED_AT_ONCE = 64
 _TOMBSTONE_OVERHEAD_BYTES = 24
 
 
@@ -25,22 +33,28 @@ def tombstone_bytes(tombstone: OffsetTombstone) -> int:
 
 
 class Slice:
-    """Records for one batch, as long as there is room."""
+    """Records for one batch, as long as there is room, and time to look for more."""
 
-    __slots__ = ("_left", "records")
+    __slots__ = ("_bytes_left", "_steps_left", "records")
 
     def __init__(self) -> None:
         self.records: list[Record] = []
-        self._left = SLICE_BYTES
+        self._bytes_left = SLICE_BYTES
+        self._steps_left = SLICE_STEPS
 
     def is_full(self) -> bool:
-        """Whether the batch has what it should hold."""
-        return self._left <= 0
+        """Whether the batch has what it should hold, or took as long as it may."""
+        return self._bytes_left <= 0 or self._steps_left <= 0
+
+    def take_steps(self, count: int) -> None:
+        """Something is done that takes as long as to look at so many offsets."""
+        self._steps_left -= count
 
     def add(self, tombstone: OffsetTombstone) -> None:
         """Take one more."""
         self.records.append(tombstone)
-        self._left -= tombstone_bytes(tombstone)
+        self._bytes_left -= tombstone_bytes(tombstone)
+        self._steps_left -= _TOMBSTONE_STEPS
 
 
 def delete(
@@ -67,13 +81,42 @@ def delete_all(table: OffsetTable, group_id: GroupId) -> list[Record]:
     return [OffsetTombstone(group_id, topic, partition) for topic, partition, _ in table.offsets_of(group_id)]
 
 
-def erase_topic(table: OffsetTable, topic: TopicName, room: Slice) -> bool:
-    """Remove a topic's offsets; whether that was all of them."""
-    for group_id, partition in table.offsets_of_topic(topic):
-        if room.is_full():
-            return False
-        room.add(OffsetTombstone(group_id, topic, partition))
-    return True
+def erase_topic(offsets: OffsetsOfTopic, topic: TopicName, room: Slice) -> bool:
+    """Remove more of a topic's offsets, found as they are removed; whether those were the last.
+
+    Nobody commits any more: what is committed meanwhile may stay.
+    """
+    while not (offsets.is_over or room.is_full()):
+        room.take_steps(STRETCH_STEPS)
+        for group_id, partition in offsets.step(_ERASED_AT_ONCE):
+            room.add(OffsetTombstone(group_id, topic, partition))
+    return offsets.is_over
+
+
+class GroupWalk:
+    """Along the offsets of one group, to remove those that are expired, over as many slices as it takes."""
+
+    __slots__ = ("_arrivals", "_table", "group_id", "is_over", "offsets", "stays", "was_cut")
+
+    def __init__(self, table: OffsetTable, group_id: GroupId) -> None:
+        self._table = table
+        self._arrivals = table.arrivals
+        self.group_id = group_id
+        self.offsets = table.walk(group_id)
+        self.stays = False
+        """Whether the group has an offset that does not expire."""
+        self.was_cut = False
+        self.is_over = False
+
+    @property
+    def knows_all(self) -> bool:
+        """Whether it is known what is left of the group: nothing came where the walk had been."""
+        return self.is_over and (self.stays or not self.was_cut or self._table.arrivals == self._arrivals)
+
+    def look_again(self) -> None:
+        """What the walk removed is gone by now: what is left came meanwhile."""
+        self.stays = self._table.has_offsets(self.group_id)
+        self.was_cut = False
 
 
 class Retention:
@@ -89,16 +132,23 @@ class Retention:
         self._now = now
         self._retention_ms = retention_ms
 
-    def expire(self, table: OffsetTable, group_id: GroupId, room: Slice) -> bool:
-        """Remove what is expired while there is room; whether nothing is left of the group's offsets."""
-        is_all = True
-        for topic, partition, stored in table.offsets_of(group_id):
-            if self._is_subscribed(topic) or not is_expired(
-                self._clock, stored.commit_timestamp, stored.expire_timestamp, self._now, self._retention_ms
-            ):
-                is_all = False
-                continue
+    def expire(self, walk: GroupWalk, room: Slice) -> None:
+        """Go on with the walk and remove what is expired, while there is room."""
+        for found in walk.offsets:
+            room.take_steps(1)
+            if found is not None:
+                topic, partition, stored = found
+                if self._is_subscribed(topic) or not is_expired(
+                    self._clock,
+                    stored.commit_timestamp,
+                    stored.expire_timestamp,
+                    self._now,
+                    self._retention_ms,
+                ):
+                    walk.stays = True
+                else:
+                    room.add(OffsetTombstone(walk.group_id, topic, partition))
             if room.is_full():
-                return False
-            room.add(OffsetTombstone(group_id, topic, partition))
-        return is_all
+                walk.was_cut = True
+                return
+        walk.is_over = True

@@ -36,6 +36,7 @@ class Rows:
 
     __slots__ = (
         "changes",
+        "departures",
         "epochs",
         "group_count",
         "heads",
@@ -60,6 +61,13 @@ class Rows:
         remembers rows asks anew."""
         self.group_count = 0
         """How many groups are known."""
+        self.departures = 0
+        """How many offsets are gone, ever."""
+
+    @property
+    def arrivals(self) -> int:
+        """How many offsets came, ever: not those that were put over others."""
+        return len(self) + self.departures
 
     def __len__(self) -> int:
         return len(self.keys) - self.left_behind
@@ -112,6 +120,7 @@ class Rows:
         """The offset of a live row is gone."""
         self.nexts[row] = flip(self.nexts[row])
         self.left_behind += 1
+        self.departures += 1
         self.changes += 1
 
     def of_group(self, group: int) -> Iterator[int]:
@@ -126,6 +135,33 @@ class Rows:
                 row = following
             else:
                 row = flip(following)
+
+    def walk(self, group: int) -> Iterator[int]:
+        """The same, and NONE for each row that was left behind. Rows may come and go on the way, as long as
+        none is dropped.
+        """
+        head = self.heads[group]
+        row = head if head >= NONE else flip(head)
+        while row != NONE:
+            following = self.nexts[row]
+            if following >= NONE:
+                yield row
+            else:
+                following = flip(following)
+                yield NONE
+            row = following
+
+    def has_any(self, group: int) -> bool:
+        """Whether a group has a live row."""
+        nexts, unmarked = self.nexts, flip(0)
+        head = self.heads[group]
+        row = head if head >= NONE else flip(head)
+        while row != NONE:
+            row = nexts[row]
+            if row >= NONE:
+                return True
+            row = unmarked - row  # this is `flip`: a call costs too much here
+        return False
 
     # --- groups ---
 
@@ -198,6 +234,7 @@ class Rows:
         rows = rows[nexts[rows] >= NONE]
         nexts[rows] = flip(nexts[rows])
         self.left_behind += len(rows)
+        self.departures += len(rows)
         self.changes += 1
 
     def append_each(self, keys: Keys, offsets: Int64s, epochs: Int32s, timestamps: Int64s) -> None:

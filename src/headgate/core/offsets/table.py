@@ -11,7 +11,7 @@ last offset.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,9 +20,10 @@ from headgate.core.offsets import image
 from headgate.core.offsets.columns import NONE
 from headgate.core.offsets.fetch_memory import FetchMemory
 from headgate.core.offsets.key_names import NO_BASE, KeyNames
-from headgate.core.offsets.keys import GROUP_SHIFT, PARTITION_BITS, PARTITION_MASK, groups_of, topics_of
+from headgate.core.offsets.keys import GROUP_SHIFT, PARTITION_BITS, PARTITION_MASK, topics_of
 from headgate.core.offsets.reclaiming import Reclaiming
 from headgate.core.offsets.rows import Keys, Rows
+from headgate.core.offsets.scanning import GroupsToSweep, OffsetsOfTopic
 from headgate.core.offsets.standing_rows import StandingRows
 from headgate.core.offsets.wide_rows import NARROWEST_WIDE, WideRows
 from headgate.domain.ids import GroupId, Millis, TopicName
@@ -33,8 +34,8 @@ from headgate.records.offset_rows import OffsetRows
 from headgate.records.standing_commits import StandingCommits
 
 _ROWS_LEFT_BEHIND = 1024
-_RECLAIMED_AT_ONCE = 512
-_LEFT_BEHIND_A_STEP = 256
+_RECLAIMED_AT_ONCE = 256
+_LEFT_BEHIND_A_STEP = 128
 """While rows are dropped, with how many more that are left behind the next are: there are ever fewer."""
 
 
@@ -370,18 +371,42 @@ class OffsetTable:
         names = self._names.topic_partitions([keys[row] for row in rows])
         return [(*name, self._stored(row)) for name, row in zip(names, rows, strict=True)]
 
+    def walk(self, group_id: GroupId) -> Generator[tuple[TopicName, int, StoredOffset] | None, None, None]:
+        """The same one by one, and None for each that is gone; others may change the table on the way.
+
+        Whether what comes meanwhile is met is not said. Until the walk is closed, rows keep their numbers.
+        """
+        group = self._names.groups.find(group_id.encode())
+        if group is None:
+            return
+        self._holds += 1
+        try:
+            keys = self._rows.keys
+            for row in self._rows.walk(group):
+                if row == NONE:
+                    yield None
+                else:
+                    ((topic, partition),) = self._names.topic_partitions((keys[row],))
+                    yield topic, partition, self._stored(row)
+        finally:
+            self._holds -= 1
+            self._release_forgotten()
+
+    @property
+    def arrivals(self) -> int:
+        """How many offsets came, ever: not those that were put over others."""
+        return self._rows.arrivals
+
+    def has_offsets(self, group_id: GroupId) -> bool:
+        """Whether the group has an offset."""
+        group = self._names.groups.find(group_id.encode())
+        return group is not None and self._rows.has_any(group)
+
     # --- many at once ---
 
-    def offsets_of_topic(self, topic: TopicName) -> list[tuple[GroupId, int]]:
-        """Which groups and partitions have an offset in a topic."""
-        ids = self._names.topic_ids(topic)
-        if not len(ids):
-            return []
-        keys = np.frombuffer(self._rows.keys, np.uint64)
-        hits = keys[np.isin(topics_of(keys), ids) & self._rows.is_live()].tolist()
-        groups = [self._names.group_id(key >> GROUP_SHIFT) for key in hits]
-        partitions = [partition for _, partition in self._names.topic_partitions(hits)]
-        return list(zip(groups, partitions, strict=True))
+    def offsets_of_topic(self, topic: TopicName) -> OffsetsOfTopic:
+        """Looks, in steps, for the groups and partitions that have an offset in a topic."""
+        return OffsetsOfTopic(self._rows, self._names, topic)
 
     def topics_with_offsets(self) -> set[TopicName]:
         """The topics in which a group has an offset."""
@@ -391,25 +416,9 @@ class OffsetTable:
         keys = (np.flatnonzero(has_any) << PARTITION_BITS).tolist()
         return {topic for topic, _ in self._names.topic_partitions(keys)}
 
-    def groups_to_sweep(self, committed_by: Millis) -> Int64s:
-        """Known groups that may have something to expire: an offset committed at or before a time, an offset
-        with an expiry of its own, or no offset at all.
-
-        Their numbers, which `group_ids_of` tells the ids of.
-        """
-        keys = self._rows.live_keys()
-        is_old = np.frombuffer(self._rows.timestamps, np.int64)[self._rows.is_live()] <= committed_by
-        is_known = self._rows.known_groups()
-        wanted = np.zeros(len(is_known), np.bool_)
-        wanted[groups_of(keys[is_old])] = True
-        has_any = np.zeros(len(is_known), np.bool_)
-        has_any[groups_of(keys)] = True
-        wanted |= ~has_any
-        for key, (_, expire_timestamp) in self._aside.items():
-            if expire_timestamp != NO_EXPIRY:
-                wanted[key >> GROUP_SHIFT] = True
-        wanted &= is_known
-        return np.flatnonzero(wanted)
+    def groups_to_sweep(self, committed_by: Millis) -> GroupsToSweep:
+        """Looks, in steps, for the groups that may have something to expire."""
+        return GroupsToSweep(self._rows, self._aside, committed_by)
 
     def group_ids_of(self, groups: Int64s) -> list[GroupId]:
         """The groups with these numbers, but for those that are not known any more.

@@ -1,0 +1,100 @@
+"""Looks through all rows of the offset table, a stretch at a time, while the table goes on changing.
+
+From the last row down to the first: what takes the place of a row that is dropped is always a row from
+further behind (`reclaiming`), so none that was there at the beginning is passed over, though one may be seen
+twice.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from headgate.core.offsets.columns import NONE
+from headgate.core.offsets.key_names import KeyNames
+from headgate.core.offsets.keys import GROUP_SHIFT, groups_of, topics_of
+from headgate.core.offsets.rows import Rows
+from headgate.domain.ids import GroupId, Millis, TopicName
+from headgate.records.columns import Int64s
+from headgate.records.model import NO_EXPIRY
+
+ROWS_A_STRETCH: Final = 1 << 14
+"""That takes some tenths of a millisecond."""
+
+
+class GroupsToSweep:
+    """Finds the known groups that may have something to expire: an offset committed at or before a time, an
+    offset with an expiry of its own, or no offset at all.
+
+    A group may be found that has nothing of it any more, and one may be missed that came meanwhile.
+    """
+
+    __slots__ = ("_aside", "_below", "_committed_by", "_has_any", "_has_old", "_rows")
+
+    def __init__(self, rows: Rows, aside: dict[int, tuple[str, Millis]], committed_by: Millis) -> None:
+        self._rows = rows
+        self._aside = aside
+        self._committed_by = committed_by
+        self._below = len(rows.keys)
+        self._has_any = np.zeros(len(rows.heads), np.bool_)
+        self._has_old = np.zeros(len(rows.heads), np.bool_)
+
+    def step(self) -> bool:
+        """Look at some rows; whether there are more."""
+        rows, end = self._rows, min(self._below, len(self._rows.keys))
+        self._below = first = max(end - ROWS_A_STRETCH, 0)
+        keys = np.frombuffer(rows.keys, np.uint64)[first:end]
+        counts = np.frombuffer(rows.nexts, np.int32)[first:end] >= NONE
+        groups = groups_of(keys)
+        counts &= groups < len(self._has_any)  # those of groups that came since do not
+        is_old = np.frombuffer(rows.timestamps, np.int64)[first:end] <= self._committed_by
+        self._has_any[groups[counts]] = True
+        self._has_old[groups[counts & is_old]] = True
+        if self._aside:
+            self._look_aside(keys[counts].tolist())
+        return first > 0
+
+    def _look_aside(self, keys: list[int]) -> None:
+        aside = self._aside
+        for key in keys:
+            known = aside.get(key)
+            if known is not None and known[1] != NO_EXPIRY:
+                self._has_old[key >> GROUP_SHIFT] = True
+
+    def groups(self) -> Int64s:
+        """Their numbers, when there are no more rows: `OffsetTable.group_ids_of` tells the ids."""
+        is_known = self._rows.known_groups()[: len(self._has_any)]
+        return np.flatnonzero((self._has_old | ~self._has_any) & is_known)
+
+
+class OffsetsOfTopic:
+    """Finds the groups and partitions that have an offset in a topic."""
+
+    __slots__ = ("_below", "_names", "_rows", "_topic", "is_over")
+
+    def __init__(self, rows: Rows, names: KeyNames, topic: TopicName) -> None:
+        self._rows = rows
+        self._names = names
+        self._topic = topic
+        self._below = len(rows.keys)
+        self.is_over = False
+        """Whether all rows were looked at."""
+
+    def step(self, most: int) -> list[tuple[GroupId, int]]:
+        """Look at some rows; up to so many groups and partitions."""
+        rows, names = self._rows, self._names
+        topic_ids = names.topic_ids(self._topic)
+        end = min(self._below, len(rows.keys)) if len(topic_ids) else 0
+        first = max(end - ROWS_A_STRETCH, 0)
+        keys = np.frombuffer(rows.keys, np.uint64)[first:end]
+        is_live = np.frombuffer(rows.nexts, np.int32)[first:end] >= NONE
+        hits = np.flatnonzero(np.isin(topics_of(keys), topic_ids) & is_live)[-most:]
+        self._below = first + int(hits[0]) if len(hits) == most else first
+        self.is_over = self._below == 0
+        found = keys[hits].tolist()
+        partitions = [partition for _, partition in names.topic_partitions(found)]
+        return [
+            (names.group_id(key >> GROUP_SHIFT), partition)
+            for key, partition in zip(found, partitions, strict=True)
+        ]
