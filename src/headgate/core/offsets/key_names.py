@@ -28,7 +28,7 @@ from headgate.records.offset_rows import OffsetRows, split_prefix
 NO_BASE = (1 << 64) - 1
 """Stands for a group or a topic that is not known. No base: the bits of its partition are not empty."""
 
-_REMEMBERED_BASES = 1024
+_REMEMBERED_BASES = 512
 _REMEMBERED_PREFIXES = 1 << 15
 _HIGH_PARTITION_MARK = b"\xff"
 """Never part of UTF-8: stands between a topic's name and the high part of a partition out of range."""
