@@ -326,6 +326,26 @@ def test_where_a_catalogue_does_not_tell_where_a_topic_begins_its_time_does() ->
     life.end()
 
 
+def test_a_segment_that_was_begun_and_never_written_does_not_end_the_search() -> None:
+    """A crash may leave one at the end of the history: what lies behind it is told all the same."""
+    life, past = Life(new_disk(), SetClock()), Past()
+    life.commit(1, [0, 1], past)
+    life.clock.time = Millis(START + 10)
+    life.commit(2, [0], past)
+    fill(life, past)
+    life.clock.time = Millis(START + 5000)
+    life.commit(3, [1], past)
+    assert life.compact()
+    before_the_last = life.all_entries()[1][-2].commit
+    life.moved.log._roll()
+    (found,) = life.ask(HistoryQuery.as_of(GROUP, [(TOPIC, [0])], Millis(START + 5))).partitions
+    assert [entry.commit for entry in found.entries] == [past.entries[0][0].commit]
+    (changed,) = life.ask(HistoryQuery.last_change(GROUP, None)).partitions
+    assert [entry.commit for entry in changed.entries] == [past.entries[1][-1].commit, before_the_last]
+    assert before_the_last is not None
+    life.end()
+
+
 def test_what_could_not_be_read_in_time_is_not_known() -> None:
     """The log is always read, and then as much of the history as there is time for."""
     life, past = Life(new_disk(), clock := SetClock()), Past()

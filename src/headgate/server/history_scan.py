@@ -107,6 +107,8 @@ class _Scan(Generic[ResultT]):
             moved = _Reader(order.query, collector, history.log_start_offset, end, is_moved=True)
             for segment in reversed(list(history.segments)):
                 self._check(history, segment)
+                if not segment.size:
+                    continue  # begun when a crash came: it has no time that would end the search
                 moved_until = Millis(segment.max_timestamp)
                 is_answered = yield from _elsewhere(partial(collector.is_answered, moved_until))
                 if is_answered or order.is_time_up():
