@@ -14,13 +14,16 @@ from tests.simulation.journal import Journal
 from tests.simulation.loop import SimulatedTime
 from tests.simulation.offset_effects import MemberGroups, Rules
 from tests.simulation.offset_model import OffsetModel
-from tests.simulation.plan import RETENTION_MS, Plan
+from tests.simulation.past_model import Told
+from tests.simulation.past_reader import PastReader
+from tests.simulation.plan import HISTORY_RETENTION_MS, RETENTION_MS, Plan
 from tests.simulation.requests import RETRIABLE, Request, Violation
 from tests.simulation.surroundings import Surroundings
 
 from headgate.core.classic.commands import DescribeGroup, JoinGroup
 from headgate.core.consumer.commands import ConsumerHeartbeat, DescribeConsumerGroup
 from headgate.core.offsets.commands import CommitResult, FetchOffsets
+from headgate.core.offsets.history import GroupHistory
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicName
 from headgate.domain.partitioning import partition_for
@@ -28,6 +31,7 @@ from headgate.domain.partitioning import partition_for
 if TYPE_CHECKING:
     from tests.simulation.life import Life
 
+NEVER = 1 << 62
 SETTLING_SECONDS = 2.5
 """How long after its last refusal the disk's trouble may still be seen: a late sync, and a reload."""
 
@@ -62,6 +66,8 @@ class Audit:
         """Nothing is known of their members; of their offsets, and of when they are at rest, all the same."""
         self._group_ids = [*simple, *joined, *balanced, *mixed]
         self._life: Life | None = None
+        self._looks = 0
+        """How often the past was looked at."""
         self._stopped: dict[int, Any] = {}
         """What shards have to be after the next start."""
         self._erasing_ms: dict[TopicName, int] = {}
@@ -162,6 +168,45 @@ class Audit:
             return
         for model in self._shards:
             model.erased(topic, self._erasing_ms[topic])
+
+    # --- the past ---
+
+    def look_at_past(self, reader: PastReader) -> None:
+        """What the history tells of every group must be what was. Raises Violation."""
+        now, counts = self._time.now(), self._journal.counts
+        self._looks += 1
+        asked_more = self._group_ids[self._looks % len(self._group_ids)]
+        for group_id in map(GroupId, self._group_ids):
+            told = reader.everything(group_id)
+            if told is None:
+                continue
+            model = self._shards[partition_for(group_id, self._plan.shards)]
+            kept_ms = HISTORY_RETENTION_MS if self._plan.keeps_history else 0
+            until_ms = min(told.known_since, now - kept_ms) if kept_ms else told.known_since
+            judged = Told(told, now, until_ms, model.gone_by(group_id))
+            counts["changes told"] += model.check_past(group_id, judged)
+            counts["pasts without a beginning"] += told.known_since >= 0
+            self._check_lives(told, reader)
+            times = sorted({entry.time for one in told.partitions for entry in one.entries})
+            if times and group_id == asked_more:
+                reader.check_last_change(group_id, told)
+                reader.check_as_of(group_id, told, times[len(times) // 2])
+
+    def _check_lives(self, told: GroupHistory, reader: PastReader) -> None:
+        """What was committed for a topic that is gone is told as such."""
+        for one in told.partitions:
+            topic = reader.topic(one.topic)
+            own = one.entries[: len(one.entries) - one.former]
+            former = one.entries[len(own) :]
+            if topic is None:
+                created_ms = NEVER
+            elif topic.name in self._surroundings.deleted:
+                created_ms = self._surroundings.created_ms[topic.topic_id]
+                self._journal.counts["changes told of former topics"] += len(former)
+            else:
+                created_ms = -1  # clients here know of topics before there are any
+            if any(each.written < created_ms for each in own) or (former and former[0].written > created_ms):
+                raise Violation(f"topic {one.topic} was made at {created_ms}, and is told to own {own}")
 
     # --- shards ---
 

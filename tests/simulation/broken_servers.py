@@ -24,8 +24,10 @@ from headgate.core.contract import Effects
 from headgate.core.migration import classic_members, migration
 from headgate.core.offsets import expiry, removal
 from headgate.core.offsets.conditions import refuse
+from headgate.core.offsets.history import HistoryCollector, TopicLife
 from headgate.core.offsets.table import OffsetTable
 from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import ZERO_TOPIC_ID
 from headgate.log import recovery
 from headgate.log.compaction_output import CompactionOutput
 from headgate.log.key_table import KeyTable, key_hash
@@ -37,6 +39,7 @@ from headgate.records.runs import RunReader
 from headgate.server import group_commit
 from headgate.server.checkpoints import CheckpointWriter
 from headgate.server.history import OffsetHistory
+from headgate.server.history_writer import HistoryWriter
 from headgate.server.shard_runtime import ShardRuntime
 from headgate.topics.compactor import NO_RULES
 
@@ -191,6 +194,53 @@ def a_checkpoint_claims_what_came_while_it_was_written(patch: pytest.MonkeyPatch
         "_finishing",
         lambda writer, position: finishing(writer, writer._runtime.written_position),
     )
+
+
+# And each of these what it promises of the past.
+
+
+def compaction_moves_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(HistoryWriter, "offer", lambda *given: None)
+    patch.setattr(HistoryWriter, "offer_columns", lambda *given: None)
+
+
+def what_is_moved_is_not_durable_before_it_is_dropped(patch: pytest.MonkeyPatch) -> None:
+    def flush(writer: HistoryWriter) -> Any:
+        yield from writer.flush()
+
+    patch.setattr(HistoryWriter, "settle", flush)
+
+
+def removals_are_not_moved(patch: pytest.MonkeyPatch) -> None:
+    offer = HistoryWriter.offer
+
+    def offer_commits(writer: HistoryWriter, offset: int, record: Any) -> None:
+        if record.value is not None:
+            offer(writer, offset, record)
+
+    patch.setattr(HistoryWriter, "offer", offer_commits)
+
+
+def parts_of_a_commit_are_told(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("headgate.server.history_scan._Scan._ends", lambda *given: True)
+
+
+def history_is_deleted_too_early(patch: pytest.MonkeyPatch) -> None:
+    overrides = OffsetHistory._overrides
+    patch.setattr(OffsetHistory, "_overrides", lambda history: overrides(history) | {"retention.ms": "5000"})
+
+
+def the_search_ends_too_early(patch: pytest.MonkeyPatch) -> None:
+    is_answered = HistoryCollector.is_answered
+    patch.setattr(
+        HistoryCollector,
+        "is_answered",
+        lambda collector, moved_until: is_answered(collector, moved_until - 3000),
+    )
+
+
+def a_new_topic_owns_the_past_of_its_name(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TopicLife, "owns", lambda life, entry: life.topic_id != ZERO_TOPIC_ID)
 
 
 # And each of these what it promises to groups that it balances.

@@ -14,7 +14,7 @@ from tests.simulation.plan import Plan
 from headgate.core.offsets import removal
 from headgate.log import durability
 from headgate.log.memory_filesystem import PowerCut
-from headgate.server import checkpoints, shard_runtime, turn_batches
+from headgate.server import checkpoints, history, history_scan, history_writer, shard_runtime, turn_batches
 from headgate.server.compaction import CompactionRunner
 from headgate.server.shard_runtime import ShardRuntime
 from headgate.server.slices import SliceRunner
@@ -34,6 +34,10 @@ def fitted(
         (shard_runtime, "EARLY_RECORDS", 25),
         (ShardRuntime, "seconds", lambda runtime: random.random()),
         (durability, "SYNC_MARK_EVERY_BYTES", plan.sync_mark_bytes),
+        (history, "SEGMENT_BYTES", plan.segment_bytes),
+        (history_scan, "SLICE_SECONDS", 1e9),
+        (history_writer, "BATCH_BYTES", min(plan.batch_bytes, history_writer.BATCH_BYTES)),
+        (history_writer, "FLUSH_BYTES", min(plan.slice_bytes, history_writer.FLUSH_BYTES)),
         (SliceRunner, "is_slice_over", lambda runner: random.random() < 0.2),
         (SliceRunner, "processor_seconds", lambda runner: 0.0),
         (CompactionRunner, "_compact", _counting_compactions(journal, on_failed_compaction)),

@@ -19,6 +19,7 @@ from itertools import product
 from typing import Any
 
 from tests.simulation.offset_effects import Effect, Key, MemberGroups, Offsets, Rules, Value
+from tests.simulation.past_model import GoneBy, OffsetPast, Told
 from tests.simulation.requests import Request, Violation, each_to_commit, error_of
 
 from headgate.core.commands import DeleteGroup
@@ -43,6 +44,7 @@ class OffsetModel:
         self._members = members
         self.groups: dict[str, Offsets] = {}
         self._open: list[Effect] = []
+        self.past = OffsetPast()
         self._uncertain: list[list[Effect]] = []
         """For each failure not looked into yet, what was open then."""
         self._active_since_ms: int | None = None
@@ -73,6 +75,11 @@ class OffsetModel:
         if self._uncertain:
             raise Violation(f"{request} was answered before what was asked when the shard was loaded")
         effect = self._open.pop(0) if self._open and self._open[0].request is request else None
+        before = dict(self.groups.get(request.group_id, {}))
+        self._judge(request, result, effect)
+        self.past.became(request.group_id, before, self.groups.get(request.group_id, {}))
+
+    def _judge(self, request: Request, result: Any, effect: Effect | None) -> None:
         match request.command:
             case CommitOffsets():
                 assert effect is not None
@@ -301,10 +308,21 @@ class OffsetModel:
                 self.survived += len(chosen)
                 self.undone += sum(map(len, self._uncertain)) - len(chosen)
                 self.groups = outcome
+                self.past.may_have_been(effect for tier in self._uncertain for effect in tier)
+                self.past.were_found(outcome)
                 self._uncertain = []
                 return
         uncertain = [[str(effect.request.number) for effect in tier] for tier in self._uncertain]
         raise Violation(f"after a load {problem}; uncertain were the requests {uncertain}")
+
+    def check_past(self, group_id: str, told: Told) -> int:
+        """Judge what the history tells of a group; how many changes that is. Raises Violation."""
+        uncertain = [effect for tier in [*self._uncertain, self._open] for effect in tier]
+        return self.past.check(group_id, told, uncertain)
+
+    def gone_by(self, group_id: str) -> GoneBy:
+        """Whether offsets of a group may have been gone by a time."""
+        return lambda key, value, now_ms: self._may_be_gone(group_id, key, value, now_ms)
 
     def _cuts(self) -> Iterator[tuple[int, ...]]:
         """How many of each failure's open requests may have survived, all of them first."""

@@ -10,6 +10,7 @@ from tests.simulation.clients import METADATA_LIMIT
 from headgate.domain.settings import Settings
 
 RETENTION_MS = 60_000
+HISTORY_RETENTION_MS = 2 * RETENTION_MS
 
 TROUBLES = (
     "power",
@@ -131,7 +132,7 @@ class Plan:
                 "log.cleaner.backoff.ms": str(self.cleaner_backoff_ms),
                 "log.cleaner.dedupe.buffer.size": str(self.cleaner_buffer_bytes),
                 "log.cleaner.delete.retention.ms": str(self.delete_retention_ms),
-                "offsets.history.retention.ms": str(2 * RETENTION_MS if self.keeps_history else 0),
+                "offsets.history.retention.ms": str(HISTORY_RETENTION_MS if self.keeps_history else 0),
                 "headgate.durability": "sync" if self.is_durable else "page-cache",
             }
         )

@@ -39,6 +39,10 @@ class SurroundingsView:
         self.is_calm = False
         """Everybody behaves: whoever is to let go does so, nobody leaves or wants something else."""
         self._names: dict[TopicId, TopicName] = {}
+        self.created_ms: dict[TopicId, int] = {}
+        """When topics were created, or would have been."""
+        self.deleted: set[TopicName] = set()
+        """Names of which there was a topic that is gone."""
         self._topics: Topics | None = None
 
     def partition_counts(self) -> dict[TopicName, int]:
@@ -147,6 +151,7 @@ class Surroundings(SurroundingsView):
         created = self._topics.create(wanted, self._now())
         # A creation that failed may be found in the catalogue after a crash.
         self._names[topic_id] = name
+        self.created_ms[topic_id] = self._now()
         refusal = created if isinstance(created, Refusal) else None
         self._note(f"topic {name} in life {life}", refusal, "topics created")
 
@@ -162,6 +167,8 @@ class Surroundings(SurroundingsView):
     def _delete(self, topic: Topic) -> None:
         assert self._topics is not None
         refusal = self._topics.delete(topic, self._now())
+        if refusal is None:
+            self.deleted.add(topic.name)
         self._note(f"topic {topic.name} is deleted", refusal, "topics deleted")
 
     def _note(self, what: str, refusal: Refusal | None, count: str) -> None:

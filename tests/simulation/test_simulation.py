@@ -47,6 +47,8 @@ def test_nothing_is_found_in_a_few_seeds() -> None:
         "power cuts",
         "rebalances",
         "shards found as they were left",
+        "changes told",
+        "pasts without a beginning",
         "static replacements",
         "torn writes",
         "unanswered commits kept",
@@ -68,6 +70,7 @@ def test_nothing_is_found_in_groups_that_the_server_balances() -> None:
         "answers asked for again",
         "calms",
         "calms of both protocols",
+        "changes told of former topics",
         "checkpoints restored",
         "commits in earlier epochs accepted",
         "commits in earlier epochs refused",
@@ -153,6 +156,9 @@ RESTARTING = BALANCED | {"trouble_seconds": 1.0, "troubles": ("kill", "stop", "d
 CALM = BALANCED | {"consumers": 3, "tools": 0, "trouble_seconds": 0.3, "troubles": ("calm",)}
 CALM |= {"longest_session_seconds": 1.0, "assignment_interval_ms": 0}
 MIXED = CALM | {"consumers": 0, "mixed": 4, "troubles": ("calm", "disconnect", "kill")}
+REMEMBERING = CLEANING | {"keeps_history": True, "delete_retention_ms": 0}
+FORGETFUL = REMEMBERING | {"trouble_seconds": 0.3, "is_durable": True, "troubles": ("power",)}
+TORN = FORGETFUL | {"batch_bytes": 700, "partition_count": 20, "tools": 10, "pace_seconds": 0.005}
 SLEEPY = {"consumers": 0, "mixed": 0, "trouble_seconds": 1.0, "sweep_interval_ms": 700, "troubles": ("lull",)}
 
 
@@ -180,6 +186,13 @@ SLEEPY = {"consumers": 0, "mixed": 0, "trouble_seconds": 1.0, "sweep_interval_ms
         (broken.pages_of_a_failed_sync_are_trusted_by_the_next_process, STALE),
         (broken.a_static_member_comes_back_without_its_assignment, STATIC),
         (broken.a_static_member_loses_its_place_in_a_crash, STATIC),
+        (broken.compaction_moves_nothing, REMEMBERING),
+        (broken.what_is_moved_is_not_durable_before_it_is_dropped, FORGETFUL),
+        (broken.removals_are_not_moved, REMEMBERING),
+        (broken.parts_of_a_commit_are_told, TORN),
+        (broken.history_is_deleted_too_early, REMEMBERING),
+        (broken.the_search_ends_too_early, REMEMBERING),
+        (broken.a_new_topic_owns_the_past_of_its_name, BALANCED | {"troubles": ("kill",)}),
         (broken.commits_of_zombies_count, BALANCED),
         (broken.owners_have_to_commit_in_their_present_epoch, BALANCED),
         (broken.heartbeats_of_zombies_are_accepted, RESTLESS),

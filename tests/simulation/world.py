@@ -32,9 +32,12 @@ from tests.simulation.life import DATA_DIR, Life
 from tests.simulation.loop import SimulatedTime
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.network import SimulatedNetwork
+from tests.simulation.past_reader import PastReader
 from tests.simulation.plan import RETENTION_MS, Plan
 from tests.simulation.requests import Violation
 from tests.simulation.surroundings import Surroundings
+
+from headgate.log.header import CorruptBatch
 
 OPERATIONS = 700
 """How many requests the clients of one seed make."""
@@ -128,7 +131,15 @@ class World:
             self.disk.crash(self.random if self.random.random() < 0.7 else None)
         else:
             self.disk.kill()
+        if self.journal.violation is None:
+            self._look_at_past()
         self.time.seconds += self.random.random() * self.random.choice((5, 5, 5, 2 * RETENTION_MS / 1000))
+
+    def _look_at_past(self) -> None:
+        try:
+            self.audit.look_at_past(PastReader(self.disk, DATA_DIR, self.plan.settings(), self.time))
+        except (OSError, CorruptBatch) as failure:
+            raise Violation(f"the history cannot be read on a disk that works: {failure!r}") from failure
 
     def _look_back(self) -> None:
         """After a last crash, all is there that was acknowledged; after one more start, nothing else."""

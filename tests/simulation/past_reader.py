@@ -1,0 +1,121 @@
+"""What the history of offsets tells, read from a copy of the disk as the next start would find it.
+
+The simulation does not notice. Asked is what clients ask: for everything, for the last change and what stood
+before it, and for the offsets as of a time. The first is for the model to judge; the others have to agree
+with it.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from tests.simulation.loop import SimulatedTime
+from tests.simulation.requests import Violation
+
+from headgate.core.offsets.history import (
+    Earlier,
+    GroupHistory,
+    HistoryEntry,
+    HistoryQuery,
+    PartitionHistory,
+)
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, GroupId, Millis, TopicName
+from headgate.domain.settings import Settings
+from headgate.log.memory_filesystem import MemoryFileSystem
+from headgate.records import OffsetCommit
+from headgate.server.history import OffsetHistory
+from headgate.server.history_scan import scan
+from headgate.topics.topic import Topic
+from headgate.topics.topics import Topics
+
+EVERYTHING = 1_000_000
+Partition = tuple[TopicName, int]
+
+
+class PastReader:
+    """The history on a copy of a disk that nothing is wrong with."""
+
+    def __init__(
+        self, disk: MemoryFileSystem, data_dir: Path, settings: Settings, time: SimulatedTime
+    ) -> None:
+        """Raises OSError, if a start would."""
+        files = MemoryFileSystem()
+        files._root = deepcopy(disk._root)
+        self._topics = Topics.open(files, data_dir, settings, time.now())
+        self._history = OffsetHistory(self._topics, time)
+        self._offsets = self._topics.by_name(GROUP_OFFSETS_TOPIC)
+        if self._offsets is not None:
+            self._history.open(self._offsets)
+
+    def topic(self, name: TopicName) -> Topic | None:
+        """The topic that has a name."""
+        return self._topics.by_name(name)
+
+    def everything(self, group_id: GroupId) -> GroupHistory | None:
+        """All that there is to tell of a group; None where there is no log yet."""
+        return self._ask(HistoryQuery(group_id, None, limit=EVERYTHING))
+
+    def _ask(self, query: HistoryQuery) -> GroupHistory | None:
+        if self._offsets is None:
+            return None
+        order = self._history._order(query, lambda: False, lambda history: history)
+        if order is None:
+            return None
+        steps: Any = scan(order)
+        try:
+            while True:
+                work = next(steps)
+                if work is not None:
+                    work()
+        except StopIteration as stop:
+            answer = stop.value
+        assert isinstance(answer, GroupHistory)
+        return answer
+
+    def check_last_change(self, group_id: GroupId, all_told: GroupHistory) -> None:
+        """What an undo goes by is the newest change and what stood before it. Raises Violation."""
+        told = self._ask(HistoryQuery.last_change(group_id, None))
+        assert told is not None
+        newest = max((one.entries[0] for one in all_told.partitions), default=None)
+        changed = {
+            _key(one): _put_back(one)
+            for one in all_told.partitions
+            if newest is not None and one.entries[0].written == newest.written
+        }
+        found = {_key(one): _put_back(one) for one in told.partitions}
+        if found != changed:
+            differing = {
+                key: (found.get(key), changed.get(key))
+                for key in found.keys() | changed.keys()
+                if found.get(key) != changed.get(key)
+            }
+            raise Violation(f"the last change of group {group_id} and what it should be: {differing}")
+
+    def check_as_of(self, group_id: GroupId, all_told: GroupHistory, time: Millis) -> None:
+        """What is told of a time is what was in force then. Raises Violation."""
+        told = self._ask(HistoryQuery.as_of(group_id, None, time))
+        assert told is not None
+        found = {_key(one): one.entries[0].commit for one in told.partitions if one.entries}
+        for one in all_told.partitions:
+            commits = [entry.commit for entry in one.entries if entry.time <= time]
+            in_force = commits[0] if commits else None
+            # Of an offset that was removed long before that time there may be nothing to tell.
+            if found.get(_key(one)) != in_force:
+                raise Violation(
+                    f"the offset of group {group_id} in {_key(one)} as of {time} "
+                    f"is {found.get(_key(one))}, and should be {in_force}"
+                )
+
+
+def _put_back(partition: PartitionHistory) -> tuple[HistoryEntry, OffsetCommit | str | None]:
+    """The last change of a partition, and what an undo puts back; a removal before that is no matter."""
+    newest, *before = partition.entries
+    if before:
+        return newest, before[0].commit
+    return newest, None if partition.earlier is Earlier.NOTHING else "not known"
+
+
+def _key(partition: PartitionHistory) -> Partition:
+    return partition.topic, partition.partition
