@@ -146,8 +146,9 @@ class World:
         if self.plan.is_durable:
             self.disk.crash(self.random)
             self.audit.machine_crashed()
-        first, second = Life(self, is_last=True), Life(self, is_last=True)
+        first = Life(self, is_last=True)
         self._live(first)
+        second = Life(self, is_last=True)
         self._live(second)
         if first.snapshot is None or second.snapshot is None:
             raise Violation(f"the server did not start on a disk that works: {first.end_kind}")
