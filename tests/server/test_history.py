@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
 from random import Random
+from typing import Any
 
 import pytest
 from tests.server.disk import DATA_DIR, new_disk
@@ -18,7 +20,9 @@ from headgate.log.memory_filesystem import Fault, MemoryFileSystem, PowerCut
 from headgate.records import GroupTombstone, OffsetTombstone
 from headgate.records.history import SINCE_EVER, decode_mark, origin_of
 from headgate.server import history, history_writer, turn_batches
+from headgate.topics.partition import Partition
 from headgate.topics.refusal import Refusal
+from headgate.topics.topic import Topic
 from headgate.topics.topics import NewTopic, Topics
 
 pytestmark = pytest.mark.timeout(120)
@@ -365,4 +369,26 @@ def test_only_what_cannot_be_lost_is_told() -> None:
     fill(life, past)
     life.partition.append_internal(turn_batches.TurnBatches().of([[life.record(99, 0)]], 0, life.clock.now()))
     assert life.all_entries() == past.entries
+    life.end()
+
+
+def test_a_history_is_opened_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the thread of the query that needs it: many segments would hold up everybody else."""
+    files, clock, past = new_disk(), SetClock(), Past()
+    life = Life(files, clock)
+    fill(life, past)
+    assert life.compact()
+    life.end()
+    life.topics.close()
+    opened: list[tuple[str, str]] = []
+    load = Topic.load_log
+
+    def watched(topic: Topic, partition: Partition, *given: Any) -> Log:
+        opened.append((str(partition), threading.current_thread().name))
+        return load(topic, partition, *given)
+
+    monkeypatch.setattr(Topic, "load_log", watched)
+    life = Life(files, clock)
+    assert life.all_entries() == past.entries
+    assert [thread[:16] for name, thread in opened if "history" in name] == ["headgate-history"]
     life.end()

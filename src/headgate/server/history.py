@@ -29,7 +29,7 @@ from headgate.records.history import SINCE_EVER
 from headgate.records.run_completeness import RunCompleteness
 from headgate.server.clock import Clock
 from headgate.server.history_scan import ScanCancelled, ScanOrder, known_since, scan
-from headgate.server.history_writer import HistoryWriter, append_mark
+from headgate.server.history_writer import HistoryWriter, append_mark, open_aside
 from headgate.server.slices import SliceRunner
 from headgate.topics.compactor import NO_RULES, CompactionRules
 from headgate.topics.partition import Partition
@@ -205,6 +205,9 @@ class OffsetHistory:
         self, query: HistoryQuery, max_wait_ms: int, render: Callable[[GroupHistory], ResultT]
     ) -> ResultT | ErrorCode:
         deadline = time.monotonic() + max_wait_ms / 1000
+        if self._topic is not None:
+            history = self._topic.partition(partition_for(query.group_id, self._topic.partition_count))
+            await self._slices.run(open_aside(history))
         for _ in range(ATTEMPTS):
             order = self._order(query, lambda: time.monotonic() > deadline, render)
             if order is None:

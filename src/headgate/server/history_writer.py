@@ -129,6 +129,7 @@ class HistoryWriter:
 
     def flush(self) -> Steps[None]:
         """Write what was offered. Raises OSError."""
+        yield from open_aside(self._history)
         log = self._log()
         if self._batch is not None:
             self._close_batch(self._batch)
@@ -174,6 +175,13 @@ class HistoryWriter:
         log.complete_sync(request)
         self._unsynced_bytes = 0
         self._history.advance()
+
+
+def open_aside(history: Partition) -> Steps[None]:
+    """Have the log of a history opened in the thread, if it is not: with many segments that takes long."""
+    opening = history.opening()
+    if opening is not None:
+        yield opening
 
 
 def append_mark(history: Partition, known_since: Millis, now: Millis) -> None:

@@ -176,21 +176,22 @@ class Topic:
             for index in range(self.partition_count)
         ]
 
-    def open_log(self, partition: Partition, on_truncated: Callable[[Recovery], None]) -> Log:
-        """Open the log of a partition; from here on the topic keeps the partition. Raises OSError."""
-        shared = self.shared
-        log = Log.open(
-            shared.fs,
+    def load_log(self, partition: Partition, on_truncated: Callable[[Recovery], None]) -> Log:
+        """Read the log of a partition from the disk; nothing here is changed. Raises OSError."""
+        return Log.open(
+            self.shared.fs,
             self.directory_of(partition.index),
             self.log_settings(),
-            clean=partition.key not in shared.unrecovered,
+            clean=partition.key not in self.shared.unrecovered,
             on_truncated=on_truncated,
         )
-        shared.unrecovered.discard(partition.key)
-        shared.used(log)
+
+    def log_opened(self, partition: Partition, log: Log) -> None:
+        """A partition has its log open: from here on the topic keeps the partition."""
+        self.shared.unrecovered.discard(partition.key)
+        self.shared.used(log)
         self._written.add(partition.index)
         self._kept[partition.index] = partition
-        return log
 
     def log_settings(self) -> LogSettings:
         """How the topic's logs are laid out."""

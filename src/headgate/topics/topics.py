@@ -436,7 +436,9 @@ class Topics:
                 return
             topic, index = found
             partition = topic.find_partition(index)
-            if self._by_id.get(topic.topic_id) is not topic or partition is None or partition.is_open:
+            if self._by_id.get(topic.topic_id) is not topic or partition is None:
+                continue
+            if partition.is_open or partition.is_opening:
                 continue
             was_closed_well = partition.key not in self._shared.unrecovered
             if not partition.apply_retention(now) and was_closed_well:

@@ -1,0 +1,108 @@
+"""A log may be opened in another thread before it is needed; whoever needs it finds it open, or waits."""
+
+from __future__ import annotations
+
+import errno
+import threading
+
+import pytest
+from tests.topics.disk import Disk, append, create, values
+
+from headgate.log.filesystem import Fault
+from headgate.log.log import Log
+from headgate.topics.topic import Topic
+
+pytestmark = pytest.mark.timeout(30)
+
+
+def restarted(disk: Disk, *, is_crash: bool = False) -> Topic:
+    """A topic with one partition that holds two records, and nobody has opened it yet."""
+    topics = disk.start()
+    topic = create(topics, disk, "letters")
+    append(topic, b"a", b"b")
+    if is_crash:
+        disk.files.crash()
+    else:
+        topics.close()
+    found = disk.start().by_name("letters")
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("is_crash", [False, True])
+def test_a_log_opened_aside_is_there_when_it_is_needed(
+    disk: Disk, is_crash: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read by the other thread alone, once, after a crash too; there is nothing to be opened again."""
+    topic = restarted(disk, is_crash=is_crash)
+    partition = topic.partition(0)
+    opening = partition.opening()
+    assert opening is not None
+    assert partition.opening() is None, "it is on its way"
+    thread = threading.Thread(target=opening)
+    thread.start()
+    thread.join()
+    assert not partition.is_open, "nothing changes before somebody asks"
+    monkeypatch.setattr(Topic, "load_log", None)
+    assert partition.log_end_offset == 2
+    assert partition.opening() is None
+    assert values(topic) == [b"a", b"b"]
+    assert append(topic, b"c") == 2
+
+
+def test_who_needs_a_log_before_its_opening_began_opens_it(disk: Disk) -> None:
+    """What was to open it comes too late then, and leaves it alone."""
+    topic = restarted(disk)
+    opening = topic.partition(0).opening()
+    assert opening is not None
+    log = topic.partition(0).log
+    opening()
+    assert topic.partition(0).log is log
+    assert append(topic, b"c") == 2
+
+
+def test_who_needs_a_log_while_it_is_opened_waits(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is never opened by two at a time."""
+    topic = restarted(disk)
+    opened, may_go_on = [0], threading.Event()
+    load, has_begun = topic.load_log, threading.Event()
+
+    def slow(*given: object) -> Log:
+        opened[0] += 1
+        has_begun.set()
+        may_go_on.wait()
+        return load(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Topic, "load_log", lambda topic, *given: slow(*given))
+    partition = topic.partition(0)
+    opening = partition.opening()
+    assert opening is not None
+    thread = threading.Thread(target=opening)
+    thread.start()
+    has_begun.wait()
+    threading.Timer(0.05, may_go_on.set).start()
+    assert partition.log_end_offset == 2
+    assert opened == [1]
+    thread.join()
+
+
+def test_what_is_wrong_with_a_log_is_told_to_who_needs_it(disk: Disk) -> None:
+    """The opening itself raises nothing; when the disk is mended the log opens."""
+    partition = restarted(disk, is_crash=True).partition(0)
+    opening = partition.opening()
+    assert opening is not None
+    disk.files.inject(Fault(errno.EIO, "datasync", times=None))
+    opening()
+    with pytest.raises(OSError) as told:
+        _ = partition.log
+    assert told.value.errno == errno.EIO
+    disk.files.heal()
+    assert partition.log.log_end_offset == 2
+
+
+def test_what_was_never_written_needs_no_opening(disk: Disk) -> None:
+    """Nor what is open."""
+    topic = create(disk.start(), disk, "letters", 2)
+    assert topic.partition(1).opening() is None
+    append(topic, b"a")
+    assert topic.partition(0).opening() is None
