@@ -198,15 +198,16 @@ class Audit:
             topic = reader.topic(one.topic)
             own = one.entries[: len(one.entries) - one.former]
             former = one.entries[len(own) :]
-            if topic is None:
-                created_ms = NEVER
-            elif topic.name in self._surroundings.deleted:
+            # Clients here commit also while there is no topic, which a server refuses: that is nobody's.
+            deleted_ms = NEVER if topic is None else self._surroundings.deleted_ms.get(topic.name, -1)
+            created_ms = -1
+            if topic is not None and deleted_ms >= 0:
                 created_ms = self._surroundings.created_ms[topic.topic_id]
                 self._journal.counts["changes told of former topics"] += len(former)
-            else:
-                created_ms = -1  # clients here know of topics before there are any
-            if any(each.written < created_ms for each in own) or (former and former[0].written > created_ms):
-                raise Violation(f"topic {one.topic} was made at {created_ms}, and is told to own {own}")
+            if own and own[-1].written < deleted_ms:
+                raise Violation(f"topic {one.topic} was deleted at {deleted_ms}, and is told to own {own}")
+            if topic is not None and former and former[0].written > created_ms:
+                raise Violation(f"topic {one.topic} was made at {created_ms}, and does not own {former}")
 
     # --- shards ---
 

@@ -109,7 +109,8 @@ class Life:
 
     def __init__(self, world: World, *, is_last: bool = False) -> None:
         self.world = world
-        self.settings = world.plan.settings()
+        # While a shard is looked at last, nothing is to go that another look found before.
+        self.settings = world.plan.settings(expires=not is_last)
         self.is_over = False
         self.end_kind = "failed starts"
         self.snapshot: Snapshot | None = None
@@ -122,7 +123,7 @@ class Life:
         self._commits: dict[str, RepeatedCommit] = {}
         """Of few partitions without metadata, by what they say but for the offsets."""
         self._loaded: set[int] = set()
-        self._looked_at: dict[int, dict[str, Any]] = {}
+        self._looked_at: Snapshot = {}
         self._loop = SimulatedLoop(
             world.time, world.plan.turn_seconds, world.random, world.plan.slowest_sync_seconds
         )
@@ -211,9 +212,9 @@ class Life:
         await self._coordinator.load()
         history.open(topic)
         self.surroundings.keep_telling(self._coordinator)
-        WatchedErasure(self, topics, self._coordinator).start()
         self._look_after(topics)
         if not self._is_last:
+            WatchedErasure(self, topics, self._coordinator).start()
             for runner in runners:
                 runner.start()
             self.world.surroundings.started()
@@ -315,14 +316,12 @@ class Life:
 
     def looked_at(self, shard: int, found: dict[str, Any]) -> None:
         """Everything in a shard was looked at."""
-        self._looked_at[shard] = found
+        log = log_of(self._runtimes[shard])
+        self._looked_at[shard] = log.log_end_offset, found
+        if self._is_last:
+            check_last_of_each_key(log, found)
         if self._is_last and len(self._looked_at) == len(self._runtimes):
-            self.snapshot = {
-                index: (log_of(runtime).log_end_offset, self._looked_at[index])
-                for index, runtime in enumerate(self._runtimes)
-            }
-            for index, runtime in enumerate(self._runtimes):
-                check_last_of_each_key(log_of(runtime), self._looked_at[index])
+            self.snapshot = dict(sorted(self._looked_at.items()))
             self.end("last looks")
 
 

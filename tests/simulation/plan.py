@@ -113,12 +113,12 @@ class Plan:
             return self.troubles
         return (*TROUBLES, "calm", "calm") if self.consumers or self.mixed else TROUBLES
 
-    def settings(self) -> Settings:
-        """The broker's settings."""
+    def settings(self, *, expires: bool = True) -> Settings:
+        """The broker's settings; without `expires` no offset expires within the time of a last look."""
         return Settings(
             {
                 "offsets.retention.minutes": str(RETENTION_MS // 60_000),
-                "offsets.retention.check.interval.ms": str(self.sweep_interval_ms),
+                "offsets.retention.check.interval.ms": str(self.sweep_interval_ms if expires else 3_600_000),
                 "offset.metadata.max.bytes": str(METADATA_LIMIT),
                 "group.min.session.timeout.ms": "100",
                 "group.initial.rebalance.delay.ms": "300",

@@ -41,8 +41,8 @@ class SurroundingsView:
         self._names: dict[TopicId, TopicName] = {}
         self.created_ms: dict[TopicId, int] = {}
         """When topics were created, or would have been."""
-        self.deleted: set[TopicName] = set()
-        """Names of which there was a topic that is gone."""
+        self.deleted_ms: dict[TopicName, int] = {}
+        """When a topic of a name was deleted last."""
         self._topics: Topics | None = None
 
     def partition_counts(self) -> dict[TopicName, int]:
@@ -168,7 +168,7 @@ class Surroundings(SurroundingsView):
         assert self._topics is not None
         refusal = self._topics.delete(topic, self._now())
         if refusal is None:
-            self.deleted.add(topic.name)
+            self.deleted_ms[topic.name] = self._now()
         self._note(f"topic {topic.name} is deleted", refusal, "topics deleted")
 
     def _note(self, what: str, refusal: Refusal | None, count: str) -> None:
