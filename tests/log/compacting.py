@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from headgate.log.batch import Record, encode_batch, iterate_records, read_header
 from headgate.log.compaction import CompactionOrder, CompactionResult, Dropped, Steps, compact
@@ -14,21 +15,22 @@ from headgate.records.runs import RunPlace, RunReader, run_place
 
 NOW = 1_000_000
 RETENTION = 100
+ResultT = TypeVar("ResultT")
 Pair = tuple[str, str | None]
 
 
-def drive(steps: Steps[CompactionResult]) -> CompactionResult:
-    """Run a compaction to its end, as a server does but without others in between."""
+def drive(steps: Steps[ResultT]) -> ResultT:
+    """Run work in steps to its end, as a server does but without others in between."""
     try:
         while True:
             advance(steps)
     except StopIteration as stop:
-        result: CompactionResult = stop.value
+        result: ResultT = stop.value
         return result
 
 
-def advance(steps: Steps[CompactionResult]) -> None:
-    """Go on with a compaction until it yields, and do what it wants done. StopIteration at its end."""
+def advance(steps: Steps[ResultT]) -> None:
+    """Go on with it until it yields, and do what it wants done. StopIteration at its end."""
     work = next(steps)
     if work is not None:
         try:

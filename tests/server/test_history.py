@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from tests.log.compacting import drive
 from tests.server.disk import DATA_DIR, new_disk
 from tests.server.past import GROUP, SETTINGS, START, TOPIC, Life, Past, SetClock
 
@@ -208,7 +209,7 @@ def test_old_history_goes_and_is_then_not_known() -> None:
         fill(life, past)
         life.compact()
         clock.time = Millis(clock.time + DAY_MS)
-        life.topics.housekeeping(clock.now())
+        drive(life.topics.housekeeping(clock.now()))
     answer = life.ask(HistoryQuery(GROUP, None, limit=10_000))
     assert START + DAY_MS < answer.known_since < START + 5 * DAY_MS
     for one in answer.partitions:
@@ -219,7 +220,7 @@ def test_old_history_goes_and_is_then_not_known() -> None:
     long_ago = life.ask(HistoryQuery.as_of(GROUP, [(TOPIC, [0, 1])], Millis(START + 50)))
     assert [(one.entries, one.earlier) for one in long_ago.partitions] == [((), Earlier.UNKNOWN)] * 2
     clock.time = Millis(clock.time + 20 * DAY_MS)
-    life.topics.housekeeping(clock.now())
+    drive(life.topics.housekeeping(clock.now()))
     assert life.moved.log.log_start_offset == life.moved.log.log_end_offset
     empty = life.ask(HistoryQuery.as_of(GROUP, [(TOPIC, [5])], Millis(clock.time - 8 * DAY_MS)))
     assert empty.partitions[0].earlier is Earlier.UNKNOWN

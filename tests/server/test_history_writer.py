@@ -71,7 +71,7 @@ def test_records_offered_as_columns_are_those_offered_one_by_one(
         steps = writer.settle()
         try:
             while True:
-                advance(steps)  # type: ignore[arg-type]
+                advance(steps)
         except StopIteration:
             pass
     first, second = (moved(topic.partition(at).log) for at in range(2))

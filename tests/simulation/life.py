@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.core.harness import durable_state
+from tests.log.compacting import drive
 from tests.simulation.disk import SimulatedSyncer
 from tests.simulation.loop import NothingLeft, SimulatedLoop
 from tests.simulation.requests import Request, Violation, fetched_one_by_one, is_plain, only, without_offsets
@@ -220,7 +221,7 @@ class Life:
             self.world.surroundings.started()
 
     def _look_after(self, topics: Topics) -> None:
-        topics.housekeeping(self.world.time.now())
+        drive(topics.housekeeping(self.world.time.now()))
         self.later(HOUSEKEEPING_SECONDS, lambda: self._look_after(topics))
 
     def _started(self, starting: asyncio.Task[None]) -> None:

@@ -6,17 +6,32 @@ import errno
 import threading
 
 import pytest
-from tests.topics.disk import Disk, append, create, values
+from tests.log.compacting import drive
+from tests.topics.disk import NOW, Disk, append, create, values
 
+from headgate.log.compaction import Steps, Work
 from headgate.log.filesystem import Fault
 from headgate.log.log import Log
 from headgate.topics.topic import Topic
+from headgate.topics.topics import Topics
 
 pytestmark = pytest.mark.timeout(30)
 
 
 def restarted(disk: Disk, *, is_crash: bool = False) -> Topic:
     """A topic with one partition that holds two records, and nobody has opened it yet."""
+    return letters(restarted_topics(disk, is_crash=is_crash))
+
+
+def letters(topics: Topics) -> Topic:
+    """The topic of these tests."""
+    found = topics.by_name("letters")
+    assert found is not None
+    return found
+
+
+def restarted_topics(disk: Disk, *, is_crash: bool = False) -> Topics:
+    """All topics of which that is one."""
     topics = disk.start()
     topic = create(topics, disk, "letters")
     append(topic, b"a", b"b")
@@ -24,9 +39,7 @@ def restarted(disk: Disk, *, is_crash: bool = False) -> Topic:
         disk.files.crash()
     else:
         topics.close()
-    found = disk.start().by_name("letters")
-    assert found is not None
-    return found
+    return disk.start()
 
 
 @pytest.mark.parametrize("is_crash", [False, True])
@@ -106,3 +119,36 @@ def test_what_was_never_written_needs_no_opening(disk: Disk) -> None:
     assert topic.partition(1).opening() is None
     append(topic, b"a")
     assert topic.partition(0).opening() is None
+
+
+def until_opening(steps: Steps[None]) -> Work:
+    """Go on until something is to be opened in another thread."""
+    return next(work for work in steps if work is not None)
+
+
+def test_housekeeping_opens_logs_aside_and_closes_them_again(disk: Disk) -> None:
+    """Of partitions that nobody has open, whether or not there was anything to delete."""
+    topics = restarted_topics(disk)
+    found = letters(topics)
+    drive(topics.housekeeping(NOW))  # finds out what there is
+    steps = topics.housekeeping(NOW)
+    work = until_opening(steps)
+    assert found.partition(0).is_opening
+    work()
+    drive(steps)
+    assert not found.partition(0).is_open
+    assert not found.partition(0).is_opening
+    assert values(found) == [b"a", b"b"]
+
+
+def test_housekeeping_leaves_a_log_open_that_somebody_asked_for_meanwhile(disk: Disk) -> None:
+    """It may be about to be compacted or written to: nobody closes it under their hands."""
+    topics = restarted_topics(disk)
+    topic = letters(topics)
+    drive(topics.housekeeping(NOW))
+    steps = topics.housekeeping(NOW)
+    until_opening(steps)()
+    log = topic.partition(0).log
+    drive(steps)
+    assert topic.partition(0).is_open
+    assert topic.partition(0).log is log

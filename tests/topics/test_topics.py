@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.log.compacting import drive
 from tests.topics.disk import DATA, NOW, Disk, append, batch, create, values
 
 from headgate.domain.errors import ErrorCode
@@ -87,7 +88,7 @@ def test_a_name_whose_old_files_cannot_be_removed_stays_taken(disk: Disk) -> Non
     assert isinstance(refused, Refusal)
     assert refused.error == ErrorCode.KAFKA_STORAGE_ERROR
     disk.files.heal()
-    topics.housekeeping(NOW)
+    drive(topics.housekeeping(NOW))
     assert values(create(topics, disk, "letters")) == []
 
 
@@ -97,7 +98,7 @@ def test_a_strange_directory_is_left_alone(disk: Disk) -> None:
     topics = disk.start()
     refused = topics.create(NewTopic("foreign", disk.topic_id(), 1), NOW)
     assert isinstance(refused, Refusal)
-    topics.housekeeping(NOW)
+    drive(topics.housekeeping(NOW))
     assert "foreign-0" in disk.files.listdir(DATA)
 
 
@@ -183,7 +184,7 @@ def test_old_and_surplus_records_are_deleted(disk: Disk) -> None:
     topics.close()
     topics = disk.start()
     for _ in range(3):
-        topics.housekeeping(Millis(NOW + 2000))
+        drive(topics.housekeeping(Millis(NOW + 2000)))
     starts = {str(topic.name): topic.partition(0).log_start_offset for topic in topics.all()}
     ends = {str(topic.name): topic.partition(0).log_end_offset for topic in topics.all()}
     assert ends == {"by.age": 10, "by.size": 10, "kept": 10}
@@ -197,7 +198,7 @@ def test_no_setting_endangers_a_coordinators_topic(disk: Disk) -> None:
     topics = disk.start()
     topic = create(topics, disk, "__consumer_offsets", cleanup_policy="delete", retention_ms="1")
     append(topic, b"a")
-    topics.housekeeping(Millis(NOW + 1_000_000))
+    drive(topics.housekeeping(Millis(NOW + 1_000_000)))
     assert topic.partition(0).log_start_offset == 0
 
 

@@ -19,6 +19,7 @@ from headgate.log.filesystem import FileSystem
 from headgate.server.checkpoints import CheckpointRunner
 from headgate.server.clock import Clock
 from headgate.server.compaction import CompactionRunner
+from headgate.server.compaction_share import LEAST_SHARE
 from headgate.server.coordinator import GroupCoordinator
 from headgate.server.erasure import OffsetErasure
 from headgate.server.group_commit import GroupCommit
@@ -27,6 +28,7 @@ from headgate.server.history import OffsetHistory
 from headgate.server.identity import cluster_id
 from headgate.server.metrics import gauge
 from headgate.server.shard_runtime import ShardRuntime
+from headgate.server.slices import SliceRunner
 from headgate.topics.refusal import Refusal
 from headgate.topics.topic import Topic
 from headgate.topics.topics import NewTopic, Topics
@@ -61,6 +63,8 @@ class BrokerNode:
         self.history = OffsetHistory(self.topics, clock)
         self._surroundings = GroupSurroundings(self.topics)
         self._compaction = CompactionRunner(self.topics, clock, self.history.rules_of)
+        self._housekeeping = SliceRunner("headgate-housekeeping", lambda: LEAST_SHARE)
+        self._looking_after: asyncio.Task[None] | None = None
         self._compaction.on_failed = lambda partition: self.coordinator.look_at_log(partition)
 
     async def start(self) -> None:
@@ -88,7 +92,7 @@ class BrokerNode:
         OffsetErasure(self.topics, self.coordinator, self.call_later).start()
         self.topics.on_deleted.append(lambda topic: self._remove_deleted())
         self._remove_deleted()
-        self._look_after_topics()
+        self._looking_after = self._loop.create_task(self._look_after_topics())
         if self.settings["log.cleaner.enable"]:
             self._compaction.start()
 
@@ -113,6 +117,9 @@ class BrokerNode:
 
     def close(self) -> None:
         """Write and sync what is left, and say so on disk: the next start need not look for damage."""
+        if self._looking_after is not None:
+            self._looking_after.cancel()
+        self._housekeeping.close()
         self._compaction.close()
         self.history.close()
         self.coordinator.close()
@@ -157,13 +164,17 @@ class BrokerNode:
         if self.topics.remove_deleted():
             self.call_later(REMOVE_EVERY_MS, self._remove_deleted)
 
-    def _look_after_topics(self) -> None:
-        try:
-            self.topics.housekeeping(self.now())
-        except OSError as failure:
-            logger.error("retention failed", extra={"error": str(failure)})
-        self._tidy_catalogue()
-        self.call_later(self.settings["log.retention.check.interval.ms"], self._look_after_topics)
+    async def _look_after_topics(self) -> None:
+        while True:
+            try:
+                slices = self._housekeeping
+                await slices.run(self.topics.housekeeping(self.now(), slices.is_slice_over))
+            except OSError as failure:
+                logger.error("retention failed", extra={"error": str(failure)})
+            except Exception:  # what goes wrong once may go well the next time
+                logger.exception("retention failed")
+            self._tidy_catalogue()
+            await asyncio.sleep(self.settings["log.retention.check.interval.ms"] / 1000)
 
     def _tidy_catalogue(self) -> None:
         try:

@@ -19,13 +19,14 @@ import json
 import logging
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, ZERO_TOPIC_ID, Millis, TopicId, TopicName
 from headgate.domain.settings import TOPIC_SETTINGS, Settings
+from headgate.log.compaction import Steps
 from headgate.log.deletion import put_aside, remove_deleted
 from headgate.log.filesystem import FileSystem, read_file, replace_file
 from headgate.log.log import Log, LogSettings, Recovery
@@ -34,6 +35,7 @@ from headgate.topics.catalogue import Catalogue, CatalogueEntry
 from headgate.topics.configs import check
 from headgate.topics.fetch_sessions import FetchSessions
 from headgate.topics.held_names import HeldNames
+from headgate.topics.housekeeping import Housekeeping
 from headgate.topics.names import collision_key, why_invalid
 from headgate.topics.refusal import Refusal
 from headgate.topics.topic import Shared, Topic
@@ -49,8 +51,6 @@ MAXIMUM_PARTITIONS = 1_000_000
 _PARTITION_DIRECTORY = re.compile(r"(.+)-(0|[1-9]\d*)\Z")
 _DIRECTORIES_AT_ONCE = 32
 """Of how many partitions of deleted topics the files are removed in one go."""
-_LOOKED_AFTER_AT_ONCE = 256
-"""How many partitions nobody has open housekeeping opens and closes in one go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Topics:
         self._collisions: dict[str, TopicName] = {}
         self._blocked: dict[str, list[Path]] = {}
         self.held_names = HeldNames()
-        self._neglected: Iterator[tuple[Topic, int]] = iter(())
+        self._housekeeping = Housekeeping(self)
         self._has_leftovers = False
         self.on_deleted: list[Callable[[Topic], None]] = []
         """Called with each topic that is no more."""
@@ -316,14 +316,11 @@ class Topics:
         except OSError as problem:
             return _storage_refusal(problem)
 
-    def housekeeping(self, now: Millis) -> None:
-        """Retention, expired producers, leftovers: what time brings. Called every now and then."""
-        expired_before = Millis(now - self._shared.settings["producer.id.expiration.ms"])
-        for topic in self.all():
-            for partition in topic.open_partitions():
-                partition.expire_producers(expired_before)
-                partition.apply_retention(now)
-        self._look_after_neglected(now)
+    def housekeeping(self, now: Millis, is_slice_over: Callable[[], bool] = lambda: False) -> Steps[None]:
+        """Retention, expired producers, leftovers: what time brings. Driven to the end every now and then;
+        `is_slice_over` says when others must have their turn.
+        """
+        yield from self._housekeeping.round(now, is_slice_over)
         for name in list(self._blocked):
             self._remove_leftovers(name)
         self._finish_deletions()
@@ -419,30 +416,6 @@ class Topics:
                 logger.warning("cannot remove the files of deleted topics: %s", problem)
                 return False
         return self._has_leftovers
-
-    def _look_after_neglected(self, now: Millis) -> None:
-        """Retention for partitions nobody has open, some at a time, in turn."""
-        for _ in range(_LOOKED_AFTER_AT_ONCE):
-            found = next(self._neglected, None)
-            if found is None:
-                self._neglected = iter(
-                    [
-                        (topic, index)
-                        for topic in self.all()
-                        if topic.policy.may_expire
-                        for index in topic.written_partitions()
-                    ]
-                )
-                return
-            topic, index = found
-            partition = topic.find_partition(index)
-            if self._by_id.get(topic.topic_id) is not topic or partition is None:
-                continue
-            if partition.is_open or partition.is_opening:
-                continue
-            was_closed_well = partition.key not in self._shared.unrecovered
-            if not partition.apply_retention(now) and was_closed_well:
-                partition.put_back()
 
 
 def _tell_of_lost_changes(recovery: Recovery) -> None:
