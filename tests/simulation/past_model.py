@@ -82,7 +82,7 @@ class OffsetPast:
         """
         states = {key: list(each) for key, each in self._groups[group_id].items()}
         ours = [effect for effect in uncertain if effect.request.group_id == group_id]
-        for _, key, state in _possible(ours, self._groups):
+        for _, key, state in _possible(ours, {group_id: states}):
             states.setdefault(key, []).append(state)
         partitions = {(str(one.topic), one.partition): one for one in told.history.partitions}
         for key in states.keys() | partitions.keys():
@@ -183,7 +183,8 @@ class _Walk:
                 self._told.halves[value.offset].add(False)
             if value is None or is_certain:
                 before = value
-        if entries and entries[0].commit is None and all(one.value is None for one in self._states[:first]):
+        had_nothing = until_ms < 0 or all(one.value is None for one in self._states[:first])
+        if entries and entries[0].commit is None and had_nothing:
             return "tells of a removal of nothing"
         is_first = partition is not None and partition.earlier is Earlier.NOTHING and bool(entries)
         if is_first and before is not None and entries[0].commit is not None:

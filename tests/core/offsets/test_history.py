@@ -312,6 +312,33 @@ def test_values_written_again_behind_a_torn_commit_are_no_changes() -> None:
         assert [entry.log_offset for entry in answer.entries] == [3, 2]
 
 
+def test_a_removal_of_nothing_behind_a_torn_commit_is_no_change() -> None:
+    """An undo goes on to the last real change, however far back it is; a removal of something stays one."""
+    collector = HistoryCollector(HistoryQuery.last_change(GROUP, None))
+    collector.take(9, Millis(90), OffsetTombstone(GROUP, TOPIC, 3))
+    collector.end_segment()
+    assert not collector.is_answered(Millis(70))
+    collector.take(4, Millis(40), commit(0, 4, 40))
+    collector.take(5, Millis(50), OffsetTombstone(GROUP, TOPIC, 0))
+    collector.end_segment()
+    assert collector.is_answered(Millis(49))
+    (answer,) = collector.answer(Millis(49), PRESENT).partitions
+    assert [(entry.log_offset, entry.commit) for entry in answer.entries] == [
+        (5, None),
+        (4, commit(0, 4, 40)),
+    ]
+
+    collector = HistoryCollector(HistoryQuery(GROUP, None, limit=10))
+    collector.take(2, Millis(20), OffsetTombstone(GROUP, TOPIC, 0))
+    collector.take(3, Millis(30), commit(0, 3, 30))
+    collector.take(4, Millis(40), OffsetTombstone(GROUP, TOPIC, 1))
+    collector.end_segment()
+    (answer,) = collector.answer(SINCE_EVER, PRESENT).partitions
+    assert ([entry.log_offset for entry in answer.entries], answer.earlier) == ([3], Earlier.NOTHING)
+    told = {one.partition: len(one.entries) for one in collector.answer(Millis(45), PRESENT).partitions}
+    assert told == {0: 2, 1: 1}, "what they removed may be forgotten"
+
+
 @pytest.mark.parametrize("limit", [1, 50])
 def test_very_many_entries_are_fewer_of_each_partition(limit: int) -> None:
     """Memory is bounded by the number of entries, not by what a group did; the newest stay."""

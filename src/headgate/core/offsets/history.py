@@ -7,7 +7,8 @@ log before those of its history. Rules:
 2. Of each partition the records that are missing, if any are, come before all that are there. So what is
    known of a time is the last record up to it; without one there was no offset at that time, unless the time
    lies before everything is known.
-3. What was written again behind a commit that a crash cut short is no change: same value, same commit time.
+3. What was written again behind a commit that a crash cut short is no change: same value, same commit time;
+   or a removal where there was nothing.
 4. A commit's time is its commit timestamp, a removal's that of its record.
 5. Offsets are kept by names of topics. What was committed before the topic was made that has a name now is
    another's, and told as such (`TopicLife`).
@@ -153,6 +154,15 @@ class _Timeline:
         self.entries: deque[HistoryEntry] = deque()
         self.has_more = False
 
+    def begins_with_nothing(self, known_since: Millis) -> bool:
+        """Whether the oldest entry is a removal and there was nothing; it would be known."""
+        first = self.entries[0] if self.entries and not self.has_more else None
+        return first is not None and first.commit is None and known_since < first.written
+
+    def has_change(self, known_since: Millis) -> bool:
+        """Whether there is an entry that is a change."""
+        return len(self.entries) > 1 or (bool(self.entries) and not self.begins_with_nothing(known_since))
+
     def limit_to(self, limit: int) -> int:
         """Drop the oldest entries beyond so many; how many went."""
         surplus = max(0, len(self.entries) - limit)
@@ -242,7 +252,7 @@ class HistoryCollector:
         """Whether older segments of the history have nothing to add, all moved at that time or before."""
         query = self._query
         if query.is_last_change:
-            newest = self._newest()
+            newest = self._newest(moved_until)
             return newest is not None and moved_until < newest.written
         if moved_until < (query.until if query.is_as_of else query.since):
             return True
@@ -254,8 +264,9 @@ class HistoryCollector:
     def _is_enough(self, timeline: _Timeline) -> bool:
         return bool(timeline.entries) if self._query.is_as_of else timeline.has_more
 
-    def _newest(self) -> HistoryEntry | None:
-        return max((one.entries[-1] for one in self._known.values() if one.entries), default=None, key=_place)
+    def _newest(self, known_since: Millis) -> HistoryEntry | None:
+        changes = (one.entries[-1] for one in self._known.values() if one.has_change(known_since))
+        return max(changes, default=None, key=_place)
 
     def topics(self) -> set[TopicName]:
         """The names of the topics that the answer may tell of."""
@@ -270,12 +281,14 @@ class HistoryCollector:
         asked_for = self._asked_for()
         keys: Iterable[_Key]
         if self._query.is_last_change:
-            keys = self._last_changed()
+            keys = self._last_changed(known_since)
         elif asked_for is not None:
             keys = asked_for
         else:
             keys = _in_order(
-                key for key, timeline in self._known.items() if timeline.entries or self._query.is_as_of
+                key
+                for key, timeline in self._known.items()
+                if timeline.has_change(known_since) or self._query.is_as_of
             )
         partitions = [self._of_partition(key, known_since, lives[key[0]]) for key in keys]
         return GroupHistory(known_since, partitions, lives)
@@ -297,19 +310,21 @@ class HistoryCollector:
             while timelines:
                 timelines.popitem()
 
-    def _last_changed(self) -> list[_Key]:
-        newest = self._newest()
+    def _last_changed(self, known_since: Millis) -> list[_Key]:
+        newest = self._newest(known_since)
         if newest is None:
             return []
         return _in_order(
             key
             for key, timeline in self._known.items()
-            if timeline.entries and timeline.entries[-1].written == newest.written
+            if timeline.has_change(known_since) and timeline.entries[-1].written == newest.written
         )
 
     def _of_partition(self, key: _Key, known_since: Millis, life: TopicLife) -> PartitionHistory:
         timeline = self._known.get(key)
         entries = tuple(reversed(timeline.entries)) if timeline is not None else ()
+        if timeline is not None and timeline.begins_with_nothing(known_since):
+            entries = entries[:-1]
         if timeline is not None and timeline.has_more:
             earlier = Earlier.MORE
         elif entries:
