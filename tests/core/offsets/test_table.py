@@ -256,7 +256,6 @@ for index in range(COUNT):
     group, topic, partition = {place}
     table.put(OffsetCommit(group, topic, partition, index, -1, "", 1_700_000_000_000 + index))
 del group, topic, partition
-table._names.recent.clear()  # the names met last: never more than some hundred, whatever the table holds
 held, _ = tracemalloc.get_traced_memory()
 assert len(table) == COUNT
 print(held / COUNT)
