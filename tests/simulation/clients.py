@@ -31,6 +31,8 @@ from headgate.core.offsets.commands import (
     FetchOffsets,
     OffsetColumns,
     OffsetToCommit,
+    ToCommit,
+    expected_at,
 )
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, InstanceId, MemberId, TopicName
@@ -117,7 +119,8 @@ def some_commit(client: Client, group_id: str) -> CommitOffsets:
         if width >= 7 and random.random() < 0.7:
             indexes = np.array(partitions, np.int64)
             offsets, epochs = np.full(width, number), np.full(width, random.randrange(-1, 3))
-            topics.append((topic, OffsetColumns(indexes, offsets, epochs, metadata)))
+            texts = metadata if random.random() < 0.6 else random.choices(METADATA, k=width)
+            topics.append((topic, OffsetColumns(indexes, offsets, epochs, texts)))
         else:
             odd = random.randrange(width)
             each = [
@@ -155,6 +158,24 @@ def some_condition(client: Client, command: CommitOffsets, known: Mapping[tuple[
             some = client.random.sample(range(len(seen)), client.random.randrange(len(seen) + 1))
             expected.append({index: seen[index] for index in sorted(some)})
     command.expected = expected
+    if client.random.random() < 0.3:
+        command.topics = [
+            (topic, _some_removed(client.random, partitions, conditions))
+            for (topic, partitions), conditions in zip(command.topics, expected, strict=True)
+        ]
+
+
+def _some_removed(random: Random, partitions: ToCommit, conditions: Conditions) -> ToCommit:
+    """The same but for some with a condition, whose offsets are to go; the first one stays."""
+    each = each_to_commit(partitions)
+    is_gone = [
+        at > 0 and expected_at(conditions, at) is not None and random.random() < 0.5
+        for at in range(len(each))
+    ]
+    offsets = [NOTHING_COMMITTED if gone else one.offset for gone, one in zip(is_gone, each, strict=True)]
+    if isinstance(partitions, OffsetColumns):
+        return partitions._replace(offsets=np.array(offsets))
+    return [one._replace(offset=offset) for one, offset in zip(each, offsets, strict=True)]
 
 
 def some_fetch(client: Client, group_id: str) -> FetchOffsets:

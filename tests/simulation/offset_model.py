@@ -111,6 +111,7 @@ class OffsetModel:
     def _effect_of_commit(self, request: Request, command: CommitOffsets) -> Effect:
         effect = Effect(request, is_conditional=command.expected is not None)
         too_large = set()
+        gone = set()
         for number, (topic, partitions) in enumerate(command.topics):
             for index, (partition, offset, leader_epoch, metadata) in enumerate(each_to_commit(partitions)):
                 if command.expected is not None:
@@ -120,11 +121,15 @@ class OffsetModel:
                 if len(metadata) > self._rules.metadata_limit:
                     too_large.add((number, index))
                     continue
+                if offset == NOTHING_COMMITTED and command.expected is not None:
+                    gone.add((topic, partition))
+                    continue
                 value = Value(offset, leader_epoch, metadata, request.arrived_ms)
                 if command.retention_ms >= 0:
                     expires_ms = request.arrived_ms + command.retention_ms
                     value = value._replace(leader_epoch=-1, expires_ms=expires_ms)
                 effect.puts[topic, partition] = value
+        effect.drops = frozenset(gone)
         effect.too_large = frozenset(too_large)
         return effect
 
