@@ -43,6 +43,12 @@ BATCHES = 4000
 Arguments = TypeVarTuple("Arguments")
 
 
+@pytest.fixture(autouse=True)
+def few_segments_to_spare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log presses early, so that little has to be written."""
+    monkeypatch.setattr("headgate.log.backlog.SPARE_SEGMENTS", 4)
+
+
 def test_the_share_grows_with_the_pressure_within_its_bounds() -> None:
     """A tenth as long as little waits, half of the loop at most, and never less because more waits."""
     shares = [share_under(pressure / 100) for pressure in range(1000)]

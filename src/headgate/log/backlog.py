@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from headgate.log.segment import Segment
 
 
-_SPARE_SEGMENTS: Final = 4
+SPARE_SEGMENTS: Final = 40
 """How many segments a log may well hold besides what is live: it is compacted by the segment."""
 
 
@@ -34,7 +34,7 @@ class Backlog:
 
     def pressure(self, segment_bytes: int) -> float:
         """How many times as much waits as a log of such segments may well hold; 0 where nothing waits."""
-        return self.dirty_bytes / (self.clean_bytes + _SPARE_SEGMENTS * segment_bytes)
+        return self.dirty_bytes / (self.clean_bytes + SPARE_SEGMENTS * segment_bytes)
 
     @property
     def oldest_timestamp_ms(self) -> int:

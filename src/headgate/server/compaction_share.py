@@ -8,7 +8,7 @@ is below the backlog at which half of the loop is given, and what comes while on
 as much again.
 
 How large a backlog is, its pressure tells: its bytes by those that a log may well hold, which is what is live
-and four segments (`headgate.log.backlog`). Up to a pressure of one the share is a tenth. A burst then costs
+and forty segments (`headgate.log.backlog`). Up to a pressure of one the share is a tenth. A burst then costs
 those who wait for answers next to nothing; and as a log is compacted when as much is new as is live, so it is
 on any day. From there the share grows in proportion, to a half at three. The worst log counts: with a share
 of its own for each, many that are well would hold up one that is not.
