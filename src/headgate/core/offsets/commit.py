@@ -181,8 +181,13 @@ def commit_again(command: CommitAgain, now: Millis, token: Token) -> GroupEffect
                 end = at + len(partitions.partitions)
                 column = np.asarray(offsets[at:end], np.int64)
                 numbers, _, leader_epochs, metadata = partitions
-                columns = OffsetColumns(numbers, column, leader_epochs, metadata)
-                records += _in_columns((group_id, topic), columns, now, removes=False)
+                if isinstance(metadata, str):  # nearly always, and a call is a hundredth of a wide commit
+                    records.append(
+                        OffsetCommits(group_id, topic, numbers, column, leader_epochs, metadata, now)
+                    )
+                else:
+                    columns = OffsetColumns(numbers, column, leader_epochs, metadata)
+                    records += _in_columns((group_id, topic), columns, now, removes=False)
                 at = end
                 continue
             for partition, _, leader_epoch, metadata in partitions:
