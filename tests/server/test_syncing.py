@@ -201,3 +201,16 @@ def test_a_machine_without_asynchronous_syncs_has_a_thread(monkeypatch: pytest.M
         syncer.close()
 
     asyncio.run(scenario())
+
+
+def test_a_ring_that_is_refused_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for one and may not have it goes on without, and without its descriptors."""
+    try:
+        RingQueue().close()
+    except OSError as reason:
+        pytest.skip(f"not on this machine: {reason}")
+    monkeypatch.setattr("headgate.server.kernel_queues._REGISTER_EVENT", 9999)
+    before = sorted(Path("/proc/self/fd").iterdir())
+    with pytest.raises(OSError, match="io_uring_register"):
+        RingQueue()
+    assert sorted(Path("/proc/self/fd").iterdir()) == before

@@ -17,6 +17,7 @@ import os
 import platform
 import struct
 import sys
+from contextlib import ExitStack
 from typing import Any, NoReturn, Protocol
 
 MOST_IN_FLIGHT = 64
@@ -97,8 +98,9 @@ class RingQueue:
             # Elsewhere a processor may read an outcome before the index that says it is there.
             raise OSError(f"no ring for syncs on {sys.platform} {platform.machine()}")
         block = ctypes.create_string_buffer(_parameters.size)
-        descriptor = _system_call("io_uring_setup", _RING_SETUP, MOST_IN_FLIGHT, block)
-        try:
+        with ExitStack() as undo:
+            self._descriptor = _system_call("io_uring_setup", _RING_SETUP, MOST_IN_FLIGHT, block)
+            undo.callback(os.close, self._descriptor)
             fields = _parameters.unpack(block.raw)
             (requests, outcomes, _, _, _, features, _), places = fields[:7], fields[7:]
             if not features & _SINGLE_MAPPING:
@@ -109,23 +111,17 @@ class RingQueue:
             size = max(
                 self._requests_at + requests * _index.size, self._outcomes_at + outcomes * _outcome.size
             )
-            self._lines = mmap.mmap(descriptor, size)
-            self._requests = mmap.mmap(descriptor, requests * _request.size, offset=_AT_REQUESTS)
-            self.event_descriptor = event = _new_event_descriptor()
-            _system_call(
-                "io_uring_register",
-                _RING_REGISTER,
-                descriptor,
-                _REGISTER_EVENT,
-                ctypes.byref(ctypes.c_int(event)),
-                1,
+            self._lines = undo.enter_context(mmap.mmap(self._descriptor, size))
+            self._requests = undo.enter_context(
+                mmap.mmap(self._descriptor, requests * _request.size, offset=_AT_REQUESTS)
             )
-        except BaseException:
-            os.close(descriptor)
-            raise
+            self.event_descriptor = _new_event_descriptor()
+            undo.callback(os.close, self.event_descriptor)
+            event = ctypes.byref(ctypes.c_int(self.event_descriptor))
+            _system_call("io_uring_register", _RING_REGISTER, self._descriptor, _REGISTER_EVENT, event, 1)
+            self._let_go = undo.pop_all()
         for slot in range(requests):
             _index.pack_into(self._lines, self._requests_at + slot * _index.size, slot)
-        self._descriptor = descriptor
         self._submitted = 0
         self._taken = 0
 
@@ -156,10 +152,7 @@ class RingQueue:
 
     def close(self) -> None:
         """See `KernelQueue`."""
-        self._lines.close()
-        self._requests.close()
-        os.close(self._descriptor)
-        os.close(self.event_descriptor)
+        self._let_go.close()
 
 
 # --- native asynchronous I/O ---
