@@ -7,6 +7,7 @@ interleaved rounds (A B C, A B C, ...), the medians are compared, and the ratio 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from contextlib import ExitStack
@@ -23,7 +24,7 @@ from bench.figures import Effort, Figure, MeasureFailed
 from bench.load import OFFSET_COMMIT, Load, build_load, run_load
 from bench.measures import LOAD_TOPIC_PARTITIONS, MEASURES, Measure
 from bench.paths import BUILD
-from bench.peers import LOAD_TOPIC, PEERS, Durability, Peer, PeerUnavailable, create_topic
+from bench.peers import LOAD_TOPIC, PEERS, Durability, Peer, PeerUnavailable, create_topic, wait_until_at_rest
 from bench.report import Report, Row, as_json, as_processor_table, as_table
 
 KAFKA_WARM_UP_S = 10.0
@@ -164,6 +165,9 @@ def _rounds(measure: Measure, report: Report) -> int:
 
 
 def _one(row: Row, peer: Peer, report: Report) -> None:
+    os.sync()  # what the measure before left to be written is not this one's burden, nor what it left to do
+    if not wait_until_at_rest(report.peers):
+        report.failures.append(f"{row.measure.name}, {row.durability.value}: a broker did not come to rest")
     try:
         figure: Figure = row.measure.run(peer, row.durability, report.effort)
     except (MeasureFailed, PeerUnavailable) as error:

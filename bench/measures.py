@@ -15,7 +15,7 @@ from bench.data import PARTITIONS
 from bench.figures import Effort, Figure, Measured, MeasureFailed
 from bench.kafka.broker import KafkaUnavailable
 from bench.load import IN_TURN, OFFSET_COMMIT, OFFSET_FETCH, Load, LoadFailed, LoadResult, run_load
-from bench.peers import LOAD_TOPIC, Durability, Peer, create_topic
+from bench.peers import LOAD_TOPIC, Durability, Peer, create_topic, wait_until_at_rest
 
 BOTH = (Durability.PAGE_CACHE, Durability.DURABLE)
 READ = (Durability.PAGE_CACHE,)
@@ -52,6 +52,7 @@ class OffsetMeasure(Measured):
                 # There must be something to fetch: every group has committed before.
                 committed = replace(self.load, api=OFFSET_COMMIT, window=1)
                 self._check(run_load(bootstrap, committed, seconds=0.3, warm_up_seconds=0), counts=False)
+                wait_until_at_rest([peer])
             before_s, began = peer.processor_s(durability), time.monotonic()
             result = run_load(bootstrap, load, seconds=effort.seconds, warm_up_seconds=effort.warm_up_seconds)
         except LoadFailed as error:

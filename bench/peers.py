@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -26,10 +27,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.kafka.broker import kafka_missing, kafka_node, set_topic_config
 from headgate import BrokerFailed, run
+from headgate.compiled import is_compiled
 
 LOAD_TOPIC = "load"
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 10.0
+REST_TIMEOUT_S = 120.0
+_LOOK_S = 0.5
 
 
 class Durability(Enum):
@@ -81,7 +85,7 @@ class Peer:
 
 @contextmanager
 def headgate() -> Iterator[Peer]:
-    """Two real servers, one at each durability; the one that is not measured only waits."""
+    """Two real servers, one at each durability."""
     with ExitStack() as stack:
         pairs = ((Durability.DURABLE, "sync"), (Durability.PAGE_CACHE, "page-cache"))
         run = {durability: stack.enter_context(_serve(name)) for durability, name in pairs}
@@ -89,6 +93,7 @@ def headgate() -> Iterator[Peer]:
             "headgate",
             {durability: address for durability, (address, _) in run.items()},
             {durability: process_id for durability, (_, process_id) in run.items()},
+            note=f"{'compiled' if is_compiled() else 'not compiled'}, CPython {platform.python_version()}",
         )
 
 
@@ -133,6 +138,26 @@ broker = next(iter(producer.list_topics(sys.argv[1], timeout=10).brokers.values(
 print(f"listening {broker.host}:{broker.port}", flush=True)
 sys.stdin.read()
 """
+
+
+def wait_until_at_rest(peers: list[Peer], patience_s: float = REST_TIMEOUT_S) -> bool:
+    """Wait until all brokers together use less than a fifth of a processor; whether they came to that.
+
+    What one has to compact of the last measure is no burden on the next one, its own or another's.
+    """
+    deadline = time.monotonic() + patience_s
+    processes = {
+        number: (peer, durability) for peer in peers for durability, number in peer.process_ids.items()
+    }
+    before = -math.inf
+    while time.monotonic() < deadline:
+        used_s = sum(peer.processor_s(durability) for peer, durability in processes.values())
+        if used_s - before <= 0.2 * _LOOK_S:
+            return True
+        before = used_s
+        time.sleep(_LOOK_S)
+    return False
+
 
 PEERS = {"headgate": headgate, "kafka": kafka, "mock": mock}
 
