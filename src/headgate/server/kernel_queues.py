@@ -5,8 +5,8 @@
 * *Native asynchronous I/O*: older, and allowed nearly everywhere. The kernel runs a sync on the very
   processor that asked for it, in between whatever the event loop does there.
 
-Both say through an event descriptor that something is done. The C library has no functions for either, so
-they are system calls by number.
+Both have a descriptor that is readable when something is done: a ring its own, the other an event's. The C
+library has no functions for either, so they are system calls by number.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import os
 import platform
 import struct
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any, NoReturn, Protocol
 
 MOST_IN_FLIGHT = 64
@@ -31,8 +31,8 @@ Outcome = tuple[int, int]
 class KernelQueue(Protocol):
     """Syncs that the kernel runs."""
 
-    event_descriptor: int
-    """Becomes readable when a sync is done; whoever reads it then takes the outcomes."""
+    descriptor: int
+    """Is readable as long as there are outcomes that were not taken."""
 
     def submit(self, descriptor: int, number: int) -> None:
         """Have the data of an open file synced; at most `MOST_IN_FLIGHT` at once. Raises OSError."""
@@ -64,18 +64,13 @@ def _raise(name: str) -> NoReturn:
     raise OSError(code, f"{name}: {os.strerror(code)}")
 
 
-def _new_event_descriptor() -> int:
-    return os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-
-
 # --- the ring ---
 
-_RING_SETUP, _RING_ENTER, _RING_REGISTER = 425, 426, 427
+_RING_SETUP, _RING_ENTER = 425, 426
 """The same on every kind of machine."""
 _SINGLE_MAPPING = 1
 """A feature: both lines stand in one piece of memory, since Linux 5.4."""
 _AT_REQUESTS = 0x10000000
-_REGISTER_EVENT = 4
 _WAIT = 1
 _RING_FSYNC = 3
 _DATA_ONLY = 1
@@ -99,8 +94,8 @@ class RingQueue:
             raise OSError(f"no ring for syncs on {sys.platform} {platform.machine()}")
         block = ctypes.create_string_buffer(_parameters.size)
         with ExitStack() as undo:
-            self._descriptor = _system_call("io_uring_setup", _RING_SETUP, MOST_IN_FLIGHT, block)
-            undo.callback(os.close, self._descriptor)
+            self.descriptor = _system_call("io_uring_setup", _RING_SETUP, MOST_IN_FLIGHT, block)
+            undo.callback(os.close, self.descriptor)
             fields = _parameters.unpack(block.raw)
             (requests, outcomes, _, _, _, features, _), places = fields[:7], fields[7:]
             if not features & _SINGLE_MAPPING:
@@ -111,14 +106,10 @@ class RingQueue:
             size = max(
                 self._requests_at + requests * _index.size, self._outcomes_at + outcomes * _outcome.size
             )
-            self._lines = undo.enter_context(mmap.mmap(self._descriptor, size))
+            self._lines = undo.enter_context(mmap.mmap(self.descriptor, size))
             self._requests = undo.enter_context(
-                mmap.mmap(self._descriptor, requests * _request.size, offset=_AT_REQUESTS)
+                mmap.mmap(self.descriptor, requests * _request.size, offset=_AT_REQUESTS)
             )
-            self.event_descriptor = _new_event_descriptor()
-            undo.callback(os.close, self.event_descriptor)
-            event = ctypes.byref(ctypes.c_int(self.event_descriptor))
-            _system_call("io_uring_register", _RING_REGISTER, self._descriptor, _REGISTER_EVENT, event, 1)
             self._let_go = undo.pop_all()
         for slot in range(requests):
             _index.pack_into(self._lines, self._requests_at + slot * _index.size, slot)
@@ -132,7 +123,7 @@ class RingQueue:
         _request.pack_into(self._requests, at, _RING_FSYNC, 0, 0, descriptor, 0, 0, 0, _DATA_ONLY, number)
         self._submitted = (submitted + 1) & _LARGEST_INDEX
         _index.pack_into(self._lines, self._tail_at, self._submitted)
-        if _call_at_once(_RING_ENTER, self._descriptor, 1, 0, 0, None, 0) < 0:
+        if _call_at_once(_RING_ENTER, self.descriptor, 1, 0, 0, None, 0) < 0:
             self._submitted = submitted  # it is not to be found there later
             _index.pack_into(self._lines, self._tail_at, submitted)
             _raise("io_uring_enter")
@@ -140,7 +131,7 @@ class RingQueue:
     def take(self, fewest: int) -> list[Outcome]:
         """See `KernelQueue`."""
         if fewest:
-            _system_call("io_uring_enter", _RING_ENTER, self._descriptor, 0, fewest, _WAIT, None, 0)
+            _system_call("io_uring_enter", _RING_ENTER, self.descriptor, 0, fewest, _WAIT, None, 0)
         (done,) = _index.unpack_from(self._lines, self._done_at)
         outcomes = []
         while self._taken != done:
@@ -181,7 +172,7 @@ class AsynchronousIo:
         self._numbers = numbers
         self._context = ctypes.c_ulong(0)
         self._call(_SETUP, ctypes.c_long(MOST_IN_FLIGHT), ctypes.byref(self._context))
-        self.event_descriptor = _new_event_descriptor()
+        self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._events = ctypes.create_string_buffer(_event.size * MOST_IN_FLIGHT)
         self._blocks: dict[int, Any] = {}
         """Kept until the kernel is done with them."""
@@ -195,7 +186,7 @@ class AsynchronousIo:
         _control_block.pack_into(
             block,
             0,
-            *(number, 0, 0, _DATA_SYNC, 0, descriptor, 0, 0, 0, 0, _RAISE_EVENT, self.event_descriptor),
+            *(number, 0, 0, _DATA_SYNC, 0, descriptor, 0, 0, 0, 0, _RAISE_EVENT, self.descriptor),
         )
         blocks = (ctypes.c_void_p * 1)(ctypes.addressof(block))
         self._call(_SUBMIT, self._context, ctypes.c_long(1), blocks)
@@ -203,6 +194,8 @@ class AsynchronousIo:
 
     def take(self, fewest: int) -> list[Outcome]:
         """See `KernelQueue`."""
+        with suppress(BlockingIOError):  # nothing new
+            os.eventfd_read(self.descriptor)
         count = self._call(
             _GET_EVENTS,
             self._context,
@@ -221,4 +214,4 @@ class AsynchronousIo:
     def close(self) -> None:
         """See `KernelQueue`."""
         self._call(_DESTROY, self._context)
-        os.close(self.event_descriptor)
+        os.close(self.descriptor)

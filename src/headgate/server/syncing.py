@@ -43,9 +43,9 @@ class ThreadSyncer:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._requests: queue.SimpleQueue[tuple[SyncRequest, OnRun] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name="headgate-sync", daemon=True)
+        self._worker = threading.Thread(target=self._work, name="headgate-sync", daemon=True)
         sys.setswitchinterval(GIL_SWITCH_SECONDS)
-        self._thread.start()
+        self._worker.start()
 
     def run(self, request: SyncRequest, on_run: OnRun) -> None:
         """See `Syncer`."""
@@ -54,7 +54,7 @@ class ThreadSyncer:
     def close(self) -> None:
         """See `Syncer`."""
         self._requests.put(None)
-        self._thread.join()
+        self._worker.join()
 
     def _work(self) -> None:
         while (given := self._requests.get()) is not None:
@@ -74,8 +74,8 @@ class KernelSyncer:
         self._queue = queue
         self._in_flight: dict[int, tuple[SyncRequest, OnRun]] = {}
         self._last = 0
-        self._thread: ThreadSyncer | None = None
-        loop.add_reader(queue.event_descriptor, self._on_event)
+        self._fallback: ThreadSyncer | None = None
+        loop.add_reader(queue.descriptor, self._on_outcomes)
 
     def run(self, request: SyncRequest, on_run: OnRun) -> None:
         """See `Syncer`."""
@@ -90,15 +90,11 @@ class KernelSyncer:
                 self._last = number
                 self._in_flight[number] = request, on_run
                 return
-        if self._thread is None:
-            self._thread = ThreadSyncer(self._loop)
-        self._thread.run(request, on_run)
+        if self._fallback is None:
+            self._fallback = ThreadSyncer(self._loop)
+        self._fallback.run(request, on_run)
 
-    def _on_event(self) -> None:
-        try:
-            os.eventfd_read(self._queue.event_descriptor)
-        except BlockingIOError:
-            return  # told before
+    def _on_outcomes(self) -> None:
         for on_run in self._take(0):
             on_run()
 
@@ -113,13 +109,13 @@ class KernelSyncer:
 
     def close(self) -> None:
         """See `Syncer`."""
-        self._loop.remove_reader(self._queue.event_descriptor)
+        self._loop.remove_reader(self._queue.descriptor)
         while self._in_flight:
             with suppress(InterruptedError):
                 self._take(len(self._in_flight))
         self._queue.close()
-        if self._thread is not None:
-            self._thread.close()
+        if self._fallback is not None:
+            self._fallback.close()
 
 
 def syncer_for(loop: asyncio.AbstractEventLoop) -> Syncer:
