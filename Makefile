@@ -3,9 +3,11 @@
 PYTHON ?= python3
 SEEDS ?= 1..50
 BIN := .venv/bin
+COMPILED := build/compiled
+TESTS_OF_COMPILED := tests/packaging tests/api tests/server tests/linearizability tests/simulation
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test compat lint simulate bench bench-start kafka clean java
+.PHONY: help demo test compiled test-compiled compat lint simulate bench bench-start kafka clean java
 
 help:  ## Print the targets.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -16,9 +18,14 @@ demo: $(BIN)/.ready java  ## Set up, then run the main job: flights, three clien
 test: $(BIN)/.ready java  ## Set up, then run the tests.
 	$(BIN)/python -m pytest --ignore=tests/compat --ignore=tests/differential
 
-compat: $(BIN)/.ready  ## Run real clients of five kinds against a live server, and Apache Kafka beside it (Node and kcat needed).
+compiled: $(COMPILED)/.ready  ## Build the package with compiled modules, as pip installs it (a C compiler needed).
+
+test-compiled: $(COMPILED)/.ready  ## Run the tests of what is compiled against compiled modules.
+	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest --compiled $(TESTS_OF_COMPILED)
+
+compat: $(COMPILED)/.ready  ## Run real clients of five kinds against a live server, compiled, and Apache Kafka beside it (Node and kcat needed).
 	@$(BIN)/python tests/compat/check_tools.py
-	$(BIN)/python -m pytest tests/compat tests/differential
+	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest --compiled tests/compat tests/differential
 
 lint: $(BIN)/.ready  ## Check format, style, types and the import contracts.
 	$(BIN)/ruff format --check .
@@ -29,11 +36,11 @@ lint: $(BIN)/.ready  ## Check format, style, types and the import contracts.
 simulate: $(BIN)/.ready  ## Run whole lives of the coordinator from seeds: make simulate SEEDS=1..200
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
 
-bench: $(BIN)/.ready  ## Measure against peers, side by side in one run (make kafka first, to have Kafka among them).
-	$(BIN)/python -m bench
+bench: $(COMPILED)/.ready  ## Measure against peers, side by side in one run (make kafka first, to have Kafka among them).
+	PYTHONPATH=$(COMPILED) $(BIN)/python -m bench
 
-bench-start: $(BIN)/.ready  ## Measure starts on three million offsets, with and without a checkpoint, beside Kafka.
-	$(BIN)/python -m bench.start
+bench-start: $(COMPILED)/.ready  ## Measure starts on three million offsets, with and without a checkpoint, beside Kafka.
+	PYTHONPATH=$(COMPILED) $(BIN)/python -m bench.start
 
 kafka: $(BIN)/.ready  ## Fetch Apache Kafka from Maven Central for make bench and make compat (Java and mvn needed).
 	$(BIN)/python -m bench.kafka
@@ -46,6 +53,13 @@ $(BIN)/.ready: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo 'Python 3.11 or newer is needed; name it with make PYTHON=python3.11 ...'; exit 1; }
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+$(COMPILED)/.ready: $(BIN)/.ready tools/build_hook.py tools/compile_modules.py $(shell find src -name '*.py')
+	@echo 'Compiling headgate (two minutes or so) ...'
+	@rm -rf $(COMPILED) build/wheel
+	@HEADGATE_COMPILE=yes $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir build/wheel .
+	@$(BIN)/python -m zipfile -e build/wheel/headgate-*.whl $(COMPILED)
 	@touch $@
 
 java:

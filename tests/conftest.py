@@ -2,8 +2,33 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
+
+from headgate.compiled import is_compiled
 
 # How long an example takes tells how busy the machine is, and nothing of the code.
 settings.register_profile("headgate", deadline=None)
 settings.load_profile("headgate")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--compiled", action="store_true", help="test an installation with compiled modules, or fail"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("compiled") and not is_compiled():
+        raise pytest.UsageError(
+            "--compiled: the headgate that is found here is not (make compiled makes one)"
+        )
+
+
+def pytest_report_header() -> str:
+    return f"headgate: {'compiled' if is_compiled() else 'not compiled'}"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if is_compiled() and item.get_closest_marker("interpreted"):
+        pytest.skip("replaces or copies what is fixed in compiled modules")

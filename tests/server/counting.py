@@ -19,7 +19,7 @@ from headgate.core.commands import Tick
 from headgate.core.contract import Effects, Reply, Token
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, GroupId, Millis, TopicId, TopicName
 from headgate.domain.settings import Settings
-from headgate.log.memory_filesystem import MemoryFileSystem, PowerCut
+from headgate.log.memory_filesystem import MemoryFile, MemoryFileSystem, PowerCut
 from headgate.records import OffsetCommit, Record
 from headgate.server.clock import Clock
 from headgate.server.group_commit import GroupCommit
@@ -127,22 +127,12 @@ def run(test: Callable[[], Any]) -> None:
     asyncio.run(test())
 
 
-def hold_syncs(partition: Partition, gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every sync of the partition's log wait for `gate`."""
-    begin_sync = type(partition.log).begin_sync
+def hold_syncs(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every sync of files in memory wait for `gate`."""
+    datasync = MemoryFile.datasync
 
-    def begin(log: Any) -> Any:
-        request = begin_sync(log)
-        file_sync = type(request).run
+    def held(file: MemoryFile) -> None:
+        assert gate.wait(10)
+        datasync(file)
 
-        class Held:
-            def __getattr__(self, name: str) -> Any:
-                return getattr(request, name)
-
-            def run(self) -> None:
-                assert gate.wait(10)
-                file_sync(request)
-
-        return Held()
-
-    monkeypatch.setattr(type(partition.log), "begin_sync", begin)
+    monkeypatch.setattr(MemoryFile, "datasync", held)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import signal
 import socket
 import subprocess
@@ -15,6 +16,7 @@ import pytest
 
 from headgate import __version__
 from headgate.broker import Broker, BrokerFailed, run
+from headgate.compiled import is_compiled
 
 
 def headgate(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -157,7 +159,9 @@ def test_the_broker_of_a_test_says_why_it_did_not_start(tmp_path: Path) -> None:
 
 def test_the_version_is_told() -> None:
     """`headgate --version` prints the version of the package."""
-    assert headgate("--version").stdout == f"headgate {__version__}\n"
+    build = "compiled" if is_compiled() else "not compiled"
+    python = f"CPython {platform.python_version()}"
+    assert headgate("--version").stdout == f"headgate {__version__} ({python}, {build})\n"
 
 
 def test_a_wildcard_is_not_what_clients_are_told(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from headgate.server.shard_runtime import ShardRuntime
 def test_a_write_that_fails_in_the_midst_of_a_turn_fails_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who asked before it gets a retriable error, and so does who asks after it in the same turn."""
     monkeypatch.setattr(shard_runtime, "EARLY_RECORDS", 5)
-    monkeypatch.setattr(shard_runtime, "EARLY_SYNC_FACTOR", 1e9)
+    monkeypatch.setattr(shard_runtime, "EARLY_SYNC_FACTOR", 10**9)
     monkeypatch.setattr(shard_runtime, "RELOAD_DELAY_SECONDS", 0.01)
 
     async def scenario() -> None:
@@ -84,6 +84,7 @@ def test_a_failing_disk_is_told_survived_and_left_behind(kind: str, monkeypatch:
     run(scenario)
 
 
+@pytest.mark.interpreted
 def test_a_log_that_cannot_be_read_again_is_tried_until_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
     """When the reload itself fails, the shard stays unavailable, tries again, and goes on in the end."""
     monkeypatch.setattr(shard_runtime, "RELOAD_DELAY_SECONDS", 0.05)

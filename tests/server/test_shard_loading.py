@@ -169,6 +169,7 @@ def test_a_damaged_log_is_refused_quickly_where_it_is_refused_slowly(script: lis
     assert found == expected
 
 
+@pytest.mark.interpreted
 def test_a_wide_log_is_not_read_record_by_record(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commits of a thousand partitions, with a group's record here and there, come as columns."""
     changes: list[list[Any]] = []
@@ -196,6 +197,7 @@ def test_a_wide_log_is_not_read_record_by_record(monkeypatch: pytest.MonkeyPatch
     assert len(applied) == 20
 
 
+@pytest.mark.interpreted
 def test_a_commit_over_several_batches_is_not_read_record_by_record(monkeypatch: pytest.MonkeyPatch) -> None:
     """A run comes as columns too, between other commits, and so does the next one behind it."""
     numbers = np.arange(30_000)

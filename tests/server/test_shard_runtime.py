@@ -24,7 +24,7 @@ def test_no_reply_leaves_before_the_disk_has_it(monkeypatch: pytest.MonkeyPatch)
         async with setup(MemoryFileSystem()) as s:
             assert await s.ask(Add()) == 1
             gate = threading.Event()
-            hold_syncs(s.partition, gate, monkeypatch)
+            hold_syncs(gate, monkeypatch)
             replies: list[tuple[str, object]] = []
             s.runtime.submit(Add(), lambda reply: replies.append(("add", reply)))
             await asyncio.sleep(0.05)
@@ -68,7 +68,7 @@ def test_a_turn_that_decides_much_does_not_let_the_disk_wait(monkeypatch: pytest
             assert await s.ask(Add()) == 1
             s.sync_seconds.clear()
             gate = threading.Event()
-            hold_syncs(s.partition, gate, monkeypatch)
+            hold_syncs(gate, monkeypatch)
             replies: list[object] = []
             ends = []
             for _ in range(14):

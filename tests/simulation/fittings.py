@@ -16,7 +16,6 @@ from headgate.log import durability
 from headgate.log.memory_filesystem import PowerCut
 from headgate.server import checkpoints, history, history_scan, history_writer, shard_runtime, turn_batches
 from headgate.server.compaction import CompactionRunner
-from headgate.server.shard_runtime import ShardRuntime
 from headgate.server.slices import SliceRunner
 
 
@@ -32,7 +31,6 @@ def fitted(
         (removal, "SLICE_BYTES", plan.slice_bytes),
         (shard_runtime, "LOAD_SLICE_SECONDS", plan.load_slice_seconds),
         (shard_runtime, "EARLY_RECORDS", 25),
-        (ShardRuntime, "seconds", lambda runtime: random.random()),
         (durability, "SYNC_MARK_EVERY_BYTES", plan.sync_mark_bytes),
         (history, "SEGMENT_BYTES", plan.segment_bytes),
         (history_scan, "SLICE_SECONDS", 1e9),
@@ -44,7 +42,6 @@ def fitted(
         (checkpoints, "FEWEST_AT_STOP", plan.checkpoint_records),
         (checkpoints, "RETRY_AFTER_SECONDS", -1.0),
         (checkpoints, "_tell_written", lambda *given: journal.counts.update(["checkpoints"])),
-        (ShardRuntime, "_restore_checkpoint", _counting_restored(journal)),
     ]
     before = [(module, name, getattr(module, name)) for module, name, _ in sizes]
     level, propagates = logger.level, logger.propagate
@@ -73,17 +70,6 @@ def _counting_compactions(journal: Journal, on_failed: Callable[[int], None]) ->
         journal.counts["compactions"] += job.partition.log.compacted_to > before
         if job.partition.log.failure is not None:
             on_failed(job.partition.index)
-
-    return counting
-
-
-def _counting_restored(journal: Journal) -> Any:
-    restore = ShardRuntime._restore_checkpoint
-
-    async def counting(runtime: Any) -> int | None:
-        position = await restore(runtime)
-        journal.counts["checkpoints restored"] += position is not None
-        return position
 
     return counting
 

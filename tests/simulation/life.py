@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -51,41 +50,40 @@ Snapshot = dict[int, tuple[int, dict[str, Any]]]
 """By shard, where its log ends and what it holds."""
 
 
-class WatchedRuntime(ShardRuntime[GroupShard]):
-    """The real runtime, which says when it begins and ends to load."""
+def watched_runtime(
+    life: Life, index: int, partition: Partition, commit: GroupCommit
+) -> ShardRuntime[GroupShard]:
+    """The real runtime, of which a life knows when it begins and ends to load."""
+    runtime = ShardRuntime(
+        lambda: life.surroundings.new_shard(life.world.time.now()),
+        partition,
+        commit,
+        life.world.time,
+        life.surroundings.commands,
+    )
 
-    def __init__(self, life: Life, index: int, partition: Partition, commit: GroupCommit) -> None:
-        super().__init__(
-            lambda: life.surroundings.new_shard(life.world.time.now()),
-            partition,
-            commit,
-            life.world.time,
-            life.surroundings.commands,
-        )
-        self._life = life
-        self._index = index
+    def loaded() -> None:
+        """Let everything be looked at before anybody else asks."""
+        life.world.journal.counts["checkpoints restored"] += runtime.checkpoint_position > 0
+        life.world.audit.replayed(index, durable_state(runtime.shard))
+        life.loaded(index)
 
-    async def load(self) -> None:
-        """Load, then let everything be looked at before anybody else asks."""
-        self._life.loads(self._index)
-        await super().load()
-        self._life.world.audit.replayed(self._index, durable_state(self.shard))
-        self._life.loaded(self._index)
+    runtime.seconds = life.world.random.random
+    runtime.on_loading = lambda: life.loads(index)
+    runtime.on_loaded = loaded
+    return runtime
 
-    def surviving_state(self, end_kind: str) -> Any:
-        """What the shard must be after the next start; None if not all it knows is written well enough."""
-        if not self.is_active or self._partition.log.failure is not None:
-            return None
-        is_safe = end_kind in ("kills", "clean stops") or (
-            end_kind == "power cuts" and self._is_durable_before_answer
-        )
-        kept = self.log_end if end_kind != "power cuts" else self._visible_position
-        return durable_state(self.shard) if is_safe and kept == self.position else None
 
-    @property
-    def log_end(self) -> int:
-        """The log offset after the last record that is written."""
-        return self._partition.log.log_end_offset
+def surviving_state(runtime: ShardRuntime[GroupShard], end_kind: str) -> Any:
+    """What a shard must be after the next start; None if not all it knows is written well enough."""
+    log = runtime.partition.log
+    if not runtime.is_active or log.failure is not None:
+        return None
+    is_safe = end_kind in ("kills", "clean stops") or (
+        end_kind == "power cuts" and runtime._is_durable_before_answer
+    )
+    kept = log.log_end_offset if end_kind != "power cuts" else runtime._visible_position
+    return durable_state(runtime.shard) if is_safe and kept == runtime.position else None
 
 
 class WatchedErasure(OffsetErasure):
@@ -129,7 +127,7 @@ class Life:
             world.time, world.plan.turn_seconds, world.random, world.plan.slowest_sync_seconds
         )
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._runtimes: list[WatchedRuntime] = []
+        self._runtimes: list[ShardRuntime[GroupShard]] = []
         self.surroundings: GroupSurroundings
 
     def run(self) -> None:
@@ -157,9 +155,8 @@ class Life:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             coroutine = task.get_coro()
             assert isinstance(coroutine, Coroutine)
-            if inspect.getcoroutinestate(coroutine) == inspect.CORO_SUSPENDED:
-                with suppress(asyncio.CancelledError, StopIteration, PowerCut, OSError):
-                    coroutine.throw(asyncio.CancelledError())
+            with suppress(asyncio.CancelledError, StopIteration, PowerCut, OSError):
+                coroutine.throw(asyncio.CancelledError())
             coroutine.close()
         asyncio._set_running_loop(None)
 
@@ -179,7 +176,7 @@ class Life:
         syncer = SimulatedSyncer(self._loop, world.random, world.plan.slowest_sync_seconds)
         commit = GroupCommit(self._loop, lambda seconds: None, syncer)
         self._runtimes = [
-            WatchedRuntime(self, index, topic.partition(index), commit) for index in range(world.plan.shards)
+            watched_runtime(self, index, topic.partition(index), commit) for index in range(world.plan.shards)
         ]
         self._coordinator = GroupCoordinator(list(self._runtimes))
         if not self._is_last:
@@ -256,7 +253,7 @@ class Life:
     def _note_states(self) -> None:
         """Remember what the next life has to find."""
         for index, runtime in enumerate(self._runtimes):
-            self.world.audit.stopped(index, runtime.surviving_state(self.end_kind))
+            self.world.audit.stopped(index, surviving_state(runtime, self.end_kind))
 
     # --- for the world ---
 
@@ -317,18 +314,13 @@ class Life:
 
     def looked_at(self, shard: int, found: dict[str, Any]) -> None:
         """Everything in a shard was looked at."""
-        log = log_of(self._runtimes[shard])
+        log = self._runtimes[shard].partition.log
         self._looked_at[shard] = log.log_end_offset, found
         if self._is_last:
             check_last_of_each_key(log, found)
         if self._is_last and len(self._looked_at) == len(self._runtimes):
             self.snapshot = dict(sorted(self._looked_at.items()))
             self.end("last looks")
-
-
-def log_of(runtime: WatchedRuntime) -> Log:
-    """The log of a shard."""
-    return runtime._partition.log
 
 
 def check_last_of_each_key(log: Log, found: dict[str, Any]) -> None:

@@ -162,6 +162,7 @@ TORN = FORGETFUL | {"batch_bytes": 700, "partition_count": 20, "tools": 10, "pac
 SLEEPY = {"consumers": 0, "mixed": 0, "trouble_seconds": 1.0, "sweep_interval_ms": 700, "troubles": ("lull",)}
 
 
+@pytest.mark.interpreted
 @pytest.mark.parametrize(
     ("break_the_server", "circumstances"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from typing import Annotated
 
 import typer
@@ -11,6 +12,7 @@ from headgate.cli.consumer_groups import OptionalValues, consumer_groups
 from headgate.cli.log import log
 from headgate.cli.serve import serve
 from headgate.cli.settings import settings
+from headgate.compiled import is_compiled
 
 app = typer.Typer(
     name="headgate",
@@ -27,7 +29,8 @@ app.command(cls=OptionalValues, no_args_is_help=True)(consumer_groups)
 
 def _print_version(is_asked: bool) -> None:
     if is_asked:
-        typer.echo(f"headgate {__version__}")
+        python = f"{platform.python_implementation()} {platform.python_version()}"
+        typer.echo(f"headgate {__version__} ({python}, {'compiled' if is_compiled() else 'not compiled'})")
         raise typer.Exit
 
 

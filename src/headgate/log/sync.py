@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,24 +11,37 @@ if TYPE_CHECKING:
     from headgate.log.segment import Segment
 
 
-@dataclass(slots=True, eq=False)
 class SyncRequest:
     """Made by `Log.begin_sync`; `run` once, in any thread; then `Log.complete_sync` on the log's own.
 
     The files are held open until then, whatever else happens to the log.
     """
 
-    files: FileSystem
-    end_offset: int
-    generation: int
-    directory_changes: int
-    parts: list[tuple[Segment, File, int]] = field(default_factory=list)
-    synced_before: list[tuple[Segment, int]] = field(default_factory=list)
-    """How far each part was durable: what is true again if the sync fails."""
-    indexes: list[Segment] = field(default_factory=list)
-    directories: list[Path] = field(default_factory=list)
-    error: OSError | None = None
-    has_run: bool = False
+    __slots__ = (
+        "directories",
+        "directory_changes",
+        "end_offset",
+        "error",
+        "files",
+        "generation",
+        "has_run",
+        "indexes",
+        "parts",
+        "synced_before",
+    )
+
+    def __init__(self, files: FileSystem, end_offset: int, generation: int, directory_changes: int) -> None:
+        self.files = files
+        self.end_offset = end_offset
+        self.generation = generation
+        self.directory_changes = directory_changes
+        self.parts: list[tuple[Segment, File, int]] = []
+        self.synced_before: list[tuple[Segment, int]] = []
+        """How far each part was durable: what is true again if the sync fails."""
+        self.indexes: list[Segment] = []
+        self.directories: list[Path] = []
+        self.error: OSError | None = None
+        self.has_run = False
 
     def run(self) -> None:
         """Make it durable: older segments first, names last. Raises OSError, and keeps it in `error`."""

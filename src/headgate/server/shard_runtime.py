@@ -67,9 +67,6 @@ ShardT = TypeVar("ShardT", bound=Shard[Any, Any])
 class ShardRuntime(Generic[ShardT]):
     """Runs one shard over one partition of `__consumer_offsets`."""
 
-    seconds: Callable[[], float] = staticmethod(perf_counter)
-    """For how long something takes."""
-
     def __init__(
         self,
         new_shard: Callable[[], ShardT],
@@ -85,6 +82,12 @@ class ShardRuntime(Generic[ShardT]):
         self._first_commands = first_commands
         self._partition = partition
         self._group_commit = group_commit
+        self.seconds: Callable[[], float] = perf_counter
+        """For how long something takes."""
+        self.on_loading: Callable[[], None] = lambda: None
+        """Called before the shard is loaded from its log, at start and after a failure."""
+        self.on_loaded: Callable[[], None] = lambda: None
+        """Called when it is, before anybody else asks it."""
         self.on_released: Callable[[], None] = lambda: None
         """Called when replies were handed out that waited for the log."""
         self._clock = clock
@@ -284,6 +287,7 @@ class ShardRuntime(Generic[ShardT]):
 
     async def load(self) -> None:
         """Apply checkpoint and log; the loop goes on with other work between slices."""
+        self.on_loading()
         log = self.log
         if log is not None:
             try:
@@ -297,6 +301,7 @@ class ShardRuntime(Generic[ShardT]):
         self._arm_timer()
         if self._torn:
             self._commit_standing_values()
+        self.on_loaded()
 
     def _commit_standing_values(self) -> None:
         """Write again, behind a commit that a crash cut short, what stands for its keys (R3.13)."""

@@ -12,6 +12,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.core.consumer.support import (
@@ -322,4 +323,4 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
 
 ConsumerGroupMachine.TestCase.settings = RANDOM_LIVES
-TestConsumerGroup = ConsumerGroupMachine.TestCase
+TestConsumerGroup = pytest.mark.interpreted(ConsumerGroupMachine.TestCase)

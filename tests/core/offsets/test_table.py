@@ -168,7 +168,7 @@ def test_what_is_left_behind_is_dropped_a_little_at_a_time() -> None:
         next(parts)
         for place in gone:
             assert remove(table, place)
-        parts.close()  # type: ignore[attr-defined]
+        parts.close()
     steps, rows = 0, len(table._rows.keys)
     assert rows == len(places)
     while table.reclaim():

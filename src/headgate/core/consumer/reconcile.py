@@ -92,7 +92,7 @@ def _next(
         for partition, epoch in assigned.items():
             place = kept if partition in target else revoked
             place.setdefault(topic_id, {})[partition] = epoch
-        for partition in target - assigned.keys():
+        for partition in target.difference(assigned):
             if aim.owner_of(topic_id, partition) is None:
                 free.setdefault(topic_id, {})[partition] = aim.assignment_epoch
             else:

@@ -19,6 +19,7 @@ import numpy as np
 from headgate.core.offsets import image
 from headgate.core.offsets.columns import NONE
 from headgate.core.offsets.fetch_memory import FetchMemory
+from headgate.core.offsets.held import held
 from headgate.core.offsets.key_names import NO_BASE, KeyNames
 from headgate.core.offsets.keys import GROUP_SHIFT, PARTITION_BITS, PARTITION_MASK, topics_of
 from headgate.core.offsets.reclaiming import Reclaiming
@@ -376,21 +377,28 @@ class OffsetTable:
 
         Whether what comes meanwhile is met is not said. Until the walk is closed, rows keep their numbers.
         """
+        return held(self, self._walk(group_id))
+
+    def _walk(self, group_id: GroupId) -> Generator[tuple[TopicName, int, StoredOffset] | None, None, None]:
         group = self._names.groups.find(group_id.encode())
         if group is None:
             return
+        keys = self._rows.keys
+        for row in self._rows.walk(group):
+            if row == NONE:
+                yield None
+            else:
+                ((topic, partition),) = self._names.topic_partitions((keys[row],))
+                yield topic, partition, self._stored(row)
+
+    def hold(self) -> None:
+        """Have rows keep their numbers until `release` was called as often."""
         self._holds += 1
-        try:
-            keys = self._rows.keys
-            for row in self._rows.walk(group):
-                if row == NONE:
-                    yield None
-                else:
-                    ((topic, partition),) = self._names.topic_partitions((keys[row],))
-                    yield topic, partition, self._stored(row)
-        finally:
-            self._holds -= 1
-            self._release_forgotten()
+
+    def release(self) -> None:
+        """Rows may get other numbers again."""
+        self._holds -= 1
+        self._release_forgotten()
 
     @property
     def arrivals(self) -> int:
@@ -447,15 +455,13 @@ class OffsetTable:
 
     # --- images ---
 
-    def image(self) -> Iterator[tuple[str, bytes]]:
+    def image(self) -> Generator[tuple[str, bytes], None, None]:
         """All there is, as parts, each with its kind; see `headgate.core.offsets.image`."""
-        self._holds += 1
-        try:
-            yield from image.parts_of(self._names.groups, self._names.topics, self._rows, self._aside)
-            yield image.high_partitions_part(self._names.high_partitions)
-        finally:
-            self._holds -= 1
-            self._release_forgotten()
+        return held(self, self._image())
+
+    def _image(self) -> Generator[tuple[str, bytes], None, None]:
+        yield from image.parts_of(self._names.groups, self._names.topics, self._rows, self._aside)
+        yield image.high_partitions_part(self._names.high_partitions)
 
     def restore(self, parts: Callable[[str], Iterable[bytes]], offset_count: int) -> Iterator[None]:
         """Become what an image says; the table must be empty. `parts` gives those of a kind, in order.

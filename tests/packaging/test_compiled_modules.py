@@ -1,0 +1,58 @@
+"""The modules that are compiled where there is a compiler, and what they must not have in them."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from headgate.compiled import is_compiled
+
+PROJECT = Path(__file__).parents[2]
+HOOK = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+MODULES: list[str] = HOOK["hooks"]["custom"]["compiled"]
+
+
+def dotted(path: str) -> str:
+    return path.removesuffix(".py").replace("/", ".")
+
+
+def endings_in_generators(tree: ast.Module) -> Iterator[ast.stmt]:
+    """What a generator is to do when it ends, from around a place where it may be left."""
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef):
+            for part in ast.walk(function):
+                ends = isinstance(part, ast.With) or (isinstance(part, ast.Try) and part.finalbody)
+                if ends and any(isinstance(inner, (ast.Yield, ast.YieldFrom)) for inner in ast.walk(part)):
+                    assert isinstance(part, ast.stmt)
+                    yield part
+
+
+@pytest.mark.parametrize("path", MODULES)
+def test_no_generator_has_to_be_ended(path: str) -> None:
+    """A compiled generator that is given up halfway never gets to its `finally`, nor out of its `with`."""
+    tree = ast.parse((PROJECT / "src" / path).read_text())
+    assert [part.lineno for part in endings_in_generators(tree)] == []
+
+
+def test_such_a_generator_is_noticed() -> None:
+    tree = ast.parse("def walk():\n    try:\n        yield 1\n    finally:\n        release()\n")
+    assert [part.lineno for part in endings_in_generators(tree)] == [2]
+
+
+@pytest.mark.skipif(not is_compiled(), reason="nothing is compiled here")
+def test_any_compiled_module_may_be_the_first_to_be_imported() -> None:
+    """Whatever order modules are imported in, all that one names when it is imported is there."""
+    for path in MODULES:
+        spec = find_spec(dotted(path))
+        assert spec is not None and spec.origin is not None
+        assert not spec.origin.endswith(".py"), f"{path} is not compiled"
+        command = [sys.executable, "-c", f"import {dotted(path)}"]
+        finished = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert finished.returncode == 0, finished.stderr

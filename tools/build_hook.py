@@ -1,0 +1,50 @@
+"""Compiles the modules that requests pass through when the package is built, where there is a C compiler.
+
+Which ones they are stands in pyproject.toml. HEADGATE_COMPILE=no leaves everything as it is; with
+HEADGATE_COMPILE=yes a build that cannot compile fails, where it otherwise says so and goes on: the package is
+the same without, only slower. An editable installation is never compiled, or edits would have no effect.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+COMPILE = Path(__file__).with_name("compile_modules.py")
+
+
+class CompileHook(BuildHookInterface[Any]):
+    """Adds extension modules to a wheel."""
+
+    _out: tempfile.TemporaryDirectory[str] | None = None
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile, and add what came of it."""
+        wish = os.environ.get("HEADGATE_COMPILE", "if possible")
+        if version == "editable" or wish == "no":
+            return
+        self._out = tempfile.TemporaryDirectory(prefix="headgate-compiled-")
+        out = Path(self._out.name)
+        command = [sys.executable, str(COMPILE), str(out), *self.config["compiled"]]
+        finished = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if finished.returncode:
+            problem = f"headgate could not be compiled:\n{finished.stdout}"
+            if wish == "yes":
+                raise RuntimeError(problem)
+            self.app.display_warning(f"{problem}\nIt is installed as it is, and is slower.")
+            return
+        compiled = [path for path in out.rglob("*") if path.is_file()]
+        build_data["force_include"] |= {str(path): str(path.relative_to(out)) for path in compiled}
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """What was compiled is in the wheel now."""
+        if self._out is not None:
+            self._out.cleanup()

@@ -1,0 +1,47 @@
+"""Compiles modules of the package into extension modules, with mypyc, from the same source.
+
+    python tools/compile_modules.py OUT headgate/server/turn.py ...
+
+`OUT` gets what is to lie beside the modules, in the folders of the package. mypyc, setuptools and a C
+compiler are needed. Exits with what mypyc or the compiler say where something does not compile.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from mypyc.build import mypycify
+from setuptools import setup
+
+SOURCE = Path(__file__).resolve().parent.parent / "src"
+NEEDS_NO_PROMISE = "-Werror"
+"""What mypyc tells the compiler to be: a newer one may warn of what an older one did not."""
+
+
+def compile_modules(out: Path, modules: list[str]) -> None:
+    """Put compiled modules into `out`."""
+    out = out.resolve()
+    os.chdir(SOURCE)  # modules are named by their path in the package
+    with tempfile.TemporaryDirectory(prefix="headgate-compile-") as scratch:
+        extensions = mypycify(
+            ["--ignore-missing-imports", "--follow-imports=silent", f"--cache-dir={scratch}/types", *modules],
+            target_dir=f"{scratch}/c",
+            group_name="headgate",
+            debug_level="0",
+        )
+        for extension in extensions:
+            if NEEDS_NO_PROMISE in extension.extra_compile_args:
+                extension.extra_compile_args.remove(NEEDS_NO_PROMISE)
+        setup(
+            name="headgate",
+            packages=[],
+            ext_modules=extensions,
+            script_args=["--quiet", "build_ext", f"--build-lib={out}", f"--build-temp={scratch}/objects"],
+        )
+
+
+if __name__ == "__main__":
+    compile_modules(Path(sys.argv[1]), sys.argv[2:])
