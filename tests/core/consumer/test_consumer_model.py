@@ -116,7 +116,8 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         self.clients = [Client(number) for number in range(5)]
         self.late: list[LateCommit] = []
         self.ledger = Ledger()
-        self.stayed: dict[int, HeartbeatResult] = {}
+        self.stayed: dict[int, tuple[ConsumerHeartbeat, HeartbeatResult]] = {}
+        """By client, its last heartbeat that said nothing, and what it heard."""
         """What each client was answered when it said nothing but that it stays."""
 
     @initialize(interval_ms=st.sampled_from([0, 1_000]))
@@ -165,7 +166,8 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         if client.epoch == 0 or client.has_lost_an_answer or client.owned != client.told:
             return
         before = beat(client.member_id, client.epoch, **client.instance)
-        again = HeartbeatAgain(before, self.stayed.get(number))
+        said, heard = self.stayed.get(number, (None, None))
+        again = HeartbeatAgain(before, heard if said == before else None)
         expected = deepcopy(self.h.shard).handle(before, self.h.now)
         (result,) = self.h.ask(HeartbeatsAgain([again]))
         if result is None:
@@ -174,7 +176,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             assert not expected.records
             assert result == expected.replies[0].result
         if not result.error and result.assigned is None:
-            self.stayed[number] = result
+            self.stayed[number] = before, result
         self.ledger.look(self.h)
         self.take(client, result)
 
