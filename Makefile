@@ -10,7 +10,7 @@ TESTS_OF_COMPILED := tests/packaging tests/api tests/server tests/linearizabilit
 .PHONY: help demo test compiled test-compiled compat lint simulate bench bench-start kafka clean java
 
 help:  ## Print the targets.
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 demo: $(BIN)/.ready java  ## Set up, then run the main job: flights, three clients, a crash, Spark, a moving partition.
 	@$(BIN)/python -m demo

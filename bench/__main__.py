@@ -166,9 +166,8 @@ def _rounds(measure: Measure, report: Report) -> int:
 
 def _one(row: Row, peer: Peer, report: Report) -> None:
     os.sync()  # what the measure before left to be written is not this one's burden, nor what it left to do
-    if not wait_until_at_rest(report.peers):
-        report.failures.append(f"{row.measure.name}, {row.durability.value}: a broker did not come to rest")
     try:
+        wait_until_at_rest(report.peers)
         figure: Figure = row.measure.run(peer, row.durability, report.effort)
     except (MeasureFailed, PeerUnavailable) as error:
         report.failures.append(f"{row.measure.name}, {row.durability.value}, {peer.name}: {error}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import platform
 import signal
 import subprocess
 import sys
@@ -27,7 +26,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.kafka.broker import kafka_missing, kafka_node, set_topic_config
 from headgate import BrokerFailed, run
-from headgate.compiled import is_compiled
+from headgate.compiled import build_text
 
 LOAD_TOPIC = "load"
 START_TIMEOUT_S = 20.0
@@ -93,7 +92,7 @@ def headgate() -> Iterator[Peer]:
             "headgate",
             {durability: address for durability, (address, _) in run.items()},
             {durability: process_id for durability, (_, process_id) in run.items()},
-            note=f"{'compiled' if is_compiled() else 'not compiled'}, CPython {platform.python_version()}",
+            note=build_text(),
         )
 
 
@@ -140,23 +139,24 @@ sys.stdin.read()
 """
 
 
-def wait_until_at_rest(peers: list[Peer], patience_s: float = REST_TIMEOUT_S) -> bool:
-    """Wait until all brokers together use less than a fifth of a processor; whether they came to that.
+def wait_until_at_rest(peers: list[Peer]) -> None:
+    """Wait until all brokers together use less than a fifth of a processor; raises PeerUnavailable.
 
     What one has to compact of the last measure is no burden on the next one, its own or another's.
     """
-    deadline = time.monotonic() + patience_s
+    deadline = time.monotonic() + REST_TIMEOUT_S
     processes = {
         number: (peer, durability) for peer in peers for durability, number in peer.process_ids.items()
     }
     before = -math.inf
     while time.monotonic() < deadline:
         used_s = sum(peer.processor_s(durability) for peer, durability in processes.values())
-        if used_s - before <= 0.2 * _LOOK_S:
-            return True
+        if math.isnan(used_s) or used_s - before <= 0.2 * _LOOK_S:  # where nobody can tell, nobody waits
+            return
         before = used_s
         time.sleep(_LOOK_S)
-    return False
+    names = ", ".join(peer.name for peer in peers)
+    raise PeerUnavailable(f"not at rest within {REST_TIMEOUT_S:.0f} s: {names}")
 
 
 PEERS = {"headgate": headgate, "kafka": kafka, "mock": mock}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 
-from headgate.compiled import is_compiled
+from headgate.compiled import build_text, is_compiled
 
 # How long an example takes tells how busy the machine is, and nothing of the code.
 settings.register_profile("headgate", deadline=None)
@@ -26,7 +26,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header() -> str:
-    return f"headgate: {'compiled' if is_compiled() else 'not compiled'}"
+    return f"headgate: {build_text()}"
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -27,6 +27,8 @@ class CompileHook(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, and add what came of it."""
         wish = os.environ.get("HEADGATE_COMPILE", "if possible")
+        if wish not in ("yes", "no", "if possible"):
+            raise ValueError(f"HEADGATE_COMPILE is yes or no, not {wish!r}")
         if version == "editable" or wish == "no":
             return
         self._out = tempfile.TemporaryDirectory(prefix="headgate-compiled-")

@@ -211,6 +211,6 @@ def test_a_ring_that_is_refused_leaves_nothing_open(monkeypatch: pytest.MonkeyPa
         pytest.skip(f"not on this machine: {reason}")
     monkeypatch.setattr("headgate.server.kernel_queues._AT_REQUESTS", 0x7000_0000)
     before = sorted(Path("/proc/self/fd").iterdir())
-    with pytest.raises(OSError):
+    with pytest.raises(OSError, match=r"Cannot allocate memory|Invalid argument"):  # as kernels differ
         RingQueue()
     assert sorted(Path("/proc/self/fd").iterdir()) == before

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from typing import Annotated
 
 import typer
@@ -12,7 +11,7 @@ from headgate.cli.consumer_groups import OptionalValues, consumer_groups
 from headgate.cli.log import log
 from headgate.cli.serve import serve
 from headgate.cli.settings import settings
-from headgate.compiled import is_compiled
+from headgate.compiled import build_text
 
 app = typer.Typer(
     name="headgate",
@@ -29,8 +28,7 @@ app.command(cls=OptionalValues, no_args_is_help=True)(consumer_groups)
 
 def _print_version(is_asked: bool) -> None:
     if is_asked:
-        python = f"{platform.python_implementation()} {platform.python_version()}"
-        typer.echo(f"headgate {__version__} ({python}, {'compiled' if is_compiled() else 'not compiled'})")
+        typer.echo(f"headgate {__version__} ({build_text()})")
         raise typer.Exit
 
 
