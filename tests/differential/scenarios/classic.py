@@ -163,7 +163,11 @@ def a_member_before_it_knows_itself(ask: Script) -> None:
     """MEMBER_ID_REQUIRED makes a member that is pending: seen, and allowed little."""
     topic = ask.topic()
     pending = _known(ask, "main")
-    ask(describe_groups(ask.group))
+    ask.until(
+        describe_groups(ask.group),
+        lambda answer: answer["groups"][0]["error_code"] == "none",
+        note="Kafka answers the member before it has written down that there is a group",
+    )
     ask(heartbeat(ask.group, pending, 0))
     ask(sync(ask.group, pending, 0))
     ask(commit(ask.group, {topic.name: {0: 1}}, member=pending, epoch=0))
