@@ -156,6 +156,40 @@ def test_a_hundred_thousand_partitions_cost_nothing(tmp_path: Any) -> None:
     topics.close()
 
 
+def test_a_partition_that_is_held_is_the_one_that_everybody_finds(disk: Disk) -> None:
+    """Who holds a partition shares its log with all others, whoever of them is the first to write."""
+    topics = disk.start()
+    topic = create(topics, disk, "letters", partitions=2)
+    held = topic.partition(0)
+    assert topic.find_partition(0) is held and topic.partition(0) is held
+    assert append(topic, b"by another") == 0
+    assert held.log_end_offset == 1
+    topics.close()
+
+
+def test_a_partition_that_was_only_looked_at_is_not_kept(disk: Disk) -> None:
+    """Until it is written: from then on there is one."""
+    topics = disk.start()
+    topic = create(topics, disk, "letters", partitions=2)
+    looked_at = topic.find_partition(1)
+    assert looked_at is not None and looked_at.high_watermark == 0
+    assert topic.find_partition(1) is not looked_at
+    assert append(topic, b"first", partition=1) == 0
+    assert topic.find_partition(1) is topic.find_partition(1)
+    topics.close()
+
+
+def test_a_partition_of_a_deleted_topic_takes_nothing_even_if_nobody_kept_it(disk: Disk) -> None:
+    topics = disk.start()
+    topic = create(topics, disk, "letters")
+    partition = topic.find_partition(0)
+    assert partition is not None
+    assert topics.delete(topic, NOW) is None
+    assert partition.append(batch(b"late"), NOW).error == ErrorCode.KAFKA_STORAGE_ERROR
+    assert [path for path in disk.files.listdir(DATA) if path.startswith("letters")] == []
+    topics.close()
+
+
 def test_a_change_that_cannot_be_written_did_not_happen(disk: Disk) -> None:
     """The refusal is retriable, the catalogue is as before, and the next change works."""
     topics = disk.start()

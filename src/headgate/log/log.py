@@ -30,6 +30,7 @@ from headgate.log.sync import SyncRequest
 from headgate.log.sync_mark import remove_sync_mark
 from headgate.log.terms import LogFailed, LogSettings, OffsetOutOfRange
 from headgate.log.time_search import find_largest_timestamp, find_timestamp
+from headgate.log.walking import walk_segments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -289,7 +290,7 @@ class Log:
         OSError, CorruptBatch.
         """
         limit = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
-        return self._segments.batches(from_offset, limit)
+        return walk_segments(self._segments, from_offset, limit)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """Timestamp and offset of the first record at or after `timestamp_ms`; None when there is none."""

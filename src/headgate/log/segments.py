@@ -6,12 +6,9 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from headgate.log.segment import Segment
-from headgate.log.walking import walk_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    from headgate.log.header import BatchHeader
 
 
 class Segments:
@@ -88,17 +85,6 @@ class Segments:
             at += 1
         return b""
 
-    def batches(self, from_offset: int, limit: int) -> Iterator[tuple[BatchHeader, bytes]]:
-        """Header and bytes of every batch from the first that reaches `from_offset`, below `limit`."""
-        self.walks += 1
-        try:
-            at = max(bisect_right(self._base_offsets, from_offset) - 1, 0)
-            for segment in self._segments[at:]:
-                if segment.base_offset >= limit:
-                    return
-                start = segment.position_of(from_offset) if from_offset > segment.base_offset else 0
-                end = segment.size if limit >= segment.next_offset else segment.position_of(limit)
-                for _, header, batch in walk_batches(segment.file(), start, end):
-                    yield header, bytes(batch)
-        finally:
-            self.walks -= 1
+    def reaching(self, offset: int) -> list[Segment]:
+        """The segment that holds `offset`, and all after it."""
+        return self._segments[max(bisect_right(self._base_offsets, offset) - 1, 0) :]

@@ -60,16 +60,14 @@ class ReadResult(NamedTuple):
 
 
 class Partition:
-    """One partition of a topic; made by `Topic.partition`."""
+    """One partition of a topic; made by the topic. What is kept of it begins with its log."""
 
     __slots__ = (
-        "__weakref__",
         "_announced_bytes",
         "_announced_offset",
         "_appended_bytes",
         "_epochs",
         "_epochs_are_saved",
-        "_is_gone",
         "_log",
         "_mend_at",
         "_opening",
@@ -87,7 +85,6 @@ class Partition:
         self._log: Log | None = None
         self._opening: Future[_Opened] | None = None
         """The log, while it is opened in another thread and until somebody asks for it."""
-        self._is_gone = False
         self._mend_at = Millis(0)
         self._epochs = LeaderEpochs()
         self._epochs_are_saved = True
@@ -310,7 +307,6 @@ class Partition:
 
     def give_up(self) -> None:
         """The topic is deleted, and its owner removes the directory: refuse what still comes."""
-        self._is_gone = True
         if self._log is not None:
             self._log.give_up()
             self.topic.shared.closed(self._log)
@@ -336,6 +332,7 @@ class Partition:
         """
         if self._log is not None or self._opening is not None or not self.topic.is_written(self.index):
             return None
+        self.topic.keep(self)
         opening: Future[_Opened] = Future()
         self._opening = opening
 
@@ -355,7 +352,7 @@ class Partition:
         opening, self._opening = self._opening, None
         is_begun = opening is not None and not opening.cancel()
         log, epochs = opening.result() if opening is not None and is_begun else self._load()
-        if self._is_gone:
+        if self.topic.is_deleted:
             log.close_files()
             raise FileNotFoundError(f"{self} is deleted")
         log.settings = self.topic.log_settings()
@@ -372,7 +369,7 @@ class Partition:
 
     def _load(self) -> _Opened:
         """The log and its leader epochs, from the disk."""
-        if self._is_gone:
+        if self.topic.is_deleted:
             raise FileNotFoundError(f"{self} is deleted")
         shared = self.topic.shared
         directory = self.topic.directory_of(self.index)

@@ -1,7 +1,7 @@
 """A topic: what the catalogue says of it, and its partitions as far as anybody has asked for them.
 
-A partition that was never written is no object here unless somebody holds it: a topic of 100,000 partitions
-is one entry of the catalogue and a few empty containers.
+A partition that was never written is no object here unless somebody means to hold it: a topic of 100,000
+partitions is one entry of the catalogue and a few empty containers.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from weakref import WeakValueDictionary
 
 from headgate.domain.ids import Millis, TopicId, TopicName
 from headgate.domain.settings import Settings
@@ -57,7 +56,6 @@ class Topic:
         "_entry",
         "_kept",
         "_policy",
-        "_unkept",
         "_written",
         "is_deleted",
         "is_internal",
@@ -77,7 +75,6 @@ class Topic:
         self._policy: TopicPolicy | None = None
         self._written: set[int] = set()
         self._kept: dict[int, Partition] = {}
-        self._unkept: WeakValueDictionary[int, Partition] | None = None
 
     @property
     def id(self) -> TopicId:
@@ -131,23 +128,24 @@ class Topic:
             partition.settings_changed()
 
     def partition(self, index: int) -> Partition:
-        """The partition at `index`, always the same object while anybody holds it. Raises IndexError."""
+        """The partition at `index`, to be held as long as one likes. Raises IndexError."""
         partition = self.find_partition(index)
         if partition is None:
             raise IndexError(f"{self.name} has no partition {index}")
+        self.keep(partition)
         return partition
 
     def find_partition(self, index: int) -> Partition | None:
-        """The partition at `index`, or None if the topic has no such partition."""
+        """The partition at `index`, for use in this step alone; None if the topic has no such partition."""
         partition = self._kept.get(index)
-        if partition is not None or not 0 <= index < self._entry.partition_count:
-            return partition
-        if self._unkept is None:
-            self._unkept = WeakValueDictionary()
-        partition = self._unkept.get(index)
-        if partition is None:
-            partition = self._unkept[index] = Partition(self, index)
+        if partition is None and 0 <= index < self._entry.partition_count:
+            partition = Partition(self, index)
         return partition
+
+    def keep(self, partition: Partition) -> None:
+        """From here on this is the one object that stands for the partition."""
+        kept = self._kept.setdefault(partition.index, partition)
+        assert kept is partition, f"{partition} was held by somebody while it was kept for nobody"
 
     def is_written(self, index: int) -> bool:
         """Whether the partition has a directory."""
@@ -191,7 +189,7 @@ class Topic:
         self.shared.unrecovered.discard(partition.key)
         self.shared.used(log)
         self._written.add(partition.index)
-        self._kept[partition.index] = partition
+        self.keep(partition)
 
     def log_settings(self) -> LogSettings:
         """How the topic's logs are laid out."""
@@ -205,11 +203,10 @@ class Topic:
 
     def give_up_partitions(self) -> list[Path]:
         """Close every log without a trace, and return the directories to remove: the topic is deleted."""
+        self.is_deleted = True
         for partition in self._kept.values():
             partition.give_up()
         directories = [self.directory_of(index) for index in self.written_partitions()]
-        for partition in list(self._unkept.values() if self._unkept else ()):
-            partition.give_up()
         self.shared.waiters.wake_topic(self.topic_id)
         self._kept.clear()
         self._written.clear()

@@ -249,7 +249,6 @@ class Topics:
         if directories:
             self._blocked[topic.name] = directories
             self._remove_leftovers(topic.name)
-        topic.is_deleted = True
         for callback in self.on_deleted:
             callback(topic)
         return None
