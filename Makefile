@@ -4,6 +4,7 @@ PYTHON ?= python3
 SEEDS ?= 1..50
 BIN := .venv/bin
 COMPILED := build/compiled
+IN_PARALLEL := -n auto --maxprocesses 4
 TESTS_OF_COMPILED := tests/packaging tests/api tests/server tests/linearizability tests/simulation
 
 .DEFAULT_GOAL := help
@@ -16,16 +17,16 @@ demo: $(BIN)/.ready java  ## Set up, then run the main job: flights, three clien
 	@$(BIN)/python -m demo
 
 test: $(BIN)/.ready java  ## Set up, then run the tests.
-	$(BIN)/python -m pytest --ignore=tests/compat --ignore=tests/differential
+	$(BIN)/python -m pytest $(IN_PARALLEL) --dist worksteal --ignore=tests/compat --ignore=tests/differential
 
 compiled: $(COMPILED)/.ready  ## Build the package with compiled modules, as pip installs it (a C compiler needed).
 
 test-compiled: $(COMPILED)/.ready  ## Run the tests of what is compiled against compiled modules.
-	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest --compiled $(TESTS_OF_COMPILED)
+	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest --compiled $(IN_PARALLEL) --dist worksteal $(TESTS_OF_COMPILED)
 
 compat: $(COMPILED)/.ready  ## Run real clients of five kinds against a live server, compiled, and Apache Kafka beside it (Node and kcat needed).
 	@$(BIN)/python tests/compat/check_tools.py
-	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest --compiled tests/compat tests/differential
+	PYTHONPATH=$(COMPILED) $(BIN)/python -m pytest --compiled $(IN_PARALLEL) --dist loadfile tests/compat tests/differential
 
 lint: $(BIN)/.ready  ## Check format, style, types and the import contracts.
 	$(BIN)/ruff format --check .

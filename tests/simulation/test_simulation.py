@@ -116,6 +116,7 @@ TEARING = {
     "is_durable": True,
     "troubles": ("power", "power", "write", "stop"),
 }
+TORN_APART = TEARING | {"partition_count": 60, "troubles": ("power",)}
 FAILING = {"consumers": 0, "mixed": 0, "trouble_seconds": 0.3, "is_durable": True}
 CROWDED = {
     "trouble_seconds": 1.0,
@@ -167,8 +168,8 @@ SLEEPY = {"consumers": 0, "mixed": 0, "trouble_seconds": 1.0, "sweep_interval_ms
     ("break_the_server", "circumstances"),
     [
         (broken.replies_before_they_are_durable, FAILING),
-        (broken.parts_of_a_commit_count, TEARING),
-        (broken.torn_commits_stay_the_last_of_their_keys, TEARING),
+        (broken.parts_of_a_commit_count, TORN_APART),
+        (broken.torn_commits_stay_the_last_of_their_keys, TORN_APART),
         (broken.failed_syncs_are_ignored, FAILING),
         (broken.failed_syncs_count_as_done, FAILING),
         (broken.an_older_join_is_forgotten, JOINING),
