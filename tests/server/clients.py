@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.server.disk import DATA_DIR, new_disk
 
+from headgate.api.repeats import Habit
 from headgate.domain.ids import TopicId
 from headgate.domain.settings import Settings
 from headgate.server.clock import Clock
@@ -105,7 +106,10 @@ class Client:
 
     def is_known(self, request: Request[Any], version: int) -> bool:
         """Whether the request would be served without being read."""
-        return self.listener.served.repeats.find(request_frame(request, version, 1, "again")[4:]) is not None
+        return (
+            self.listener.served.repeats.find(request_frame(request, version, 1, "again")[4:], Habit())
+            is not None
+        )
 
 
 Scenario = Callable[[Client], Coroutine[Any, Any, None]]

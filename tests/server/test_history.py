@@ -373,6 +373,7 @@ def test_only_what_cannot_be_lost_is_told() -> None:
     life.end()
 
 
+@pytest.mark.interpreted
 def test_a_history_is_opened_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the thread of the query that needs it: many segments would hold up everybody else."""
     files, clock, past = new_disk(), SetClock(), Past()

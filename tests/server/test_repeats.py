@@ -303,6 +303,40 @@ def test_a_frame_of_the_same_size_that_asks_something_else_is_read() -> None:
     run_scenario(scenario)
 
 
+def test_two_commits_of_one_size_by_turns_are_each_known() -> None:
+    """What a connection asked last is looked at first; what is not that is looked for."""
+
+    async def scenario(client: Client) -> None:
+        for round_ in range(6):
+            await client.ask(commit(round_, [0], "one"), 8)
+            await client.ask(commit(10 * round_, [0], "two"), 8)
+            await client.ask(commit(10 * round_ + 1, [0], "two"), 8)
+            assert await committed(client, "one") == {0: round_}
+            assert await committed(client, "two") == {0: 10 * round_ + 1}
+        assert client.is_known(commit(7, [0], "one"), 8) and client.is_known(commit(7, [0], "two"), 8)
+
+    run_scenario(scenario)
+
+
+def test_a_commit_whose_topic_came_anew_is_learned_once() -> None:
+    """The connection does not go on with what it was used to, which would be read each time."""
+
+    async def scenario(client: Client) -> None:
+        for _ in range(4):
+            await client.ask(commit(5, [0]), 8)
+        client.node.topics.delete(client.node.topics.by_name("t"), client.node.now())  # type: ignore[arg-type]
+        await create_again(client.node, WIDTH)
+        for _ in range(4):
+            await client.ask(commit(6, [0]), 8)
+        learned = client.listener.served.repeats._count
+        for _ in range(4):
+            await client.ask(commit(7, [0]), 8)
+        assert client.listener.served.repeats._count == learned
+        assert await committed(client) == {0: 7}
+
+    run_scenario(scenario)
+
+
 @pytest.mark.parametrize(
     ("limit", "most"),
     [

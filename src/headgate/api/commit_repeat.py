@@ -7,7 +7,7 @@ by its id.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple, Self
@@ -96,18 +96,18 @@ def _narrow(command: CommitOffsets) -> list[StandingCommit] | None:
 class CommitRepeat(GroupRepeat):
     """A commit of many partitions, or with metadata; a `headgate.api.contract.Repeat`."""
 
-    __slots__ = ("_taken", "frame", "weight_bytes")
+    __slots__ = ("_taken", "response")
 
     def __init__(self, node: Node, taken: _TakenCommit) -> None:
         command = taken.command
-        super().__init__(node, command.group_id, taken.topics)
-        self._taken = taken
-        self.frame: Callable[[int], bytes] = taken.response.frame
-        """The response to a commit without errors, by correlation id."""
-        self.weight_bytes = sum(
+        weight_bytes = sum(
             partition_count(partitions) * (len(command.group_id) + len(topic) + _RECORD_BYTES)
             for topic, partitions in command.topics
         )
+        super().__init__(node, command.group_id, taken.topics, weight_bytes)
+        self._taken = taken
+        self.response = taken.response
+        """To a commit without errors."""
 
     def invert(self, request: OffsetCommitRequest) -> None:
         """Invert every offset."""
@@ -121,7 +121,7 @@ class CommitRepeat(GroupRepeat):
 
     @classmethod
     def serve_each(
-        cls, node: Node, repeats: Sequence[Self], calls: RepeatedCalls, numbers: Sequence[Numbers]
+        cls, node: Node, repeats: list[Self], calls: RepeatedCalls, numbers: list[Numbers]
     ) -> None:
         """Commit these offsets; a commit that stands there several times in a row is one command."""
         for repeat, row in groupby(zip(repeats, calls, numbers, strict=True), lambda one: one[0]):
@@ -138,7 +138,7 @@ class CommitRepeat(GroupRepeat):
 
     def _answer(self, node: Node, call: RepeatedCall, result: CommitResult | ErrorCode) -> None:
         if result is ACCEPTED:
-            call.answer_frame(self.frame(call.correlation_id))
+            call.answer_frame(self.response.frame(call.correlation_id))
             return
         response, _, open_answers = sort_out(node, self._taken.version, self._taken.request)
         fill_in(open_answers, result)
@@ -156,7 +156,7 @@ class NarrowCommitRepeat(CommitRepeat):
 
     @classmethod
     def serve_each(
-        cls, node: Node, repeats: Sequence[Self], calls: RepeatedCalls, numbers: Sequence[Numbers]
+        cls, node: Node, repeats: list[Self], calls: RepeatedCalls, numbers: list[Numbers]
     ) -> None:
         """Commit these offsets."""
         group_id = repeats[0].group_id
@@ -176,9 +176,7 @@ class NarrowCommitRepeat(CommitRepeat):
             for repeat, call in zip(repeats, calls, strict=True):
                 repeat._answer(node, call, results)
         elif results.count(ACCEPTED) == len(results):  # nearly always
-            calls.answer_frames(
-                [repeat.frame(call.correlation_id) for repeat, call in zip(repeats, calls, strict=True)]
-            )
+            calls.answer_written([repeat.response for repeat in repeats])
         else:
             for repeat, call, result in zip(repeats, calls, results, strict=True):
                 repeat._answer(node, call, result)

@@ -7,7 +7,7 @@ returns None and calls `call.answer(response)` later, once: the connection keeps
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headgate.domain.settings import Settings
     from headgate.log.log import Log
     from headgate.topics.topics import Topics
-    from headgate.wire.repeats import Numbers
+    from headgate.wire.repeats import Numbers, WrittenResponse
 
 ResultT = TypeVar("ResultT")
 
@@ -73,7 +73,7 @@ class RepeatedCalls(Protocol):
 
     def __iter__(self) -> Iterator[RepeatedCall]: ...
 
-    def answer_frames(self, frames: Iterable[bytes | bytearray]) -> None:
+    def answer_written(self, responses: list[WrittenResponse]) -> None:
         """Send each of them its response, written already; called once, unless they are answered singly."""
         ...
 
@@ -101,7 +101,7 @@ class Repeat(Protocol):
 
     @classmethod
     def serve_each(
-        cls, node: Node, repeats: Sequence[Self], calls: RepeatedCalls, numbers: Sequence[Numbers]
+        cls, node: Node, repeats: list[Self], calls: RepeatedCalls, numbers: list[Numbers]
     ) -> None:
         """Serve requests of one shard, all of this class and current, in their order: each repeat with the
         call that waits for its answer and its numbers, in the order of the message.

@@ -64,7 +64,7 @@ class FetchRepeat(NumberlessRepeat):
 
     @classmethod
     def serve_each(
-        cls, node: Node, repeats: Sequence[Self], calls: RepeatedCalls, numbers: Sequence[Numbers]
+        cls, node: Node, repeats: list[Self], calls: RepeatedCalls, numbers: list[Numbers]
     ) -> None:
         """Fetch once more, all as one command."""
         ask_together(node, repeats, calls, FetchesAgain([repeat._command for repeat in repeats]))

@@ -7,7 +7,7 @@ were keeps hold of them, and is current as long as none of them is gone.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +23,16 @@ if TYPE_CHECKING:
 class GroupRepeat:
     """A request about one group."""
 
-    __slots__ = ("_topics", "group_id", "shard")
+    __slots__ = ("_topics", "group_id", "shard", "weight_bytes")
 
-    def __init__(self, node: Node, group_id: GroupId, topics: Sequence[Topic] = ()) -> None:
-        """`topics` are those without which it does not mean what it meant."""
+    def __init__(
+        self, node: Node, group_id: GroupId, topics: Iterable[Topic] = (), weight_bytes: int = 0
+    ) -> None:
+        """`topics` are what it cannot mean the same without; for `weight_bytes` see `Repeat`."""
+        self.weight_bytes = weight_bytes
         self.group_id = group_id
         self.shard = node.coordinator.partition_of(group_id)
-        self._topics = topics
+        self._topics = list(topics)
 
     def is_current(self, node: Node) -> bool:
         """Whether every topic is still there."""
@@ -43,7 +46,6 @@ class NumberlessRepeat(GroupRepeat, ABC):
     """A request in which nothing is another next time, and which puts nothing into a log."""
 
     __slots__ = ()
-    weight_bytes = 0
 
     def invert(self, request: Any) -> None:
         """There are no numbers."""
@@ -60,12 +62,9 @@ def ask_together(node: Node, repeats: Sequence[NumberlessRepeat], calls: Repeate
 
 
 def answer_each(
-    repeats: Sequence[NumberlessRepeat], calls: RepeatedCalls, results: Sequence[Any] | ErrorCode
+    repeats: Sequence[NumberlessRepeat], calls: RepeatedCalls, results: list[Any] | ErrorCode
 ) -> None:
     """Answer each with its own result; an error is the result of all."""
     if isinstance(results, ErrorCode):
         results = [results] * len(repeats)
-    answers = zip(repeats, calls, results, strict=True)
-    calls.answer_frames(
-        [repeat.response_to(result).frame(call.correlation_id) for repeat, call, result in answers]
-    )
+    calls.answer_written([repeat.response_to(results[index]) for index, repeat in enumerate(repeats)])

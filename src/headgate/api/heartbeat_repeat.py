@@ -65,7 +65,7 @@ class ConsumerHeartbeatRepeat(NumberlessRepeat):
 
     @classmethod
     def serve_each(
-        cls, node: Node, repeats: Sequence[Self], calls: RepeatedCalls, numbers: Sequence[Numbers]
+        cls, node: Node, repeats: list[Self], calls: RepeatedCalls, numbers: list[Numbers]
     ) -> None:
         """Say each of them once more, all as one command; then those one by one that get another answer."""
         heartbeats = [repeat._said_by(call) for repeat, call in zip(repeats, calls, strict=True)]
@@ -90,7 +90,7 @@ class ConsumerHeartbeatRepeat(NumberlessRepeat):
         repeats: Sequence[ConsumerHeartbeatRepeat],
         calls: RepeatedCalls,
         heartbeats: Sequence[HeartbeatAgain],
-        results: Sequence[HeartbeatResult | None] | ErrorCode,
+        results: list[HeartbeatResult | None] | ErrorCode,
     ) -> None:
         if isinstance(results, ErrorCode) or all(results):
             answer_each(repeats, calls, results)
@@ -141,7 +141,7 @@ class ClassicHeartbeatRepeat(NumberlessRepeat):
 
     @classmethod
     def serve_each(
-        cls, node: Node, repeats: Sequence[Self], calls: RepeatedCalls, numbers: Sequence[Numbers]
+        cls, node: Node, repeats: list[Self], calls: RepeatedCalls, numbers: list[Numbers]
     ) -> None:
         """Say each of them once more, all as one command."""
         ask_together(node, repeats, calls, Heartbeats([repeat._command for repeat in repeats]))

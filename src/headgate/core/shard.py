@@ -83,6 +83,7 @@ from headgate.records import (
 )
 from headgate.records.offset_rows import OffsetRows
 
+_NO_ERROR = ErrorCode.NONE  # found quicker than the member of its class
 _ALONE_IN_A_TICK = frozenset(TimerKind) - {TimerKind.SESSION, TimerKind.JOIN, TimerKind.SYNC}
 """Deadlines whose decisions the next one has to see applied."""
 
@@ -279,18 +280,19 @@ class GroupShard:
 
     def _commit_error(self, command: CommitOffsets, now: Millis) -> ErrorCode:
         """Why a commit is refused; of one that is not, the member's session begins anew."""
-        group = self.classic.live.get(command.group_id)
+        group_id = command.group_id
+        group = self.classic.live.get(group_id)
         if group is not None:
             error = classic_offsets.commit_error(group, command)
             if not error:
                 classic_offsets.on_commit(self._turn(now), group, command)
             return error
-        consumer_group = self.consumer.find(command.group_id)
+        consumer_group = self.consumer.find(group_id)
         if consumer_group is not None:
             return consumer_offsets.commit_error(consumer_group, command, self.consumer.topics)
         if command.generation < 0:
-            return ErrorCode.NONE
-        if self.groups.type_of(command.group_id) is None:
+            return _NO_ERROR
+        if self.groups.type_of(group_id) is None:
             return unknown_group_error(command)
         return ErrorCode.UNKNOWN_MEMBER_ID  # the group has no members
 

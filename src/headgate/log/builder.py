@@ -44,14 +44,20 @@ _DELTAS = [varint(value) for value in range(1024)]
 
 
 class RecordOutline:
-    """A record without headers, laid out but for its offset delta and the bytes of its value."""
+    """A record without headers, laid out but for its offset delta and some bytes in the middle and at the end
+    of its value.
+    """
 
-    __slots__ = ("heads", "middle", "size_bytes")
+    __slots__ = ("after", "heads", "middle", "size_bytes")
 
-    def __init__(self, key: bytes, value_size: int) -> None:
-        self.middle = varint(len(key)) + key + varint(value_size)
-        """What stands between offset delta and value."""
-        behind = 2 + len(self.middle) + value_size + 1
+    def __init__(self, key: bytes, before: bytes, size: int, after: bytes, end_size: int) -> None:
+        """The value is `before`, then `size` bytes that change, `after`, and `end_size` bytes that change."""
+        value_size = len(before) + size + len(after) + end_size
+        self.middle = varint(len(key)) + key + varint(value_size) + before
+        """What stands between the offset delta and what changes in the value."""
+        self.after = after
+        """What stands between that and the end, which changes too."""
+        behind = 2 + len(varint(len(key)) + key + varint(value_size)) + value_size + 1
         self.heads = tuple(varint(behind + width) + b"\x00\x00" for width, _ in _DELTAS_OF_WIDTH)
         """What stands before an offset delta of one byte, of two and so on."""
         self.size_bytes = behind + len(self.heads[-1]) + len(_DELTAS_OF_WIDTH)
@@ -87,14 +93,25 @@ class BatchBuilder:
         self.record_count = count
         self.size_bytes += size
 
-    def add_outlined(self, outlines: Sequence[RecordOutline], values: Iterable[bytes], size: int) -> None:
-        """Append a record for each outline, with its value; they come to `size` bytes at most."""
+    def add_outlined(
+        self, outlines: list[RecordOutline], changing: list[bytes], ending: bytes, size: int
+    ) -> None:
+        """Append a record for each outline, with its own bytes in the value and the ending that all have
+        in common; they come to `size` bytes at most.
+        """
+        end_and_headers = ending + _NO_HEADERS
         parts, first = self._parts, self.record_count
         self.record_count = end = first + len(outlines)
         self.size_bytes += size
         deltas = _DELTAS[first:end] if end <= len(_DELTAS) else [varint(one) for one in range(first, end)]
-        for outline, delta, value in zip(outlines, deltas, values, strict=True):
-            parts += (outline.heads[len(delta) - 1], delta, outline.middle, value, b"\x00")
+        for index, outline in enumerate(outlines):
+            delta = deltas[index]
+            parts.append(outline.heads[len(delta) - 1])
+            parts.append(delta)
+            parts.append(outline.middle)
+            parts.append(changing[index])
+            parts.append(outline.after)
+            parts.append(end_and_headers)
 
     def add_laid_out(self, records: Sequence[tuple[bytes, bytes]]) -> None:
         """Append records whose bytes are there: from key length to the value's end, and what follows."""

@@ -38,7 +38,8 @@ _pack_without_metadata = _without_metadata.pack
 _pack_head = struct.Struct(">hqih").pack
 _pack_expiry_head = struct.Struct(">hqh").pack
 _pack_expiry_tail = struct.Struct(">qq").pack
-_pack_int64 = struct.Struct(">q").pack
+pack_int64 = struct.Struct(">q").pack
+INT64_BYTES = 8
 
 
 def text_bytes(text: str) -> bytes:
@@ -67,7 +68,7 @@ def encode_commit(commit: OffsetCommit) -> tuple[bytes, bytes]:
         return key, encode_plain_value(commit.offset, commit.leader_epoch, commit.commit_timestamp)
     metadata = commit.metadata.encode()
     head = _pack_head(WRITTEN_VERSION, commit.offset, commit.leader_epoch, len(metadata))
-    return key, head + metadata + _pack_int64(commit.commit_timestamp)
+    return key, head + metadata + pack_int64(commit.commit_timestamp)
 
 
 def encode_plain_value(offset: int, leader_epoch: int, commit_timestamp: Millis) -> bytes:
@@ -75,8 +76,13 @@ def encode_plain_value(offset: int, leader_epoch: int, commit_timestamp: Millis)
     return _pack_without_metadata(WRITTEN_VERSION, offset, leader_epoch, 0, commit_timestamp)
 
 
-PLAIN_VALUE_BYTES = _without_metadata.size
-"""The length of such a value."""
+PLAIN_VALUE_START = struct.pack(">h", WRITTEN_VERSION)
+"""What stands before the offset in such a value; the commit's timestamp is its end."""
+
+
+def between_offset_and_timestamp(leader_epoch: int) -> bytes:
+    """What stands between these two in such a value."""
+    return struct.pack(">ih", leader_epoch, 0)
 
 
 def _encode_with_expiry(commit: OffsetCommit) -> bytes:

@@ -6,12 +6,11 @@ such commits finds out once what stays, so that a turn of the server costs what 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.records.model import OffsetCommit
-from headgate.records.offset_commit import encode_plain_value
+from headgate.records.offset_commit import pack_int64
 
 
 class StandingCommit:
@@ -35,13 +34,15 @@ class StandingCommit:
         )
 
 
-@dataclass(slots=True, eq=False)
 class StandingCommits:
     """An offset for each of some standing commits, all committed at one time."""
 
-    commits: Sequence[StandingCommit]
-    offsets: Sequence[int]
-    commit_timestamp: Millis
+    __slots__ = ("commit_timestamp", "commits", "offsets")
+
+    def __init__(self, commits: list[StandingCommit], offsets: list[int], commit_timestamp: Millis) -> None:
+        self.commits = commits
+        self.offsets = offsets
+        self.commit_timestamp = commit_timestamp
 
     def __len__(self) -> int:
         return len(self.commits)
@@ -51,10 +52,11 @@ class StandingCommits:
         for commit, offset in zip(self.commits, self.offsets, strict=True):
             yield commit.at(offset, self.commit_timestamp)
 
-    def values(self) -> list[bytes]:
-        """The records' values, as `encode` writes them."""
-        timestamp = self.commit_timestamp
-        return [
-            encode_plain_value(offset, commit.leader_epoch, timestamp)
-            for commit, offset in zip(self.commits, self.offsets, strict=True)
-        ]
+    def offset_bytes(self) -> list[bytes]:
+        """The offsets as they stand in the records' values."""
+        pack = pack_int64
+        return [pack(offset) for offset in self.offsets]
+
+    def timestamp_bytes(self) -> bytes:
+        """The time as it stands at the end of each of the values."""
+        return pack_int64(self.commit_timestamp)

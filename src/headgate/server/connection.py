@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import cast
 
 from headgate.api.contract import Api, Node
-from headgate.api.repeats import Repeats
+from headgate.api.repeats import Habit, Repeats
 from headgate.server.calls import PendingCall, Route
 from headgate.server.metrics import Metrics
 from headgate.server.turn import Turn
@@ -83,6 +83,7 @@ class Connection(asyncio.Protocol):
         self._node = node
         self._apis = served.apis
         self._repeats = served.repeats
+        self._habit = Habit()
         self._outbox = served.outbox
         self._turn = served.turn
         self._open_connections = served.open_connections
@@ -123,7 +124,7 @@ class Connection(asyncio.Protocol):
         self.last_heard = perf_counter()
         frame = self._frames.only_frame(data)
         if frame is not None:
-            found = self._repeats.find(frame)
+            found = self._repeats.find(frame, self._habit)
             if found is not None:  # nearly always: there is nothing to read
                 self._turn.add(self, found, frame)
                 if len(self.waiting) > MOST_REQUESTS_WAITING:
@@ -160,7 +161,7 @@ class Connection(asyncio.Protocol):
         for frame in frames:
             if self._transport is None:
                 return
-            found = find(frame)
+            found = find(frame, self._habit)
             if found is None:
                 self._read(frame)
                 continue
@@ -207,6 +208,7 @@ class Connection(asyncio.Protocol):
         """Read a request that stands in line and cannot be served as it was before."""
         if self._transport is None:
             return
+        self._habit = Habit()  # what is served from now on may be something else
         try:
             self._handle(call, frame)
         except WireError as error:

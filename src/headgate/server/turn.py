@@ -11,15 +11,16 @@ until those before it are served (`Connection`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
-from headgate.api.contract import Node, Repeat
+from headgate.api.contract import Node
+from headgate.api.group_repeat import GroupRepeat
 from headgate.api.repeats import Found
 from headgate.server.calls import PendingCall
 from headgate.server.metrics import Metrics
-from headgate.wire.repeats import Numbers
+from headgate.wire.repeats import Numbers, WrittenResponse
 
 if TYPE_CHECKING:
     from headgate.server.connection import Connection
@@ -35,43 +36,49 @@ class Turn:
         self._node = node
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
-        self._added: list[tuple[PendingCall, Repeat, Numbers, bytes]] = []
+        # What was added, a list for each part of it.
+        self._calls: list[PendingCall] = []
+        self._repeats: list[GroupRepeat] = []
+        self._numbers: list[Numbers] = []
+        self._frames: list[bytes] = []
 
     def add(self, connection: Connection, found: Found, frame: bytes) -> None:
         """Have a request served at the end of this turn; it stands in the connection's line from now on."""
-        if not self._added:
+        if not self._calls:
             self._loop.call_soon(self.serve)
         route, repeat, correlation_id, numbers = found
         call = PendingCall(connection, route, correlation_id)
         connection.waiting.append(call)
-        self._added.append((call, repeat, numbers, frame))
+        self._calls.append(call)
+        self._repeats.append(cast(GroupRepeat, repeat))
+        self._numbers.append(numbers)
+        self._frames.append(frame)
 
     def serve(self) -> None:
         """Serve now what was added."""
-        if not self._added:
+        calls, repeats, numbers, frames = self._calls, self._repeats, self._numbers, self._frames
+        if not calls:
             return
-        added, self._added = self._added, []
-        calls, repeats, numbers, frames = zip(*added, strict=True)
+        self._calls, self._repeats, self._numbers, self._frames = [], [], [], []
         node = self._node
         for repeat in repeats:
             if not repeat.is_current(node):
                 _read_each(calls, frames)
                 return
+        if _are_alike(repeats):
+            self._serve(repeats, calls, numbers)
+            return
         for indexes in _together(repeats):
-            if len(indexes) == len(calls):
-                self._serve(repeats, calls, numbers)
-            else:
-                self._serve(
-                    [repeats[index] for index in indexes],
-                    [calls[index] for index in indexes],
-                    [numbers[index] for index in indexes],
-                )
+            self._serve(
+                [repeats[index] for index in indexes],
+                [calls[index] for index in indexes],
+                [numbers[index] for index in indexes],
+            )
 
-    def _serve(
-        self, repeats: Sequence[Repeat], calls: Sequence[PendingCall], numbers: Sequence[Numbers]
-    ) -> None:
+    def _serve(self, repeats: list[GroupRepeat], calls: list[PendingCall], numbers: list[Numbers]) -> None:
         try:
-            type(repeats[0]).serve_each(self._node, repeats, CallsOfTurn(calls, self._metrics), numbers)
+            kind: Any = type(repeats[0])
+            kind.serve_each(self._node, repeats, CallsOfTurn(calls, self._metrics), numbers)
         except Exception:
             for call in calls:
                 call.connection.refuse_failed(call.route)
@@ -82,18 +89,19 @@ class CallsOfTurn:
 
     __slots__ = ("_calls", "_metrics")
 
-    def __init__(self, calls: Sequence[PendingCall], metrics: Metrics) -> None:
+    def __init__(self, calls: list[PendingCall], metrics: Metrics) -> None:
         self._calls = calls
         self._metrics = metrics
 
     def __iter__(self) -> Iterator[PendingCall]:
         return iter(self._calls)
 
-    def answer_frames(self, frames: Iterable[bytes | bytearray]) -> None:
-        """Give each of them its frame."""
+    def answer_written(self, responses: list[WrittenResponse]) -> None:
+        """Give each of them its response."""
         calls = self._calls
         to_send: list[Connection] = []
-        for call, frame in zip(calls, frames, strict=True):
+        for index, call in enumerate(calls):
+            frame = responses[index].frame(call.correlation_id)
             connection = call.connection
             waiting = connection.waiting
             if len(waiting) == 1 and not connection.outgoing:  # nearly always: it waits for nothing else
@@ -110,23 +118,25 @@ class CallsOfTurn:
             connection.send()
 
 
-def _read_each(calls: Sequence[PendingCall], frames: Sequence[bytes]) -> None:
-    for call, frame in zip(calls, frames, strict=True):
-        call.connection.read_again(call, frame)
+def _read_each(calls: list[PendingCall], frames: list[bytes]) -> None:
+    for index, call in enumerate(calls):
+        call.connection.read_again(call, frames[index])
 
 
-def _together(repeats: Sequence[Repeat]) -> Iterator[Sequence[int]]:
-    """Which are served together: those that follow each other and are of one kind, by their shard."""
+def _are_alike(repeats: list[GroupRepeat]) -> bool:
+    """Whether all are of one kind and one shard, and weigh no more than may be served together: mostly."""
     first = repeats[0]
     kind, shard, weight = type(first), first.shard, 0
     for repeat in repeats:
         weight += repeat.weight_bytes
         if type(repeat) is not kind or repeat.shard != shard:
-            break
-    else:
-        if weight <= MOST_BYTES_TOGETHER:
-            yield range(len(repeats))
-            return
+            return False
+    return weight <= MOST_BYTES_TOGETHER
+
+
+def _together(repeats: list[GroupRepeat]) -> Iterator[list[int]]:
+    """Which are served together: those that follow each other and are of one kind, by their shard."""
+    kind = type(repeats[0])
     by_shard: dict[int, list[int]] = {}
     weights: dict[int, int] = {}
     for index, repeat in enumerate(repeats):

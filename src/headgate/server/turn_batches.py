@@ -25,7 +25,12 @@ from headgate.records import (
     encode,
 )
 from headgate.records.offset_blocks import blocks_of
-from headgate.records.offset_commit import PLAIN_VALUE_BYTES, encode_offset_key
+from headgate.records.offset_commit import (
+    INT64_BYTES,
+    PLAIN_VALUE_START,
+    between_offset_and_timestamp,
+    encode_offset_key,
+)
 from headgate.records.offset_rows import OffsetRows
 from headgate.records.runs import RunPlace
 from headgate.server.run_batches import RECORD_OVERHEAD, RunBatches
@@ -74,7 +79,7 @@ class TurnBatches:
             outlines = self._outlines_of(commits.commits)
         size = sum([outline.size_bytes for outline in outlines])
         self._make_room(size)
-        self._shared.add_outlined(outlines, commits.values(), size)
+        self._shared.add_outlined(outlines, commits.offset_bytes(), commits.timestamp_bytes(), size)
         return len(outlines)
 
     def _outlines_of(self, commits: Sequence[StandingCommit]) -> list[RecordOutline]:
@@ -84,7 +89,8 @@ class TurnBatches:
         for commit in commits:
             if commit not in known:
                 key = encode_offset_key(commit.group_id, commit.topic, commit.partition)
-                known[commit] = RecordOutline(key, PLAIN_VALUE_BYTES)
+                between = between_offset_and_timestamp(commit.leader_epoch)
+                known[commit] = RecordOutline(key, PLAIN_VALUE_START, INT64_BYTES, between, INT64_BYTES)
         return [known[commit] for commit in commits]
 
     def _add_singles(self, changes: Sequence[Change]) -> int:

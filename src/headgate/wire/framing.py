@@ -57,7 +57,9 @@ class FrameReader:
         That is how requests nearly always come.
         """
         length = len(data) - LENGTH_SIZE
-        if self.pending_bytes or not 0 < length <= self._max_bytes or _LENGTH.unpack_from(data)[0] != length:
+        if self.pending_bytes or not 0 < length <= self._max_bytes:
+            return None
+        if (data[0] << 24 | data[1] << 16 | data[2] << 8 | data[3]) != length:
             return None
         return data[LENGTH_SIZE:]
 

@@ -31,7 +31,7 @@ _NO_CORRELATION_ID = bytes(4)
 _correlation_id = struct.Struct(">i")
 _RESPONSE_HEAD_SIZE = 8
 _LENGTH_SIZE = 4
-_response_head = struct.Struct(">ii")
+_pack_response_head = struct.Struct(">ii").pack
 _FORMATS = {4: "i", 8: "q"}
 _DTYPES = {4: ">i4", 8: ">i8"}
 
@@ -109,7 +109,7 @@ class WrittenResponse:
 
     def frame(self, correlation_id: int) -> bytes:
         """The response as it is sent, length first."""
-        return _response_head.pack(self._size, correlation_id) + self._body
+        return _pack_response_head(self._size, correlation_id) + self._body
 
 
 class ResponseShape:

@@ -154,16 +154,15 @@ def _in_columns(
     return (rows,) if count >= NARROWEST_ROWS else list(rows.each())
 
 
-def commits_again(
-    command: CommitsAgain, errors: Sequence[ErrorCode], now: Millis, token: Token
-) -> GroupEffects:
+def commits_again(command: CommitsAgain, errors: list[ErrorCode], now: Millis, token: Token) -> GroupEffects:
     """Record the offsets of those commits that no error stands against."""
     standing: list[StandingCommit] = []
     offsets: list[int] = []
-    for commit, numbers, error in zip(command.commits, command.offsets, errors, strict=True):
-        if not error:
+    numbers = command.offsets
+    for index, commit in enumerate(command.commits):
+        if not errors[index]:
             standing += commit.partitions
-            offsets += numbers
+            offsets += numbers[index]
     results = [CommitResult(error) if error else ACCEPTED for error in errors]
     records = (StandingCommits(standing, offsets, now),) if standing else ()
     return Effects(records, (Reply(token, results),))

@@ -53,7 +53,8 @@ class FetchMemory:
 
     def forget(self, group_id: GroupId) -> None:
         """An offset of the group has changed, come or gone, or the group has."""
-        self._by_group.pop(group_id, None)
+        if group_id in self._by_group:
+            del self._by_group[group_id]
 
     def clear(self) -> None:
         """Offsets of any group may have changed."""

@@ -108,10 +108,11 @@ class OffsetTable:
         columns = self._rows
         known = self._standing_rows.rows(columns.changes)
         offsets, timestamps, epochs = columns.offsets, columns.timestamps, columns.epochs
-        now = commits.commit_timestamp
-        forget = self.fetched.forget
-        for commit, offset in zip(commits.commits, commits.offsets, strict=True):
-            forget(commit.group_id)
+        committed, now = commits.offsets, commits.commit_timestamp
+        fetched = self.fetched
+        for index, commit in enumerate(commits.commits):
+            fetched.forget(commit.group_id)
+            offset = committed[index]
             row = known.get(commit)
             if row is None:
                 self.put(commit.at(offset, now))
