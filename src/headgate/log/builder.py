@@ -57,7 +57,7 @@ class RecordOutline:
         """What stands between the offset delta and what changes in the value."""
         self.after = after
         """What stands between that and the end, which changes too."""
-        behind = 2 + len(varint(len(key)) + key + varint(value_size)) + value_size + 1
+        behind = 2 + len(self.middle) + size + len(after) + end_size + 1
         self.heads = tuple(varint(behind + width) + b"\x00\x00" for width, _ in _DELTAS_OF_WIDTH)
         """What stands before an offset delta of one byte, of two and so on."""
         self.size_bytes = behind + len(self.heads[-1]) + len(_DELTAS_OF_WIDTH)

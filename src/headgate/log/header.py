@@ -127,7 +127,7 @@ def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
     if not 0 <= at <= len(buffer) - HEADER_BYTES:
         raise CorruptBatch(f"a batch header takes {HEADER_BYTES} bytes, {max(len(buffer) - at, 0)} are left")
     fields = HEADER.unpack_from(buffer, at)
-    return new_header(BatchHeader, (fields[0], fields[1] + LENGTH_FIELD_END) + fields[2:])  # noqa: RUF005 - half the time
+    return new_header(BatchHeader, (fields[0], fields[1] + LENGTH_FIELD_END, *fields[2:]))
 
 
 def check_batches(buffer: Buffer) -> list[BatchHeader]:

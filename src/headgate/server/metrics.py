@@ -6,6 +6,7 @@ scrapes. Gauges that belong to others (groups, offsets, log bytes) are asked for
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -40,12 +41,7 @@ class Histogram:
 
     def observe(self, seconds: float, count: int = 1) -> None:
         """Count a duration, or several of the same."""
-        bucket = 0
-        for bound in LATENCY_BOUNDS_SECONDS:
-            if seconds <= bound:
-                break
-            bucket += 1
-        self.counts[bucket] += count
+        self.counts[bisect_left(LATENCY_BOUNDS_SECONDS, seconds)] += count
         self.total_seconds += seconds * count
 
     def buckets(self) -> list[tuple[str, float]]:

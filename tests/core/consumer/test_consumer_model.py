@@ -118,7 +118,6 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         self.ledger = Ledger()
         self.stayed: dict[int, tuple[ConsumerHeartbeat, HeartbeatResult]] = {}
         """By client, its last heartbeat that said nothing, and what it heard."""
-        """What each client was answered when it said nothing but that it stays."""
 
     @initialize(interval_ms=st.sampled_from([0, 1_000]))
     def begin(self, interval_ms: int) -> None:
