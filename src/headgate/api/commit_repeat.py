@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from headgate.api import conditional_commit
@@ -124,15 +123,25 @@ class CommitRepeat(GroupRepeat):
         cls, node: Node, repeats: list[Self], calls: RepeatedCalls, numbers: list[Numbers]
     ) -> None:
         """Commit these offsets; a commit that stands there several times in a row is one command."""
-        for repeat, row in groupby(zip(repeats, calls, numbers, strict=True), lambda one: one[0]):
-            rows = list(row)
+        first, count = 0, len(repeats)
+        while first < count:
+            repeat = repeats[first]
+            end = first + 1
+            while end < count and repeats[end] is repeat:
+                end += 1
             node.router.owner_of(repeat.group_id).submit(
                 repeat.group_id,
-                CommitAgain(repeat._taken.command, [one[2] for one in rows]),
-                partial(repeat._on_result, node, [one[1] for one in rows]),
+                CommitAgain(repeat._taken.command, numbers[first:end]),
+                partial(repeat._on_result, node, calls.part(first, end), end - first),
             )
+            first = end
 
-    def _on_result(self, node: Node, calls: Sequence[RepeatedCall], result: CommitResult | ErrorCode) -> None:
+    def _on_result(
+        self, node: Node, calls: RepeatedCalls, count: int, result: CommitResult | ErrorCode
+    ) -> None:
+        if result is ACCEPTED:  # nearly always
+            calls.answer_written([self.response] * count)
+            return
         for call in calls:
             self._answer(node, call, result)
 

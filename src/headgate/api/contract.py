@@ -73,6 +73,10 @@ class RepeatedCalls(Protocol):
 
     def __iter__(self) -> Iterator[RepeatedCall]: ...
 
+    def part(self, first: int, end: int) -> RepeatedCalls:
+        """Those from `first` on, up to `end` and without it."""
+        ...
+
     def answer_written(self, responses: list[WrittenResponse]) -> None:
         """Send each of them its response, written already; called once, unless they are answered singly."""
         ...

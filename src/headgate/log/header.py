@@ -39,10 +39,13 @@ PLACE: Final = Struct(">q")
 _LEADER_EPOCH: Final = Struct(">i")
 _ATTRIBUTES: Final = Struct(">h")
 _MAX_TIMESTAMP: Final = Struct(">q")
+_TIMES: Final = Struct(">qq")
+"""The base timestamp and the largest."""
 _CRC: Final = Struct(">I")
 _LEADER_EPOCH_AT: Final = 12
 _CRC_AT: Final = 17
 _ATTRIBUTES_AT: Final = 21
+_TIMES_AT: Final = 27
 _MAX_TIMESTAMP_AT: Final = 35
 
 
@@ -184,3 +187,12 @@ def set_log_append_time(batch: bytearray | memoryview, at: int, timestamp_ms: in
     _ATTRIBUTES.pack_into(batch, at + _ATTRIBUTES_AT, attributes | LOG_APPEND_TIME)
     _MAX_TIMESTAMP.pack_into(batch, at + _MAX_TIMESTAMP_AT, timestamp_ms)
     _CRC.pack_into(batch, at + _CRC_AT, crc32c(memoryview(batch)[at + CRC_END : at + size]))
+
+
+def set_time(batch: bytearray, summed: memoryview, timestamp_ms: int) -> None:
+    """Give all records of a batch, which are of one time, another one, and sum the CRC anew.
+
+    `summed` is all of the batch that the CRC covers: whoever does this often has it at hand.
+    """
+    _TIMES.pack_into(batch, _TIMES_AT, timestamp_ms, timestamp_ms)
+    _CRC.pack_into(batch, _CRC_AT, crc32c(summed))

@@ -15,22 +15,23 @@ from numpy.typing import NDArray
 
 from headgate.log.batch import finish_batch
 from headgate.log.builder import Rows, uniform_blocks
-from headgate.log.header import HEADER_BYTES
+from headgate.log.header import CRC_END, HEADER_BYTES, set_time
 
 Int64s = NDArray[np.int64]
 
 
 class _Place(NamedTuple):
-    """Where a number stands in records of one length: in which records, and their numbers in the batch."""
+    """Where a number stands in records of one length: from which record to which, and these numbers."""
 
-    rows: slice
+    first: int
+    end: int
     numbers: Int64s
 
 
 class BatchTemplate:
     """Makes batches of the same records with other numbers in their values."""
 
-    __slots__ = ("_batch", "_fields", "_written", "record_count")
+    __slots__ = ("_batch", "_fields", "_summed", "_written", "record_count")
 
     def __init__(self, keys: Rows, values: Rows, fields: Sequence[tuple[int, str]]) -> None:
         """Each row of `keys` and `values` is a record's; `fields` are the numbers that change:
@@ -49,12 +50,15 @@ class BatchTemplate:
             for places, (at, dtype) in zip(self._fields, fields, strict=True):
                 places.append(
                     _Place(
-                        slice(first, first + count),
+                        first,
+                        first + count,
                         np.ndarray((count,), dtype, self._batch, start + value_at + at, (width,)),
                     )
                 )
             first += count
             start += count * width
+        finish_batch(self._batch, self.record_count, 0)
+        self._summed = memoryview(self._batch)[CRC_END:]
 
     @property
     def size_bytes(self) -> int:
@@ -72,10 +76,10 @@ class BatchTemplate:
                 continue
             written[index] = column
             if isinstance(column, int):
-                for _, numbers in self._fields[index]:
-                    numbers.fill(column)
+                for place in self._fields[index]:
+                    place.numbers.fill(column)
             else:
-                for rows, numbers in self._fields[index]:
-                    numbers[:] = column[rows]
-        finish_batch(self._batch, self.record_count, timestamp)
+                for first, end, numbers in self._fields[index]:
+                    numbers[...] = column[first:end]
+        set_time(self._batch, self._summed, timestamp)
         return self._batch.copy()

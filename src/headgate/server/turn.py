@@ -96,6 +96,10 @@ class CallsOfTurn:
     def __iter__(self) -> Iterator[PendingCall]:
         return iter(self._calls)
 
+    def part(self, first: int, end: int) -> CallsOfTurn:
+        """Those from `first` on, up to `end` and without it."""
+        return CallsOfTurn(self._calls[first:end], self._metrics)
+
     def answer_written(self, responses: list[WrittenResponse]) -> None:
         """Give each of them its response."""
         calls = self._calls

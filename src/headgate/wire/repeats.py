@@ -75,25 +75,28 @@ class RequestShape:
     Up to `MOST_NARROW` numbers come out as a tuple of integers, more of them as an int64 array.
     """
 
-    __slots__ = ("_columns", "_unpack", "places", "size")
+    __slots__ = ("_column", "_rest", "_unpack", "places", "size")
 
     def __init__(self, size: int, places: Sequence[Place]) -> None:
         self.size = size
         self.places = tuple(places)
         self._unpack: Callable[[bytes], tuple[Any, ...]] | None = None
+        self._rest = bytearray()
+        """A frame to take numbers out of; what is left of the last one."""
         if len(places) <= MOST_NARROW:
             self._unpack = struct.Struct(_format(size, (Place(_CORRELATION_ID_AT, 4), *places))).unpack
         else:
-            self._columns = _columns(size, places)
+            self._rest = bytearray(size)
+            (self._column,) = _columns(self._rest, places)
 
     def split(self, frame: bytes) -> Repeated:
         """Take the numbers out of a frame of this size."""
         if self._unpack is not None:
             fields = self._unpack(frame)
             return fields[1], fields[3::2], fields[::2]
-        (column,) = self._columns
-        rest = bytearray(frame)
-        numbers = column.take(rest)
+        rest = self._rest
+        rest[:] = frame
+        numbers = self._column.take()
         rest[_CORRELATION_ID_AT:_CORRELATION_ID_END] = _NO_CORRELATION_ID
         return _correlation_id.unpack_from(frame, _CORRELATION_ID_AT)[0], numbers, bytes(rest)
 
@@ -125,15 +128,12 @@ class ResponseShape:
         self._body = bytearray(body)
         self._fields: struct.Struct | None = None
         self._pieces: list[Any] = []
-        self._columns: list[Int64s | _ScatteredColumn] = []
+        self._columns: list[_Column | _ScatteredColumn] = []
         if len(places) <= 2 * MOST_NARROW:
             self._fields = struct.Struct(_format(len(body), places))
             self._pieces = list(self._fields.unpack(body))
         else:
-            self._columns = [
-                column.numbers_in(self._body) if isinstance(column, _Column) else column
-                for column in _columns(len(body), places)
-            ]
+            self._columns = _columns(self._body, places)
 
     @property
     def is_narrow(self) -> bool:
@@ -150,76 +150,68 @@ class ResponseShape:
     def wide(self, *columns: Int64s) -> WrittenResponse:
         """The response with these numbers, a column for each size."""
         for places, numbers in zip(self._columns, columns, strict=True):
-            if isinstance(places, _ScatteredColumn):
-                places.write(self._body, numbers)
-            else:
-                places[:] = numbers
+            places.put(numbers)
         return WrittenResponse(bytes(self._body))
 
 
 class _Column:
     """Many numbers of one size at equal distances, as those of partitions that follow each other are."""
 
-    __slots__ = ("_count", "_layout", "_start")
+    __slots__ = ("_numbers",)
 
-    def __init__(self, start: int, count: int, layout: np.dtype[np.void]) -> None:
-        """`layout` is that of one of `count` rows, the first of which begins at `start`."""
-        self._start = start
-        self._count = count
-        self._layout = layout
+    def __init__(self, numbers: Int64s) -> None:
+        """`numbers` are those of a frame, where they stand."""
+        self._numbers = numbers
 
-    def numbers_in(self, frame: bytearray) -> Int64s:
-        """The numbers where they stand: to be read, and to be written over."""
-        rows: Int64s = np.frombuffer(frame, self._layout, self._count, self._start)["number"]
-        return rows
-
-    def take(self, frame: bytearray) -> Int64s:
+    def take(self) -> Int64s:
         """The numbers; zeros are left in their places."""
-        rows = self.numbers_in(frame)
-        numbers = rows.astype(np.int64)
-        rows[:] = 0
+        places = self._numbers
+        numbers = places.astype(np.int64)
+        places.fill(0)
         return numbers
+
+    def put(self, numbers: Int64s) -> None:
+        """Put these numbers in their places."""
+        self._numbers[...] = numbers
 
 
 class _ScatteredColumn:
     """Many numbers of one size, anywhere: several topics have their names between them."""
 
-    __slots__ = ("_dtype", "_places")
+    __slots__ = ("_dtype", "_frame", "_places")
 
-    def __init__(self, starts: NDArray[np.intp], size: int) -> None:
+    def __init__(self, frame: bytearray, starts: NDArray[np.intp], size: int) -> None:
+        self._frame: Bytes = np.frombuffer(frame, np.uint8)
         self._places = starts[:, None] + np.arange(size)
         self._dtype = _DTYPES[size]
 
-    def take(self, frame: bytearray) -> Int64s:
+    def take(self) -> Int64s:
         """The numbers; zeros are left in their places."""
-        octets = np.frombuffer(frame, np.uint8)
-        numbers: Int64s = octets[self._places].view(self._dtype).astype(np.int64)
-        octets[self._places] = 0
+        frame, places = self._frame, self._places
+        numbers: Int64s = frame[places].view(self._dtype).astype(np.int64)
+        frame[places] = 0
         return numbers.ravel()
 
-    def write(self, frame: bytearray, numbers: Int64s) -> None:
+    def put(self, numbers: Int64s) -> None:
         """Put these numbers in their places."""
         rows = np.asarray(numbers).astype(self._dtype)
-        np.frombuffer(frame, np.uint8)[self._places] = rows.view(np.uint8).reshape(self._places.shape)
+        self._frame[self._places] = rows.view(np.uint8).reshape(self._places.shape)
 
 
-def _columns(frame_size: int, places: Sequence[Place]) -> list[_Column | _ScatteredColumn]:
-    """A column for each size of number, in the order in which the sizes come."""
+def _columns(frame: bytearray, places: Sequence[Place]) -> list[_Column | _ScatteredColumn]:
+    """A column of a frame for each size of number, in the order in which the sizes come."""
     return [
-        _column(frame_size, np.array([place.at for place in places if place.size == size], np.intp), size)
+        _column(frame, np.array([place.at for place in places if place.size == size], np.intp), size)
         for size in dict.fromkeys(place.size for place in places)
     ]
 
 
-def _column(frame_size: int, starts: NDArray[np.intp], size: int) -> _Column | _ScatteredColumn:
+def _column(frame: bytearray, starts: NDArray[np.intp], size: int) -> _Column | _ScatteredColumn:
     distances = np.diff(starts)
     width = int(distances[0])
     if (distances != width).any():
-        return _ScatteredColumn(starts, size)
-    # A row ends where the frame ends at the latest: the numbers stand that much further back in it.
-    back = max(0, int(starts[-1]) + width - frame_size)
-    layout = np.dtype({"names": ["number"], "formats": [_DTYPES[size]], "offsets": [back], "itemsize": width})
-    return _Column(int(starts[0]) - back, len(starts), layout)
+        return _ScatteredColumn(frame, starts, size)
+    return _Column(np.ndarray((len(starts),), _DTYPES[size], frame, int(starts[0]), (width,)))
 
 
 def _format(size: int, places: Sequence[Place]) -> str:

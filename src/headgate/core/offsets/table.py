@@ -26,7 +26,7 @@ from headgate.core.offsets.reclaiming import Reclaiming
 from headgate.core.offsets.rows import Keys, Rows
 from headgate.core.offsets.scanning import GroupsToSweep, OffsetsOfTopic
 from headgate.core.offsets.standing_rows import StandingRows
-from headgate.core.offsets.wide_rows import NARROWEST_WIDE, WideRows
+from headgate.core.offsets.wide_rows import NARROWEST_WIDE, WideRow, WideRows
 from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.records.columns import Int64s, OffsetCommits
 from headgate.records.model import NO_EXPIRY, OffsetCommit
@@ -130,27 +130,29 @@ class OffsetTable:
 
         The rows of a wide commit are found once and remembered, for it will come again.
         """
-        name = commits.group_id, commits.topic
-        self.fetched.forget(commits.group_id)
-        rows = self._wide_rows.get(name, commits.partitions)
-        if rows is None or commits.metadata or not self._is_plain(rows) or not self._is_known(*name):
+        group_id, topic = commits.group_id, commits.topic
+        self.fetched.forget(group_id)
+        name = group_id, topic
+        known = self._wide_rows.get(name, commits.partitions)
+        if (
+            known is None
+            or commits.metadata
+            or not self._is_plain(known)
+            or not self._is_known(group_id, topic)
+        ):
             if len(commits) < NARROWEST_WIDE or _any_high(commits.partitions):
                 for commit in commits.each():
                     self.put(commit)
             else:
                 self._wide_rows.remember(name, commits.partitions, self._put_wide(commits))
             return
-        # Of a partition that stands twice the last value stays: arrays are assigned in order.
-        columns = self._rows
-        np.frombuffer(columns.offsets, np.int64)[rows] = commits.offsets
-        np.frombuffer(columns.timestamps, np.int64)[rows] = commits.commit_timestamp
-        np.frombuffer(columns.epochs, np.int32)[rows] = commits.leader_epochs
+        known.put(self._rows, commits)
 
-    def _is_plain(self, rows: Int64s) -> bool:
+    def _is_plain(self, known: WideRow) -> bool:
         """Whether none of these offsets has metadata or an expiry of its own."""
         if not self._aside:
             return True
-        return self._aside.keys().isdisjoint(np.frombuffer(self._rows.keys, np.uint64)[rows].tolist())
+        return self._aside.keys().isdisjoint(np.frombuffer(self._rows.keys, np.uint64)[known.rows].tolist())
 
     def _is_known(self, group_id: GroupId, topic: TopicName) -> bool:
         """Whether the group is known, and was here with this topic of late."""
@@ -281,13 +283,12 @@ class OffsetTable:
         base = self._names.base_of(group_id, topic)
         if base is None or columns.heads[base >> GROUP_SHIFT] < NONE:
             return None
-        rows = self._wide_rows.get((group_id, topic), partitions)
-        if rows is None:
+        known = self._wide_rows.get((group_id, topic), partitions)
+        if known is None:
             return self._find_columns(base, partitions)
-        if not self._is_plain(rows):
+        if not self._is_plain(known):
             return None
-        offsets = np.frombuffer(columns.offsets, np.int64)[rows]
-        return partitions, offsets, np.frombuffer(columns.epochs, np.int32)[rows].astype(np.int64)
+        return partitions, *known.get(columns)
 
     def get_offsets(self, group_id: GroupId, topic: TopicName, partitions: Int64s) -> Int64s:
         """The committed offset of each partition, whatever else is committed with it; -1 for one without."""
