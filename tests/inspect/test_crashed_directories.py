@@ -24,7 +24,7 @@ def dropped_at_start(data_dir: Path) -> list[Recovery]:
     return dropped
 
 
-@pytest.mark.parametrize("left", [1, HEADER_BYTES - 1, HEADER_BYTES, HEADER_BYTES + 1, -1])
+@pytest.mark.parametrize("left", [8, HEADER_BYTES - 1, HEADER_BYTES, HEADER_BYTES + 1, -1])
 def test_a_tail_torn_by_a_crash_is_noted_with_the_bytes_the_next_start_cuts(
     data_dir: Path, left: int
 ) -> None:
@@ -44,9 +44,33 @@ def test_a_tail_torn_by_a_crash_is_noted_with_the_bytes_the_next_start_cuts(
     assert not [note for note in notes(data_dir) if note.file == LAST]
 
 
-@pytest.mark.parametrize("tail", [b"\x00" * 500, b"\xff" * 500, b"garbage " * 60])
+def test_room_that_a_crash_left_is_no_tail(data_dir: Path) -> None:
+    """Zeros behind the last batch were reserved and not written to; a log that was closed has none."""
+    with (data_dir / LAST).open("ab") as log:
+        log.write(bytes(5000))
+    (error,) = errors(data_dir)
+    assert error.file == LAST
+    assert "zeros" in error.what
+    crash(data_dir)
+    assert errors(data_dir) == []
+    assert not [note for note in notes(data_dir) if note.file == LAST]
+
+
+def test_zeros_where_the_disk_had_batches_are_damage(data_dir: Path) -> None:
+    """The mark tells how far the disk had the log: that is no room."""
+    crash(data_dir)
+    path = data_dir / LAST
+    last = batch_positions(path)[-1]
+    data = path.read_bytes()
+    path.write_bytes(data[:last] + bytes(len(data) - last))
+    (error,) = errors(data_dir)
+    assert error.file.endswith("headgate.synced")
+    assert f"had {len(data)} bytes" in error.what
+
+
+@pytest.mark.parametrize("tail", [bytes(300) + b"\xff" * 200, b"\xff" * 500, b"garbage " * 60])
 def test_a_tail_of_anything_is_noted_after_a_crash(data_dir: Path, tail: bytes) -> None:
-    """Zeros are what a file system leaves of a file that grew before its contents came."""
+    """Of a write that was cut short the end may be there without the beginning."""
     crash(data_dir)
     with (data_dir / LAST).open("ab") as log:
         log.write(tail)

@@ -8,6 +8,7 @@ second time, and takes appends.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -38,6 +39,18 @@ def lose_some(files: MemoryFileSystem, changes: int) -> None:
 
 CRASHES: list[Crash] = [kill, lose_all, lose_some]
 THREE_TO_A_SEGMENT = LogSettings(segment_bytes=3 * len(batch_at(0)) + 10, index_interval_bytes=100)
+
+
+@pytest.fixture(autouse=True, params=["files that grow", "room ahead"])
+def has_room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether logs reserve room ahead of what they write: what survives a crash is the same."""
+    has_room: bool = request.param == "room ahead"
+    if has_room:
+        monkeypatch.setattr(
+            f"{__name__}.THREE_TO_A_SEGMENT",
+            replace(THREE_TO_A_SEGMENT, room_bytes=10_000, room_after_bytes=0),
+        )
+    return has_room
 
 
 def reopen(place: Place) -> Log:
@@ -111,15 +124,15 @@ class Survive(Random):
 
 
 @pytest.mark.parametrize("way", ["torn by the process", "torn by the machine", "torn to zeros"])
-def test_a_write_torn_at_any_byte_leaves_whole_batches(way: str) -> None:
+def test_a_write_torn_at_any_byte_leaves_whole_batches(way: str, has_room: bool) -> None:
     """Of two batches in one write, those that were written whole survive, and no part of one."""
     two = [batch_at(2), batch_at(3)]
     size = len(two[0])
     for torn_bytes in range(2 * size + 1):
         scenario = Scenario(2)
-        scenario.log.settings = LogSettings()
+        scenario.log.settings = replace(THREE_TO_A_SEGMENT, segment_bytes=1 << 20)
         if way == "torn by the process":
-            scenario.files.cut_power_after(0, torn_bytes=torn_bytes)
+            scenario.files.cut_power_after(int(has_room), torn_bytes=torn_bytes)  # it is had before
             with pytest.raises(PowerCut):
                 scenario.log.append(b"".join(two), [read_header(batch) for batch in two])
             scenario.files.kill()
@@ -128,20 +141,30 @@ def test_a_write_torn_at_any_byte_leaves_whole_batches(way: str) -> None:
             scenario.files.crash(Survive(torn_bytes, way == "torn to zeros"))
         log = reopen(scenario.place)
         # The last byte is the header count of a record without headers: a zero all the same.
-        whole = (torn_bytes + 1 if way == "torn to zeros" else torn_bytes) // size
+        grows_whole = way == "torn by the process" and has_room
+        whole = (torn_bytes + 1 if way == "torn to zeros" or grows_whole else torn_bytes) // size
         assert contents(log) == scenario.batches + two[:whole]
-        dropped = (2 * size if way == "torn to zeros" else torn_bytes) - whole * size
+        if has_room:
+            dropped = len(b"".join(two)[whole * size : torn_bytes].rstrip(b"\0"))
+        else:
+            dropped = (2 * size if way == "torn to zeros" else torn_bytes) - whole * size
         assert [r.dropped_bytes for r in scenario.place.reported] == ([dropped] if dropped else [])
         goes_on(log, scenario.batches + two[:whole])
 
 
-def test_a_tail_of_zeros_is_dropped_and_told() -> None:
-    """A file that grew without its contents ends at the last batch, and the report counts the zeros."""
+def test_a_tail_of_zeros_is_dropped_and_told(has_room: bool) -> None:
+    """A file that grew without its contents ends at the last batch, and the report counts the zeros.
+
+    Where logs have room it is room.
+    """
     scenario = Scenario(2)
     file = scenario.files.open(DIRECTORY / f"{0:020d}.log")
     file.truncate(file.size() + 5000)
     log = reopen(scenario.place)
     assert contents(log) == scenario.batches
+    if has_room:
+        assert not scenario.place.reported
+        return
     assert [(r.dropped_bytes, r.end_offset) for r in scenario.place.reported] == [(5000, 2)]
     assert "zeros" in scenario.place.reported[0].reason
 

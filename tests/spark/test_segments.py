@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.spark.support import numbered, rows_of, write_segment
 
+from headgate.log.batch import Record, encode_batch
 from headgate.spark import segments
 from headgate.spark.options import parse
 from headgate.spark.scan import CorruptLog
@@ -123,6 +124,18 @@ def test_what_is_written_after_planning_is_not_read(directory: Path) -> None:
     file.write_bytes(file.read_bytes() + numbered(3, 4))
     read = [scan.batches.last_offset.tolist() for piece in task.pieces for scan in piece.scans()]
     assert read[-1] == [3]
+
+
+def test_what_is_written_into_space_set_aside_after_planning_is_not_read(directory: Path) -> None:
+    """The file does not grow by it, and yet what a read covers is what was there when it was planned."""
+    file = directory / f"{TOPIC}-1" / f"{0:020}.log"
+    there = file.read_bytes()
+    ends_with_zeros = bytes(encode_batch([Record(b"k", bytes(300), 1000)], base_offset=4))
+    file.write_bytes(there + ends_with_zeros + bytes(5000))
+    (task,) = segments.plan(parse({"path": str(directory), "topic": TOPIC, "minPartitions": "1"}))
+    file.write_bytes(there + ends_with_zeros + numbered(3, 5) + bytes(4000))
+    read = [scan.batches.last_offset.tolist() for piece in task.pieces for scan in piece.scans()]
+    assert read[-1] == [3, 4]
 
 
 def test_space_set_aside_at_the_end_is_not_corrupt(directory: Path) -> None:

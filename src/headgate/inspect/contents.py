@@ -8,7 +8,7 @@ from typing import Any
 
 from headgate.inspect.directory import DataDirectory, PartitionPlace, text_of_id
 from headgate.inspect.partition import Extent, PartitionFiles, SegmentFiles, extent_of, read_partition
-from headgate.inspect.reading import Break, FoundBatch, LogFile, walk
+from headgate.inspect.reading import Break, FoundBatch, LogFile, is_room, walk
 from headgate.topics.names import is_internal
 
 Json = dict[str, Any]
@@ -42,6 +42,8 @@ def read_batches(
         with LogFile(segment.path()) as file:
             for found in walk(file):
                 if isinstance(found, Break):
+                    if is_last and is_room(file, found):
+                        return
                     left = file.size - found.position
                     yield Stop(segment.path().name, found.position, left, found.reason, is_last)
                     return

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from headgate.inspect.reading import Break, LogFile, walk
+from headgate.inspect.reading import Break, LogFile, is_room, walk
 from headgate.log.checkpoint import CHECKPOINT_NAME, Checkpoint
 from headgate.log.header import HEADER_BYTES, read_header
 from headgate.log.index import OffsetIndex
@@ -120,7 +120,10 @@ def extent_of(files: PartitionFiles) -> Extent:
         size += file.size
         for found in walk(file, _last_known_batch(last, file)):
             if isinstance(found, Break):
-                stopped_at = found
+                if is_room(file, found):
+                    size -= file.size - found.position
+                else:
+                    stopped_at = found
             else:
                 end = found.header.next_offset
     return Extent(start, max(end, start), size, stopped_at)

@@ -26,6 +26,7 @@ from headgate.log.header import (
     BatchHeader,
     new_header,
 )
+from headgate.log.walking import written_end
 
 _CHUNK_BYTES: Final = 1 << 20
 _SEARCHED_BYTES: Final = 64 << 20
@@ -120,6 +121,11 @@ def _why_no_size(base_offset: int, size: int, left: int) -> str | None:
     if size > left:
         return f"a batch claims {size} bytes, {left} are left"
     return None
+
+
+def is_room(file: LogFile, at: Break) -> bool:
+    """Whether nothing but zeros stands from there on: the server reserves room ahead of what it writes."""
+    return written_end(file.read, at.position, file.size) == at.position
 
 
 def find_whole_batch(file: LogFile, position: int, least_offset: int) -> int | None:

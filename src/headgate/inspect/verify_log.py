@@ -88,12 +88,14 @@ class LogCheck:
             compacted_to=files.compaction.compacted_to if self._is_known() else _ANYWHERE,
         )
         self._check_compaction(files)
+        mark = self._read_sync_mark(files)  # first: what a running server writes meanwhile it marks later
         self._check_segments(files, state)
         records.finish(log.name)
         if not state.is_damaged:
             self._check_compacted_to(files, state)
             self._check_checkpoint(files, state)
-            self._check_sync_mark(files)
+            if mark is not None:
+                self._check_sync_mark(files, mark, state)
             self._check_producers(files, state)
             if STATE_NAME in files.names and log.place is not None:
                 check_state_file(files, log.place, state.expected_offset, findings)
@@ -174,6 +176,7 @@ class LogCheck:
                 what = f"it begins where offset {state.expected_offset} was due: records are missing"
                 self._findings.error(name, what, "Restore the missing segment from a copy.", position=0)
             state.expected_offset = segment.base_offset
+            state.end_position = 0
             is_trusted = following is not None and following <= trusted_below
             try:
                 SegmentCheck(state, segment, name, following, is_trusted or state.was_closed_well).run()
@@ -262,9 +265,9 @@ class LogCheck:
                 name, f"the log starts at {checkpoint.log_start_offset} and ends at {end}", state
             )
 
-    def _check_sync_mark(self, files: PartitionFiles) -> None:
+    def _read_sync_mark(self, files: PartitionFiles) -> SyncMark | None:
         if SYNC_MARK_NAME not in files.names:
-            return
+            return None
         name = f"{self._log.name}/{SYNC_MARK_NAME}"
         mark = SyncMark.from_bytes((files.directory / SYNC_MARK_NAME).read_bytes())
         if mark is None:
@@ -273,8 +276,13 @@ class LogCheck:
                 "its checksum does not hold: it counts as absent",
                 "Nothing: the next start writes more of the log again than it had to.",
             )
-            return
-        sizes = {segment.base_offset: segment.path().stat().st_size for segment in files.segments}
+        return mark
+
+    def _check_sync_mark(self, files: PartitionFiles, mark: SyncMark, state: LogState) -> None:
+        name = f"{self._log.name}/{SYNC_MARK_NAME}"
+        sizes = {segment.base_offset: segment.path().stat().st_size for segment in files.segments[:-1]}
+        if files.segments:
+            sizes[files.segments[-1].base_offset] = state.end_position
         if mark.position > sizes.get(mark.base_offset, mark.position):
             self._findings.error(
                 name,

@@ -1,8 +1,8 @@
 """One segment's file: every batch in it, and both indexes.
 
 What a scan at start would end the log at is told apart by where it stands. In the last segment of a log that
-was not closed well, with no whole batch behind it, it is the tail that a crash tore: a note. Anywhere else it
-is damage.
+was not closed well, with no whole batch behind it, it is the tail that a crash tore: a note; and zeros there
+are room that was not written to. Anywhere else it is damage.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from headgate.inspect.findings import Findings
 from headgate.inspect.partition import SegmentFiles
-from headgate.inspect.reading import Break, FoundBatch, LogFile, find_whole_batch, walk
+from headgate.inspect.reading import Break, FoundBatch, LogFile, find_whole_batch, is_room, walk
 from headgate.inspect.verify_index import OffsetIndexCheck, Problem, TimeIndexCheck
 from headgate.inspect.verify_records import RecordCheck
 from headgate.log.header import MAGIC, BatchHeader
@@ -39,6 +39,8 @@ class LogState:
     """Where the next batch is due."""
     last_end: int = 0
     """Where the last batch that was there ended; behind it compaction may have left less than is due."""
+    end_position: int = 0
+    """Where in its segment's file that was."""
     last_epoch: int = -1
     is_damaged: bool = False
 
@@ -152,6 +154,8 @@ class SegmentCheck:
         """Tell of a bad batch; whether there is more to look at behind it."""
         state, position = self.state, found.position
         if self.following_base is None and not state.was_closed_well and not self._is_damaged:
+            if isinstance(found, Break) and is_room(file, found):
+                return False
             behind = find_whole_batch(file, position + 1, state.expected_offset)
             if behind is None:
                 state.findings.note(
@@ -189,6 +193,7 @@ class SegmentCheck:
         self._is_lost = not is_sound and (header.magic != MAGIC or found.computed_crc() != header.crc)
         if not self._is_lost:
             state.expected_offset = state.last_end = header.next_offset
+            state.end_position = found.end
 
     def _check_header(self, position: int, header: BatchHeader) -> None:
         state = self.state

@@ -54,6 +54,13 @@ class File(Protocol):
         """Cut the file, or grow it with zeros, to `size` bytes."""
         ...
 
+    def reserve(self, size: int, position: int) -> None:
+        """Have room on the disk for `size` bytes from `position`; where the file ends before, it grows.
+
+        What nobody wrote reads as zeros. Raises OSError where there is no such room, or no way to have it.
+        """
+        ...
+
     def datasync(self) -> None:
         """Return when contents and size are on the disk. After a failure, what was unsynced may be lost."""
         ...
@@ -139,6 +146,11 @@ class OsFile:
 
     def truncate(self, size: int) -> None:
         os.ftruncate(self._descriptor, size)
+
+    def reserve(self, size: int, position: int) -> None:
+        if not hasattr(os, "posix_fallocate"):  # as on macOS
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+        os.posix_fallocate(self._descriptor, position, size)
 
     def datasync(self) -> None:
         os.fdatasync(self._descriptor)

@@ -110,8 +110,17 @@ class Log:
     def _load(
         self, *, clean: bool, recovery_point: int, synced_before: Mapping[int, int] | None = None
     ) -> Recovery | None:
-        interval = self.settings.index_interval_bytes
-        loaded = load(Loading(self._files, self.directory, interval, clean, recovery_point, synced_before))
+        settings = self.settings
+        loading = Loading(
+            self._files,
+            self.directory,
+            settings.index_interval_bytes,
+            clean,
+            recovery_point,
+            synced_before,
+            has_room=settings.room_bytes > 0,
+        )
+        loaded = load(loading)
         segments = loaded.segments
         start = loaded.checkpoint.log_start_offset
         self._segments = Segments(segments)
@@ -170,6 +179,9 @@ class Log:
         if segment is None or self.settings.is_full(segment, len(data), first, last):
             segment = self._roll()
         try:
+            end = segment.size + len(data)
+            if end > segment.reserved_to and (ahead := self.settings.room_for(end)):
+                segment.make_room(len(data) + ahead)
             segment.write(data, headers)
         except OSError:
             self._cut_back(segment)
@@ -191,13 +203,12 @@ class Log:
         closing = self._segments.active
         if closing is None:
             self._files.make_directory(self.directory)
-        elif self.settings.sync_on_roll and closing.synced_bytes < closing.size:
+        elif closing.has_room or (self.settings.sync_on_roll and closing.synced_bytes < closing.size):
             try:
-                closing.file().datasync()
+                closing.finish()
             except OSError as error:
                 self._failure = error
                 raise
-            closing.synced_bytes = closing.size
         interval = self.settings.index_interval_bytes
         segment = Segment(self._files, self.directory, self.log_end_offset, interval)
         segment.create()
@@ -425,6 +436,8 @@ class Log:
                 self._refuse()
             active = self._segments.active
             if active is not None:
+                if active.has_room:
+                    active.finish()
                 active.save_indexes()
                 request = self.begin_sync()
                 request.indexes.append(active)

@@ -186,6 +186,12 @@ class MemoryFile:
         self._files.fail_or_pass("truncate", self._path)
         node.truncate(size)
 
+    def reserve(self, size: int, position: int) -> None:
+        node = self._live()
+        self._files.fail_or_pass("reserve", self._path)
+        if len(node.data) < position + size:
+            node.truncate(position + size)
+
     def datasync(self) -> None:
         node = self._live()
         fault = self._files.pass_change("datasync", self._path)

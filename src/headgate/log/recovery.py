@@ -5,7 +5,7 @@ Rules:
 2. After any other stop every segment from the recovery point on is read whole: sizes, magic, CRC, offsets
    that only grow (and leave no gap where compaction has not been yet).
 3. At the first bad batch the log ends: its file is cut there, later segments are removed. What was dropped is
-   reported, never silently.
+   reported, never silently. Room at the end, which was reserved and not written to, is no batch at all.
 4. What a scan found good may still be only in the page cache: it is synced before it counts as durable.
    If a sync failed it may sit there in pages the system takes for clean, which no sync writes: so whatever
    no sync is known to have reached is written again first.
@@ -37,7 +37,7 @@ from headgate.log.swap import (
     save_compacted_to,
 )
 from headgate.log.sync_mark import SyncMark, load_sync_mark, remove_sync_mark, save_sync_mark
-from headgate.log.walking import walk_batches
+from headgate.log.walking import walk_batches, written_end
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -75,6 +75,8 @@ class Loading:
     synced_before: Mapping[int, int] | None
     compacted_to: int = 0
     """Below this offset records may be missing."""
+    has_room: bool = False
+    """Whether zeros at the log's end are room that was not written to."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -107,7 +109,7 @@ def load(loading: Loading) -> Loaded:
         # Nobody here knows how this log came to be: it is taken as it is.
         loading = replace(loading, compacted_to=holes[-1])
         save_compacted_to(files, directory, holes[-1])
-    segments, recovery = _load_segments(loading, checkpoint.log_start_offset)
+    segments, recovery = _load_segments(loading, checkpoint.log_start_offset, mark)
     scanned = [segment for segment in segments if not segment.is_loaded_as_saved]
     _sync_segments(scanned, mark, loading.synced_before)
     if scanned or recovery is not None:
@@ -128,7 +130,9 @@ def load(loading: Loading) -> Loaded:
     return Loaded(checkpoint, segments, recovery, bool(segments), loading.compacted_to)
 
 
-def _load_segments(loading: Loading, start_offset: int) -> tuple[list[Segment], Recovery | None]:
+def _load_segments(
+    loading: Loading, start_offset: int, mark: SyncMark
+) -> tuple[list[Segment], Recovery | None]:
     """The segments of a directory in order, the last one ready for appending; and what had to be dropped."""
     segments: list[Segment] = []
     base_offsets = _tidy(loading, start_offset)
@@ -144,6 +148,12 @@ def _load_segments(loading: Loading, start_offset: int) -> tuple[list[Segment], 
             continue
         gaps_to = loading.compacted_to if following is None else None
         reason = _scan(segment, size, segments[-2].next_offset if at else None, gaps_to)
+        if reason is not None and following is None and loading.has_room and not loading.clean:
+            written = written_end(segment.file().pread, segment.size, size)
+            size = max(written, mark.bytes_of(base_offset, size))
+            if segment.size == size:
+                segment.cut_back()
+                reason = None
         is_next = following is None or following <= max(segment.next_offset, loading.compacted_to)
         if reason is None and not is_next:
             reason = f"it ends at {segment.next_offset}, the segment after it begins at {following}"

@@ -28,6 +28,14 @@ class LogSettings:
     segment_ms: int = 7 * 24 * 3600 * 1000
     index_interval_bytes: int = 4096
     sync_on_roll: bool = True
+    room_bytes: int = 0
+    """How much room is reserved on the disk ahead of what is written, at most; never more than that is."""
+    room_after_bytes: int = 4096
+    """A segment smaller than that has none."""
+
+    def room_for(self, end: int) -> int:
+        """How much room there is to be behind `end` in a segment that ends there."""
+        return min(end, self.room_bytes) if end >= self.room_after_bytes else 0
 
     def is_full(self, segment: Segment, size: int, first: BatchHeader, last: BatchHeader) -> bool:
         """Whether `size` bytes of batches, the first and the last of which are these, have no place there."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
@@ -42,7 +42,7 @@ def find_batch(file: File, position: int, end: int, offset: int) -> int:
     For short ways: the file is read a few kilobytes at a time. Raises CorruptBatch.
     """
     while position < end:
-        chunk = file.pread(_WALK_BYTES, position)
+        chunk = file.pread(min(_WALK_BYTES, end - position), position)
         at = 0
         while at + HEADER_BYTES <= len(chunk):
             base_offset, last_offset_delta = _LAST_OFFSET.unpack_from(chunk, at)
@@ -82,6 +82,21 @@ def walk_batches(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
             raise CorruptBatch(f"a batch at {position} is cut off")
         position += at
         wanted = max(CHUNK_BYTES, needed)
+
+
+def written_end(pread: Callable[[int, int], bytes], start: int, end: int) -> int:
+    """From where on, up to `end`, nothing but zeros stands; `start` at the least.
+
+    `pread` gives so many bytes of a file from a position. What ends with zeros itself, as a batch may,
+    reaches further than is told here.
+    """
+    while start < end:
+        position = max(start, end - CHUNK_BYTES)
+        written = len(pread(end - position, position).rstrip(b"\0"))
+        if written:
+            return position + written
+        end = position
+    return start
 
 
 def walk_segments(segments: Segments, from_offset: int, limit: int) -> Iterator[tuple[BatchHeader, bytes]]:

@@ -1,12 +1,13 @@
 """Read a topic out of a broker's data directory, without the broker.
 
 Only Kafka's segment files are looked at: `<topic>-<partition>/<base offset, 20 digits>.log`. The broker may
-be running: what a read covers is fixed when it is planned, by the size of each file then, and a batch that is
+be running: what a read covers is fixed when it is planned, by what each file holds then, and a batch that is
 not complete at the end of the last segment ends the partition.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from io import FileIO
 from pathlib import Path
 
 from headgate.log.header import HEADER_BYTES
+from headgate.log.walking import written_end
 from headgate.spark.options import EARLIEST, LATEST, Options
 from headgate.spark.plan import Task, share_out
 from headgate.spark.scan import PADDING, Chunk, Corruption, Scan, scan_chunk
@@ -35,13 +37,16 @@ class MissingData(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One segment file, and the offsets wanted of it. `size` is its size when the read was planned."""
+    """One segment file, and the offsets wanted of it. `size` is its size when the read was planned; from
+    `written` on there were zeros then, room for batches to come.
+    """
 
     path: str
     topic: str
     partition: int
     base_offset: int
     size: int
+    written: int
     is_last: bool
     start_offset: int
     end_offset: int
@@ -64,6 +69,9 @@ class Segment:
         while position < self.size and next_offset < self.end_offset:
             asked = min(wanted, self.size - position)
             data, size = _read(file, position, asked)
+            if position + size > self.written:  # as it stood then, whatever was written since
+                written = max(self.written - position, 0)
+                data[written:size] = bytes(size - written)
             chunk = Chunk(
                 self.topic,
                 self.partition,
@@ -108,6 +116,11 @@ class Segment:
                 is_tail=self.is_last and not scan.broken,
             )
         ]
+
+
+def _written(path: Path, size: int) -> int:
+    with path.open("rb") as file:
+        return written_end(lambda count, at: os.pread(file.fileno(), count, at), 0, size)
 
 
 def plan(options: Options) -> list[Task]:
@@ -170,13 +183,15 @@ def _segments(options: Options, partition: int, directory: Path) -> list[Segment
         if beyond <= asked_start or base >= end:
             continue
         is_last = beyond == NO_END
+        size = file.stat().st_size
         segments.append(
             Segment(
                 path=str(file),
                 topic=options.topic,
                 partition=partition,
                 base_offset=base,
-                size=file.stat().st_size,
+                size=size,
+                written=_written(file, size) if is_last else size,
                 is_last=is_last,
                 start_offset=max(asked_start, base),
                 end_offset=end if is_last else min(end, beyond),

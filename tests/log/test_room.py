@@ -1,0 +1,130 @@
+"""Room reserved ahead of what is written: taken as the log grows, given back when it no longer does."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+from tests.log.support import DIRECTORY, Place, append, contents, memory, sync
+
+from headgate.log.filesystem import Fault, MemoryFileSystem, OsFileSystem
+from headgate.log.log import LogSettings
+
+WITH_ROOM = LogSettings(segment_bytes=10_000, index_interval_bytes=500, room_bytes=2000, room_after_bytes=300)
+FIRST = f"{0:020d}.log"
+
+
+def with_room(files: MemoryFileSystem | None = None) -> Place:
+    return Place(files or memory(), settings=WITH_ROOM)
+
+
+def file_bytes(place: Place, name: str = FIRST) -> int:
+    return place.files.size(place.directory / name)
+
+
+def test_there_is_as_much_room_as_was_written_up_to_a_limit() -> None:
+    """A small log has none; then the file doubles, and in the end it grows by the limit."""
+    place = with_room()
+    log = place.open()
+    ahead = []
+    for _ in range(60):
+        append(log, size=100)
+        ahead.append(file_bytes(place) - log.size_bytes)
+        assert ahead[-1] == 0 if log.size_bytes < 300 else ahead[-1] <= min(2000, log.size_bytes)
+    assert ahead[0] == 0
+    assert max(ahead) > 1800
+    assert len(contents(log)) == 60
+
+
+def test_room_is_given_back_when_a_segment_is_closed() -> None:
+    """A file that is written no more is as long as what it holds, whether the log goes on or is closed."""
+    files = memory()
+    place = with_room(files)
+    log = place.open()
+    while log.segment_count < 3:
+        append(log, size=100)
+    sync(log)
+    first, second, last = sorted(name for name in files.listdir(DIRECTORY) if name.endswith(".log"))
+    held = log.size_bytes
+    log.close()
+    assert file_bytes(place, first) + file_bytes(place, second) + file_bytes(place, last) == held
+    files.crash()
+    log = place.open(clean=True)
+    assert log.size_bytes == held
+    assert not place.reported
+
+
+def test_room_left_by_a_crash_is_no_loss() -> None:
+    """The log ends where it ended, nothing is told, and the file is as long as what it holds."""
+    files = memory()
+    place = with_room(files)
+    log = place.open()
+    batches = [append(log, size=100) for _ in range(5)]
+    sync(log)
+    assert file_bytes(place) > log.size_bytes
+    files.crash()
+    log = place.open()
+    assert contents(log) == batches
+    assert not place.reported
+    assert file_bytes(place) == log.size_bytes
+    append(log, size=100)
+    assert file_bytes(place) > log.size_bytes
+
+
+def test_zeros_where_the_disk_had_records_are_told() -> None:
+    """What a sync had reached is no room, whatever stands there now."""
+    place = with_room()
+    log = place.open()
+    batches = [append(log, size=100) for _ in range(5)]
+    sync(log)
+    log.close()  # which leaves word of how far the disk has the log
+    size = len(batches[-1])
+    place.files.open(DIRECTORY / FIRST).pwrite(bytes(size), log.size_bytes - size)
+    log = place.open()
+    assert contents(log) == batches[:-1]
+    assert [(told.dropped_bytes, told.end_offset) for told in place.reported] == [(size, 4)]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EOPNOTSUPP])
+def test_a_disk_without_room_takes_what_it_can(code: int) -> None:
+    """Where nothing can be reserved the file grows as it is written."""
+    files = memory()
+    place = with_room(files)
+    log = place.open()
+    files.inject(Fault(code, "reserve", times=None))
+    batches = [append(log, size=100) for _ in range(20)]
+    sync(log)
+    assert file_bytes(place) == log.size_bytes
+    assert contents(log) == batches
+    log.close()
+    assert contents(place.open(clean=True)) == batches
+
+
+def test_a_write_that_fails_leaves_no_room_behind() -> None:
+    """The log is cut back to what it holds, and has room again with the next write."""
+    files = memory()
+    place = with_room(files)
+    log = place.open()
+    batches = [append(log, size=100) for _ in range(5)]
+    files.inject(Fault(errno.ENOSPC, "pwrite", written=50))
+    with pytest.raises(OSError, match="No space left"):
+        append(log, size=100)
+    assert file_bytes(place) == log.size_bytes
+    batches.append(append(log, size=100))
+    assert file_bytes(place) > log.size_bytes
+    assert contents(log) == batches
+
+
+def test_a_log_on_a_real_disk_has_room(tmp_path: Path) -> None:
+    """The system reserves blocks, and the room reads as zeros."""
+    place = Place(OsFileSystem(), tmp_path / "flights-0", WITH_ROOM)
+    log = place.open()
+    batches = [append(log, size=100) for _ in range(20)]
+    sync(log)
+    path = place.directory / FIRST
+    assert path.stat().st_size > log.size_bytes
+    assert not path.read_bytes()[log.size_bytes :].strip(b"\0")
+    assert contents(place.open()) == batches
+    assert path.stat().st_size == log.size_bytes
+    assert not place.reported
