@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tests.core.harness import durable_state
 from tests.log.compacting import drive
 from tests.simulation.disk import SimulatedSyncer
-from tests.simulation.loop import NothingLeft, SimulatedLoop
+from tests.simulation.loop import NoEnd, NothingLeft, SimulatedLoop
 from tests.simulation.requests import Request, Violation, fetched_one_by_one, is_plain, only, without_offsets
 
 from headgate.core.offsets.commands import (
@@ -139,6 +139,8 @@ class Life:
             self._loop.run_until_complete(main)
         except NothingLeft:
             self.world.journal.report("nothing is left to happen, and somebody waits")
+        except NoEnd:
+            self.world.journal.report("there is no end to what happens, and somebody waits")
         except (PowerCut, OSError):
             pass  # the process ends, and the next one tries again
         finally:

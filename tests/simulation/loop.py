@@ -32,16 +32,28 @@ class NothingLeft(Exception):
     """No timer is set and nothing is ready: everybody waits for somebody else."""
 
 
+class NoEnd(Exception):
+    """So many turns of the loop that whoever is at work here never gets done."""
+
+
+MOST_TURNS = 500_000
+"""Of one life: many times what the longest takes."""
+
+
 class _Waiting:
     """In the place of a selector: nothing comes from outside, so waiting is time that passes."""
 
     def __init__(self, time: SimulatedTime, turn_seconds: float) -> None:
         self._time = time
         self._turn_seconds = turn_seconds
+        self._turns = 0
 
     def select(self, timeout: float | None) -> list[Any]:
         if timeout is None:
             raise NothingLeft
+        self._turns += 1
+        if self._turns > MOST_TURNS:
+            raise NoEnd
         self._time.seconds += max(timeout, self._turn_seconds)
         return []
 

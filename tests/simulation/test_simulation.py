@@ -107,6 +107,14 @@ def test_a_seed_replays_exactly_in_another_process() -> None:
     assert len(hashes) == 1
 
 
+def test_a_life_without_end_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is at work for ever, and lets time pass, is told of like who waits for ever."""
+    monkeypatch.setattr("tests.simulation.loop.MOST_TURNS", 50)
+    violation = World(1, OPERATIONS).run().violation
+    assert violation is not None
+    assert "there is no end" in violation
+
+
 TEARING = {
     "consumers": 0,
     "mixed": 0,

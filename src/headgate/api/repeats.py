@@ -40,14 +40,12 @@ class _Known:
 
 
 class Habit:
-    """The known request that a connection sent last: mostly the next one is that again."""
+    """What a connection's last known request had in common with others: mostly so does its next one."""
 
-    __slots__ = ("rest", "served", "shape")
+    __slots__ = ("rest",)
 
     def __init__(self) -> None:
-        self.shape: RequestShape | None = None
         self.rest: Hashable = None
-        self.served: tuple[Any, Repeat] | None = None
 
 
 class Repeats:
@@ -63,22 +61,19 @@ class Repeats:
     def find(self, frame: bytes, habit: Habit) -> Found | None:
         """What is known of a frame (without its length in front); None: it has to be read.
 
-        To compare it with what the same connection sent last is quicker than to look for it.
+        What is found is what was learned last. To compare it with what the same connection sent before is
+        quicker than to hash it.
         """
-        usual = habit.shape
-        if usual is not None and usual.size == len(frame):
-            correlation_id, numbers, rest = usual.split(frame)
-            served = habit.served
-            if rest == habit.rest and served is not None:
-                return served[0], served[1], correlation_id, numbers
         shapes = self._by_size.get(len(frame))
         if shapes is None:
             return None
         for known in shapes:
             correlation_id, numbers, rest = known.shape.split(frame)
+            if rest == habit.rest:
+                rest = habit.rest
             found = known.repeats.get(rest)
             if found is not None:
-                habit.shape, habit.rest, habit.served = known.shape, rest, found
+                habit.rest = rest
                 return found[0], found[1], correlation_id, numbers
         return None
 

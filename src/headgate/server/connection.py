@@ -208,7 +208,6 @@ class Connection(asyncio.Protocol):
         """Read a request that stands in line and cannot be served as it was before."""
         if self._transport is None:
             return
-        self._habit = Habit()  # what is served from now on may be something else
         try:
             self._handle(call, frame)
         except WireError as error:
