@@ -48,7 +48,7 @@ def has_room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     if has_room:
         monkeypatch.setattr(
             f"{__name__}.THREE_TO_A_SEGMENT",
-            replace(THREE_TO_A_SEGMENT, room_bytes=10_000, room_after_bytes=0),
+            replace(THREE_TO_A_SEGMENT, room_bytes=10_000),
         )
     return has_room
 

@@ -32,6 +32,7 @@ from headgate.log import recovery
 from headgate.log.compaction_output import CompactionOutput
 from headgate.log.key_table import KeyTable, key_hash
 from headgate.log.log import Log
+from headgate.log.segment import Segment
 from headgate.log.swap import CLEANED_SUFFIX
 from headgate.log.sync_mark import SyncMark
 from headgate.records import ConsumerGroupCurrentAssignment, ConsumerGroupMetadata
@@ -165,6 +166,14 @@ def compaction_keeps_the_first_record_of_a_key(patch: pytest.MonkeyPatch) -> Non
 
 def pages_of_a_failed_sync_are_trusted_by_the_next_process(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(recovery, "load_sync_mark", lambda files, directory: SyncMark(1 << 62, 0))
+
+
+def closed_segments_keep_their_room(patch: pytest.MonkeyPatch) -> None:
+    def finish(segment: Segment) -> None:
+        segment.file().datasync()
+        segment.synced_bytes = segment.size
+
+    patch.setattr(Segment, "finish", finish)
 
 
 def a_static_member_comes_back_without_its_assignment(patch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from headgate.log.memory_filesystem import PowerCut
 from headgate.server import checkpoints, history, history_scan, history_writer, shard_runtime, turn_batches
 from headgate.server.compaction import CompactionRunner
 from headgate.server.slices import SliceRunner
+from headgate.topics import topic
 
 
 @contextmanager
@@ -32,6 +33,7 @@ def fitted(
         (shard_runtime, "LOAD_SLICE_SECONDS", plan.load_slice_seconds),
         (shard_runtime, "EARLY_RECORDS", 25),
         (durability, "SYNC_MARK_EVERY_BYTES", plan.sync_mark_bytes),
+        (topic, "ROOM_AFTER_BYTES", plan.room_after_bytes),
         (history, "SEGMENT_BYTES", plan.segment_bytes),
         (history_scan, "SLICE_SECONDS", 1e9),
         (history_writer, "BATCH_BYTES", min(plan.batch_bytes, history_writer.BATCH_BYTES)),

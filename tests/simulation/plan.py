@@ -65,6 +65,7 @@ class Plan:
     change_seconds: float
     """How long topics and group settings stay as they are, on average."""
     assignment_interval_ms: int
+    room_after_bytes: int
     troubles: tuple[str, ...] | None = None
     """None: all there are."""
 
@@ -101,6 +102,7 @@ class Plan:
             mixed=later.choice((0, 0, 4)),
             change_seconds=later.choice((1.0, 10.0)),
             assignment_interval_ms=later.choice((0, 300, 1000)),
+            room_after_bytes=later.choice((0, 4096)),
         )
 
     def tool_count(self) -> int:

@@ -152,6 +152,7 @@ CLEANING = {
     "cleaner_backoff_ms": 50,
     "cleanable_ratio": 0.0,
 }
+ROOMY = CLEANING | {"is_durable": True, "room_after_bytes": 0, "troubles": ("stop", "kill")}
 BALANCED = {
     "mixed": 0,
     "consumers": 8,
@@ -194,6 +195,7 @@ SLEEPY = {"consumers": 0, "mixed": 0, "trouble_seconds": 1.0, "sweep_interval_ms
         (broken.compaction_trusts_the_page_cache, FAILING | CLEANING | {"troubles": ("power",)}),
         (broken.compaction_keeps_the_first_record_of_a_key, CLEANING),
         (broken.pages_of_a_failed_sync_are_trusted_by_the_next_process, STALE),
+        (broken.closed_segments_keep_their_room, ROOMY),
         (broken.a_static_member_comes_back_without_its_assignment, STATIC),
         (broken.a_static_member_loses_its_place_in_a_crash, STATIC),
         (broken.compaction_moves_nothing, REMEMBERING),

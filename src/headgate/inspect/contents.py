@@ -54,6 +54,8 @@ def read_batches(
 def partition_as_json(files: PartitionFiles, extent: Extent) -> Json:
     """A partition at a glance: where its log starts and ends, and its segments."""
     segments = files.segments
+    sizes = [segment.path().stat().st_size for segment in segments[:-1]]
+    sizes.append(extent.size_bytes - sum(sizes))
     return {
         "log_start_offset": extent.log_start_offset,
         "log_end_offset": extent.log_end_offset,
@@ -66,7 +68,7 @@ def partition_as_json(files: PartitionFiles, extent: Extent) -> Json:
                 "next_offset": segments[at + 1].base_offset
                 if at + 1 < len(segments)
                 else extent.log_end_offset,
-                "bytes": segment.path().stat().st_size,
+                "bytes": sizes[at],
             }
             for at, segment in enumerate(segments)
         ],

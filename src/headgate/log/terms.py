@@ -30,7 +30,7 @@ class LogSettings:
     sync_on_roll: bool = True
     room_bytes: int = 0
     """How much room is reserved on the disk ahead of what is written, at most; never more than that is."""
-    room_after_bytes: int = 4096
+    room_after_bytes: int = 0
     """A segment smaller than that has none."""
 
     def room_for(self, end: int) -> int:

@@ -22,6 +22,8 @@ from headgate.topics.waiters import Waiters
 
 ROOM_BYTES = 4 << 20
 """How much room a log that is synced before the answer has ahead of it, at most: syncs are quicker for it."""
+ROOM_AFTER_BYTES = 4096
+"""A smaller segment has none."""
 
 
 @dataclass(slots=True)
@@ -203,6 +205,7 @@ class Topic:
             index_interval_bytes=policy.index_interval_bytes,
             sync_on_roll=policy.is_durable,
             room_bytes=ROOM_BYTES if policy.is_durable else 0,
+            room_after_bytes=ROOM_AFTER_BYTES,
         )
 
     def give_up_partitions(self) -> list[Path]:
