@@ -10,6 +10,7 @@ import pytest
 from tests.inspect.damage import FIELDS, LAST, MIDDLE, batch_positions, crash, flip
 from tests.inspect.support import FLIGHTS, OFFSETS, errors, notes, open_topics, produce
 
+from headgate.inspect.reading import Break, LogFile, find_whole_batch, is_room, walk
 from headgate.log.filesystem import OsFileSystem
 from headgate.log.header import HEADER_BYTES
 from headgate.log.log import Log, LogSettings, Recovery
@@ -54,6 +55,22 @@ def test_room_that_a_crash_left_is_no_tail(data_dir: Path) -> None:
     crash(data_dir)
     assert errors(data_dir) == []
     assert not [note for note in notes(data_dir) if note.file == LAST]
+
+
+def test_what_a_server_writes_into_its_room_meanwhile_is_not_seen(data_dir: Path) -> None:
+    """A file is read as it was when it was opened: half of what is written since would look like damage."""
+    path = data_dir / LAST
+    there = path.read_bytes()
+    last = batch_positions(path)[-1]
+    path.write_bytes(there + bytes(5000))
+    with LogFile(path) as file:
+        path.write_bytes(there + there[last:] + there[last:] + bytes(3000))
+        *batches, end = list(walk(file))
+        assert batches[-1].position == last
+        assert isinstance(end, Break)
+        assert end.position == len(there)
+        assert is_room(file, end)
+        assert find_whole_batch(file, end.position, 0) is None
 
 
 def test_zeros_where_the_disk_had_batches_are_damage(data_dir: Path) -> None:

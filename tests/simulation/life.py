@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 DATA_DIR = Path("/data")
 HOUSEKEEPING_SECONDS = 5.0
 
-Snapshot = dict[int, tuple[int, dict[str, Any]]]
-"""By shard, where its log ends and what it holds."""
+Snapshot = dict[int, dict[str, Any]]
+"""By shard, what it holds."""
 
 
 def watched_runtime(
@@ -113,6 +113,11 @@ class Life:
         self.is_over = False
         self.end_kind = "failed starts"
         self.snapshot: Snapshot | None = None
+        """Everything in all shards, once it was looked at."""
+        self.begun_at: dict[int, int] = {}
+        """Where each shard stood when it was loaded first; what timers of groups write comes later."""
+        self.left_at: dict[int, int] = {}
+        """And where each ended."""
         self.loading: set[int] = set(range(world.plan.shards))
         """Shards that do not answer yet."""
         self._is_last = is_last
@@ -145,6 +150,7 @@ class Life:
             pass  # the process ends, and the next one tries again
         finally:
             self.is_over = True
+            self.left_at = {index: one.written_position for index, one in enumerate(self._runtimes)}
             self._forget_tasks()
             self._loop.close()
 
@@ -311,13 +317,14 @@ class Life:
         """A shard has read its log."""
         self.loading.discard(shard)
         self._loaded.add(shard)
+        self.begun_at.setdefault(shard, self._runtimes[shard].position)
         if not self.is_over:
             self.world.audit.loaded(shard, self)
 
     def looked_at(self, shard: int, found: dict[str, Any]) -> None:
         """Everything in a shard was looked at."""
         log = self._runtimes[shard].partition.log
-        self._looked_at[shard] = log.log_end_offset, found
+        self._looked_at[shard] = found
         if self._is_last:
             check_last_of_each_key(log, found)
         if self._is_last and len(self._looked_at) == len(self._runtimes):

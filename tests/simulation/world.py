@@ -154,6 +154,8 @@ class World:
             raise Violation(f"the server did not start on a disk that works: {first.end_kind}")
         if first.snapshot != second.snapshot:
             raise Violation(f"a second start changed {first.snapshot} to {second.snapshot}")
+        if first.left_at != second.begun_at:
+            raise Violation(f"a second start went on at {second.begun_at}, and not at {first.left_at}")
 
     def started(self, life: Life) -> None:
         """The server takes connections."""

@@ -1,7 +1,8 @@
 """Reading a segment's file from batch to batch, read-only, and finding the way past what is no batch.
 
-The size is taken once, when the file is opened: what a running server appends meanwhile is not seen. Batches
-are framed by their length alone; whether a checksum holds is asked of each batch, because it costs time.
+What a running server appends meanwhile is not seen: the size is taken once, when the file is opened, and so
+is where the zeros at its end begin, which are room to write to. Batches are framed by their length alone;
+whether a checksum holds is asked of each batch, because it costs time.
 """
 
 from __future__ import annotations
@@ -35,12 +36,13 @@ _BASE_OFFSET: Final = Struct(">q")
 
 
 class LogFile:
-    """A file open for reading. Raises OSError like the system does."""
+    """A file open for reading, as it was when it was opened. Raises OSError like the system does."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self.size = os.fstat(self._descriptor).st_size
+        self._written = written_end(self._read, 0, self.size)
 
     def __enter__(self) -> Self:
         return self
@@ -52,6 +54,11 @@ class LogFile:
 
     def read(self, size: int, position: int) -> bytes:
         """`size` bytes from `position`; fewer only where the file has become shorter meanwhile."""
+        data = self._read(size, position)
+        written = max(self._written - position, 0)
+        return data if len(data) <= written else data[:written] + bytes(len(data) - written)
+
+    def _read(self, size: int, position: int) -> bytes:
         data = os.pread(self._descriptor, size, position)
         while 0 < len(data) < size and (
             more := os.pread(self._descriptor, size - len(data), position + len(data))

@@ -40,8 +40,10 @@ class WideRow:
     def get(self, table: Rows) -> tuple[Int64s, Int64s]:
         """Offsets and leader epochs that stand there."""
         rows = self.rows
-        offsets, epochs = np.frombuffer(table.offsets, np.int64), np.frombuffer(table.epochs, np.int32)
-        return offsets[rows].copy(), epochs[rows].astype(np.int64)
+        offsets: Int64s = np.frombuffer(table.offsets, np.int64)[rows]
+        if isinstance(rows, slice):
+            offsets = offsets.copy()  # a slice is the table's own memory
+        return offsets, np.frombuffer(table.epochs, np.int32)[rows].astype(np.int64)
 
     def put(self, table: Rows, commits: OffsetCommits) -> None:
         """Write the commit over what stands in its rows."""
