@@ -25,6 +25,13 @@ from headgate.domain.setting import (
 BROKER_SETTINGS: Mapping[str, Setting] = table(
     Setting("node.id", Kind.INT, 1, "This node's id in Metadata answers.", minimum=0),
     Setting("headgate.durability", Kind.STRING, SYNC, DURABILITY, choices=(SYNC, PAGE_CACHE)),
+    Setting(
+        "headgate.preallocate.bytes",
+        Kind.INT,
+        4 << 20,
+        "What a log that is synced before the answer reserves of the disk ahead of its end, at most.",
+        minimum=0,
+    ),
     # Topics
     Setting("auto.create.topics.enable", Kind.BOOLEAN, True, "Create a topic when it is first asked for."),
     Setting("num.partitions", Kind.INT, 1, "Partitions of a topic that does not say.", minimum=1),

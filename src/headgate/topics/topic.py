@@ -20,10 +20,8 @@ from headgate.topics.partition import Partition
 from headgate.topics.policy import TopicPolicy, policy_of
 from headgate.topics.waiters import Waiters
 
-ROOM_BYTES = 4 << 20
-"""How much room a log that is synced before the answer has ahead of it, at most: syncs are quicker for it."""
 ROOM_AFTER_BYTES = 4096
-"""A smaller segment has none."""
+"""A smaller segment has no room reserved ahead of it."""
 
 
 @dataclass(slots=True)
@@ -204,7 +202,7 @@ class Topic:
             segment_ms=policy.segment_ms,
             index_interval_bytes=policy.index_interval_bytes,
             sync_on_roll=policy.is_durable,
-            room_bytes=ROOM_BYTES if policy.is_durable else 0,
+            room_bytes=self.shared.settings["headgate.preallocate.bytes"] if policy.is_durable else 0,
             room_after_bytes=ROOM_AFTER_BYTES,
         )
 
