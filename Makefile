@@ -2,13 +2,16 @@
 
 PYTHON ?= python3
 SEEDS ?= 1..50
+MODULES ?= core/offsets
+MINUTES ?= 20
+DIGITS ?= 0123456789
 BIN := .venv/bin
 COMPILED := build/compiled
 IN_PARALLEL := -n auto --maxprocesses 4
 TESTS_OF_COMPILED := tests/packaging tests/api tests/server tests/linearizability tests/simulation
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test compiled test-compiled compat lint simulate bench bench-start kafka clean java
+.PHONY: help demo test compiled test-compiled compat lint simulate mutants bench bench-start kafka clean java
 
 help:  ## Print the targets.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -36,6 +39,9 @@ lint: $(BIN)/.ready  ## Check format, style, types and the import contracts.
 
 simulate: $(BIN)/.ready  ## Run whole lives of the coordinator from seeds: make simulate SEEDS=1..200
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
+
+mutants: $(BIN)/.ready  ## Change the code and tell which changes no test notices: make mutants MODULES='log' MINUTES=30 DIGITS=37
+	$(BIN)/python -m tools.mutants $(MODULES) --minutes $(MINUTES) --digits $(DIGITS)
 
 bench: $(COMPILED)/.ready  ## Measure against peers, side by side in one run (make kafka first, to have Kafka among them).
 	PYTHONPATH=$(COMPILED) $(BIN)/python -m bench
