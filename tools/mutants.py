@@ -2,12 +2,12 @@
 
     python -m tools.mutants core/offsets log/sync_mark.py --minutes 20 --digits 37
 
-Each module is mutated function by function (`<` to `<=`, `and` to `or`, `0` to `1` ...), and the tests of its room run
-against each change. Survivors are printed as differences. A survivor that means nothing (the changed code does the same)
-is listed with its reason in `tests/mutants/equivalent.toml` and is left out of the count.
+Each module is mutated function by function (`<` to `<=`, `and` to `or`, `0` to `1` ...), and the tests of its
+room run against each change. Survivors are printed as differences. A survivor that means nothing (the changed
+code does the same) is listed with its reason in `tests/mutants/equivalent.toml` and is left out of the count.
 
-The work lives in `build/mutants` and is taken up where it was left: a second run with the same arguments tries what the
-first one had no time for. The exit code is 1 if less than `--wanted` per cent of the changes were caught.
+The work lives in `build/mutants`; a second run with the same arguments tries what the first one had no time
+for. The exit code is 1 if less than `--wanted` per cent of the changes were caught.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TESTS_OF_ROOM = {
     "topics": ("tests/topics", "tests/api_topics"),
     "wire": ("tests/wire",),
 }
-"""Which tests notice changes of a room. A test of another room may notice too; the room's own ones have to."""
+"""The tests that have to notice changes of a room. Those of other rooms may notice too."""
 
 WORDS_ARE_NOT_BEHAVIOUR = (r"^\s*logger\.", r"^\s*extra=", r"^\s*f?\"", r"^\s*assert ", r"^\s*raise ")
 """Lines that are left as they are: what is said to people, and checks for our own mistakes."""
