@@ -19,7 +19,8 @@ from headgate.core.commands import Tick
 from headgate.core.contract import Effects, Reply, Token
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, GroupId, Millis, TopicId, TopicName
 from headgate.domain.settings import Settings
-from headgate.log.memory_filesystem import MemoryFile, MemoryFileSystem, PowerCut
+from headgate.log.filesystem import FileSystem
+from headgate.log.memory_filesystem import MemoryFile, PowerCut
 from headgate.records import OffsetCommit, Record
 from headgate.server.clock import Clock
 from headgate.server.group_commit import GroupCommit
@@ -89,7 +90,7 @@ class Setup:
 
     runtime: ShardRuntime[Counter]
     partition: Partition
-    files: MemoryFileSystem
+    files: FileSystem
     sync_seconds: list[float]
 
     async def ask(self, command: object) -> Any:
@@ -100,12 +101,12 @@ class Setup:
 
 
 @asynccontextmanager
-async def setup(files: MemoryFileSystem, **given: str) -> AsyncIterator[Setup]:
+async def setup(files: FileSystem, data_dir: Path = DATA_DIR, **given: str) -> AsyncIterator[Setup]:
     settings = Settings({name.replace("_", "."): value for name, value in given.items()})
     clock = Clock()
-    files.make_directory(DATA_DIR)
-    files.sync_directory(DATA_DIR.parent)
-    topics = Topics.open(files, DATA_DIR, settings, clock.now())
+    files.make_directory(data_dir)
+    files.sync_directory(data_dir.parent)
+    topics = Topics.open(files, data_dir, settings, clock.now())
     topic = topics.by_name(GROUP_OFFSETS_TOPIC)
     if topic is None:
         created = topics.create(NewTopic(GROUP_OFFSETS_TOPIC, TopicId(b"t" * 16), 1), clock.now())

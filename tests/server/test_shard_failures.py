@@ -25,9 +25,10 @@ def test_a_write_that_fails_in_the_midst_of_a_turn_fails_the_turn(monkeypatch: p
     monkeypatch.setattr(shard_runtime, "RELOAD_DELAY_SECONDS", 0.01)
 
     async def scenario() -> None:
-        async with setup(MemoryFileSystem()) as s:
+        files = MemoryFileSystem()
+        async with setup(files) as s:
             assert await s.ask(Add()) == 1
-            s.files.inject(Fault(errno.ENOSPC, "pwrite", times=1))
+            files.inject(Fault(errno.ENOSPC, "pwrite", times=1))
             replies: list[object] = []
             for _ in range(7):
                 s.runtime.submit(Add(), replies.append)

@@ -73,14 +73,21 @@ class Durability:
     # Syncs.
 
     def begin(self, end_offset: int, generation: int) -> SyncRequest:
-        """What must be synced for everything up to `end_offset`, which is all there is, to be durable."""
+        """What must be synced for everything up to `end_offset`, which is all there is, to be durable.
+
+        Raises OSError when a file cannot be opened.
+        """
         request = SyncRequest(self._files, end_offset, generation, self._name_changes)
-        for segment in self._segments:
-            if segment.synced_bytes < segment.size:
-                request.parts.append((segment, segment.pin(), segment.size))
-                request.synced_before.append((segment, segment.synced_bytes))
-            if not segment.indexes_synced and segment is not self._segments.active:
-                request.indexes.append(segment)
+        try:
+            for segment in self._segments:
+                if segment.synced_bytes < segment.size:
+                    request.parts.append((segment, segment.pin(), segment.size))
+                    request.synced_before.append((segment, segment.synced_bytes))
+                if not segment.indexes_synced and segment is not self._segments.active:
+                    request.indexes.append(segment)
+        except OSError:
+            request.release()
+            raise
         if self._name_changes_synced < self._name_changes:
             request.directories.append(self._directory)
             if not self._parent_synced:

@@ -224,8 +224,15 @@ class Log:
     # Durability.
 
     def begin_sync(self) -> SyncRequest:
-        """What must be synced for everything appended so far to be durable. Each one must be completed."""
-        return self._durability.begin(self.log_end_offset, self.replacement.generation)
+        """What must be synced for everything appended so far to be durable. Each one must be completed.
+
+        Raises OSError when a file cannot be opened, and the log has failed with it.
+        """
+        try:
+            return self._durability.begin(self.log_end_offset, self.replacement.generation)
+        except OSError as error:
+            self._failure = error
+            raise
 
     def complete_sync(self, request: SyncRequest) -> None:
         """Take the outcome of a sync that ran; without an error all is durable that was there when it began.
@@ -238,10 +245,11 @@ class Log:
                 raise LogFailed(
                     errno.EIO, "the log is not what it was when the sync began", str(self.directory)
                 )
-            if request.error is not None:
+            error = request.error if request.has_run else OSError(errno.EIO, "the sync did not run")
+            if error is not None:
                 self._durability.failed(request)
-                self._failure = request.error
-                raise request.error
+                self._failure = error
+                raise error
             if self._failure is not None:
                 self._refuse()
             self._durability.completed(request)

@@ -124,9 +124,10 @@ class Segment:
         return self._file
 
     def pin(self) -> File:
-        """The open file, kept open until `unpin`: somebody syncs it in another thread."""
+        """The open file, kept open until `unpin`: somebody syncs it in another thread. Raises OSError."""
+        file = self.file()
         self._pins += 1
-        return self.file()
+        return file
 
     def unpin(self) -> None:
         """End of `pin`."""

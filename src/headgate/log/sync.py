@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -44,7 +45,10 @@ class SyncRequest:
         self.has_run = False
 
     def run(self) -> None:
-        """Make it durable: older segments first, names last. Raises OSError, and keeps it in `error`."""
+        """Make it durable: older segments first, names last. Raises OSError, and keeps it in `error`.
+
+        Whatever else is raised has failed the sync as well.
+        """
         try:
             for _, file, _ in self.parts:
                 file.datasync()
@@ -54,6 +58,9 @@ class SyncRequest:
                 self.files.sync_directory(directory)
         except OSError as error:
             self.error = error
+            raise
+        except BaseException as problem:
+            self.error = OSError(errno.EIO, f"the sync ended with {problem!r}")
             raise
         finally:
             self.has_run = True
@@ -66,7 +73,7 @@ class SyncRequest:
         return self.parts[0][1].descriptor
 
     def end(self, error: OSError | None) -> None:
-        """The sync of `only_descriptor` has run by other ways than `run`, with this outcome."""
+        """The sync has run by other ways than `run`, or could not: this is the outcome."""
         self.error = error
         self.has_run = True
 

@@ -9,6 +9,7 @@ waits for another's sync.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -80,10 +81,7 @@ class GroupCommit:
                 served, line.served = line.served, []
                 _call_all(served, _complete(log, line.request))
             if line.waiting:
-                request = log.begin_sync()
-                with suppress(OSError):
-                    request.run()
-                _call_all(line.waiting, _complete(log, request))
+                _call_all(line.waiting, _sync_here(log))
 
     def _begin(self, log: Log, line: _Line) -> None:
         if self._lines.get(log) is not line:
@@ -93,12 +91,17 @@ class GroupCommit:
         line.served, line.waiting = line.waiting, []
         line.started = perf_counter()
         try:
-            request = line.request = log.begin_sync()
-        except OSError as failure:  # its files cannot be opened again
+            request = log.begin_sync()
+        except OSError as failure:  # a file cannot be opened again, and the log has failed
             logger.error("sync failed", extra={"log": log.directory, "error": str(failure)})
             self._end(log, line, is_durable=False)
             return
-        self._syncer.run(request, lambda: self._on_run(log, line, request))
+        line.request = request
+        try:
+            self._syncer.run(request, lambda: self._on_run(log, line, request))
+        except RuntimeError as problem:  # no thread can be started
+            request.end(OSError(errno.EAGAIN, f"nothing runs the sync: {problem}"))
+            self._end(log, line, is_durable=_complete(log, request))
 
     def _on_run(self, log: Log, line: _Line, request: SyncRequest) -> None:
         if self._lines.get(log) is not line:
@@ -114,6 +117,17 @@ class GroupCommit:
             line.is_begun = False
             del self._lines[log]
         _call_all(served, is_durable)
+
+
+def _sync_here(log: Log) -> bool:
+    try:
+        request = log.begin_sync()
+    except OSError as failure:
+        logger.error("sync failed", extra={"log": log.directory, "error": str(failure)})
+        return False
+    with suppress(OSError):  # the request keeps it, and _complete tells
+        request.run()
+    return _complete(log, request)
 
 
 def _complete(log: Log, request: SyncRequest) -> bool:

@@ -7,11 +7,17 @@
 
 Both have a descriptor that is readable when something is done: a ring its own, the other an event's. The C
 library has no functions for either, so they are system calls by number.
+
+The kernel looks at the indexes of a ring at any moment. They are therefore read and written through a
+`memoryview` of 32-bit words, which does each as one load or one store. `struct` does not: it writes zeros
+before it writes a value, and puts a value together from single bytes. A kernel that reads 0 as the number of
+outcomes that were taken believes the line full, and keeps further outcomes to itself.
 """
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 import os
 import platform
@@ -70,6 +76,10 @@ _RING_SETUP, _RING_ENTER = 425, 426
 """The same on every kind of machine."""
 _SINGLE_MAPPING = 1
 """A feature: both lines stand in one piece of memory, since Linux 5.4."""
+_NO_DROP = 2
+"""A feature: outcomes for which the line has no place are kept aside and not dropped, since Linux 5.5."""
+_OVERFLOWED = 2
+"""A flag of the kernel's: outcomes are kept aside until somebody enters the kernel for them."""
 _AT_REQUESTS = 0x10000000
 _WAIT = 1
 _RING_FSYNC = 3
@@ -80,7 +90,7 @@ _request = struct.Struct("<BBHiQQIIQ24x")
 """`struct io_uring_sqe`: operation, flags, priority, file, offset, buffer, size, its own flags, data."""
 _outcome = struct.Struct("<Qi4x")
 """`struct io_uring_cqe`: data and result."""
-_index = struct.Struct("<I")
+_WORD_BYTES = 4
 _LARGEST_INDEX = 0xFFFF_FFFF
 
 
@@ -98,21 +108,25 @@ class RingQueue:
             undo.callback(os.close, self.descriptor)
             fields = _parameters.unpack(block.raw)
             (requests, outcomes, _, _, _, features, _), places = fields[:7], fields[7:]
-            if not features & _SINGLE_MAPPING:
-                raise OSError("an io_uring of Linux before 5.4")
-            _, self._tail_at, _, _, _, _, self._requests_at, *_ = places[:10]
-            self._head_at, self._done_at, _, _, _, self._outcomes_at, *_ = places[10:]
+            if not features & _SINGLE_MAPPING or not features & _NO_DROP:
+                raise OSError("an io_uring of Linux before 5.5")
+            _, tail_at, _, _, flags_at, _, requests_at, *_ = places[:10]
+            head_at, done_at, _, _, _, self._outcomes_at, *_ = places[10:]
+            # Places of words, in words.
+            self._tail_at, self._flags_at = tail_at // _WORD_BYTES, flags_at // _WORD_BYTES
+            self._head_at, self._done_at = head_at // _WORD_BYTES, done_at // _WORD_BYTES
             self._request_mask, self._outcome_mask = requests - 1, outcomes - 1
-            size = max(
-                self._requests_at + requests * _index.size, self._outcomes_at + outcomes * _outcome.size
-            )
+            size = max(requests_at + requests * _WORD_BYTES, self._outcomes_at + outcomes * _outcome.size)
             self._lines = undo.enter_context(mmap.mmap(self.descriptor, size))
+            self._words = undo.enter_context(memoryview(self._lines).cast("I"))
             self._requests = undo.enter_context(
                 mmap.mmap(self.descriptor, requests * _request.size, offset=_AT_REQUESTS)
             )
+            for slot in range(requests):
+                self._words[requests_at // _WORD_BYTES + slot] = slot
             self._let_go = undo.pop_all()
-        for slot in range(requests):
-            _index.pack_into(self._lines, self._requests_at + slot * _index.size, slot)
+        self.most_outcomes: int = outcomes
+        """How many outcomes have a place in the line; the kernel keeps more than these aside."""
         self._submitted = 0
         self._taken = 0
 
@@ -122,23 +136,36 @@ class RingQueue:
         at = (submitted & self._request_mask) * _request.size
         _request.pack_into(self._requests, at, _RING_FSYNC, 0, 0, descriptor, 0, 0, 0, _DATA_ONLY, number)
         self._submitted = (submitted + 1) & _LARGEST_INDEX
-        _index.pack_into(self._lines, self._tail_at, self._submitted)
-        if _call_at_once(_RING_ENTER, self.descriptor, 1, 0, 0, None, 0) < 0:
+        self._words[self._tail_at] = self._submitted
+        count = _call_at_once(_RING_ENTER, self.descriptor, 1, 0, 0, None, 0)
+        if count != 1:
             self._submitted = submitted  # it is not to be found there later
-            _index.pack_into(self._lines, self._tail_at, submitted)
-            _raise("io_uring_enter")
+            self._words[self._tail_at] = submitted
+            if count < 0:
+                _raise("io_uring_enter")
+            raise BlockingIOError(errno.EAGAIN, "io_uring_enter: the kernel did not take the request")
 
     def take(self, fewest: int) -> list[Outcome]:
         """See `KernelQueue`."""
         if fewest:
             _system_call("io_uring_enter", _RING_ENTER, self.descriptor, 0, fewest, _WAIT, None, 0)
-        (done,) = _index.unpack_from(self._lines, self._done_at)
+        outcomes = self._take_from_line()
+        while self._words[self._flags_at] & _OVERFLOWED:
+            _system_call("io_uring_enter", _RING_ENTER, self.descriptor, 0, 0, _WAIT, None, 0)
+            more = self._take_from_line()
+            if not more:
+                break  # asked again when the descriptor is readable
+            outcomes += more
+        return outcomes
+
+    def _take_from_line(self) -> list[Outcome]:
+        done = self._words[self._done_at]
         outcomes = []
         while self._taken != done:
             at = self._outcomes_at + (self._taken & self._outcome_mask) * _outcome.size
             outcomes.append(_outcome.unpack_from(self._lines, at))
             self._taken = (self._taken + 1) & _LARGEST_INDEX
-        _index.pack_into(self._lines, self._head_at, done)
+        self._words[self._head_at] = done
         return outcomes
 
     def close(self) -> None:
@@ -172,7 +199,11 @@ class AsynchronousIo:
         self._numbers = numbers
         self._context = ctypes.c_ulong(0)
         self._call(_SETUP, ctypes.c_long(MOST_IN_FLIGHT), ctypes.byref(self._context))
-        self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        try:
+            self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        except OSError:
+            self._call(_DESTROY, self._context)
+            raise
         self._events = ctypes.create_string_buffer(_event.size * MOST_IN_FLIGHT)
         self._blocks: dict[int, Any] = {}
         """Kept until the kernel is done with them."""

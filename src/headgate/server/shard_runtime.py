@@ -14,12 +14,13 @@ Its rules:
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum, auto
 from time import perf_counter
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headgate.core.commands import Tick
 from headgate.core.contract import Effects, Shard, Token
@@ -34,6 +35,9 @@ from headgate.server.group_commit import GroupCommit
 from headgate.server.shard_loading import CheckpointLoading, CheckpointUnusable, LogLoading
 from headgate.server.turn_batches import TurnBatches
 from headgate.topics.partition import Partition
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
@@ -95,6 +99,7 @@ class ShardRuntime(Generic[ShardT]):
         self._turn_batches = TurnBatches()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_deadline: Millis | None = None
+        self._is_closed = False
         self._reset()
 
     def _reset(self) -> None:
@@ -212,7 +217,7 @@ class ShardRuntime(Generic[ShardT]):
             base_offset = self._partition.append_internal(
                 self._turn_batches.of(commands, first_offset, self._clock.now())
             )
-        except OSError as failure:
+        except (OSError, CorruptBatch) as failure:
             self._fail("write failed", failure)
             return False
         assert base_offset == first_offset, "somebody else writes to the shard's log"
@@ -290,6 +295,7 @@ class ShardRuntime(Generic[ShardT]):
         self.on_loading()
         log = self.log
         if log is not None:
+            await self._make_durable(log)
             try:
                 await self._apply_log(log, await self._restore_checkpoint())
             except (CorruptBatch, MalformedRecord) as problem:
@@ -302,6 +308,20 @@ class ShardRuntime(Generic[ShardT]):
         if self._torn:
             self._commit_standing_values()
         self.on_loaded()
+
+    async def _make_durable(self, log: Log) -> None:
+        """Wait for the syncs of the life before: nothing that the shard is loaded from can be lost (rule 2).
+
+        After a start, and after `Log.recover`, nothing is left to sync. Raises OSError.
+        """
+        if not log.needs_sync or not self._is_durable_before_answer:
+            return
+        durable: asyncio.Future[bool] = self._loop.create_future()
+        self._group_commit.when_durable(
+            log, lambda is_durable: None if durable.done() else durable.set_result(is_durable)
+        )
+        if not await durable:
+            raise OSError(errno.EIO, "the log could not be synced", str(log.directory))
 
     def _commit_standing_values(self) -> None:
         """Write again, behind a commit that a crash cut short, what stands for its keys (R3.13)."""
@@ -351,11 +371,11 @@ class ShardRuntime(Generic[ShardT]):
         if self._state is State.ACTIVE and self._partition.log.failure is not None:
             self._fail("log failed", self._partition.log.failure)
 
-    def _fail(self, event: str, failure: OSError | None) -> None:
+    def _fail(self, event: str, failure: OSError | CorruptBatch | None) -> None:
         logger.error(
             event,
             extra={
-                "log": self._partition.log.directory,
+                "log": self._log_directory,
                 "error": str(failure or "see above"),
                 "then": "groups of this log get retriable errors until it can be written again",
             },
@@ -365,21 +385,28 @@ class ShardRuntime(Generic[ShardT]):
         self._state = State.FAILED
         for on_reply in orphans:
             on_reply(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        self._loop.call_later(RELOAD_DELAY_SECONDS, self._try_reload)
+        self._reload_later()
+
+    def _reload_later(self) -> None:
+        if not self._is_closed:
+            self._loop.call_later(RELOAD_DELAY_SECONDS, self._try_reload)
 
     def _try_reload(self) -> None:
+        if self._is_closed:
+            return
         try:
-            if self._partition.log.failure is not None:
-                self._partition.log.recover()
-        except OSError as failure:
+            log = self.log
+            if log is not None and log.failure is not None:
+                log.recover()
+        except (OSError, CorruptBatch) as failure:
             self._retry_reload(failure)
             return
         self._state = State.LOADING
         self._reload = self._loop.create_task(self._load_again())
 
-    def _retry_reload(self, failure: OSError) -> None:
-        logger.warning("log still fails", extra={"log": self._partition.log.directory, "error": str(failure)})
-        self._loop.call_later(RELOAD_DELAY_SECONDS, self._try_reload)
+    def _retry_reload(self, failure: OSError | CorruptBatch) -> None:
+        logger.warning("log still fails", extra={"log": self._log_directory, "error": str(failure)})
+        self._reload_later()
 
     async def _load_again(self) -> None:
         self.shard = self._new_shard()  # what it knows of its surroundings is of now, not of the failure
@@ -390,10 +417,16 @@ class ShardRuntime(Generic[ShardT]):
             self._state = State.FAILED
             self._retry_reload(failure)
             return
-        logger.info("log works again", extra={"log": self._partition.log.directory})
+        logger.info("log works again", extra={"log": self._log_directory})
+
+    @property
+    def _log_directory(self) -> Path:
+        """Where the log is, also where it cannot be opened."""
+        return self._partition.topic.directory_of(self._partition.index)
 
     def close(self) -> None:
-        """Write what is left and stop the timer."""
+        """Write what is left and stop the timer; what has failed stays so."""
+        self._is_closed = True
         if self._unwritten and self._state is State.ACTIVE:
             self._write()
         if self._timer is not None:
