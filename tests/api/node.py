@@ -7,10 +7,11 @@ that a version cannot carry fails the test.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, cast
 
-from headgate.api.contract import Api, Node, Router
+from headgate.api.contract import Api, Node, RequestSteps, Router
 from headgate.api.router import Here
 from headgate.core import topic_image
 from headgate.core.commands import Tick
@@ -25,6 +26,24 @@ from headgate.wire.codec import decode, encode
 
 SHARDS = 3
 START = Millis(1_700_000_000_000)
+
+
+def drive_request(steps: RequestSteps[Any]) -> Any:
+    """Go through the steps of a request; what they return."""
+    try:
+        waits_for = next(steps)
+        while True:
+            problem: Exception | None = None
+            if isinstance(waits_for, Future):
+                problem = cast("Exception | None", waits_for.exception())
+            elif waits_for is not None:
+                try:
+                    waits_for()
+                except Exception as raised:
+                    problem = raised
+            waits_for = next(steps) if problem is None else steps.throw(problem)
+    except StopIteration as stop:
+        return stop.value
 
 
 class OneCall:
@@ -46,6 +65,14 @@ class OneCall:
         """Keep the response as a client would read it."""
         assert not self.is_answered, "answered twice"
         self.response = decode(self._api.response_type, self.api_version, encode(response, self.api_version))
+
+    def in_steps(self, steps: RequestSteps[Any], then: Callable[[Any], None]) -> None:
+        """Take all the steps at once."""
+        then(drive_request(steps))
+
+    def answer_in_steps(self, steps: RequestSteps[Any]) -> None:
+        """Take all the steps at once."""
+        self.answer(drive_request(steps))
 
     def no_answer(self) -> None:
         """None of these APIs may do this."""

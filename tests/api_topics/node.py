@@ -10,9 +10,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
+from tests.api.node import drive_request
 from tests.topics.disk import NOW, Disk
 
-from headgate.api.contract import Api, Coordinator, OffsetHistory, Router
+from headgate.api.contract import Api, Coordinator, OffsetHistory, RequestSteps, Router
 from headgate.domain.ids import Millis
 from headgate.domain.settings import Settings
 from headgate.topics.topic import Topic
@@ -68,6 +69,14 @@ class OneCall:
         assert not self.is_finished, "answered twice"
         self.is_finished = True
         self.response = decode(self._api.response_type, self.api_version, encode(response, self.api_version))
+
+    def in_steps(self, steps: RequestSteps[Any], then: Callable[[Any], None]) -> None:
+        """Take all the steps at once."""
+        then(drive_request(steps))
+
+    def answer_in_steps(self, steps: RequestSteps[Any]) -> None:
+        """Take all the steps at once."""
+        self.answer(drive_request(steps))
 
     def no_answer(self) -> None:
         """Nothing is sent."""

@@ -147,6 +147,7 @@ def test_metrics_are_served_to_prometheus(tmp_path: Path) -> None:
         "headgate_offsets",
         "headgate_log_bytes",
         "headgate_sync_seconds_count",
+        "headgate_loop_longest_stall_seconds",
     ):
         assert f"\n{name} " in text
 

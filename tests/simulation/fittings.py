@@ -16,6 +16,7 @@ from headgate.log import durability
 from headgate.log.memory_filesystem import PowerCut
 from headgate.server import checkpoints, history, history_scan, history_writer, shard_runtime, turn_batches
 from headgate.server.compaction import CompactionRunner
+from headgate.server.request_work import RequestWork
 from headgate.server.slices import SliceRunner
 from headgate.topics import topic
 
@@ -40,6 +41,7 @@ def fitted(
         (history_writer, "FLUSH_BYTES", min(plan.slice_bytes, history_writer.FLUSH_BYTES)),
         (SliceRunner, "is_slice_over", lambda runner: random.random() < 0.2),
         (SliceRunner, "processor_seconds", lambda runner: 0.0),
+        (RequestWork, "seconds", lambda work: random.random()),
         (CompactionRunner, "_compact", _counting_compactions(journal, on_failed_compaction)),
         (checkpoints, "FEWEST_AT_STOP", plan.checkpoint_records),
         (checkpoints, "RETRY_AFTER_SECONDS", -1.0),

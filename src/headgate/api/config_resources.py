@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from headgate.api.contract import Node
+from headgate.api.contract import Node, RequestSteps
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
 from headgate.topics.configs import (
@@ -112,7 +112,7 @@ def alter(
     request: AlterRequest,
     decide: Callable[[Any, ConfigResource], Mapping[str, str] | Refusal],
     answer_type: Callable[..., AnswerT],
-) -> list[AnswerT]:
+) -> RequestSteps[list[AnswerT]]:
     """Alter each resource for itself, and answer for each in the order asked.
 
     `decide` gives the new values of a resource, as the request has it and as it is.
@@ -121,6 +121,7 @@ def alter(
     times_named = Counter(names)
     answers = []
     for wanted, name in zip(request.resources, names, strict=True):
+        yield None
         if times_named[name] > 1:
             refusal: Refusal | None = Refusal(
                 ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."

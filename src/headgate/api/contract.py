@@ -7,9 +7,10 @@ returns None and calls `call.answer(response)` later, once: the connection keeps
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from headgate.core.offsets.history import GroupHistory, HistoryQuery
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
     from headgate.wire.repeats import Numbers, WrittenResponse
 
 ResultT = TypeVar("ResultT")
+
+RequestSteps: TypeAlias = "Generator[Callable[[], None] | Future[Any] | None, None, ResultT]"
+"""Work of a request that may be long. It yields None where others may have their turn, a function to have it
+run in a thread, and a future to wait for it; what those raise is raised at the yield.
+"""
+
+READ_ASIDE_BYTES = 128 * 1024
+"""A larger request is read in a thread, unless its API says otherwise."""
 
 
 class Call(Protocol):
@@ -43,6 +52,19 @@ class Call(Protocol):
 
     def answer(self, response: Any) -> None:
         """Send the response. Called once; a connection that is gone meanwhile makes it a no-op."""
+        ...
+
+    def in_steps(self, steps: RequestSteps[ResultT], then: Callable[[ResultT], None]) -> None:
+        """Drive `steps` beside everything else, and hand what they return to `then`; the connection's later
+        requests wait meanwhile. A connection that is lost meanwhile makes `then` a no-op.
+        """
+        ...
+
+    def answer_in_steps(self, steps: RequestSteps[Any]) -> None:
+        """Drive `steps` beside everything else, and send the response they return; called instead of
+        `answer`. Where they take long the response is written in a thread, and the connection's later
+        requests wait for it.
+        """
         ...
 
     def no_answer(self) -> None:
@@ -250,3 +272,5 @@ class Api:
     taken a moment ago, when it comes again; None if it had better be read each time."""
     features: tuple[str, ...] = ()
     """What it knows beyond Kafka's document, by names that ApiVersions advertises."""
+    read_aside_bytes: int = READ_ASIDE_BYTES
+    """A larger request is read in a thread: it may have many parts."""

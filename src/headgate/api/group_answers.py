@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Any
 
-from headgate.api.contract import Node
+from headgate.api.contract import Call, Node, RequestSteps
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId
+
+_SUBMITTED_AT_ONCE = 200
 
 
 def gather(count: int, on_all: Callable[[list[Any]], None]) -> Callable[[int], Callable[[Any], None]]:
@@ -38,6 +41,36 @@ def submit_each(
     take_at = gather(len(commands), on_results)
     for index, (group_id, command) in enumerate(commands):
         node.router.owner_of(group_id).submit(group_id, command, take_at(index))
+
+
+def answer_each(
+    node: Node,
+    call: Call,
+    commands: Sequence[tuple[GroupId, Any]],
+    respond: Callable[[Sequence[Any]], RequestSteps[Any]],
+) -> None:
+    """Hand each command to its group's shard, and answer what `respond` makes of the results, in the
+    commands' order; all of it in steps.
+    """
+    if len(commands) <= _SUBMITTED_AT_ONCE:
+        submit_each(node, commands, lambda results: call.answer_in_steps(respond(results)))
+        return
+    call.answer_in_steps(_answered(node, commands, respond))
+
+
+def _answered(
+    node: Node,
+    commands: Sequence[tuple[GroupId, Any]],
+    respond: Callable[[Sequence[Any]], RequestSteps[Any]],
+) -> RequestSteps[Any]:
+    """Some commands after the others: no more are under way at a time."""
+    all_results: list[Any] = []
+    for first in range(0, len(commands), _SUBMITTED_AT_ONCE):
+        there: Future[list[Any]] = Future()
+        submit_each(node, commands[first : first + _SUBMITTED_AT_ONCE], there.set_result)
+        yield there
+        all_results += there.result()
+    return (yield from respond(all_results))
 
 
 def error_of(result: Any) -> ErrorCode:

@@ -33,6 +33,8 @@ ALL = -1
 _TOPIC_IDS_SINCE = 13
 _ZSTD_SINCE = 7
 _ZSTD = 4
+_READ_ASIDE_BYTES = 1 << 20
+"""Most of a request is records, which are taken as they are."""
 _CODEC_AT = 22
 """The low byte of a batch's attributes."""
 
@@ -189,4 +191,5 @@ API = Api(
     request_type=ProduceRequest,
     response_type=ProduceResponse,
     handle=handle,
+    read_aside_bytes=_READ_ASIDE_BYTES,
 )

@@ -13,10 +13,11 @@ whatever its size.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from headgate.api.contract import Api, Call, Node
+from headgate.api.contract import Api, Call, Node, RequestSteps
 from headgate.domain.errors import ErrorCode
 from headgate.topics.fetch_sessions import (
     FetchContext,
@@ -25,12 +26,14 @@ from headgate.topics.fetch_sessions import (
     PartitionOutcome,
     SessionRequest,
 )
+from headgate.topics.opening_aside import opened_aside
 from headgate.topics.partition import Partition, ReadResult
 from headgate.topics.waiters import Waiter
 from headgate.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     LeaderIdAndEpoch,
     PartitionData,
 )
@@ -38,6 +41,8 @@ from headgate.wire.messages.fetch import (
 _TOPIC_IDS_SINCE = 13
 _LEADERS_SINCE = 16
 _READ_COMMITTED = 1
+_MOST_AT_ONCE = 500
+"""More partitions are read in steps: each takes some microseconds."""
 
 
 class _Found(NamedTuple):
@@ -51,7 +56,17 @@ class _Found(NamedTuple):
 class _Fetch:
     """One fetch, from its arrival to its answer."""
 
-    __slots__ = ("_call", "_cancel_timeout", "_context", "_is_woken", "_node", "_request", "_waiter")
+    __slots__ = (
+        "_call",
+        "_cancel_timeout",
+        "_context",
+        "_is_reading",
+        "_is_time_over",
+        "_is_woken",
+        "_node",
+        "_request",
+        "_waiter",
+    )
 
     def __init__(self, node: Node, call: Call, request: FetchRequest, context: FetchContext) -> None:
         self._node = node
@@ -61,17 +76,33 @@ class _Fetch:
         self._waiter: Waiter | None = None
         self._cancel_timeout: Callable[[], None] | None = None
         self._is_woken = False
+        self._is_reading = False
+        """Whether partitions are being read in steps."""
+        self._is_time_over = False
 
     def begin(self) -> FetchResponse | None:
         """The answer if there is enough, or None: it comes later."""
-        found = self._read_all()
+        found = self._read_at_once()
+        if found is None:
+            self._call.in_steps(self._read_in_steps(), self._begin_with)
+            return None
+        if not self._is_to_wait(found):
+            return self._respond(found)
+        return None
+
+    def _begin_with(self, found: list[_Found]) -> None:
+        if not self._is_to_wait(found):
+            self._answer(found)
+
+    def _is_to_wait(self, found: list[_Found]) -> bool:
+        """Whether there is too little yet; then the fetch is parked."""
         missing_bytes = self._missing_bytes(found)
         if missing_bytes <= 0 or self._request.max_wait_ms <= 0:
-            return self._respond(found)
-        self._park(found, missing_bytes)
+            return False
         self._cancel_timeout = self._node.call_later(self._request.max_wait_ms, self._give_up_waiting)
+        self._park(found, missing_bytes)
         self._call.when_lost(self._abandon)
-        return None
+        return True
 
     def _abandon(self) -> None:
         """Nobody is there to be answered."""
@@ -84,6 +115,9 @@ class _Fetch:
     def _park(self, found: list[_Found], missing_bytes: int) -> None:
         keys = [one.partition.key for one in found if one.partition is not None]
         self._waiter = self._node.topics.waiters.add(keys, missing_bytes, self._wake)
+        if any(_has_moved(one) for one in found):
+            self._node.topics.waiters.remove(self._waiter)
+            self._wake()
 
     def _wake(self) -> None:
         # Look when this turn is over: it may append to more of the partitions.
@@ -95,20 +129,31 @@ class _Fetch:
         if not self._is_woken:
             return
         self._is_woken = False
-        found = self._read_all()
+        self._read(self._go_on_with)
+
+    def _go_on_with(self, found: list[_Found]) -> None:
         missing_bytes = self._missing_bytes(found)
-        if missing_bytes > 0:
+        if missing_bytes > 0 and not self._is_time_over:
             self._park(found, missing_bytes)
             return
         if self._cancel_timeout is not None:
             self._cancel_timeout()
-        self._call.answer(self._respond(found))
+        self._answer(found)
 
     def _give_up_waiting(self) -> None:
+        self._is_time_over = True
+        if self._is_reading:
+            return  # what is found is the answer
         self._is_woken = False
         if self._waiter is not None:
             self._node.topics.waiters.remove(self._waiter)
-        self._call.answer(self._respond(self._read_all()))
+        self._read(self._answer)
+
+    def _answer(self, found: list[_Found]) -> None:
+        if self._is_wide:
+            self._call.answer_in_steps(self._respond_in_steps(found))
+        else:
+            self._call.answer(self._respond(found))
 
     def _missing_bytes(self, found: list[_Found]) -> int:
         """How much too little there is; 0 also when there is something to say at once."""
@@ -116,8 +161,32 @@ class _Fetch:
             return 0
         return self._request.min_bytes - sum(len(one.result.records) for one in found)
 
-    def _read_all(self) -> list[_Found]:
-        left = min(self._request.max_bytes, int(self._node.settings["fetch.max.bytes"]))
+    def _read(self, then: Callable[[list[_Found]], None]) -> None:
+        """Read all partitions, now or in steps, and go on with what is found."""
+        found = self._read_at_once()
+        if found is not None:
+            then(found)
+            return
+        self._is_reading = True
+
+        def go_on(found: list[_Found]) -> None:
+            self._is_reading = False
+            then(found)
+
+        self._call.in_steps(self._read_in_steps(), go_on)
+
+    @property
+    def _is_wide(self) -> bool:
+        return len(self._context) > _MOST_AT_ONCE
+
+    def _most_bytes(self) -> int:
+        return min(self._request.max_bytes, int(self._node.settings["fetch.max.bytes"]))
+
+    def _read_at_once(self) -> list[_Found] | None:
+        """All partitions; None if that may take long: there are many, or a log has to be opened."""
+        if self._is_wide:
+            return None
+        left = self._most_bytes()
         is_empty = True
         found: list[_Found] = []
         for wanted in self._context.partitions():
@@ -125,8 +194,29 @@ class _Fetch:
             if partition is None or error != ErrorCode.NONE:
                 found.append(_Found(wanted, partition, ReadResult(error)))
                 continue
+            if partition.needs_opening:
+                return None
             limit = min(left, wanted.max_bytes)
             result = partition.read(wanted.fetch_offset, limit, minimum_one=is_empty)
+            if result.records:
+                is_empty = False
+                left -= len(result.records)
+            found.append(_Found(wanted, partition, result))
+        return found
+
+    def _read_in_steps(self) -> RequestSteps[list[_Found]]:
+        """All partitions, one after the other."""
+        left = self._most_bytes()
+        is_empty = True
+        found: list[_Found] = []
+        for wanted in self._context.partitions():
+            yield None
+            partition, error = self._find(wanted)
+            if partition is None or error != ErrorCode.NONE:
+                found.append(_Found(wanted, partition, ReadResult(error)))
+                continue
+            yield from opened_aside(partition)
+            result = partition.read(wanted.fetch_offset, min(left, wanted.max_bytes), minimum_one=is_empty)
             if result.records:
                 is_empty = False
                 left -= len(result.records)
@@ -150,23 +240,37 @@ class _Fetch:
         response = FetchResponse(session_id=self._context.session_id)
         topics: dict[str | bytes, FetchableTopicResponse] = {}
         for one in found:
-            result = one.result
-            outcome = PartitionOutcome(
-                bool(result.records), result.error, result.high_watermark, result.log_start_offset
-            )
-            if not self._context.told(outcome, one.wanted):
-                continue
-            name = one.wanted.key.topic
-            topic = topics.get(name)
-            if topic is None:
-                topic = topics[name] = (
-                    FetchableTopicResponse(topic=name)
-                    if isinstance(name, str)
-                    else FetchableTopicResponse(topic_id=name)
-                )
-                response.responses.append(topic)
-            topic.partitions.append(self._partition_data(one))
+            self._tell(one, response, topics)
         return response
+
+    def _respond_in_steps(self, found: list[_Found]) -> RequestSteps[FetchResponse]:
+        response = FetchResponse(session_id=self._context.session_id)
+        topics: dict[str | bytes, FetchableTopicResponse] = {}
+        for one in found:
+            yield None
+            self._tell(one, response, topics)
+        return response
+
+    def _tell(
+        self, one: _Found, response: FetchResponse, topics: dict[str | bytes, FetchableTopicResponse]
+    ) -> None:
+        """Add to the response what was found in a partition, if it is worth telling."""
+        result = one.result
+        outcome = PartitionOutcome(
+            bool(result.records), result.error, result.high_watermark, result.log_start_offset
+        )
+        if not self._context.told(outcome, one.wanted):
+            return
+        name = one.wanted.key.topic
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = (
+                FetchableTopicResponse(topic=name)
+                if isinstance(name, str)
+                else FetchableTopicResponse(topic_id=name)
+            )
+            response.responses.append(topic)
+        topic.partitions.append(self._partition_data(one))
 
     def _partition_data(self, one: _Found) -> PartitionData:
         result = one.result
@@ -187,26 +291,66 @@ class _Fetch:
         return data
 
 
+def _has_moved(one: _Found) -> bool:
+    """Whether more can be read of a partition than when it was read, in steps."""
+    if one.partition is None:
+        return False
+    partition = one.partition.topic.find_partition(one.partition.index)
+    return (
+        partition is not None and partition.is_open and partition.high_watermark != one.result.high_watermark
+    )
+
+
 def handle(node: Node, call: Call, request: FetchRequest) -> FetchResponse | None:
     """Find the session, then the records."""
-    context = node.topics.fetch_sessions.begin(_session_request(call, request), node.now())
+    if sum(len(topic.partitions) for topic in request.topics) <= _MOST_AT_ONCE:
+        return _begin(node, call, request, _wanted(call, request.topics))
+
+    def begin(wanted: list[FetchedPartition]) -> None:
+        response = _begin(node, call, request, wanted)
+        if response is not None:
+            call.answer(response)
+
+    call.in_steps(_wanted_in_steps(call, request), begin)
+    return None
+
+
+def _begin(
+    node: Node, call: Call, request: FetchRequest, wanted: list[FetchedPartition]
+) -> FetchResponse | None:
+    session_request = _session_request(call, request, wanted)
+    context = node.topics.fetch_sessions.begin(session_request, node.now())
     if isinstance(context, ErrorCode):
         return FetchResponse(error_code=context)
     return _Fetch(node, call, request, context).begin()
 
 
-def _session_request(call: Call, request: FetchRequest) -> SessionRequest:
+def _wanted(call: Call, topics: Sequence[FetchTopic]) -> list[FetchedPartition]:
     uses_topic_ids = call.api_version >= _TOPIC_IDS_SINCE
-    wanted = [
+    return [
         FetchedPartition(
             PartitionKey(topic.topic_id if uses_topic_ids else topic.topic, partition.partition),
             partition.fetch_offset,
             partition.partition_max_bytes,
             partition.current_leader_epoch,
         )
-        for topic in request.topics
+        for topic in topics
         for partition in topic.partitions
     ]
+
+
+def _wanted_in_steps(call: Call, request: FetchRequest) -> RequestSteps[list[FetchedPartition]]:
+    wanted: list[FetchedPartition] = []
+    for topic in request.topics:
+        for first in range(0, len(topic.partitions), _MOST_AT_ONCE):
+            some = replace(topic, partitions=topic.partitions[first : first + _MOST_AT_ONCE])
+            wanted += _wanted(call, (some,))
+            yield None
+    return wanted
+
+
+def _session_request(call: Call, request: FetchRequest, wanted: list[FetchedPartition]) -> SessionRequest:
+    uses_topic_ids = call.api_version >= _TOPIC_IDS_SINCE
     forgotten = [
         PartitionKey(topic.topic_id if uses_topic_ids else topic.topic, index)
         for topic in request.forgotten_topics_data

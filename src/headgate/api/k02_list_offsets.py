@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from headgate.api.contract import Api, Call, Node
+from headgate.api.contract import Api, Call, Node, RequestSteps
 from headgate.domain.errors import ErrorCode
 from headgate.topics.offset_search import (
     EARLIEST,
@@ -23,6 +23,7 @@ from headgate.topics.offset_search import (
     MAX_TIMESTAMP,
     FoundOffset,
 )
+from headgate.topics.opening_aside import opened_aside
 from headgate.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -42,20 +43,27 @@ _NAMED_SINCE = {
 """The version that first knew each name."""
 
 
-def handle(node: Node, call: Call, request: ListOffsetsRequest) -> ListOffsetsResponse:
+def handle(node: Node, call: Call, request: ListOffsetsRequest) -> None:
     """Answer each partition for itself."""
-    times_asked = Counter(
-        (topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions
-    )
+    call.answer_in_steps(_answer(node, call, request))
+
+
+def _answer(node: Node, call: Call, request: ListOffsetsRequest) -> RequestSteps[ListOffsetsResponse]:
+    times_asked: Counter[tuple[str, int]] = Counter()
+    for topic in request.topics:
+        for partition in topic.partitions:
+            times_asked[topic.name, partition.partition_index] += 1
+            yield None
     response = ListOffsetsResponse()
     for topic in request.topics:
         answers = ListOffsetsTopicResponse(name=topic.name)
         response.topics.append(answers)
         for partition in topic.partitions:
+            yield None
             if times_asked[topic.name, partition.partition_index] > 1:
                 found = FoundOffset(ErrorCode.INVALID_REQUEST)
             else:
-                found = _find(node, call, topic.name, partition)
+                found = yield from _find(node, call, topic.name, partition)
             answers.partitions.append(
                 ListOffsetsPartitionResponse(
                     partition_index=partition.partition_index,
@@ -68,7 +76,7 @@ def handle(node: Node, call: Call, request: ListOffsetsRequest) -> ListOffsetsRe
     return response
 
 
-def _find(node: Node, call: Call, topic_name: str, wanted: ListOffsetsPartition) -> FoundOffset:
+def _find(node: Node, call: Call, topic_name: str, wanted: ListOffsetsPartition) -> RequestSteps[FoundOffset]:
     topic = node.topics.by_name(topic_name)
     partition = None if topic is None else topic.find_partition(wanted.partition_index)
     if partition is None:
@@ -78,7 +86,10 @@ def _find(node: Node, call: Call, topic_name: str, wanted: ListOffsetsPartition)
         if since is None or call.api_version < since:
             return FoundOffset(ErrorCode.UNSUPPORTED_VERSION)
     error = partition.check_leader_epoch(wanted.current_leader_epoch)
-    return partition.find_offset(wanted.timestamp) if error == ErrorCode.NONE else FoundOffset(error)
+    if error != ErrorCode.NONE:
+        return FoundOffset(error)
+    yield from opened_aside(partition)
+    return partition.find_offset(wanted.timestamp)
 
 
 API = Api(

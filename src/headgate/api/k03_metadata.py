@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from headgate.api.contract import Api, Call, Node
+from headgate.api.contract import Api, Call, Node, RequestSteps
 from headgate.api.topic_answers import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS, find_or_create
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import ZERO_TOPIC_ID
@@ -25,10 +25,15 @@ from headgate.wire.messages.metadata import (
 )
 
 _NULL_NAMES_SINCE = 12
+_SHARED_AT_ONCE = 50
 
 
-def handle(node: Node, call: Call, request: MetadataRequest) -> MetadataResponse:
+def handle(node: Node, call: Call, request: MetadataRequest) -> None:
     """Tell of the topics asked for, in their order."""
+    call.answer_in_steps(_respond(node, call, request))
+
+
+def _respond(node: Node, call: Call, request: MetadataRequest) -> RequestSteps[MetadataResponse]:
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node.node_id, host=node.advertised_host, port=node.advertised_port)
@@ -41,13 +46,17 @@ def handle(node: Node, call: Call, request: MetadataRequest) -> MetadataResponse
     )
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     if request.topics is None or (call.api_version == 0 and not request.topics):
-        response.topics = [_describe(node, topic, operations) for topic in node.topics.all()]
+        for topic in node.topics.all():
+            described = yield from _describe(node, topic, operations)
+            response.topics.append(described)
         return response
     names = [
         topic.name for topic in request.topics if topic.name is not None and topic.topic_id == ZERO_TOPIC_ID
     ]
-    by_name = find_or_create(node, names, may_create=request.allow_auto_topic_creation)
-    response.topics = [_answer(node, wanted, by_name, operations) for wanted in request.topics]
+    by_name = yield from find_or_create(node, names, may_create=request.allow_auto_topic_creation)
+    for wanted in request.topics:
+        answer = yield from _answer(node, wanted, by_name, operations)
+        response.topics.append(answer)
     if call.api_version < _NULL_NAMES_SINCE:
         for answer in response.topics:
             answer.name = answer.name or ""
@@ -56,11 +65,11 @@ def handle(node: Node, call: Call, request: MetadataRequest) -> MetadataResponse
 
 def _answer(
     node: Node, wanted: MetadataRequestTopic, by_name: dict[str, Topic | ErrorCode], operations: int
-) -> MetadataResponseTopic:
+) -> RequestSteps[MetadataResponseTopic]:
     if wanted.topic_id != ZERO_TOPIC_ID:
         topic = node.topics.by_id(wanted.topic_id)
         if topic is not None:
-            return _describe(node, topic, operations)
+            return (yield from _describe(node, topic, operations))
         return MetadataResponseTopic(
             error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=wanted.name, topic_id=wanted.topic_id
         )
@@ -69,22 +78,33 @@ def _answer(
     found = by_name[wanted.name]
     if isinstance(found, ErrorCode):
         return MetadataResponseTopic(error_code=found, name=wanted.name)
-    return _describe(node, found, operations)
+    return (yield from _describe(node, found, operations))
 
 
-def _describe(node: Node, topic: Topic, operations: int) -> MetadataResponseTopic:
+def _describe(node: Node, topic: Topic, operations: int) -> RequestSteps[MetadataResponseTopic]:
+    partitions = yield from _partitions(node.node_id, topic.leader_epoch, topic.partition_count)
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=_partitions(node.node_id, topic.leader_epoch, topic.partition_count),
+        partitions=partitions,
         topic_authorized_operations=operations,
     )
 
 
-@lru_cache(maxsize=16)
-def _partitions(node_id: int, leader_epoch: int, count: int) -> list[MetadataResponsePartition]:
+def _partitions(node_id: int, leader_epoch: int, count: int) -> RequestSteps[list[MetadataResponsePartition]]:
     """All partitions of any topic that has `count` of them: they differ in their index alone."""
+    partitions: list[MetadataResponsePartition] = []
+    for first in range(0, count, _SHARED_AT_ONCE):
+        yield None
+        partitions += _some_partitions(node_id, leader_epoch, first, min(first + _SHARED_AT_ONCE, count))
+    return partitions
+
+
+@lru_cache(maxsize=4096)
+def _some_partitions(
+    node_id: int, leader_epoch: int, first: int, end: int
+) -> list[MetadataResponsePartition]:
     replicas = [node_id]
     return [
         MetadataResponsePartition(
@@ -94,7 +114,7 @@ def _partitions(node_id: int, leader_epoch: int, count: int) -> list[MetadataRes
             replica_nodes=replicas,
             isr_nodes=replicas,
         )
-        for index in range(count)
+        for index in range(first, end)
     ]
 
 

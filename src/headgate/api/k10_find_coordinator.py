@@ -8,7 +8,7 @@ retriable error would have it ask for ever.
 
 from __future__ import annotations
 
-from headgate.api.contract import Api, Call, Node
+from headgate.api.contract import Api, Call, Node, RequestSteps
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId
 from headgate.wire.messages.find_coordinator import (
@@ -27,12 +27,11 @@ _NO_NODE = -1
 _NO_PORT = -1
 
 
-def handle(node: Node, call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+def handle(node: Node, call: Call, request: FindCoordinatorRequest) -> FindCoordinatorResponse | None:
     """Answer with the owner of each key, or why there is no such coordinator."""
     if call.api_version >= _SEVERAL_KEYS_SINCE_VERSION:
-        return FindCoordinatorResponse(
-            coordinators=[_find(node, request.key_type, key) for key in request.coordinator_keys]
-        )
+        call.answer_in_steps(_find_each(node, request))
+        return None
     found = _find(node, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=found.error_code,
@@ -41,6 +40,14 @@ def handle(node: Node, call: Call, request: FindCoordinatorRequest) -> FindCoord
         host=found.host,
         port=found.port,
     )
+
+
+def _find_each(node: Node, request: FindCoordinatorRequest) -> RequestSteps[FindCoordinatorResponse]:
+    response = FindCoordinatorResponse()
+    for key in request.coordinator_keys:
+        yield None
+        response.coordinators.append(_find(node, request.key_type, key))
+    return response
 
 
 def _find(node: Node, key_type: int, key: str) -> Coordinator:

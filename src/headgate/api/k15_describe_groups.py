@@ -7,10 +7,11 @@ has error messages. A group that does not exist is Dead without an error up to 5
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from headgate.api.contract import Api, Call, Node
-from headgate.api.group_answers import submit_each
+from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.group_answers import answer_each
 from headgate.core.classic.commands import DescribedGroup, DescribeGroup
 from headgate.core.classic.state import ClassicState
 from headgate.domain.errors import ErrorCode
@@ -32,16 +33,16 @@ def handle(node: Node, call: Call, request: wire.DescribeGroupsRequest) -> None:
     operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else OPERATIONS_NOT_ASKED_FOR
     group_ids = [GroupId(group_id) for group_id in request.groups]
 
-    def on_results(results: list[Any]) -> None:
-        groups = [
-            _group(group_id, result, call.api_version)
-            for group_id, result in zip(group_ids, results, strict=True)
-        ]
-        for group in groups:
+    def respond(results: Sequence[Any]) -> RequestSteps[wire.DescribeGroupsResponse]:
+        response = wire.DescribeGroupsResponse()
+        for group_id, result in zip(group_ids, results, strict=True):
+            yield None
+            group = _group(group_id, result, call.api_version)
             group.authorized_operations = operations
-        call.answer(wire.DescribeGroupsResponse(groups=groups))
+            response.groups.append(group)
+        return response
 
-    submit_each(node, [(group_id, DescribeGroup(group_id)) for group_id in group_ids], on_results)
+    answer_each(node, call, [(group_id, DescribeGroup(group_id)) for group_id in group_ids], respond)
 
 
 def _group(group_id: GroupId, result: DescribedGroup | ErrorCode, version: int) -> wire.DescribedGroup:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headgate.api.contract import Api, Call, Node
+from headgate.api.contract import Api, Call, Node, RequestSteps
 from headgate.core.commands import ListedGroups, ListGroups
 from headgate.domain.errors import ErrorCode
 from headgate.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
@@ -22,25 +22,26 @@ def handle(node: Node, call: Call, request: ListGroupsRequest) -> None:
         if error:
             call.answer(ListGroupsResponse(error_code=error))
         else:
-            call.answer(_response(results))
+            call.answer_in_steps(_response(results))
 
     command = ListGroups(frozenset(request.states_filter), frozenset(request.types_filter))
     node.coordinator.submit_to_all(command, on_results)
 
 
-def _response(results: list[ListedGroups]) -> ListGroupsResponse:
-    return ListGroupsResponse(
-        groups=[
-            ListedGroup(
-                group_id=group.group_id,
-                protocol_type=group.protocol_type,
-                group_state=group.state,
-                group_type=group.group_type,
+def _response(results: list[ListedGroups]) -> RequestSteps[ListGroupsResponse]:
+    response = ListGroupsResponse()
+    for result in results:
+        for group in result.groups:
+            yield None
+            response.groups.append(
+                ListedGroup(
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type,
+                    group_state=group.state,
+                    group_type=group.group_type,
+                )
             )
-            for result in results
-            for group in result.groups
-        ]
-    )
+    return response
 
 
 API = Api(16, "ListGroups", 0, 5, ListGroupsRequest, ListGroupsResponse, handle)

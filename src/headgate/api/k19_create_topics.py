@@ -1,6 +1,7 @@
 """CreateTopics (key 19), versions 2-7.
 
-Each topic stands for itself; all that are good are created with one sync, and the answer comes after it. -1
+Each topic stands for itself; those that are good are created with one sync, a hundred at a time, and the
+answer comes when all are there. -1
 for partitions or replication factor means the broker's default. Replication is left to a Kafka cluster: a
 factor above one, or an assignment to any other broker, is refused. `validate_only` answers as if, with an
 id nobody has. From version 5 the answer tells the partitions and settings, from 7 the topic's id.
@@ -10,8 +11,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from headgate.api.contract import Api, Call, Node
-from headgate.api.topic_answers import new_topic_id, refuse_assignment
+from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.topic_answers import create_in_steps, new_topic_id, refuse_assignment
 from headgate.domain.errors import ErrorCode
 from headgate.topics.configs import describe_topic
 from headgate.topics.refusal import Refusal
@@ -25,12 +26,17 @@ from headgate.wire.messages.create_topics import (
 )
 
 
-def handle(node: Node, call: Call, request: CreateTopicsRequest) -> CreateTopicsResponse:
+def handle(node: Node, call: Call, request: CreateTopicsRequest) -> None:
     """Create the topics, and answer one result a name."""
+    call.answer_in_steps(_answer(node, request))
+
+
+def _answer(node: Node, request: CreateTopicsRequest) -> RequestSteps[CreateTopicsResponse]:
     times_named = Counter(topic.name for topic in request.topics)
     results: dict[str, CreatableTopicResult] = {}
     wanted: list[NewTopic] = []
     for topic in request.topics:
+        yield None
         refusal = _refuse_shape(node, topic, times_named)
         if refusal is not None:
             results[topic.name] = _refused(topic.name, refusal)
@@ -41,7 +47,8 @@ def handle(node: Node, call: Call, request: CreateTopicsRequest) -> CreateTopics
         if refusal is None:
             wanted.append(new)
     if wanted and not request.validate_only:
-        for new, outcome in zip(wanted, node.topics.create_all(wanted, node.now()), strict=True):
+        outcomes = yield from create_in_steps(node, wanted)
+        for new, outcome in zip(wanted, outcomes, strict=True):
             if isinstance(outcome, Refusal):
                 results[new.name] = _refused(new.name, outcome)
     return CreateTopicsResponse(topics=list(results.values()))

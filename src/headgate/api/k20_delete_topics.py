@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from functools import partial
 
-from headgate.api.contract import Api, Call, Node
+from headgate.api.contract import Api, Call, Node, RequestSteps
 from headgate.api.group_answers import gather
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import ZERO_TOPIC_ID, TopicName
@@ -28,8 +28,23 @@ _BY_ID_SINCE = 6
 _DISABLED_ERROR_SINCE = 3
 
 
-def handle(node: Node, call: Call, request: DeleteTopicsRequest) -> DeleteTopicsResponse | None:
+def handle(node: Node, call: Call, request: DeleteTopicsRequest) -> None:
     """Delete each topic for itself."""
+
+    def answer(deleted: tuple[DeleteTopicsResponse, list[TopicName]]) -> None:
+        response, held = deleted
+        if held:
+            _answer_when_free(node, call, response, held, request.timeout_ms)
+        else:
+            call.answer(response)
+
+    call.in_steps(_delete_all(node, call, request), answer)
+
+
+def _delete_all(
+    node: Node, call: Call, request: DeleteTopicsRequest
+) -> RequestSteps[tuple[DeleteTopicsResponse, list[TopicName]]]:
+    """Delete the topics; the response, and the names that cannot be used again yet."""
     if call.api_version < _BY_ID_SINCE:
         wanted = [DeleteTopicState(name=name) for name in request.topic_names]
     else:
@@ -41,14 +56,12 @@ def handle(node: Node, call: Call, request: DeleteTopicsRequest) -> DeleteTopics
     times_meant = Counter(target.topic_id for target in targets if isinstance(target, Topic))
     response = DeleteTopicsResponse()
     for state, target in zip(wanted, targets, strict=True):
+        yield None
         if isinstance(target, Topic) and times_meant[target.topic_id] > 1:
             target = Refusal(ErrorCode.INVALID_REQUEST, "The topic is given both by name and by id.")
         response.responses.append(_delete(node, call, state, target))
     held = [one.name for one in targets if isinstance(one, Topic) and one.name in node.topics.held_names]
-    if not held:
-        return response
-    _answer_when_free(node, call, response, held, request.timeout_ms)
-    return None
+    return response, held
 
 
 def _answer_when_free(

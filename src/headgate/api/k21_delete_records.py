@@ -7,8 +7,9 @@ INVALID_TOPIC_EXCEPTION.
 
 from __future__ import annotations
 
-from headgate.api.contract import Api, Call, Node
+from headgate.api.contract import Api, Call, Node, RequestSteps
 from headgate.domain.errors import ErrorCode
+from headgate.topics.opening_aside import opened_aside
 from headgate.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
@@ -18,14 +19,19 @@ from headgate.wire.messages.delete_records import (
 )
 
 
-def handle(node: Node, call: Call, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+def handle(node: Node, call: Call, request: DeleteRecordsRequest) -> None:
     """Cut each partition for itself."""
+    call.answer_in_steps(_answer(node, request))
+
+
+def _answer(node: Node, request: DeleteRecordsRequest) -> RequestSteps[DeleteRecordsResponse]:
     response = DeleteRecordsResponse()
     for topic in request.topics:
         answers = DeleteRecordsTopicResult(name=topic.name)
         response.topics.append(answers)
         for wanted in topic.partitions:
-            error, low_watermark = _delete(node, topic.name, wanted)
+            yield None
+            error, low_watermark = yield from _delete(node, topic.name, wanted)
             answers.partitions.append(
                 DeleteRecordsPartitionResult(
                     partition_index=wanted.partition_index, low_watermark=low_watermark, error_code=error
@@ -34,7 +40,9 @@ def handle(node: Node, call: Call, request: DeleteRecordsRequest) -> DeleteRecor
     return response
 
 
-def _delete(node: Node, topic_name: str, wanted: DeleteRecordsPartition) -> tuple[ErrorCode, int]:
+def _delete(
+    node: Node, topic_name: str, wanted: DeleteRecordsPartition
+) -> RequestSteps[tuple[ErrorCode, int]]:
     topic = node.topics.by_name(topic_name)
     partition = None if topic is None else topic.find_partition(wanted.partition_index)
     if topic is None or partition is None:
@@ -43,6 +51,7 @@ def _delete(node: Node, topic_name: str, wanted: DeleteRecordsPartition) -> tupl
         return ErrorCode.INVALID_TOPIC_EXCEPTION, -1
     if not topic.policy.is_deleted_from:
         return ErrorCode.POLICY_VIOLATION, -1
+    yield from opened_aside(partition)
     return partition.delete_records(wanted.offset)
 
 

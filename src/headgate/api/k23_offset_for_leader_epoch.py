@@ -6,8 +6,9 @@ when the node starts after a crash.
 
 from __future__ import annotations
 
-from headgate.api.contract import Api, Call, Node
+from headgate.api.contract import Api, Call, Node, RequestSteps
 from headgate.domain.errors import ErrorCode
+from headgate.topics.opening_aside import opened_aside
 from headgate.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -17,17 +18,24 @@ from headgate.wire.messages.offset_for_leader_epoch import (
 )
 
 
-def handle(node: Node, call: Call, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+def handle(node: Node, call: Call, request: OffsetForLeaderEpochRequest) -> None:
     """Answer each partition for itself."""
+    call.answer_in_steps(_answer(node, request))
+
+
+def _answer(node: Node, request: OffsetForLeaderEpochRequest) -> RequestSteps[OffsetForLeaderEpochResponse]:
     response = OffsetForLeaderEpochResponse()
     for topic in request.topics:
         answers = OffsetForLeaderTopicResult(topic=topic.topic)
         response.topics.append(answers)
-        answers.partitions = [_find(node, topic.topic, wanted) for wanted in topic.partitions]
+        for wanted in topic.partitions:
+            yield None
+            answer = yield from _find(node, topic.topic, wanted)
+            answers.partitions.append(answer)
     return response
 
 
-def _find(node: Node, topic_name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+def _find(node: Node, topic_name: str, wanted: OffsetForLeaderPartition) -> RequestSteps[EpochEndOffset]:
     answer = EpochEndOffset(partition=wanted.partition)
     topic = node.topics.by_name(topic_name)
     partition = None if topic is None else topic.find_partition(wanted.partition)
@@ -38,6 +46,7 @@ def _find(node: Node, topic_name: str, wanted: OffsetForLeaderPartition) -> Epoc
     if error != ErrorCode.NONE:
         answer.error_code = error
         return answer
+    yield from opened_aside(partition)
     try:
         answer.leader_epoch, answer.end_offset = partition.end_offset_of_epoch(wanted.leader_epoch)
     except OSError:

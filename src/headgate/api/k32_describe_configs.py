@@ -7,7 +7,7 @@ has the defaults. Synonyms and documentation (3+) come when they are asked for.
 from __future__ import annotations
 
 from headgate.api.config_resources import find_resource
-from headgate.api.contract import Api, Call, Node
+from headgate.api.contract import Api, Call, Node, RequestSteps
 from headgate.topics.configs import ConfigValue
 from headgate.topics.refusal import Refusal
 from headgate.wire.messages.describe_configs import (
@@ -19,10 +19,15 @@ from headgate.wire.messages.describe_configs import (
 )
 
 
-def handle(node: Node, call: Call, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
+def handle(node: Node, call: Call, request: DescribeConfigsRequest) -> None:
     """Describe each resource for itself."""
+    call.answer_in_steps(_answer(node, request))
+
+
+def _answer(node: Node, request: DescribeConfigsRequest) -> RequestSteps[DescribeConfigsResponse]:
     response = DescribeConfigsResponse()
     for wanted in request.resources:
+        yield None
         result = DescribeConfigsResult(
             error_message="", resource_type=wanted.resource_type, resource_name=wanted.resource_name
         )

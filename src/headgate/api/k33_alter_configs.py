@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headgate.api.config_resources import ConfigResource, alter
-from headgate.api.contract import Api, Call, Node
+from headgate.api.contract import Api, Call, Node, RequestSteps
 from headgate.topics.configs import Change, Operation, altered
 from headgate.topics.refusal import Refusal
 from headgate.wire.messages.alter_configs import (
@@ -20,14 +20,19 @@ from headgate.wire.messages.alter_configs import (
 )
 
 
-def handle(node: Node, call: Call, request: AlterConfigsRequest) -> AlterConfigsResponse:
+def handle(node: Node, call: Call, request: AlterConfigsRequest) -> None:
     """Alter each resource for itself, all of its settings or none."""
+    call.answer_in_steps(_answer(node, request))
+
+
+def _answer(node: Node, request: AlterConfigsRequest) -> RequestSteps[AlterConfigsResponse]:
 
     def decide(wanted: AlterConfigsResource, resource: ConfigResource) -> Mapping[str, str] | Refusal:
         changes = [Change(config.name, Operation.SET, config.value) for config in wanted.configs]
         return altered(resource.described, {}, changes)
 
-    return AlterConfigsResponse(responses=alter(node, request, decide, AlterConfigsResourceResponse))
+    responses = yield from alter(node, request, decide, AlterConfigsResourceResponse)
+    return AlterConfigsResponse(responses=responses)
 
 
 API = Api(

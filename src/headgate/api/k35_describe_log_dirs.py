@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headgate.api.contract import Api, Call, Node
+from headgate.api.contract import Api, Call, Node, RequestSteps
 from headgate.domain.errors import ErrorCode
+from headgate.topics.opening_aside import opened_aside
 from headgate.topics.topic import Topic
 from headgate.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -20,11 +21,17 @@ from headgate.wire.messages.describe_log_dirs import (
 )
 
 
-def handle(node: Node, call: Call, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+def handle(node: Node, call: Call, request: DescribeLogDirsRequest) -> None:
     """Tell the sizes."""
+    call.answer_in_steps(_answer(node, request))
+
+
+def _answer(node: Node, request: DescribeLogDirsRequest) -> RequestSteps[DescribeLogDirsResponse]:
     result = DescribeLogDirsResult(log_dir=str(node.topics.data_dir))
     try:
-        result.topics = [_describe(topic, indexes) for topic, indexes in _wanted(node, request)]
+        for topic, indexes in _wanted(node, request):
+            described = yield from _describe(topic, indexes)
+            result.topics.append(described)
     except OSError:
         result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     return DescribeLogDirsResponse(results=[result])
@@ -41,17 +48,20 @@ def _wanted(node: Node, request: DescribeLogDirsRequest) -> Iterable[tuple[Topic
             yield found, [index for index in wanted.partitions if 0 <= index < found.partition_count]
 
 
-def _describe(topic: Topic, indexes: Iterable[int]) -> DescribeLogDirsTopic:
-    return DescribeLogDirsTopic(
-        name=topic.name,
-        partitions=[
-            DescribeLogDirsPartition(
-                partition_index=index,
-                partition_size=topic.partition(index).size_bytes if topic.is_written(index) else 0,
-            )
-            for index in indexes
-        ],
-    )
+def _describe(topic: Topic, indexes: Iterable[int]) -> RequestSteps[DescribeLogDirsTopic]:
+    described = DescribeLogDirsTopic(name=topic.name)
+    for index in indexes:
+        yield None
+        size_bytes = 0
+        if topic.is_written(index):
+            partition = topic.partition(index)
+            yield from opened_aside(partition)
+            if not topic.is_deleted:
+                size_bytes = partition.size_bytes
+        described.partitions.append(
+            DescribeLogDirsPartition(partition_index=index, partition_size=size_bytes)
+        )
+    return described
 
 
 API = Api(

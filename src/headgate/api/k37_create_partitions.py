@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from headgate.api.contract import Api, Call, Node
+from headgate.api.contract import Api, Call, Node, RequestSteps
 from headgate.api.topic_answers import refuse_assignment
 from headgate.domain.errors import ErrorCode
 from headgate.topics.refusal import Refusal
@@ -20,11 +20,16 @@ from headgate.wire.messages.create_partitions import (
 )
 
 
-def handle(node: Node, call: Call, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+def handle(node: Node, call: Call, request: CreatePartitionsRequest) -> None:
     """Extend each topic for itself."""
+    call.answer_in_steps(_answer(node, request))
+
+
+def _answer(node: Node, request: CreatePartitionsRequest) -> RequestSteps[CreatePartitionsResponse]:
     times_named = Counter(topic.name for topic in request.topics)
     results: dict[str, CreatePartitionsTopicResult] = {}
     for topic in request.topics:
+        yield None
         if times_named[topic.name] > 1:
             refusal: Refusal | None = Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
         else:

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
-from headgate.api.contract import Api, Call, Node
-from headgate.api.group_answers import submit_each
+from collections.abc import Sequence
+
+from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.group_answers import answer_each
 from headgate.core.commands import DeleteGroup
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId
@@ -21,17 +23,14 @@ def handle(node: Node, call: Call, request: DeleteGroupsRequest) -> None:
     """Answer with an error for each group."""
     group_ids = [GroupId(group_id) for group_id in dict.fromkeys(request.groups_names)]
 
-    def on_results(errors: list[ErrorCode]) -> None:
-        call.answer(
-            DeleteGroupsResponse(
-                results=[
-                    DeletableGroupResult(group_id=group_id, error_code=error)
-                    for group_id, error in zip(group_ids, errors, strict=True)
-                ]
-            )
-        )
+    def respond(errors: Sequence[ErrorCode]) -> RequestSteps[DeleteGroupsResponse]:
+        response = DeleteGroupsResponse()
+        for group_id, error in zip(group_ids, errors, strict=True):
+            yield None
+            response.results.append(DeletableGroupResult(group_id=group_id, error_code=error))
+        return response
 
-    submit_each(node, [(group_id, DeleteGroup(group_id)) for group_id in group_ids], on_results)
+    answer_each(node, call, [(group_id, DeleteGroup(group_id)) for group_id in group_ids], respond)
 
 
 API = Api(42, "DeleteGroups", 0, 2, DeleteGroupsRequest, DeleteGroupsResponse, handle)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headgate.api.config_resources import ConfigResource, alter
-from headgate.api.contract import Api, Call, Node
+from headgate.api.contract import Api, Call, Node, RequestSteps
 from headgate.topics.configs import Change, altered
 from headgate.topics.refusal import Refusal
 from headgate.wire.messages.incremental_alter_configs import (
@@ -20,18 +20,21 @@ from headgate.wire.messages.incremental_alter_configs import (
 )
 
 
-def handle(
-    node: Node, call: Call, request: IncrementalAlterConfigsRequest
-) -> IncrementalAlterConfigsResponse:
+def handle(node: Node, call: Call, request: IncrementalAlterConfigsRequest) -> None:
     """Alter each resource for itself, all of its changes or none."""
+    call.answer_in_steps(_answer(node, request))
+
+
+def _answer(
+    node: Node, request: IncrementalAlterConfigsRequest
+) -> RequestSteps[IncrementalAlterConfigsResponse]:
 
     def decide(wanted: AlterConfigsResource, resource: ConfigResource) -> Mapping[str, str] | Refusal:
         changes = [Change(config.name, config.config_operation, config.value) for config in wanted.configs]
         return altered(resource.described, resource.overrides, changes)
 
-    return IncrementalAlterConfigsResponse(
-        responses=alter(node, request, decide, AlterConfigsResourceResponse)
-    )
+    responses = yield from alter(node, request, decide, AlterConfigsResourceResponse)
+    return IncrementalAlterConfigsResponse(responses=responses)
 
 
 API = Api(

@@ -6,11 +6,11 @@ GROUP_ID_NOT_FOUND. Partitions of topics that are gone are left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headgate.api.contract import Api, Call, Node
-from headgate.api.group_answers import submit_each
+from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.group_answers import answer_each
 from headgate.api.k15_describe_groups import ALL_GROUP_OPERATIONS, OPERATIONS_NOT_ASKED_FOR
 from headgate.core.consumer.commands import (
     DescribeConsumerGroup,
@@ -30,14 +30,17 @@ def handle(node: Node, call: Call, request: wire.ConsumerGroupDescribeRequest) -
     operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else OPERATIONS_NOT_ASKED_FOR
     group_ids = [GroupId(group_id) for group_id in request.group_ids]
 
-    def on_results(results: list[Any]) -> None:
-        groups = [_group(group_id, result) for group_id, result in zip(group_ids, results, strict=True)]
-        for group in groups:
+    def respond(results: Sequence[Any]) -> RequestSteps[wire.ConsumerGroupDescribeResponse]:
+        response = wire.ConsumerGroupDescribeResponse()
+        for group_id, result in zip(group_ids, results, strict=True):
+            yield None
+            group = _group(group_id, result)
             if not group.error_code:
                 group.authorized_operations = operations
-        call.answer(wire.ConsumerGroupDescribeResponse(groups=groups))
+            response.groups.append(group)
+        return response
 
-    submit_each(node, [(group_id, DescribeConsumerGroup(group_id)) for group_id in group_ids], on_results)
+    answer_each(node, call, [(group_id, DescribeConsumerGroup(group_id)) for group_id in group_ids], respond)
 
 
 def _group(group_id: GroupId, result: DescribedConsumerGroup | Refusal | ErrorCode) -> wire.DescribedGroup:

@@ -7,7 +7,7 @@ next one begins.
 
 from __future__ import annotations
 
-from headgate.api.contract import Api, Call, Node
+from headgate.api.contract import Api, Call, Node, RequestSteps
 from headgate.api.topic_answers import TOPIC_OPERATIONS
 from headgate.domain.errors import ErrorCode
 from headgate.topics.topic import Topic
@@ -23,10 +23,14 @@ _MAXIMUM_PAGE = 2000
 """Kafka's `max.request.partition.size.limit`."""
 
 
-def handle(
-    node: Node, call: Call, request: DescribeTopicPartitionsRequest
-) -> DescribeTopicPartitionsResponse:
+def handle(node: Node, call: Call, request: DescribeTopicPartitionsRequest) -> None:
     """One page."""
+    call.answer_in_steps(_answer(node, request))
+
+
+def _answer(
+    node: Node, request: DescribeTopicPartitionsRequest
+) -> RequestSteps[DescribeTopicPartitionsResponse]:
     names = {topic.name for topic in request.topics}
     cursor = request.cursor
     if cursor is not None and cursor.partition_index < 0:
@@ -39,6 +43,7 @@ def handle(
     response = DescribeTopicPartitionsResponse()
     left = max(1, min(request.response_partition_limit, _MAXIMUM_PAGE))
     for name in wanted:
+        yield None
         first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
         if left == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=first)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 
-from headgate.api.contract import Node
+from headgate.api.contract import Node, RequestSteps
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicId, TopicName
 from headgate.topics.names import is_internal, why_invalid
@@ -16,6 +16,7 @@ from headgate.topics.refusal import Refusal
 from headgate.topics.topic import Topic
 from headgate.topics.topics import NewTopic
 
+_CREATED_AT_ONCE = 100
 NOT_ASKED = -(1 << 31)
 """Authorized operations that the request did not ask for."""
 
@@ -35,12 +36,15 @@ def new_topic_id() -> TopicId:
     return TopicId(uuid.uuid4().bytes)
 
 
-def find_or_create(node: Node, names: list[str], *, may_create: bool) -> dict[str, Topic | ErrorCode]:
+def find_or_create(
+    node: Node, names: list[str], *, may_create: bool
+) -> RequestSteps[dict[str, Topic | ErrorCode]]:
     """The topics of these names, made now if they are missing and that is allowed."""
     found: dict[str, Topic | ErrorCode] = {}
     wanted: list[NewTopic] = []
     may_create = may_create and bool(node.settings["auto.create.topics.enable"])
     for name in names:
+        yield None
         topic = node.topics.by_name(name)
         if topic is not None:
             found[name] = topic
@@ -52,9 +56,20 @@ def find_or_create(node: Node, names: list[str], *, may_create: bool) -> dict[st
             found[name] = ErrorCode.LEADER_NOT_AVAILABLE
         else:
             found[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    for new, result in zip(wanted, node.topics.create_all(wanted, node.now()) if wanted else (), strict=True):
+    results = yield from create_in_steps(node, wanted)
+    for new, result in zip(wanted, results, strict=True):
         found[new.name] = result.error if isinstance(result, Refusal) else result
     return found
+
+
+def create_in_steps(node: Node, wanted: Sequence[NewTopic]) -> RequestSteps[list[Topic | Refusal]]:
+    """Create topics, some at a time with one sync; the results in the order wanted."""
+    results: list[Topic | Refusal] = []
+    for first in range(0, len(wanted), _CREATED_AT_ONCE):
+        if first:
+            yield None
+        results += node.topics.create_all(wanted[first : first + _CREATED_AT_ONCE], node.now())
+    return results
 
 
 def refuse_assignment(node: Node, assignments: Sequence[Sequence[int]]) -> Refusal | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from headgate.api.contract import Api
+from headgate.api.contract import Api, RequestSteps
 from headgate.api.k18_api_versions import unsupported
 from headgate.wire.framing import response_frame
 from headgate.wire.message import Message
@@ -14,6 +14,11 @@ from headgate.wire.reading import Reader
 
 if TYPE_CHECKING:
     from headgate.server.connection import Connection
+
+
+ResultT = TypeVar("ResultT")
+
+_LONGEST_CLIENT_TOLD = 100
 
 
 class Route(NamedTuple):
@@ -55,10 +60,37 @@ class PendingCall:
         """The client's address as group descriptions show it."""
         return self.connection.client_host
 
+    @property
+    def step_name(self) -> str:
+        """The name of the API, for the watch of the loop."""
+        return self.route.api.name
+
+    @property
+    def step_client(self) -> str:
+        """Who asks, for the watch of the loop."""
+        return f"{(self.route.client_id or '')[:_LONGEST_CLIENT_TOLD]}{self.connection.client_host}"
+
     def answer(self, response: Message) -> None:
         """Send the response; called once."""
+        watch = self.connection.watch
+        outer = watch.begin(self)
+        try:
+            self.answer_frame(self.frame_of(response))
+        finally:
+            watch.end(outer)
+
+    def in_steps(self, steps: RequestSteps[ResultT], then: Callable[[ResultT], None]) -> None:
+        """Drive the steps, then go on; see `headgate.api.contract.Call`."""
+        self.connection.occupy(self, steps, then)
+
+    def answer_in_steps(self, steps: RequestSteps[Message]) -> None:
+        """Drive the steps and send the response they return; see `headgate.api.contract.Call`."""
+        self.connection.serve_in_steps(self, steps)
+
+    def frame_of(self, response: Message) -> bytes:
+        """The response as it is sent."""
         route = self.route
-        self.answer_frame(response_frame(self.correlation_id, route.api.key, route.api_version, response))
+        return response_frame(self.correlation_id, route.api.key, route.api_version, response)
 
     def answer_unsupported(self) -> None:
         """Tell a client that asked for an unknown version of ApiVersions, in version 0, which there are."""

@@ -13,12 +13,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import cast
+from typing import Any, TypeVar, cast
 
-from headgate.api.contract import Api, Node
+from headgate.api.contract import Api, Node, RequestSteps
 from headgate.api.repeats import Habit, Repeats
 from headgate.server.calls import PendingCall, Route
+from headgate.server.loop_watch import LoopWatch
 from headgate.server.metrics import Metrics
+from headgate.server.request_work import RequestWork, answering, reading
 from headgate.server.turn import Turn
 from headgate.wire.codec import reader_for
 from headgate.wire.errors import WireError
@@ -28,8 +30,11 @@ from headgate.wire.framing import (
     RequestHeader,
     read_request_header,
 )
+from headgate.wire.message import Message
 
 logger = logging.getLogger(__name__)
+
+ResultT = TypeVar("ResultT")
 
 MOST_REQUESTS_WAITING = 4096
 """How many requests a connection may have unanswered before its socket is left unread."""
@@ -68,6 +73,8 @@ class Served:
     apis: dict[int, Api]
     metrics: Metrics
     turn: Turn
+    watch: LoopWatch
+    work: RequestWork
     open_connections: set[Connection] = field(default_factory=set)
     repeats: Repeats = field(default_factory=Repeats)
     outbox: Outbox = field(default_factory=Outbox)
@@ -78,6 +85,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, node: Node, served: Served) -> None:
         self.metrics = served.metrics
+        self.watch = served.watch
         self.client_host = ""
         """The client's address as group descriptions show it: a slash before the address."""
         self._node = node
@@ -95,6 +103,11 @@ class Connection(asyncio.Protocol):
         self._routes: dict[bytes, tuple[bytes, Route]] = {}
         """By api key and version as they stand in the frame: what the last such request said of itself."""
         self._transport: asyncio.Transport | None = None
+        self._work = served.work
+        self._occupations = 0
+        """How many requests are served in steps."""
+        self._behind: list[bytes] = []
+        """Requests that came behind those."""
         self._is_write_paused = False
         self._is_read_paused = False
         self._is_stopped = False
@@ -123,7 +136,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.last_heard = perf_counter()
         frame = self._frames.only_frame(data)
-        if frame is not None:
+        if frame is not None and not self._occupations:
             found = self._repeats.find(frame, self._habit)
             if found is not None:  # nearly always: there is nothing to read
                 self._turn.add(self, found, frame)
@@ -132,10 +145,12 @@ class Connection(asyncio.Protocol):
                 return
         self._is_receiving = True
         try:
-            if frame is not None:
-                self._read(frame)
-            else:
+            if frame is None:
                 self._serve(self._frames.feed(data))
+            elif self._occupations:
+                self._serve((frame,))
+            else:
+                self._read(frame)
         except WireError as error:
             self.refuse(str(error))
         finally:
@@ -161,12 +176,15 @@ class Connection(asyncio.Protocol):
         for frame in frames:
             if self._transport is None:
                 return
+            if self._occupations:
+                self._behind.append(frame)
+                continue
             found = find(frame, self._habit)
             if found is None:
                 self._read(frame)
                 continue
             turn.add(self, found, frame)
-        if len(waiting) > MOST_REQUESTS_WAITING:
+        if len(waiting) > MOST_REQUESTS_WAITING or self._behind:
             self._balance()
 
     def _read(self, frame: bytes) -> None:
@@ -194,7 +212,18 @@ class Connection(asyncio.Protocol):
     def _handle(self, call: PendingCall, frame: bytes) -> None:
         """Read a request that stands in line, and hand it to its API."""
         route = call.route
-        request = route.read(frame, route.body_at)
+        if len(frame) > route.api.read_aside_bytes:
+            self.occupy(call, reading(call, frame), lambda request: self._decide(call, frame, request))
+            return
+        outer = self.watch.begin(call)
+        try:
+            self._decide(call, frame, route.read(frame, route.body_at))
+        finally:
+            self.watch.end(outer)
+
+    def _decide(self, call: PendingCall, frame: bytes, request: Any) -> None:
+        """Hand a request to its API."""
+        route = call.route
         try:
             response = route.api.handle(self._node, call, request)
             if response is not None:
@@ -203,6 +232,49 @@ class Connection(asyncio.Protocol):
                 self._repeats.learn(self._node, frame, route, request)
         except Exception:
             self.refuse_failed(route)
+
+    # --- requests that may take long ---
+
+    def serve_in_steps(self, call: PendingCall, steps: RequestSteps[Message]) -> None:
+        """Answer a request with what the steps return; later requests of the connection wait for it."""
+        self.occupy(call, answering(call, steps), lambda answer: answer())
+
+    def occupy(
+        self, call: PendingCall, steps: RequestSteps[ResultT], then: Callable[[ResultT], None]
+    ) -> None:
+        """Drive work of a request. What comes behind it is kept until that is done."""
+        self._occupations += 1
+
+        def on_done(result: ResultT) -> None:
+            self._occupations -= 1
+            if self._transport is None:
+                return
+            try:
+                then(result)
+            except Exception:
+                self.refuse_failed(call.route)
+            self._serve_behind()
+
+        def on_failed(failure: Exception) -> None:
+            self._occupations -= 1
+            if isinstance(failure, WireError):
+                self.refuse(str(failure))
+            else:
+                self.refuse_failed(call.route)
+
+        self._work.run(steps, call, on_done, on_failed)
+
+    def _serve_behind(self) -> None:
+        """Go on with the requests that were kept, if nothing keeps them any longer."""
+        if not self._behind or self._occupations:
+            return
+        frames, self._behind = self._behind, []
+        try:
+            self._serve(frames)
+        except WireError as error:
+            self.refuse(str(error))
+        if self._is_read_paused:
+            self._balance()
 
     def read_again(self, call: PendingCall, frame: bytes) -> None:
         """Read a request that stands in line and cannot be served as it was before."""
@@ -260,6 +332,7 @@ class Connection(asyncio.Protocol):
     def _give_up_waiting(self) -> None:
         """Nobody is there for the answers any more."""
         self.waiting.clear()
+        self._behind.clear()
         actions, self.when_lost = self.when_lost, {}
         for action in actions.values():
             action()
@@ -315,7 +388,9 @@ class Connection(asyncio.Protocol):
         """Stop reading from a client that does not read its responses, or waits for too many of them."""
         if self._transport is None:
             return
-        is_too_far_ahead = self._is_write_paused or len(self.waiting) > MOST_REQUESTS_WAITING
+        is_too_far_ahead = (
+            self._is_write_paused or bool(self._behind) or len(self.waiting) > MOST_REQUESTS_WAITING
+        )
         is_to_pause = is_too_far_ahead or self._is_stopped
         if is_to_pause and not self._is_read_paused:
             self._is_read_paused = True

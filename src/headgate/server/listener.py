@@ -28,10 +28,12 @@ class Listener:
         self._cancel_sweep: Callable[[], None] = lambda: None
         apis = apis_by_key()
         self.metrics = Metrics({key: api.name for key, api in apis.items()})
-        self.served = Served(apis, self.metrics, Turn(node, self.metrics))
+        turn = Turn(node, self.metrics)
+        self.served = Served(apis, self.metrics, turn, node.watch, node.request_work)
         self._open_connections = self.served.open_connections
         self.metrics.add_gauges(self._connection_gauges)
         self.metrics.add_gauges(node.gauges)
+        self.metrics.add_gauges(node.watch.gauges)
         node.observe_sync = self.metrics.observe_sync
         node.send_responses = self.served.outbox.send
         self.registry = CollectorRegistry()

@@ -26,7 +26,9 @@ from headgate.server.group_commit import GroupCommit
 from headgate.server.group_surroundings import GroupSurroundings
 from headgate.server.history import OffsetHistory
 from headgate.server.identity import cluster_id
+from headgate.server.loop_watch import LoopWatch
 from headgate.server.metrics import gauge
+from headgate.server.request_work import RequestWork
 from headgate.server.shard_runtime import ShardRuntime
 from headgate.server.slices import SliceRunner
 from headgate.topics.refusal import Refusal
@@ -51,6 +53,9 @@ class BrokerNode:
         self.node_id: int = settings["node.id"]
         self.advertised_host = ""
         self.advertised_port = 0
+        self.watch = LoopWatch()
+        """What holds the loop, and for how long."""
+        self.request_work = RequestWork(self.watch)
         self.observe_sync: Callable[[float], None] = lambda seconds: None
         self.send_responses: Callable[[], None] = lambda: None
         """Sends at once what would leave at the end of the turn."""
@@ -119,6 +124,7 @@ class BrokerNode:
         """Write and sync what is left, and say so on disk: the next start need not look for damage."""
         if self._looking_after is not None:
             self._looking_after.cancel()
+        self.request_work.close()
         self._housekeeping.close()
         self._compaction.close()
         self.history.close()

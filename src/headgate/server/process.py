@@ -87,7 +87,7 @@ async def _serve(options: ServeOptions, filesystem: OsFileSystem) -> None:
         logger.info(
             "clients are told to come to", extra={"address": f"{node.advertised_host}:{node.advertised_port}"}
         )
-        with _metrics_server(options.metrics_listen, listener.registry):
+        with _metrics_server(options.metrics_listen, listener.registry), node.watch.watching(loop):
             print(f"headgate is listening on {host}:{port}", flush=True)
             await stop.wait()
             logger.info("stopping")

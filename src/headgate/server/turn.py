@@ -60,6 +60,20 @@ class Turn:
         if not calls:
             return
         self._calls, self._repeats, self._numbers, self._frames = [], [], [], []
+        watch = calls[0].connection.watch
+        outer = watch.begin(calls[0])
+        try:
+            self._serve_all(calls, repeats, numbers, frames)
+        finally:
+            watch.end(outer)
+
+    def _serve_all(
+        self,
+        calls: list[PendingCall],
+        repeats: list[GroupRepeat],
+        numbers: list[Numbers],
+        frames: list[bytes],
+    ) -> None:
         node = self._node
         for repeat in repeats:
             if not repeat.is_current(node):

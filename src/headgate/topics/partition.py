@@ -118,6 +118,13 @@ class Partition:
         return self._opening is not None
 
     @property
+    def needs_opening(self) -> bool:
+        """Whether the log has to be read from the disk, or waited for, before it can be used."""
+        if self._log is not None or not self.topic.is_written(self.index):
+            return False
+        return self._opening is None or not self._opening.done()
+
+    @property
     def log_start_offset(self) -> int:
         """The first offset that may be read. Raises OSError."""
         log = self._existing_log
@@ -347,6 +354,11 @@ class Partition:
                     raise
 
         return work
+
+    @property
+    def when_opened(self) -> Future[_Opened] | None:
+        """Done when the log that is being opened in another thread is read, or cannot be."""
+        return self._opening
 
     def _open(self) -> Log:
         opening, self._opening = self._opening, None

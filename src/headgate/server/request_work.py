@@ -1,0 +1,165 @@
+"""The work of requests that may be long: on the loop in slices, in threads where it would block the loop.
+
+Rules:
+
+1. The work is a generator. It yields None where others may have their turn, a function to have it run in a
+   thread, and a future to wait for it; what that function or future raises is raised at the yield.
+2. The first slice is taken at once. So work that is short is done when `run` returns, and costs no turn.
+3. After that one slice is taken in each turn of the loop, whoever's it is; pieces of work take turns.
+4. As many functions run in threads at a time as there are threads, `THREADS`, in the order they came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from headgate.api.contract import RequestSteps
+from headgate.server.loop_watch import LoopWatch, Step
+
+if TYPE_CHECKING:
+    from headgate.server.calls import PendingCall
+    from headgate.wire.message import Message
+
+ResultT = TypeVar("ResultT")
+Answer = Callable[[], None]
+
+FIRST_SLICE_SECONDS = 0.001
+SLICE_SECONDS = 0.005
+MOST_WRITTEN_AT_ONCE = 100
+"""The response to more steps than that is written in a thread: it has about as many parts."""
+THREADS = 2
+"""They share one interpreter with the loop: each of them makes the loop wait for some milliseconds."""
+
+
+def reading(call: PendingCall, frame: bytes) -> RequestSteps[Any]:
+    """Read a large request in a thread. Raises `WireError`."""
+    route, read = call.route, []
+    yield lambda: read.append(route.read(frame, route.body_at))
+    return read[0]
+
+
+def answering(call: PendingCall, steps: RequestSteps[Message]) -> RequestSteps[Answer]:
+    """Drive the steps to a response; what sends it, written already if there were many steps to it."""
+    count = 0
+    problem: Exception | None = None
+    try:
+        while True:
+            waits_for = next(steps) if problem is None else steps.throw(problem)
+            problem = None
+            count += 1
+            try:
+                yield waits_for
+            except Exception as raised:
+                problem = raised
+    except StopIteration as stop:
+        response: Message = stop.value
+    if count <= MOST_WRITTEN_AT_ONCE:
+        return partial(call.answer, response)
+    frames: list[bytes] = []
+    yield lambda: frames.append(call.frame_of(response))
+    return partial(call.answer_frame, frames[0])
+
+
+class _Piece(NamedTuple):
+    steps: RequestSteps[Any]
+    step: Step
+    on_done: Callable[[Any], None]
+    on_failed: Callable[[Exception], None]
+
+
+class RequestWork:
+    """Drives the work of all requests of a node."""
+
+    seconds: Callable[[], float] = staticmethod(perf_counter)
+    """For how long something takes."""
+
+    def __init__(self, watch: LoopWatch) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._watch = watch
+        self._executor = ThreadPoolExecutor(THREADS, "headgate-requests")
+        self._queue: deque[_Piece] = deque()
+        self._is_turn_due = False
+        self._is_closed = False
+
+    def run(
+        self,
+        steps: RequestSteps[ResultT],
+        step: Step,
+        on_done: Callable[[ResultT], None],
+        on_failed: Callable[[Exception], None],
+    ) -> None:
+        """Drive work to its end. `step` names whose it is; what it returns goes to `on_done`."""
+        self._go_on(_Piece(steps, step, on_done, on_failed), FIRST_SLICE_SECONDS)
+
+    def close(self) -> None:
+        """Give up what is not done: nobody is there for it any more."""
+        self._is_closed = True
+        self._executor.shutdown(wait=True, cancel_futures=True)
+        pieces, self._queue = self._queue, deque()
+        for piece in pieces:
+            piece.steps.close()
+
+    def _enqueue(self, piece: _Piece) -> None:
+        if self._is_closed:
+            piece.steps.close()
+            return
+        self._queue.append(piece)
+        self._ask_for_turn()
+
+    def _ask_for_turn(self) -> None:
+        if self._queue and not self._is_turn_due:
+            self._is_turn_due = True
+            self._loop.call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._is_turn_due = False
+        if self._queue:
+            self._go_on(self._queue.popleft(), SLICE_SECONDS)
+            self._ask_for_turn()
+
+    def _go_on(self, piece: _Piece, slice_seconds: float, problem: Exception | None = None) -> None:
+        """One slice of it."""
+        outer = self._watch.begin(piece.step)
+        try:
+            self._slice(piece, slice_seconds, problem)
+        finally:
+            self._watch.end(outer)
+
+    def _slice(self, piece: _Piece, slice_seconds: float, problem: Exception | None) -> None:
+        steps, end = piece.steps, self.seconds() + slice_seconds
+        try:
+            waits_for = next(steps) if problem is None else steps.throw(problem)
+            while waits_for is None:
+                if self.seconds() > end:
+                    self._enqueue(piece)
+                    return
+                waits_for = next(steps)
+        except StopIteration as stop:
+            piece.on_done(stop.value)
+            return
+        except Exception as failure:
+            piece.on_failed(failure)
+            return
+        if isinstance(waits_for, Future):
+            waiting: asyncio.Future[Any] = asyncio.wrap_future(waits_for, loop=self._loop)
+        elif self._is_closed:
+            steps.close()
+            return
+        else:
+            waiting = self._loop.run_in_executor(self._executor, waits_for)
+        waiting.add_done_callback(partial(self._waited, piece))
+
+    def _waited(self, piece: _Piece, waiting: asyncio.Future[Any]) -> None:
+        """What it waited for is done."""
+        if waiting.cancelled() or (problem := waiting.exception()) is None:
+            self._enqueue(piece)
+        elif isinstance(problem, Exception):
+            self._go_on(piece, SLICE_SECONDS, problem)
+        else:
+            raise problem

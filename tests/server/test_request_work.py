@@ -1,0 +1,350 @@
+"""Work of requests that may be long goes in slices and in threads, and nobody else waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from functools import partial
+from itertools import count
+from typing import Any
+
+import pytest
+from tests.server.clients import Client, commit, run_scenario
+from tests.server.disk import DATA_DIR, new_disk
+from tests.server.test_turn import beside
+from tests.topics.disk import batch
+
+from headgate.api.contract import RequestSteps
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import TopicId
+from headgate.domain.settings import Settings
+from headgate.log.log import Log
+from headgate.server.clock import Clock
+from headgate.server.loop_watch import Job, LoopWatch
+from headgate.server.node import BrokerNode
+from headgate.server.request_work import RequestWork
+from headgate.topics.topic import Topic
+from headgate.topics.topics import NewTopic
+from headgate.wire.framing import request_frame
+from headgate.wire.message import Request
+from headgate.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from headgate.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from headgate.wire.messages.metadata import MetadataRequest
+
+pytestmark = pytest.mark.timeout(60)
+JOB = Job("test")
+
+
+class Outcome:
+    """What a piece of work came to."""
+
+    def __init__(self) -> None:
+        self.result: Any = None
+        self.failure: Exception | None = None
+
+    @property
+    def is_known(self) -> bool:
+        return self.result is not None or self.failure is not None
+
+    def done(self, result: Any) -> None:
+        self.result = result
+
+    def failed(self, failure: Exception) -> None:
+        self.failure = failure
+
+
+def working(scenario: Callable[[RequestWork], Coroutine[Any, Any, None]]) -> None:
+    """Run a scenario with a runner of its own."""
+
+    async def main() -> None:
+        work = RequestWork(LoopWatch())
+        try:
+            await scenario(work)
+        finally:
+            work.close()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Give the loop turns until something is so."""
+    while not is_so():
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every slice is over at the first yield."""
+    ticks = count()
+    monkeypatch.setattr(RequestWork, "seconds", staticmethod(lambda: float(next(ticks))))
+
+
+def test_work_that_is_short_is_done_at_once() -> None:
+    """It costs no turn of the loop."""
+
+    async def scenario(work: RequestWork) -> None:
+        def steps() -> RequestSteps[str]:
+            yield None
+            return "done"
+
+        outcome = Outcome()
+        work.run(steps(), JOB, outcome.done, outcome.failed)
+        assert outcome.result == "done"
+
+    working(scenario)
+
+
+def test_others_have_their_turn_between_slices(short_slices: None) -> None:
+    """Two pieces of work and a callback of the loop go on side by side."""
+
+    async def scenario(work: RequestWork) -> None:
+        order: list[str] = []
+
+        def steps(name: str) -> RequestSteps[str]:
+            for _ in range(3):
+                order.append(name)
+                yield None
+            return name
+
+        outcomes = Outcome(), Outcome()
+        for name, outcome in zip("ab", outcomes, strict=True):
+            work.run(steps(name), JOB, outcome.done, outcome.failed)
+        assert order == ["a", "b"]
+        asyncio.get_running_loop().call_soon(order.append, "other")
+        await until(lambda: all(outcome.is_known for outcome in outcomes))
+        assert order[:2] == ["a", "b"]
+        assert order.index("other") < len(order) - 2
+        assert [name for name in order if name != "other"] == ["a", "b", "a", "b", "a", "b"]
+
+    working(scenario)
+
+
+def test_what_blocks_runs_in_a_thread_and_its_failure_comes_back() -> None:
+    """The loop goes on meanwhile; the work may deal with what went wrong."""
+
+    async def scenario(work: RequestWork) -> None:
+        loop_thread, ran_in = threading.get_ident(), []
+        may_go_on = threading.Event()
+
+        def block() -> None:
+            ran_in.append(threading.get_ident())
+            may_go_on.wait()
+
+        def fail() -> None:
+            raise OSError("no such luck")
+
+        def steps() -> RequestSteps[str]:
+            yield block
+            try:
+                yield fail
+            except OSError as failure:
+                return str(failure)
+            return "not told"
+
+        outcome = Outcome()
+        work.run(steps(), JOB, outcome.done, outcome.failed)
+        await until(lambda: bool(ran_in))
+        assert ran_in[0] != loop_thread
+        assert not outcome.is_known
+        may_go_on.set()
+        await until(lambda: outcome.is_known)
+        assert outcome.result == "no such luck"
+
+    working(scenario)
+
+
+def test_a_future_is_waited_for() -> None:
+    """Also one that somebody cancels."""
+
+    async def scenario(work: RequestWork) -> None:
+        def steps(future: Future[None]) -> RequestSteps[str]:
+            yield future
+            return "done"
+
+        for finish in (lambda future: future.set_result(None), Future.cancel):
+            future: Future[None] = Future()
+            outcome = Outcome()
+            work.run(steps(future), JOB, outcome.done, outcome.failed)
+            assert outcome.result is None
+            finish(future)
+            await until(partial(outcome.__getattribute__, "is_known"))
+            assert outcome.result == "done"
+
+    working(scenario)
+
+
+def test_work_that_fails_is_told_and_others_go_on(short_slices: None) -> None:
+    """Whatever it raises."""
+
+    async def scenario(work: RequestWork) -> None:
+        def steps(*, fails: bool) -> RequestSteps[str]:
+            yield None
+            if fails:
+                raise ValueError("unfit")
+            return "done"
+
+        bad, good = Outcome(), Outcome()
+        work.run(steps(fails=True), JOB, bad.done, bad.failed)
+        work.run(steps(fails=False), JOB, good.done, good.failed)
+        await until(lambda: bad.is_known and good.is_known)
+        assert isinstance(bad.failure, ValueError)
+        assert good.result == "done"
+
+    working(scenario)
+
+
+# --- over connections ---
+
+
+def metadata() -> MetadataRequest:
+    """All topics."""
+    return MetadataRequest(topics=None)
+
+
+def send(client: Client, request: Request[Any], version: int, correlation_id: int) -> None:
+    """Send a request and wait for nothing."""
+    client.connection.data_received(request_frame(request, version, correlation_id, "someone"))
+
+
+def test_other_clients_are_served_between_the_slices_of_a_wide_request(short_slices: None) -> None:
+    """A commit that comes after a request for the metadata of many partitions is answered before it."""
+
+    async def scenario(client: Client) -> None:
+        client.node.topics.create(NewTopic("wide", TopicId(b"w" * 16), 100_000), client.node.now())
+        other = beside(client)
+        send(client, metadata(), 9, 1)
+        await other.ask(commit(1, [3]), 9)
+        assert not client.wire.sent
+        [(correlation_id, _)] = await client.receive(1)
+        assert correlation_id == 1
+
+    run_scenario(scenario)
+
+
+def test_a_connection_s_requests_wait_for_one_that_is_served_in_steps(short_slices: None) -> None:
+    """They see what it did; all are answered, in their order."""
+
+    async def scenario(client: Client) -> None:
+        client.node.topics.create(NewTopic("wide", TopicId(b"w" * 16), 20_000), client.node.now())
+        send(client, metadata(), 9, 1)
+        assert not client.wire.is_closed
+        for correlation_id in (2, 3):
+            send(client, commit(correlation_id, [3]), 9, correlation_id)
+        assert not client.wire.is_read, "no more is taken than is being served"
+        frames = await client.receive(3)
+        assert [correlation_id for correlation_id, _ in frames] == [1, 2, 3]
+        assert client.wire.is_read
+
+    run_scenario(scenario)
+
+
+def test_a_large_request_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And one that cannot be read closes its connection alone."""
+
+    async def scenario(client: Client) -> None:
+        other = beside(client)
+        partitions = [ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(20_000)]
+        request = ListOffsetsRequest(topics=[ListOffsetsTopic(name="t", partitions=partitions)])
+        send(client, request, 5, 1)
+        assert not client.wire.sent
+        await other.ask(commit(1, [3]), 9)
+        await client.receive(1)
+        frame = request_frame(request, 5, 2, "someone")
+        cut = (len(frame) - 14).to_bytes(4, "big") + frame[4:-10]
+        client.connection.data_received(cut)
+        await until(lambda: client.wire.is_closed)
+        await other.ask(commit(2, [3]), 9)
+
+    run_scenario(scenario)
+
+
+def test_a_connection_lost_meanwhile_is_not_answered(short_slices: None) -> None:
+    """Nor are the requests behind."""
+
+    async def scenario(client: Client) -> None:
+        client.node.topics.create(NewTopic("wide", TopicId(b"w" * 16), 20_000), client.node.now())
+        other = beside(client)
+        send(client, metadata(), 9, 1)
+        send(client, commit(1, [3]), 9, 2)
+        client.connection.connection_lost(None)
+        await other.ask(metadata(), 9)
+        assert not client.wire.sent
+
+    run_scenario(scenario)
+
+
+@pytest.fixture
+def slow_opening(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Logs of topics open when this event is set."""
+    may_go_on = threading.Event()
+    load = Topic.load_log
+
+    def slow(topic: Topic, *given: Any) -> Log:
+        if topic.name == "records" and given[0].topic.is_written(given[0].index):
+            assert threading.current_thread() is not threading.main_thread(), "it would hold the loop"
+            may_go_on.wait(30)
+        return load(topic, *given)
+
+    monkeypatch.setattr(Topic, "load_log", slow)
+    yield may_go_on
+    may_go_on.set()
+
+
+def fetch_records(partition_count: int) -> FetchRequest:
+    """All records of so many partitions."""
+    partitions = [
+        FetchPartition(partition=index, partition_max_bytes=1000) for index in range(partition_count)
+    ]
+    return FetchRequest(
+        max_wait_ms=10_000, min_bytes=1, topics=[FetchTopic(topic="records", partitions=partitions)]
+    )
+
+
+def list_records(partition_count: int) -> ListOffsetsRequest:
+    """Where so many partitions end."""
+    partitions = [
+        ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(partition_count)
+    ]
+    return ListOffsetsRequest(topics=[ListOffsetsTopic(name="records", partitions=partitions)])
+
+
+def test_logs_are_recovered_after_a_crash_while_others_are_served(slow_opening: threading.Event) -> None:
+    """Two clients wait for the same logs, a third commits; each log is opened once, and all are answered."""
+
+    async def main() -> None:
+        files = new_disk()
+        settings = Settings({"group.initial.rebalance.delay.ms": "0"})
+        node = BrokerNode(files, DATA_DIR, settings, Clock())
+        await node.start()
+        topic = node.topics.create(NewTopic("records", TopicId(b"r" * 16), 4), node.now())
+        node.topics.create(NewTopic("t", TopicId(b"t" * 16), 40), node.now())
+        assert isinstance(topic, Topic)
+        for index in range(3):
+            result = topic.partition(index).append(batch(b"a", b"b"), node.now())
+            assert result.error == ErrorCode.NONE
+            node.durability.when_durable(topic.partition(index).log, topic.partition(index).synced)
+        await until(lambda: all(topic.partition(index).high_watermark for index in range(3)))
+        files.crash()
+        node = BrokerNode(files, DATA_DIR, settings, Clock())
+        await node.start()
+        try:
+            reader, finder, other = Client(node), Client(node), Client(node)
+            send(reader, fetch_records(4), 11, 1)
+            send(finder, list_records(4), 5, 1)
+            await other.ask(commit(1, [3]), 9)
+            assert not reader.wire.sent
+            assert not finder.wire.sent
+            slow_opening.set()
+            [(_, fetched)] = await reader.receive(1)
+            assert fetched.count(b"key") == 6
+            await finder.receive(1)
+        finally:
+            node.close()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
