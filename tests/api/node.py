@@ -201,7 +201,7 @@ class OneNode:
         self.time = START
         self.settings = Settings({name.replace("_", "."): value for name, value in settings.items()})
         self.topics = TopicTable({"t": 3, "u": 1} if topics is None else topics)
-        self.coordinator = Shards(self.settings, self.now)
+        self.coordinator = Shards(self.settings, self.steady_time)
         self.topics.on_changed = self._tell
         self._tell(self.topics.changes())
         self.router: Router = Here(cast(Node, self))
@@ -210,7 +210,11 @@ class OneNode:
     def _tell(self, changes: list[TopicChange]) -> None:
         self.coordinator.submit_to_all(TopicsChanged(changes), lambda replies: None)
 
-    def now(self) -> Millis:
+    def system_time(self) -> Millis:
+        """The clock of the test."""
+        return self.time
+
+    def steady_time(self) -> Millis:
         """The clock of the test."""
         return self.time
 

@@ -123,7 +123,11 @@ class OneNode:
         self._timers.clear()
         self.topics = self.disk.start()
 
-    def now(self) -> Millis:
+    def system_time(self) -> Millis:
+        """The test's time."""
+        return self._now
+
+    def steady_time(self) -> Millis:
         """The test's time."""
         return self._now
 
@@ -151,6 +155,7 @@ class OneNode:
         texts = {key.replace("_", "."): value for key, value in overrides.items()}
         created = self.topics.create(NewTopic(name, self.disk.topic_id(), partitions, texts), NOW)
         assert isinstance(created, Topic), created
+        created.shared.seconds = lambda: self._now / 1000
         return created
 
     def send(self, api: Api, request: Any, version: int | None = None) -> OneCall:

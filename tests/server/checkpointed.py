@@ -20,7 +20,7 @@ from headgate.server.clock import Clock
 PARTITION_DIR = DATA_DIR / f"{GROUP_OFFSETS_TOPIC}-0"
 STATE_FILE = PARTITION_DIR / STATE_NAME
 TOPIC = TopicName("t")
-LATER_MS = Clock().now() + 10**9
+LATER_MS = Clock().system_time() + 10**9
 """Old enough is every tombstone then."""
 Offsets = dict[tuple[str, int], int]
 """By group and partition."""

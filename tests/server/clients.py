@@ -122,7 +122,7 @@ def run_scenario(scenario: Scenario) -> None:
         files = new_disk()
         node = BrokerNode(files, DATA_DIR, Settings({"group.initial.rebalance.delay.ms": "0"}), Clock())
         await node.start()
-        node.topics.create(NewTopic("t", T, WIDTH), node.now())
+        node.topics.create(NewTopic("t", T, WIDTH), node.system_time())
         try:
             await scenario(Client(node))
         finally:

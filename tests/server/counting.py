@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from headgate.core.commands import Tick
+from headgate.core.commands import SystemTimeMoved, Tick
 from headgate.core.contract import Effects, Reply, Token
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, GroupId, Millis, TopicId, TopicName
 from headgate.domain.settings import Settings
@@ -54,6 +54,7 @@ class Counter:
         self.parked: list[Token] = []
         self.deadline: Millis | None = None
         self.is_loaded = False
+        self.ahead_ms = 0
 
     def handle(self, command: object, now: Millis, token: Token = 0) -> Effects[Record]:
         match command:
@@ -63,6 +64,9 @@ class Counter:
             case AnswerLater():
                 self.parked.append(token)
                 self.deadline = Millis(now + 20)
+                return Effects()
+            case SystemTimeMoved(ahead_ms):
+                self.ahead_ms = ahead_ms
                 return Effects()
             case Tick():
                 parked, self.parked, self.deadline = self.parked, [], None
@@ -106,10 +110,10 @@ async def setup(files: FileSystem, data_dir: Path = DATA_DIR, **given: str) -> A
     clock = Clock()
     files.make_directory(data_dir)
     files.sync_directory(data_dir.parent)
-    topics = Topics.open(files, data_dir, settings, clock.now())
+    topics = Topics.open(files, data_dir, settings, clock.system_time())
     topic = topics.by_name(GROUP_OFFSETS_TOPIC)
     if topic is None:
-        created = topics.create(NewTopic(GROUP_OFFSETS_TOPIC, TopicId(b"t" * 16), 1), clock.now())
+        created = topics.create(NewTopic(GROUP_OFFSETS_TOPIC, TopicId(b"t" * 16), 1), clock.system_time())
         topic = topics.by_name(GROUP_OFFSETS_TOPIC)
         assert topic is created
     sync_seconds: list[float] = []

@@ -42,7 +42,7 @@ class SetClock(Clock):
     def __init__(self) -> None:
         self.time = START
 
-    def now(self) -> Millis:
+    def system_time(self) -> Millis:
         """The test's time."""
         return self.time
 
@@ -74,12 +74,12 @@ class Life:
     ) -> None:
         self.clock = clock
         self.settings = Settings(SETTINGS | {name.replace("_", "."): value for name, value in own.items()})
-        self.topics = Topics.open(files, data_dir, self.settings, clock.now())
+        self.topics = Topics.open(files, data_dir, self.settings, clock.system_time())
         offsets = self.topics.by_name(GROUP_OFFSETS_TOPIC)
         if offsets is None:
             overrides = {"cleanup.policy": "compact", "segment.bytes": str(segment_bytes)}
             new = NewTopic(GROUP_OFFSETS_TOPIC, TopicId(b"offsets-offsets-"), 1, overrides)
-            created = self.topics.create(new, clock.now())
+            created = self.topics.create(new, clock.system_time())
             assert isinstance(created, Topic)
             offsets = created
         self.partition = offsets.partition(0)
@@ -96,7 +96,7 @@ class Life:
     def write(self, commands: Sequence[Sequence[Record]], past: Past | None = None) -> None:
         """What one turn of the loop appends, durably."""
         log = self.partition.log
-        offset, now = log.log_end_offset, self.clock.now()
+        offset, now = log.log_end_offset, self.clock.system_time()
         self.partition.append_internal(TurnBatches().of(commands, offset, now))
         request = log.begin_sync()
         request.run()
@@ -112,11 +112,11 @@ class Life:
 
     def record(self, offset: int, partition: int, group: GroupId = GROUP) -> OffsetCommit:
         """A committed offset of now."""
-        return OffsetCommit(group, TOPIC, partition, offset, 0, f"at {offset}", self.clock.now())
+        return OffsetCommit(group, TOPIC, partition, offset, 0, f"at {offset}", self.clock.system_time())
 
     def compact(self) -> bool:
         """Compact what is due; whether anything was."""
-        job = Compactor(self.topics, self.history.rules_of).next_job(self.clock.now(), lambda: True)
+        job = Compactor(self.topics, self.history.rules_of).next_job(self.clock.system_time(), lambda: True)
         if job is None:
             return False
         drive(job.steps)

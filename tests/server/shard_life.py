@@ -34,11 +34,11 @@ class ShardLife:
     ) -> None:
         clock = Clock()
         self.files = files
-        self.topics = Topics.open(files, DATA_DIR, Settings(), clock.now())
+        self.topics = Topics.open(files, DATA_DIR, Settings(), clock.system_time())
         topic = self.topics.by_name(GROUP_OFFSETS_TOPIC)
         if topic is None:
             wanted = NewTopic(GROUP_OFFSETS_TOPIC, TopicId(b"t" * 16), 2, overrides or {})
-            self.topics.create(wanted, clock.now())
+            self.topics.create(wanted, clock.system_time())
             topic = self.topics.by_name(GROUP_OFFSETS_TOPIC)
         assert topic is not None
         self.partition = topic.partition(0)

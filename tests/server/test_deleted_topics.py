@@ -60,13 +60,13 @@ def run_node(files: MemoryFileSystem, scenario: Scenario) -> None:
 
 
 def create(node: BrokerNode, topic_id: TopicId, partition_count: int = 1) -> Topic | Refusal:
-    return node.topics.create(NewTopic(NAME, topic_id, partition_count), node.now())
+    return node.topics.create(NewTopic(NAME, topic_id, partition_count), node.system_time())
 
 
 def delete(node: BrokerNode) -> None:
     topic = node.topics.by_name(NAME)
     assert topic is not None
-    node.topics.delete(topic, node.now())
+    node.topics.delete(topic, node.system_time())
 
 
 async def ask_to_delete(client: Client, *names: str, timeout_ms: int) -> list[int]:

@@ -102,7 +102,9 @@ def scenario(files: MemoryFileSystem) -> tuple[Life, Past]:
 def batches_of_a_torn_commit(life: Life) -> list[bytearray]:
     """A commit over several batches without the last of them."""
     records = [life.record(666, partition) for partition in range(20)]
-    batches = turn_batches.TurnBatches().of([records], life.partition.log.log_end_offset, life.clock.now())
+    batches = turn_batches.TurnBatches().of(
+        [records], life.partition.log.log_end_offset, life.clock.system_time()
+    )
     assert len(batches) > 2
     return batches[:-1]
 
@@ -197,7 +199,7 @@ def history_job(life: Life):  # type: ignore[no-untyped-def]
     """The steps of the compaction that is due."""
     from headgate.topics.compactor import Compactor
 
-    job = Compactor(life.topics, life.history.rules_of).next_job(life.clock.now(), lambda: True)
+    job = Compactor(life.topics, life.history.rules_of).next_job(life.clock.system_time(), lambda: True)
     assert job is not None
     return job.steps
 
@@ -209,7 +211,7 @@ def test_old_history_goes_and_is_then_not_known() -> None:
         fill(life, past)
         life.compact()
         clock.time = Millis(clock.time + DAY_MS)
-        drive(life.topics.housekeeping(clock.now()))
+        drive(life.topics.housekeeping(clock.system_time()))
     answer = life.ask(HistoryQuery(GROUP, None, limit=10_000))
     assert START + DAY_MS < answer.known_since < START + 5 * DAY_MS
     for one in answer.partitions:
@@ -220,7 +222,7 @@ def test_old_history_goes_and_is_then_not_known() -> None:
     long_ago = life.ask(HistoryQuery.as_of(GROUP, [(TOPIC, [0, 1])], Millis(START + 50)))
     assert [(one.entries, one.earlier) for one in long_ago.partitions] == [((), Earlier.UNKNOWN)] * 2
     clock.time = Millis(clock.time + 20 * DAY_MS)
-    drive(life.topics.housekeeping(clock.now()))
+    drive(life.topics.housekeeping(clock.system_time()))
     assert life.moved.log.log_start_offset == life.moved.log.log_end_offset
     empty = life.ask(HistoryQuery.as_of(GROUP, [(TOPIC, [5])], Millis(clock.time - 8 * DAY_MS)))
     assert empty.partitions[0].earlier is Earlier.UNKNOWN
@@ -280,11 +282,11 @@ def test_what_was_committed_before_a_topic_was_made_anew_is_told_as_another_topi
     """Exactly, within one millisecond, after compaction, crashes and a clock that was set back."""
     files, clock, past = new_disk(), SetClock(), Past()
     life = Life(files, clock)
-    create(life.topics, 1, clock.now())
+    create(life.topics, 1, clock.system_time())
     fill(life, past)
     assert all(one.former == 0 for one in life.ask(HistoryQuery(GROUP, None)).partitions)
     life.commit(77, [0], past)
-    delete(life.topics, clock.now())
+    delete(life.topics, clock.system_time())
     life.write([[OffsetTombstone(GROUP, TOPIC, one) for one in range(3)]], past)
     gone = life.ask(HistoryQuery(GROUP, None, limit=100))
     assert [one.former for one in gone.partitions] == [len(one.entries) for one in gone.partitions]
@@ -292,8 +294,8 @@ def test_what_was_committed_before_a_topic_was_made_anew_is_told_as_another_topi
     former = {one.partition: len(one.entries) for one in gone.partitions}
     for number in range(3):
         if number == 0:
-            create(life.topics, 2, clock.now())
-            created_at = clock.now()
+            create(life.topics, 2, clock.system_time())
+            created_at = clock.system_time()
             life.commit(50, [0], past)
         if number == 1:
             clock.time = Millis(clock.time - DAY_MS)
@@ -315,11 +317,11 @@ def test_what_was_committed_before_a_topic_was_made_anew_is_told_as_another_topi
 def test_where_a_catalogue_does_not_tell_where_a_topic_begins_its_time_does() -> None:
     """Of the same millisecond all is the former topic's: rather too much than too little."""
     files, clock, past = new_disk(), SetClock(), Past()
-    topics = Topics.open(files, DATA_DIR, Settings(SETTINGS), clock.now())
-    create(topics, 1, clock.now())
-    delete(topics, clock.now())
+    topics = Topics.open(files, DATA_DIR, Settings(SETTINGS), clock.system_time())
+    create(topics, 1, clock.system_time())
+    delete(topics, clock.system_time())
     clock.time = Millis(clock.time + 5)
-    create(topics, 2, clock.now())
+    create(topics, 2, clock.system_time())
     topics.close()
     life = Life(files, clock)
     clock.time = Millis(clock.time - 1)
@@ -368,7 +370,9 @@ def test_only_what_cannot_be_lost_is_told() -> None:
     """A commit that is written and not synced is not in the answer; nor is a wide one without its end."""
     life, past = Life(new_disk(), SetClock()), Past()
     fill(life, past)
-    life.partition.append_internal(turn_batches.TurnBatches().of([[life.record(99, 0)]], 0, life.clock.now()))
+    life.partition.append_internal(
+        turn_batches.TurnBatches().of([[life.record(99, 0)]], 0, life.clock.system_time())
+    )
     assert life.all_entries() == past.entries
     life.end()
 

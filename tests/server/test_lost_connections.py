@@ -30,7 +30,7 @@ def test_long_polls_of_a_lost_connection_wait_no_longer(way: str) -> None:
         files = new_disk()
         node = BrokerNode(files, DATA_DIR, Settings({"offsets.topic.num.partitions": "1"}), Clock())
         await node.start()
-        node.topics.create(NewTopic("letters", TopicId(b"l" * 16), 1), node.now())
+        node.topics.create(NewTopic("letters", TopicId(b"l" * 16), 1), node.system_time())
         listener = Listener(node)
         host, port = await listener.listen("127.0.0.1", 0)
         wanted = FetchTopic(topic="letters", partitions=[FetchPartition(partition_max_bytes=1000)])

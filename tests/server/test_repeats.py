@@ -100,7 +100,7 @@ async def create_again(node: BrokerNode, partition_count: int) -> None:
     is_free = asyncio.Event()
     node.topics.held_names.when_free(TopicName("t"), is_free.set)
     await is_free.wait()
-    created = node.topics.create(NewTopic("t", TopicId(b"u" * 16), partition_count), node.now())
+    created = node.topics.create(NewTopic("t", TopicId(b"u" * 16), partition_count), node.system_time())
     assert isinstance(created, Topic)
 
 
@@ -111,7 +111,7 @@ def test_a_commit_that_comes_again_notices_that_its_topic_is_gone(is_created_aga
     async def scenario(client: Client) -> None:
         for _ in range(3):
             await client.ask(commit(5, [0, 30]), 8)
-        client.node.topics.delete(client.node.topics.by_name("t"), client.node.now())  # type: ignore[arg-type]
+        client.node.topics.delete(client.node.topics.by_name("t"), client.node.system_time())  # type: ignore[arg-type]
         if is_created_again:
             await create_again(client.node, 10)
         response = await client.ask(commit(6, [0, 30]), 8)
@@ -136,7 +136,7 @@ def test_an_id_that_comes_again_is_not_the_topic_that_took_the_name(
             assert {one.error_code for one in fetched.groups[0].topics[0].partitions} == {ErrorCode.NONE}
         assert client.is_known(commit(5, indexes), 10)
         assert client.is_known(fetch(indexes, 10), 10)
-        client.node.topics.delete(client.node.topics.by_name("t"), client.node.now())  # type: ignore[arg-type]
+        client.node.topics.delete(client.node.topics.by_name("t"), client.node.system_time())  # type: ignore[arg-type]
         if is_created_again:
             await create_again(client.node, WIDTH)
         response = await client.ask(commit(6, indexes), 10)
@@ -324,7 +324,7 @@ def test_a_commit_whose_topic_came_anew_is_learned_once() -> None:
     async def scenario(client: Client) -> None:
         for _ in range(4):
             await client.ask(commit(5, [0]), 8)
-        client.node.topics.delete(client.node.topics.by_name("t"), client.node.now())  # type: ignore[arg-type]
+        client.node.topics.delete(client.node.topics.by_name("t"), client.node.system_time())  # type: ignore[arg-type]
         await create_again(client.node, WIDTH)
         for _ in range(4):
             await client.ask(commit(6, [0]), 8)

@@ -216,7 +216,7 @@ def test_other_clients_are_served_between_the_slices_of_a_wide_request(short_sli
     """A commit that comes after a request for the metadata of many partitions is answered before it."""
 
     async def scenario(client: Client) -> None:
-        client.node.topics.create(NewTopic("wide", TopicId(b"w" * 16), 100_000), client.node.now())
+        client.node.topics.create(NewTopic("wide", TopicId(b"w" * 16), 100_000), client.node.system_time())
         other = beside(client)
         send(client, metadata(), 9, 1)
         await other.ask(commit(1, [3]), 9)
@@ -231,7 +231,7 @@ def test_a_connection_s_requests_wait_for_one_that_is_served_in_steps(short_slic
     """They see what it did; all are answered, in their order."""
 
     async def scenario(client: Client) -> None:
-        client.node.topics.create(NewTopic("wide", TopicId(b"w" * 16), 20_000), client.node.now())
+        client.node.topics.create(NewTopic("wide", TopicId(b"w" * 16), 20_000), client.node.system_time())
         send(client, metadata(), 9, 1)
         assert not client.wire.is_closed
         for correlation_id in (2, 3):
@@ -268,7 +268,7 @@ def test_a_connection_lost_meanwhile_is_not_answered(short_slices: None) -> None
     """Nor are the requests behind."""
 
     async def scenario(client: Client) -> None:
-        client.node.topics.create(NewTopic("wide", TopicId(b"w" * 16), 20_000), client.node.now())
+        client.node.topics.create(NewTopic("wide", TopicId(b"w" * 16), 20_000), client.node.system_time())
         other = beside(client)
         send(client, metadata(), 9, 1)
         send(client, commit(1, [3]), 9, 2)
@@ -322,11 +322,11 @@ def test_logs_are_recovered_after_a_crash_while_others_are_served(slow_opening: 
         settings = Settings({"group.initial.rebalance.delay.ms": "0"})
         node = BrokerNode(files, DATA_DIR, settings, Clock())
         await node.start()
-        topic = node.topics.create(NewTopic("records", TopicId(b"r" * 16), 4), node.now())
-        node.topics.create(NewTopic("t", TopicId(b"t" * 16), 40), node.now())
+        topic = node.topics.create(NewTopic("records", TopicId(b"r" * 16), 4), node.system_time())
+        node.topics.create(NewTopic("t", TopicId(b"t" * 16), 40), node.system_time())
         assert isinstance(topic, Topic)
         for index in range(3):
-            result = topic.partition(index).append(batch(b"a", b"b"), node.now())
+            result = topic.partition(index).append(batch(b"a", b"b"), node.system_time())
             assert result.error == ErrorCode.NONE
             node.durability.when_durable(topic.partition(index).log, topic.partition(index).synced)
         await until(lambda: all(topic.partition(index).high_watermark for index in range(3)))

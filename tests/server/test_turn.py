@@ -119,7 +119,7 @@ def test_a_commit_to_a_topic_deleted_in_its_turn_is_refused() -> None:
         put(other, commit(100, [3], "b"), 51)
         topic = node.topics.by_name("t")
         assert topic is not None
-        assert node.topics.delete(topic, node.now()) is None
+        assert node.topics.delete(topic, node.system_time()) is None
         for one, expected in ((client, 50), (other, 51)):
             ((correlation_id, frame),) = await one.receive(1)
             assert (correlation_id, error_of(frame)) == (expected, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -158,7 +158,7 @@ class Audit:
 
     def erasing(self, topic: TopicName) -> None:
         """Every shard is asked to forget the offsets of a topic that is no more."""
-        self._erasing_ms[topic] = self._time.now()
+        self._erasing_ms[topic] = self._time.system_time()
         for model in self._shards:
             model.erasing(topic, self._erasing_ms[topic])
 
@@ -173,7 +173,7 @@ class Audit:
 
     def look_at_past(self, reader: PastReader) -> None:
         """What the history tells of every group must be what was. Raises Violation."""
-        now, counts = self._time.now(), self._journal.counts
+        now, counts = self._time.system_time(), self._journal.counts
         self._looks += 1
         asked_more = self._group_ids[self._looks % len(self._group_ids)]
         for group_id in map(GroupId, self._group_ids):
@@ -252,7 +252,7 @@ class Audit:
     def loaded(self, shard: int, life: Life) -> None:
         """A shard has read its log: look at everything it holds, before anybody else does."""
         self._failing.discard(shard)
-        since_ms = self._time.now()
+        since_ms = self._time.system_time()
         group_ids = [one for one in self._group_ids if partition_for(one, self._plan.shards) == shard]
         found: dict[str, Any] = {}
 

@@ -55,7 +55,7 @@ def watched_runtime(
 ) -> ShardRuntime[GroupShard]:
     """The real runtime, of which a life knows when it begins and ends to load."""
     runtime = ShardRuntime(
-        lambda: life.surroundings.new_shard(life.world.time.now()),
+        lambda: life.surroundings.new_shard(life.world.time.steady_time()),
         partition,
         commit,
         life.world.time,
@@ -170,14 +170,14 @@ class Life:
 
     async def _main(self) -> None:
         world = self.world
-        topics = Topics.open(world.disk, DATA_DIR, self.settings, world.time.now())
+        topics = Topics.open(world.disk, DATA_DIR, self.settings, world.time.system_time())
         world.surroundings.begin(self, topics)
         self.surroundings = GroupSurroundings(topics)
         topic = topics.by_name(GROUP_OFFSETS_TOPIC)
         if topic is None:
             overrides = {"cleanup.policy": "compact", "segment.bytes": str(world.plan.segment_bytes)}
             wanted = NewTopic(GROUP_OFFSETS_TOPIC, TopicId(b"t" * 16), world.plan.shards, overrides)
-            created = topics.create(wanted, world.time.now())
+            created = topics.create(wanted, world.time.system_time())
             if isinstance(created, Refusal):
                 raise OSError(created.message)
             topic = created
@@ -226,7 +226,7 @@ class Life:
             self.world.surroundings.started()
 
     def _look_after(self, topics: Topics) -> None:
-        drive(topics.housekeeping(self.world.time.now()))
+        drive(topics.housekeeping(self.world.time.system_time()))
         self.later(HOUSEKEEPING_SECONDS, lambda: self._look_after(topics))
 
     def _started(self, starting: asyncio.Task[None]) -> None:

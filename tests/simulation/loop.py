@@ -23,8 +23,12 @@ class SimulatedTime(Clock):
     def __init__(self) -> None:
         self.seconds = 0.0
 
-    def now(self) -> Millis:
-        """The time in milliseconds since the epoch, behind the loop's own by less than one."""
+    def steady_time(self) -> Millis:
+        """The loop's own time, behind it by less than a millisecond."""
+        return Millis(int(self.seconds * 1000))
+
+    def system_time(self) -> Millis:
+        """The time since the epoch."""
         return Millis(START_MS + int(self.seconds * 1000))
 
 

@@ -98,7 +98,7 @@ class SimulatedNetwork:
         shard = partition_for(group_id, self._plan.shards)
         self._journal.trace(f"{self.requests} {group_id} {command!r}")
         return Request(
-            self.requests, group_id, shard, command, self._time.seconds, self._time.now(), on_result
+            self.requests, group_id, shard, command, self._time.seconds, self._time.system_time(), on_result
         )
 
     def _answer(self, request: Request, result: Any, *, is_refused_at_the_door: bool) -> None:

@@ -43,7 +43,7 @@ class PastReader:
         """Raises OSError, if a start would."""
         files = MemoryFileSystem()
         files._root = deepcopy(disk._root)
-        self._topics = Topics.open(files, data_dir, settings, time.now())
+        self._topics = Topics.open(files, data_dir, settings, time.system_time())
         self._history = OffsetHistory(self._topics, time)
         self._offsets = self._topics.by_name(GROUP_OFFSETS_TOPIC)
         if self._offsets is not None:

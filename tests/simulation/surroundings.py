@@ -74,7 +74,7 @@ class Surroundings(SurroundingsView):
     def begin(self, life: Life, topics: Topics) -> None:
         """The catalogue is read; from the first life on there are topics."""
         self._topics = topics
-        self._now = life.world.time.now
+        self._now = life.world.time.system_time
         for topic in topics.all():
             self._names[topic.topic_id] = topic.name
 

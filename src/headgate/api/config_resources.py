@@ -52,7 +52,7 @@ def find_resource(node: Node, resource_type: int, name: str) -> ConfigResource |
         return ConfigResource(
             describe_group(node.settings, overrides),
             overrides,
-            lambda values: node.topics.set_group_overrides(name, values, node.now()),
+            lambda values: node.topics.set_group_overrides(name, values, node.system_time()),
             lambda values: check_group(node.settings, values),
         )
     if resource_type == ResourceType.BROKER:
@@ -81,7 +81,7 @@ def _find_topic(node: Node, name: str) -> ConfigResource | Refusal:
 
 
 def _replace_topic(node: Node, topic: Topic, values: Mapping[str, str]) -> Refusal | None:
-    refusal = node.topics.set_overrides(topic, values, Millis(node.now()))
+    refusal = node.topics.set_overrides(topic, values, Millis(node.system_time()))
     if refusal is None and topic.policy.is_durable:
         # What was written to the page cache until now is hidden from readers until it is synced.
         for partition in topic.open_partitions():

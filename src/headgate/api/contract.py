@@ -239,8 +239,12 @@ class Node(Protocol):
         """What syncs the logs."""
         ...
 
-    def now(self) -> Millis:
-        """The wall clock, in milliseconds since the epoch."""
+    def system_time(self) -> Millis:
+        """What the system's clock says, in milliseconds since the epoch: for timestamps and their ages."""
+        ...
+
+    def steady_time(self) -> Millis:
+        """The time that only ever passes, in milliseconds: for deadlines."""
         ...
 
     def call_later(self, delay_ms: int, action: Callable[[], None]) -> Callable[[], None]:

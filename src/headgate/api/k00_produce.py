@@ -156,7 +156,7 @@ def _append(
         return None, _refusal(data, ErrorCode.INVALID_RECORD, message)
     if call.api_version < _ZSTD_SINCE and len(records) > _CODEC_AT and records[_CODEC_AT] & 7 == _ZSTD:
         return None, _refusal(data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-    outcome = partition.append(records, node.now())
+    outcome = partition.append(records, node.system_time())
     return partition if outcome.error == ErrorCode.NONE else None, _result(data, outcome)
 
 

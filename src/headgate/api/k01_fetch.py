@@ -319,7 +319,7 @@ def _begin(
     node: Node, call: Call, request: FetchRequest, wanted: list[FetchedPartition]
 ) -> FetchResponse | None:
     session_request = _session_request(call, request, wanted)
-    context = node.topics.fetch_sessions.begin(session_request, node.now())
+    context = node.topics.fetch_sessions.begin(session_request, node.steady_time())
     if isinstance(context, ErrorCode):
         return FetchResponse(error_code=context)
     return _Fetch(node, call, request, context).begin()

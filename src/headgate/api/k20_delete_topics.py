@@ -106,7 +106,7 @@ def _find(
 
 
 def _delete(node: Node, call: Call, state: DeleteTopicState, target: Topic | Refusal) -> DeletableTopicResult:
-    outcome = node.topics.delete(target, node.now()) if isinstance(target, Topic) else target
+    outcome = node.topics.delete(target, node.system_time()) if isinstance(target, Topic) else target
     name = target.name if isinstance(target, Topic) else state.name
     result = DeletableTopicResult(
         name=name if call.api_version >= _BY_ID_SINCE else name or "",

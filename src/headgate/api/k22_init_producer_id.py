@@ -21,7 +21,7 @@ def handle(node: Node, call: Call, request: InitProducerIdRequest) -> InitProduc
     if request.transactional_id is not None:
         error = ErrorCode.UNSUPPORTED_VERSION if request.transactional_id else ErrorCode.INVALID_REQUEST
         return InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)
-    producer_id = node.topics.new_producer_id(node.now())
+    producer_id = node.topics.new_producer_id(node.system_time())
     if isinstance(producer_id, Refusal):
         # Not a storage error: to an InitProducerId that is fatal, and this one is worth another try.
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -58,7 +58,7 @@ def _extend(node: Node, wanted: CreatePartitionsTopic, *, validate_only: bool) -
             )
         refusal = refuse_assignment(node, [assignment.broker_ids for assignment in wanted.assignments])
     if refusal is None and not validate_only:
-        refusal = node.topics.add_partitions(topic, wanted.count, node.now())
+        refusal = node.topics.add_partitions(topic, wanted.count, node.system_time())
     return refusal
 
 

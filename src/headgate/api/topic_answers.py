@@ -68,7 +68,7 @@ def create_in_steps(node: Node, wanted: Sequence[NewTopic]) -> RequestSteps[list
     for first in range(0, len(wanted), _CREATED_AT_ONCE):
         if first:
             yield None
-        results += node.topics.create_all(wanted[first : first + _CREATED_AT_ONCE], node.now())
+        results += node.topics.create_all(wanted[first : first + _CREATED_AT_ONCE], node.system_time())
     return results
 
 

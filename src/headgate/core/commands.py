@@ -16,6 +16,13 @@ class Tick:
 
 
 @dataclass(slots=True, frozen=True)
+class SystemTimeMoved:
+    """The system's time is so far ahead of the time that comes with commands. It has no effects."""
+
+    ahead_ms: int
+
+
+@dataclass(slots=True, frozen=True)
 class ListGroups:
     """Which groups the shard holds; filters ignore case, empty ones let all pass. Reply: `ListedGroups`."""
 

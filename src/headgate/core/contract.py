@@ -4,7 +4,9 @@ A shard is a deterministic state machine. Its two rules:
 
 1. `handle` decides and `apply` remembers: durable state changes in `apply` alone, with the same records
    in the same order whether they were decided a moment ago or are read back from the log.
-2. Nothing is asked of the world: the time is an argument, identifiers arrive inside commands.
+2. Nothing is asked of the world: the time is an argument, identifiers arrive inside commands. That time only
+   ever passes, and is for deadlines; what the system's clock says comes as a command (`SystemTimeMoved`),
+   once before `loaded` and whenever the two moved against each other.
 
 `handle` returns `Effects`: the records to append, which stand or fall as one, and the replies to send. A
 reply is keyed by the token of the request that waits for it, and need not be to the command at hand: a join

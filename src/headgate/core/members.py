@@ -6,6 +6,7 @@ They are mostly in a classic group. A consumer group that has members takes clas
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from headgate.core.classic.commands import (
@@ -25,13 +26,12 @@ from headgate.core.classic.membership import heartbeat, leave, on_session_deadli
 from headgate.core.classic.rebalance import joined as as_member
 from headgate.core.classic.rebalance import on_join_deadline, on_sync_deadline
 from headgate.core.classic.sync import sync
-from headgate.core.classic.turn import ClassicSettings, Turn
+from headgate.core.classic.turn import Turn
 from headgate.core.consumer.dispatch import ConsumerDispatch
 from headgate.core.consumer.group import ConsumerGroup, Member
 from headgate.core.consumer.groups import ConsumerGroups
 from headgate.core.consumer.removal import group_tombstones
 from headgate.core.contract import Effects, Token
-from headgate.core.deadlines import Deadlines
 from headgate.core.effects import NOTHING, GroupEffects, answer, together
 from headgate.core.groups import Groups
 from headgate.core.migration import classic_members
@@ -45,19 +45,17 @@ from headgate.domain.ids import GroupId, MemberId, Millis
 class MemberDispatch:
     """What a shard does for members of the classic protocol, whatever group they are in."""
 
-    __slots__ = ("_consumer", "_deadlines", "_groups", "_migration", "_settings")
+    __slots__ = ("_consumer", "_groups", "_migration", "_turn")
 
     def __init__(
         self,
-        settings: ClassicSettings,
+        turn_at: Callable[[Millis], Turn],
         groups: Groups,
-        deadlines: Deadlines[Timer],
         consumer: ConsumerDispatch,
         migration: Migration,
     ) -> None:
-        self._settings = settings
+        self._turn = turn_at
         self._groups = groups
-        self._deadlines = deadlines
         self._consumer = consumer
         self._migration = migration
 
@@ -69,14 +67,12 @@ class MemberDispatch:
     def _consumer_groups(self) -> ConsumerGroups:
         return self._groups.consumer
 
-    def _turn(self, now: Millis) -> Turn:
-        return Turn(now, self._settings, self._deadlines)
-
     # --- joining ---
 
     def join(self, command: JoinGroup, now: Millis, token: Token) -> GroupEffects:
         """Become or stay a member."""
-        error = invalid_join(command, self._settings)
+        turn = self._turn(now)
+        error = invalid_join(command, turn.settings)
         if error:
             return answer(token, JoinResult(error=error, member_id=command.member_id))
         before = self._consumer_groups.find(command.group_id)
@@ -86,9 +82,11 @@ class MemberDispatch:
         if is_new and command.member_id:
             error = ErrorCode.UNKNOWN_MEMBER_ID
             return answer(token, JoinResult(error=error, member_id=command.member_id))
-        group = self._classic_groups.look(command.group_id) or ClassicGroup(command.group_id, now)
+        group = self._classic_groups.look(command.group_id) or ClassicGroup(
+            command.group_id, turn.system_time
+        )
         nobody_yet = group.metadata()
-        effects = join(self._turn(now), group, command, token)
+        effects = join(turn, group, command, token)
         self._classic_groups.settle(group)
         if is_new and not group.is_idle:
             given_up = () if before is None else group_tombstones(before)

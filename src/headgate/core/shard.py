@@ -3,6 +3,7 @@
     durable    offsets (the table), classic.recorded, consumer.by_id    changed by `apply` alone
     volatile   classic.live, what consumer keeps beside its groups,     changed by `handle`, reset by
                deadlines, upkeep                                        `loaded`
+    told       how far the system's time is ahead, topics               by commands, before `loaded` and on
 
 A group belongs to one shard, so that no command needs another.
 """
@@ -27,7 +28,7 @@ from headgate.core.classic.group import ClassicGroup
 from headgate.core.classic.groups import ClassicGroups
 from headgate.core.classic.state import ClassicState
 from headgate.core.classic.turn import ClassicSettings, Turn
-from headgate.core.commands import DeleteGroup, DeleteTopicOffsets, ListGroups, Tick
+from headgate.core.commands import DeleteGroup, DeleteTopicOffsets, ListGroups, SystemTimeMoved, Tick
 from headgate.core.consumer import offsets as consumer_offsets
 from headgate.core.consumer.commands import (
     ConsumerGroupConfigured,
@@ -41,7 +42,7 @@ from headgate.core.consumer.groups import ConsumerGroups
 from headgate.core.consumer.removal import group_tombstones
 from headgate.core.contract import Effects, Token
 from headgate.core.deadlines import Deadlines
-from headgate.core.effects import GroupEffects, answer, together
+from headgate.core.effects import NOTHING, GroupEffects, answer, together
 from headgate.core.groups import Groups, GroupType
 from headgate.core.image import GroupTypes, apply_record_parts
 from headgate.core.members import MemberDispatch
@@ -63,6 +64,7 @@ from headgate.core.offsets.conditions import refuse
 from headgate.core.offsets.fetch import fetch, fetch_again
 from headgate.core.offsets.removal import delete, delete_all
 from headgate.core.offsets.table import OffsetTable
+from headgate.core.system_time import SystemTime
 from headgate.core.timers import Timer, TimerKind
 from headgate.core.topic_image import TopicsChanged
 from headgate.core.upkeep import Upkeep
@@ -95,16 +97,17 @@ class GroupShard:
         self.offsets = OffsetTable()
         self.classic = ClassicGroups()
         self._deadlines: Deadlines[Timer] = Deadlines()
-        self.consumer = ConsumerGroups(settings, self._deadlines)
+        self._system_time = SystemTime()
+        self.consumer = ConsumerGroups(settings, self._deadlines, self._system_time)
         self._group_types = GroupTypes(self.classic, self.consumer)
         self.groups = Groups(self.classic, self.consumer, self.offsets)
         migration = Migration(settings, self.classic)
         self._consumer_dispatch = ConsumerDispatch(self.consumer, self.groups, migration)
-        self._upkeep = Upkeep(settings, self.offsets, (self.classic, self.consumer), self._deadlines)
-        self._classic_settings = ClassicSettings.of(settings)
-        self._members = MemberDispatch(
-            self._classic_settings, self.groups, self._deadlines, self._consumer_dispatch, migration
+        self._upkeep = Upkeep(
+            settings, self.offsets, (self.classic, self.consumer), self._deadlines, self._system_time
         )
+        self._classic_settings = ClassicSettings.of(settings)
+        self._members = MemberDispatch(self._turn, self.groups, self._consumer_dispatch, migration)
         self._metadata_limit: int = settings["offset.metadata.max.bytes"]
         self._handlers: Mapping[type[Any], Callable[[Any, Millis, Token], GroupEffects]] = {
             CommitsAgain: self._commits_again,
@@ -127,6 +130,7 @@ class GroupShard:
             DescribeConsumerGroup: self._consumer_dispatch.describe,
             ConsumerGroupConfigured: self._consumer_dispatch.configured,
             TopicsChanged: self._topics_changed,
+            SystemTimeMoved: self._system_time_moved,
             Tick: self._tick,
         }
 
@@ -234,7 +238,11 @@ class GroupShard:
     # --- time ---
 
     def _turn(self, now: Millis) -> Turn:
-        return Turn(now, self._classic_settings, self._deadlines)
+        return Turn(now, self._system_time.at(now), self._classic_settings, self._deadlines)
+
+    def _system_time_moved(self, command: SystemTimeMoved, now: Millis, token: Token) -> GroupEffects:
+        self._system_time.ahead_ms = command.ahead_ms
+        return NOTHING
 
     def _tick(self, command: Tick, now: Millis, token: Token) -> GroupEffects:
         effects = []
@@ -265,18 +273,18 @@ class GroupShard:
             return answer(token, CommitResult(error))
         if command.expected and (refusal := refuse(self.offsets, command, self._metadata_limit)) is not None:
             return answer(token, refusal)
-        return commit(command, now, self._metadata_limit, token)
+        return commit(command, self._system_time.at(now), self._metadata_limit, token)
 
     def _commits_again(self, command: CommitsAgain, now: Millis, token: Token) -> GroupEffects:
         error_of = self._commit_error
         errors = [error_of(commit.before, now) for commit in command.commits]
-        return commits_again(command, errors, now, token)
+        return commits_again(command, errors, self._system_time.at(now), token)
 
     def _commit_again(self, command: CommitAgain, now: Millis, token: Token) -> GroupEffects:
         error = self._commit_error(command.before, now)
         if error:
             return answer(token, CommitResult(error))
-        return commit_again(command, now, token)
+        return commit_again(command, self._system_time.at(now), token)
 
     def _commit_error(self, command: CommitOffsets, now: Millis) -> ErrorCode:
         """Why a commit is refused; of one that is not, the member's session begins anew."""

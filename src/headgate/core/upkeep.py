@@ -24,6 +24,7 @@ from headgate.core.offsets.expiry import GroupClock, group_clock
 from headgate.core.offsets.removal import GroupWalk, Retention, Slice, erase_topic
 from headgate.core.offsets.scanning import OffsetsOfTopic
 from headgate.core.offsets.table import OffsetTable
+from headgate.core.system_time import SystemTime
 from headgate.core.timers import Timer, TimerKind
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis, TopicName
@@ -61,6 +62,7 @@ class Upkeep:
         "_interval_ms",
         "_offsets",
         "_retention_ms",
+        "_system_time",
         "_to_erase",
         "_walk",
     )
@@ -71,12 +73,14 @@ class Upkeep:
         offsets: OffsetTable,
         groups: tuple[ClassicGroups, ConsumerGroups],
         deadlines: Deadlines[Timer],
+        system_time: SystemTime,
     ) -> None:
         self._retention_ms: int = settings["offsets.retention.minutes"] * MINUTE_MS
         self._interval_ms: int = settings["offsets.retention.check.interval.ms"]
         self._offsets = offsets
         self._classic, self._consumer = groups
         self._deadlines = deadlines
+        self._system_time = system_time
         self._candidates: Candidates | None = None
         """Groups to look at next; None while no sweep is under way."""
         self._walk: GroupWalk | None = None
@@ -105,9 +109,10 @@ class Upkeep:
 
     def sweep(self, now: Millis) -> GroupEffects:
         """Remove what is expired, and the empty groups that have nothing left: one slice of it."""
+        system_time = self._system_time.at(now)
         if self._candidates is None:
             groups = self._classic, self._consumer
-            self._candidates = Candidates(self._offsets, groups, Millis(now - self._retention_ms))
+            self._candidates = Candidates(self._offsets, groups, Millis(system_time - self._retention_ms))
         room = Slice()
         while not (room.is_full() or self._candidates.is_over):
             if self._walk is None:
@@ -115,7 +120,7 @@ class Upkeep:
                 if group_id is None:
                     break
                 self._walk = GroupWalk(self._offsets, group_id)
-            if not self._sweep_group(self._walk, now, room):
+            if not self._sweep_group(self._walk, system_time, room):
                 break
             self._walk.offsets.close()
             self._walk = None
@@ -126,20 +131,20 @@ class Upkeep:
         self._sweep_after(now, self._interval_ms if is_done else BETWEEN_SLICES_MS)
         return Effects(room.records)
 
-    def _sweep_group(self, walk: GroupWalk, now: Millis, room: Slice) -> bool:
+    def _sweep_group(self, walk: GroupWalk, system_time: Millis, room: Slice) -> bool:
         """Go on with a group; whether that is done, or goes on in the next slice."""
         room.take_steps(_GROUP_STEPS)
         group = self._consumer.find(walk.group_id)
         if group is not None:
-            retention = self._retention(consumer_clock_of(group), group.is_subscribed_to, now)
+            retention = self._retention(consumer_clock_of(group), group.is_subscribed_to, system_time)
             if not self._goes(walk, retention, room):
                 return walk.knows_all
             if group.is_empty:
                 room.records.extend(group_tombstones(group))
             return True
-        return self._sweep_classic_group(walk, now, room)
+        return self._sweep_classic_group(walk, system_time, room)
 
-    def _sweep_classic_group(self, walk: GroupWalk, now: Millis, room: Slice) -> bool:
+    def _sweep_classic_group(self, walk: GroupWalk, system_time: Millis, room: Slice) -> bool:
         is_subscribed = _nothing
         is_empty = True
         group = self._classic.live.get(walk.group_id)
@@ -157,16 +162,16 @@ class Upkeep:
                 state_timestamp=recorded.state_timestamp if recorded else NO_TIMESTAMP,
                 knows_subscription=True,
             )
-        if not self._goes(walk, self._retention(clock, is_subscribed, now), room):
+        if not self._goes(walk, self._retention(clock, is_subscribed, system_time), room):
             return walk.knows_all
         if is_empty:
             room.records.append(GroupTombstone(walk.group_id))
         return True
 
     def _retention(
-        self, clock: GroupClock, is_subscribed: Callable[[TopicName], bool], now: Millis
+        self, clock: GroupClock, is_subscribed: Callable[[TopicName], bool], system_time: Millis
     ) -> Retention:
-        return Retention(clock, is_subscribed, now, self._retention_ms)
+        return Retention(clock, is_subscribed, system_time, self._retention_ms)
 
     @staticmethod
     def _goes(walk: GroupWalk, retention: Retention, room: Slice) -> bool:

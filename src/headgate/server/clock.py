@@ -1,6 +1,10 @@
-"""The time for timers that must not jump: the wall clock at start, carried on by the monotonic one.
+"""The two times of this machine, each for what it is good for, as in Kafka.
 
-A step of the system's clock (NTP, a suspended machine) would otherwise expire every session at once.
+* Steady time only ever passes, at one pace. Deadlines are of it: sessions, joins, locks, retries, long polls.
+  It stands still while the machine is suspended, so that sessions go on afterwards where they were
+  (CLOCK_MONOTONIC, as in the JVM).
+* The system's time is what people and daemons set the clock to, and may jump in both directions. Timestamps
+  are of it, and whatever is compared with timestamps: admission, retention, expiry. It is read when used.
 """
 
 from __future__ import annotations
@@ -11,11 +15,12 @@ from headgate.domain.ids import Millis
 
 
 class Clock:
-    """Milliseconds since the epoch that never go back and never leap."""
+    """Both times, in milliseconds."""
 
-    def __init__(self) -> None:
-        self._offset_ns = time.time_ns() - time.monotonic_ns()
+    def steady_time(self) -> Millis:
+        """The time since some moment in the past; it never goes back and never leaps."""
+        return Millis(time.monotonic_ns() // 1_000_000)
 
-    def now(self) -> Millis:
-        """The time in milliseconds since the epoch."""
-        return Millis((time.monotonic_ns() + self._offset_ns) // 1_000_000)
+    def system_time(self) -> Millis:
+        """The time since the epoch, as the system's clock has it now."""
+        return Millis(time.time_ns() // 1_000_000)

@@ -56,12 +56,12 @@ class CompactionRunner:
         now_seconds = self._slices.seconds()
         if now_seconds - self._looked_at_seconds > _LOOK_EVERY_SECONDS:
             self._looked_at_seconds = now_seconds
-            self._share = share_under(self._compactor.pressure(self._clock.now()))
+            self._share = share_under(self._compactor.pressure(self._clock.system_time()))
         return self._share
 
     async def _run(self) -> None:
         while True:
-            job = self._compactor.next_job(self._clock.now(), self._slices.is_slice_over)
+            job = self._compactor.next_job(self._clock.system_time(), self._slices.is_slice_over)
             if job is None:
                 await asyncio.sleep(self._backoff_seconds)
             else:
@@ -96,5 +96,5 @@ class CompactionRunner:
         )
 
     def _failed(self, partition: Partition) -> None:
-        self._compactor.failed(partition, self._clock.now())
+        self._compactor.failed(partition)
         self.on_failed(partition)

@@ -103,7 +103,7 @@ class OffsetHistory:
     def _create(self, partition_count: int) -> Topic:
         topic_id = TopicId(uuid.uuid4().bytes)
         new = NewTopic(OFFSETS_HISTORY_TOPIC, topic_id, partition_count, self._overrides())
-        created = self._topics.create(new, self._clock.now())
+        created = self._topics.create(new, self._clock.system_time())
         if isinstance(created, Refusal):
             raise OSError(f"{OFFSETS_HISTORY_TOPIC} cannot be created: {created.message}")
         return created
@@ -125,13 +125,13 @@ class OffsetHistory:
             self._begin_anew(offsets, topic)
         elif before_ms > 0:
             self._keep_limits(topic, before_ms)
-        refusal = self._topics.set_overrides(topic, self._overrides(), self._clock.now())
+        refusal = self._topics.set_overrides(topic, self._overrides(), self._clock.system_time())
         if refusal is not None:
             raise OSError(f"{OFFSETS_HISTORY_TOPIC} cannot be configured: {refusal.message}")
 
     def _begin_anew(self, offsets: Topic, topic: Topic) -> None:
         """What was compacted so far is gone: every history is whole from now on."""
-        now = self._clock.now()
+        now = self._clock.system_time()
         for index in offsets.written_partitions():
             if offsets.partition(index).log.compacted_to or topic.is_written(index):
                 history = topic.partition(index)
@@ -140,14 +140,14 @@ class OffsetHistory:
 
     def _keep_limits(self, topic: Topic, before_ms: int) -> None:
         """Of an empty history nothing but its retention says what is gone: write that down."""
-        now = self._clock.now()
+        now = self._clock.system_time()
         for index in topic.written_partitions():
             history = topic.partition(index)
             if 0 < history.log.log_start_offset == history.log.log_end_offset:
                 self._mark(history, Millis(now - before_ms))
 
     def _mark(self, history: Partition, known_since: Millis) -> None:
-        append_mark(history, known_since, self._clock.now())
+        append_mark(history, known_since, self._clock.system_time())
         request = history.log.begin_sync()
         with suppress(OSError):
             request.run()
@@ -227,7 +227,7 @@ class OffsetHistory:
         render: Callable[[GroupHistory], ResultT],
     ) -> ScanOrder[ResultT] | None:
         """What there is to read now; None if nothing was ever written. Raises OSError, CorruptBatch."""
-        offsets, now = self._offsets, self._clock.now()
+        offsets, now = self._offsets, self._clock.system_time()
         assert offsets is not None, "not opened"
         index = partition_for(query.group_id, offsets.partition_count)
         if not offsets.is_written(index):

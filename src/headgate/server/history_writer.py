@@ -110,7 +110,7 @@ class HistoryWriter:
 
     def _open_batch(self) -> BatchBuilder:
         if self._batch is None:
-            self._batch = BatchBuilder(self._clock.now())
+            self._batch = BatchBuilder(self._clock.system_time())
         return self._batch
 
     def _close_full_batch(self, batch: BatchBuilder) -> None:
@@ -156,7 +156,7 @@ class HistoryWriter:
         if log.failure is not None:
             log.recover()
         if not log.log_end_offset:
-            now = self._clock.now()
+            now = self._clock.system_time()
             append_mark(self._history, SINCE_EVER if self._is_first else now, now)
         return log
 

@@ -60,7 +60,7 @@ class BrokerNode:
         self.send_responses: Callable[[], None] = lambda: None
         """Sends at once what would leave at the end of the turn."""
         self.cluster_id = cluster_id(files, data_dir)
-        self.topics = Topics.open(files, data_dir, settings, clock.now())
+        self.topics = Topics.open(files, data_dir, settings, clock.system_time())
         self.durability = GroupCommit(self._loop, lambda seconds: self.observe_sync(seconds))
         self.coordinator = GroupCoordinator([])
         self._checkpoints = CheckpointRunner([], self.durability, settings)
@@ -77,7 +77,7 @@ class BrokerNode:
         topic = self._group_offsets_topic()
         runtimes = [
             ShardRuntime(
-                lambda: self._surroundings.new_shard(self.now()),
+                lambda: self._surroundings.new_shard(self.steady_time()),
                 topic.partition(index),
                 self.durability,
                 self._clock,
@@ -115,7 +115,7 @@ class BrokerNode:
                 "segment.bytes": str(self.settings["offsets.topic.segment.bytes"]),
             },
         )
-        created = self.topics.create(wanted, self.now())
+        created = self.topics.create(wanted, self.system_time())
         if isinstance(created, Refusal):
             raise OSError(f"{GROUP_OFFSETS_TOPIC} cannot be created: {created.message}")
         return created
@@ -134,9 +134,13 @@ class BrokerNode:
         self._checkpoints.write_at_stop()
         self.topics.close()
 
-    def now(self) -> Millis:
-        """The time in milliseconds since the epoch."""
-        return self._clock.now()
+    def system_time(self) -> Millis:
+        """What the system's clock says, in milliseconds since the epoch: for timestamps."""
+        return self._clock.system_time()
+
+    def steady_time(self) -> Millis:
+        """The time that only ever passes, in milliseconds: for deadlines."""
+        return self._clock.steady_time()
 
     def call_later(self, delay_ms: int, action: Callable[[], None]) -> Callable[[], None]:
         """Run `action` after `delay_ms` unless the returned function is called before."""
@@ -174,7 +178,7 @@ class BrokerNode:
         while True:
             try:
                 slices = self._housekeeping
-                await slices.run(self.topics.housekeeping(self.now(), slices.is_slice_over))
+                await slices.run(self.topics.housekeeping(self.system_time(), slices.is_slice_over))
             except OSError as failure:
                 logger.error("retention failed", extra={"error": str(failure)})
             except Exception:  # what goes wrong once may go well the next time
@@ -184,7 +188,7 @@ class BrokerNode:
 
     def _tidy_catalogue(self) -> None:
         try:
-            if self.topics.tidy_catalogue(self.now()):
+            if self.topics.tidy_catalogue(self.system_time()):
                 self.call_later(TIDY_EVERY_MS, self._tidy_catalogue)
         except OSError as failure:
             logger.error("the catalogue cannot be tidied up", extra={"error": str(failure)})

@@ -22,7 +22,7 @@ from enum import Enum, auto
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from headgate.core.commands import Tick
+from headgate.core.commands import SystemTimeMoved, Tick
 from headgate.core.contract import Effects, Shard, Token
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
@@ -100,6 +100,10 @@ class ShardRuntime(Generic[ShardT]):
         self._timer: asyncio.TimerHandle | None = None
         self._timer_deadline: Millis | None = None
         self._is_closed = False
+        self._compared_at = Millis(-1)
+        """When, by steady time, the system's time was last compared with it."""
+        self._told_ahead_ms = 0
+        """How far the system's time is ahead of steady time, as the shard knows it."""
         self._reset()
 
     def _reset(self) -> None:
@@ -164,7 +168,7 @@ class ShardRuntime(Generic[ShardT]):
             return
         self._last_token = token = self._last_token + 1
         self._waiting[token] = on_reply
-        self._take(self.shard.handle(command, self._clock.now(), token))
+        self._take(self.shard.handle(command, self._now(), token))
 
     def _take(self, effects: Effects[Any]) -> None:
         apply = self.shard.apply
@@ -215,7 +219,7 @@ class ShardRuntime(Generic[ShardT]):
         self._written_position = self._position
         try:
             base_offset = self._partition.append_internal(
-                self._turn_batches.of(commands, first_offset, self._clock.now())
+                self._turn_batches.of(commands, first_offset, self._clock.system_time())
             )
         except (OSError, CorruptBatch) as failure:
             self._fail("write failed", failure)
@@ -265,6 +269,20 @@ class ShardRuntime(Generic[ShardT]):
 
     # --- time ---
 
+    def _now(self) -> Millis:
+        """The time for deadlines. If the system's clock was set meanwhile, the shard has been told."""
+        now = self._clock.steady_time()
+        if now != self._compared_at:
+            self._compared_at = now
+            ahead_ms = self._clock.system_time() - now
+            if ahead_ms != self._told_ahead_ms:
+                self._tell_system_time(ahead_ms, now)
+        return now
+
+    def _tell_system_time(self, ahead_ms: int, now: Millis) -> None:
+        self._told_ahead_ms = ahead_ms
+        self.shard.handle(SystemTimeMoved(ahead_ms), now)
+
     def _arm_timer(self) -> None:
         deadline = self.shard.next_deadline()
         if deadline == self._timer_deadline:
@@ -274,7 +292,7 @@ class ShardRuntime(Generic[ShardT]):
             self._timer = None
         self._timer_deadline = deadline
         if deadline is not None:
-            delay_ms = max(0, deadline - self._clock.now())
+            delay_ms = max(0, deadline - self._clock.steady_time())
             self._timer = self._loop.call_later(delay_ms / 1000, self._on_timer)
 
     def _on_timer(self) -> None:
@@ -282,7 +300,7 @@ class ShardRuntime(Generic[ShardT]):
         deadline, self._timer_deadline = self._timer_deadline, None
         if self._state is not State.ACTIVE or deadline is None:
             return
-        now = self._clock.now()
+        now = self._now()
         if now < deadline:
             self._arm_timer()  # the loop's clock ran a little ahead of ours
         else:
@@ -301,7 +319,9 @@ class ShardRuntime(Generic[ShardT]):
             except (CorruptBatch, MalformedRecord) as problem:
                 raise OSError(f"{log.directory}: {problem}; `headgate log verify` tells more") from problem
         self._state = State.ACTIVE
-        self.shard.loaded(self._clock.now())
+        now = self._clock.steady_time()
+        self._tell_system_time(self._clock.system_time() - now, now)
+        self.shard.loaded(now)
         for command in self._first_commands():
             self.submit(command, lambda result: None)
         self._arm_timer()

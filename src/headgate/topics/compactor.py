@@ -13,6 +13,7 @@ Rules, Kafka's where it has them:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from headgate.topics.partition import Partition
     from headgate.topics.topics import Topics
 
-RETRY_AFTER_MS = 10 * 60_000
+RETRY_AFTER_SECONDS = 600.0
 _OPENED_AT_ONCE = 16
 """How many logs nobody has open are opened to look at them, in one go."""
 
@@ -83,7 +84,8 @@ class Compactor:
         self._topics = topics
         self._rules_of = rules_of
         self._looked_at: set[Key] = set()
-        self._not_before: dict[Key, Millis] = {}
+        self._not_before: dict[Key, float] = {}
+        """By steady time, in seconds."""
         self._stuck_at: dict[Key, int] = {}
         self._chosen: _Candidate | None = None
         """What was chosen last: it is compacted now, or was."""
@@ -91,7 +93,10 @@ class Compactor:
         """That of the worst of those that had to wait then."""
 
     def next_job(self, now: Millis, is_slice_over: Callable[[], bool]) -> CompactionJob | None:
-        """The compaction that is due most, or None. `is_slice_over` says when others must have their turn."""
+        """The compaction that is due most by the system's time, or None.
+
+        `is_slice_over` says when others must have their turn.
+        """
         candidates = [found for partition in self._partitions() if (found := self._candidate(partition, now))]
         if not candidates:
             self._chosen, self._others_pressure = None, 0.0
@@ -128,9 +133,9 @@ class Compactor:
         backlog = _backlog_of(chosen.partition, chosen.log, now)
         return max(backlog.pressure(chosen.log.settings.segment_bytes), self._others_pressure)
 
-    def failed(self, partition: Partition, now: Millis) -> None:
+    def failed(self, partition: Partition) -> None:
         """Leave the partition alone for a while: its compaction failed."""
-        self._not_before[partition.key] = Millis(now + RETRY_AFTER_MS)
+        self._not_before[partition.key] = partition.topic.shared.seconds() + RETRY_AFTER_SECONDS
 
     def _steps(self, chosen: _Candidate, order: CompactionOrder) -> Steps[CompactionResult]:
         log, key = chosen.log, chosen.partition.key
@@ -167,7 +172,7 @@ class Compactor:
         try:
             candidate = self._judge(partition, now)
         except (OSError, CorruptBatch):
-            self.failed(partition, now)
+            self.failed(partition)
             return None
         if candidate is None and not was_open:
             partition.put_back()
@@ -175,7 +180,7 @@ class Compactor:
 
     def _judge(self, partition: Partition, now: Millis) -> _Candidate | None:
         was_open = partition.is_open
-        if now < self._not_before.get(partition.key, 0):
+        if partition.topic.shared.seconds() < self._not_before.get(partition.key, -math.inf):
             return None
         log, policy = partition.log, partition.topic.policy
         if log.failure is not None or log.segment_count < 2:

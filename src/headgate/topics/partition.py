@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, NamedTuple
@@ -43,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 _SNAPSHOT_EVERY_BYTES = 16 * 1024 * 1024
 """How much log may have to be read again for the producers' state."""
-_MEND_EVERY_MS = 1000
+_MEND_EVERY_SECONDS = 1.0
 """How often a failed log is tried again while producers ask: each try reads it again."""
 
 
@@ -85,7 +86,7 @@ class Partition:
         self._log: Log | None = None
         self._opening: Future[_Opened] | None = None
         """The log, while it is opened in another thread and until somebody asks for it."""
-        self._mend_at = Millis(0)
+        self._mend_at = -math.inf
         self._epochs = LeaderEpochs()
         self._epochs_are_saved = True
         self._producers: Producers | None = None
@@ -164,7 +165,7 @@ class Partition:
         try:
             log = self._log or self._open()
             if log.failure is not None:
-                self._mend(log, now)
+                self._mend(log)
             if header.producer_id >= 0:
                 verdict = self._loaded_producers(log).check(header)
                 if isinstance(verdict, tuple):
@@ -414,13 +415,14 @@ class Partition:
         )
         discard_producers_beyond(self.topic.shared.fs, self.topic.directory_of(self.index), end_offset)
 
-    def _mend(self, log: Log, now: Millis) -> None:
+    def _mend(self, log: Log) -> None:
         """Take a failed log into use again. Raises OSError while it cannot be, or was tried just now."""
-        if now < self._mend_at:
+        seconds = self.topic.shared.seconds()
+        if seconds < self._mend_at:
             raise LogFailed(errno.EIO, f"{self} failed and is tried again soon")
-        self._mend_at = Millis(now + _MEND_EVERY_MS)
+        self._mend_at = seconds + _MEND_EVERY_SECONDS
         log.recover()
-        self._mend_at = Millis(0)
+        self._mend_at = -math.inf
         logger.warning("%s takes appends again", self)
 
     def _write(self, log: Log, batches: Sequence[bytearray]) -> int:

@@ -6,6 +6,7 @@ partitions is one entry of the catalogue and a few empty containers.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +36,8 @@ class Shared:
     leader_epoch: int
     unrecovered: set[tuple[TopicId, int]] = field(default_factory=set)
     """Partitions whose logs a crash may have left torn, and which were not opened since."""
+    seconds: Callable[[], float] = time.monotonic
+    """Steady time: when to try again what failed."""
     open_files_limit: int = 512
     """How many logs may keep files open; the one unused for longest gives its own back."""
     _used: dict[int, Log] = field(default_factory=dict)

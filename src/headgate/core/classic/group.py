@@ -63,11 +63,11 @@ class ClassicGroup:
         "subscription",
     )
 
-    def __init__(self, group_id: GroupId, now: Millis) -> None:
+    def __init__(self, group_id: GroupId, system_time: Millis) -> None:
         """A group that nobody has joined yet."""
         self.group_id = group_id
         self.state = ClassicState.EMPTY
-        self.state_timestamp = now
+        self.state_timestamp = system_time
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
         self.generation = 0
@@ -142,11 +142,11 @@ class ClassicGroup:
 
     # --- state ---
 
-    def become(self, state: ClassicState, now: Millis) -> None:
+    def become(self, state: ClassicState, system_time: Millis) -> None:
         """Change the state; the table of transitions must allow it."""
         assert state in TRANSITIONS[self.state], f"{self.group_id}: {self.state.value} to {state.value}"
         self.state = state
-        self.state_timestamp = now
+        self.state_timestamp = system_time
 
     @property
     def is_idle(self) -> bool:

@@ -31,7 +31,7 @@ def prepare_rebalance(turn: Turn, group: ClassicGroup) -> GroupEffects:
         refused = _refuse_syncs(turn, group)
     turn.stop_waiting_for_syncs(group)
     was_empty = group.state is ClassicState.EMPTY
-    group.become(ClassicState.PREPARING_REBALANCE, turn.now)
+    group.become(ClassicState.PREPARING_REBALANCE, turn.system_time)
     if was_empty:
         delay_ms = turn.settings.initial_rebalance_delay_ms
         group.initial_remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
@@ -93,11 +93,11 @@ def complete_join(turn: Turn, group: ClassicGroup) -> GroupEffects:
     if not group.members:
         group.protocol_name = None
         group.subscription = group.compute_subscription()
-        group.become(ClassicState.EMPTY, turn.now)
+        group.become(ClassicState.EMPTY, turn.system_time)
         return Effects((group.metadata(),))
     group.protocol_name = group.vote()
     group.subscription = group.compute_subscription()
-    group.become(ClassicState.COMPLETING_REBALANCE, turn.now)
+    group.become(ClassicState.COMPLETING_REBALANCE, turn.system_time)
     replies = []
     for member in group.members.values():
         token = group.take_join(member)

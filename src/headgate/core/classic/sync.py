@@ -58,7 +58,7 @@ def _stabilize(turn: Turn, group: ClassicGroup, command: SyncGroup) -> GroupEffe
     assignments = dict(command.assignments)
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
-    group.become(ClassicState.STABLE, turn.now)
+    group.become(ClassicState.STABLE, turn.system_time)
     replies = []
     for member in group.members.values():
         token = group.take_sync(member)

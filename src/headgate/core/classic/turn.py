@@ -36,9 +36,12 @@ class ClassicSettings:
 
 @dataclass(slots=True)
 class Turn:
-    """The time of one command or deadline, the settings in force, and the shard's deadlines."""
+    """The times of one command or deadline, the settings in force, and the shard's deadlines."""
 
     now: Millis
+    """Steady time: for deadlines."""
+    system_time: Millis
+    """For what is recorded."""
     settings: ClassicSettings
     deadlines: Deadlines[Timer]
 

@@ -13,6 +13,7 @@ from headgate.core.consumer.group import ConsumerGroup
 from headgate.core.consumer.patterns import PatternMatching
 from headgate.core.consumer.turn import ConsumerSettings, ConsumerTurn
 from headgate.core.deadlines import Deadlines
+from headgate.core.system_time import SystemTime
 from headgate.core.timers import Timer
 from headgate.core.topic_image import TopicImage, TopicsChanged
 from headgate.domain.ids import GroupId, Millis
@@ -28,6 +29,7 @@ class ConsumerGroups:
         "_overrides",
         "_settings",
         "_standard",
+        "_system_time",
         "by_id",
         "patterns",
         "topics",
@@ -35,11 +37,12 @@ class ConsumerGroups:
     )
     RECORD_TYPES: ClassVar[frozenset[type[Any]]] = frozenset(get_args(ConsumerRecord))
 
-    def __init__(self, settings: Settings, deadlines: Deadlines[Timer]) -> None:
+    def __init__(self, settings: Settings, deadlines: Deadlines[Timer], system_time: SystemTime) -> None:
         self._settings = settings
         self._standard = ConsumerSettings.of(settings, {})
         self._overrides: dict[GroupId, ConsumerSettings] = {}
         self._deadlines = deadlines
+        self._system_time = system_time
         self.by_id: dict[GroupId, ConsumerGroup] = {}
         self.topics = TopicImage()
         self.patterns = PatternMatching()
@@ -83,7 +86,8 @@ class ConsumerGroups:
 
     def turn(self, group_id: GroupId, now: Millis) -> ConsumerTurn:
         """What a step of that group may use."""
-        return ConsumerTurn(now, self.settings_of(group_id), self.topics, self._deadlines)
+        system_time = self._system_time.at(now)
+        return ConsumerTurn(now, system_time, self.settings_of(group_id), self.topics, self._deadlines)
 
     def settings_of(self, group_id: GroupId) -> ConsumerSettings:
         """The settings in force for a group."""

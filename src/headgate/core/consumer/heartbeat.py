@@ -260,7 +260,7 @@ def is_target_due(turn: ConsumerTurn, group: ConsumerGroup) -> bool:
 
 
 def _is_target_young(turn: ConsumerTurn, group: ConsumerGroup) -> bool:
-    return 0 <= turn.now - group.assignment_timestamp < turn.settings.assignment_interval_ms
+    return 0 <= turn.system_time - group.assignment_timestamp < turn.settings.assignment_interval_ms
 
 
 def _target(turn: ConsumerTurn, after: GroupAfter, epoch: int) -> tuple[Target, list[ConsumerRecord]]:

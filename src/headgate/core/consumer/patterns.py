@@ -166,7 +166,7 @@ def _records(turn: ConsumerTurn, group: ConsumerGroup, meanings: Meanings) -> li
                     regular_expression=regex,
                     topics=topics,
                     version=0,
-                    timestamp=turn.now,
+                    timestamp=turn.system_time,
                 )
             )
     if is_rising:

@@ -73,7 +73,7 @@ def remove_members(
             group_id=group.group_id,
             epoch=epoch,
             metadata_hash=turn.topics.hash_of(group.subscriptions.topics_after(gone)),
-            empty_since=NEVER if is_anybody_left else turn.now,
+            empty_since=NEVER if is_anybody_left else turn.system_time,
         )
     )
     if not is_anybody_left:

@@ -102,7 +102,7 @@ def make_target(
             )
     records.append(
         ConsumerGroupTargetMetadata(
-            group_id=group.group_id, assignment_epoch=epoch, assignment_timestamp=turn.now
+            group_id=group.group_id, assignment_epoch=epoch, assignment_timestamp=turn.system_time
         )
     )
     return targets.get(after.member.member_id, {}), records

@@ -43,9 +43,12 @@ class ConsumerSettings:
 
 @dataclass(slots=True)
 class ConsumerTurn:
-    """The time of one command or deadline, the group's settings, the topics, and the shard's deadlines."""
+    """The times of one command or deadline, the group's settings, the topics, and the shard's deadlines."""
 
     now: Millis
+    """Steady time: for deadlines."""
+    system_time: Millis
+    """For what is recorded."""
     settings: ConsumerSettings
     topics: TopicImage
     deadlines: Deadlines[Timer]

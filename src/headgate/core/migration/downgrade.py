@@ -25,10 +25,10 @@ from headgate.records.consumer_model import OwnedPartitions
 
 
 def downgraded(
-    group: ConsumerGroup, members: Iterable[Member], topics: TopicImage, now: Millis
+    group: ConsumerGroup, members: Iterable[Member], topics: TopicImage, system_time: Millis
 ) -> ClassicGroup:
     """The classic group that these members make, all of which are classic ones; it is Stable."""
-    converted = ClassicGroup(group.group_id, now)
+    converted = ClassicGroup(group.group_id, system_time)
     converted.protocol_type = CONSUMER_PROTOCOL_TYPE
     converted.generation = group.epoch
     converted.state = ClassicState.STABLE

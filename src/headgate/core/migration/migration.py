@@ -71,7 +71,7 @@ class Migration:
         classic_turn.stop_waiting_for_syncs(group)
 
     def _turn(self, turn: ConsumerTurn) -> Turn:
-        return Turn(turn.now, self._classic_settings, turn.deadlines)
+        return Turn(turn.now, turn.system_time, self._classic_settings, turn.deadlines)
 
     # --- downgrade ---
 
@@ -106,7 +106,7 @@ class Migration:
         turn.stop_matching_patterns(group.group_id)
         for member_id in group.members:
             turn.forget(group.group_id, member_id)
-        classic = downgraded(group, members, turn.topics, turn.now)
+        classic = downgraded(group, members, turn.topics, turn.system_time)
         classic.leader = leader
         records: list[Change] = [*group_tombstones(group), classic.metadata()]
         classic_turn = self._turn(turn)

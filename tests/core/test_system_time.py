@@ -1,0 +1,152 @@
+"""The system's clock is set while a shard lives: timestamps and ages follow it, deadlines do not."""
+
+from __future__ import annotations
+
+import pytest
+from tests.core.consumer.support import ConsumerHarness
+from tests.core.harness import NONE, START, Harness, heartbeat, join, leave
+
+from headgate.core.classic.state import ClassicState
+from headgate.core.commands import SystemTimeMoved
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, Millis, TopicName
+
+HOUR_MS = 3_600_000
+MONTH_MS = 30 * 24 * HOUR_MS
+RETENTION_MS = 60_000
+SWEEP_MS = 5000
+JUMPS = [-MONTH_MS, -2 * HOUR_MS, -1, 1, 2 * HOUR_MS, MONTH_MS]
+
+
+@pytest.fixture
+def shard() -> Harness:
+    """A shard that keeps offsets for a minute."""
+    return Harness(offsets_retention_minutes="1", offsets_retention_check_interval_ms=str(SWEEP_MS))
+
+
+def set_clock(harness: Harness, ahead_ms: int) -> None:
+    """The system's clock is so far ahead of steady time from now on."""
+    harness._handle(SystemTimeMoved(ahead_ms), 0)
+
+
+def committed_at(harness: Harness, group_id: str) -> int:
+    """The commit timestamp of the offset of `t-0`."""
+    stored = harness.shard.offsets.get(GroupId(group_id), TopicName("t"), 0)
+    assert stored is not None
+    return stored.commit_timestamp
+
+
+def test_commits_bear_the_systems_time_as_it_is_when_they_come(shard: Harness) -> None:
+    """Its own expiry counts from there as well."""
+    shard.advance(10)
+    set_clock(shard, MONTH_MS)
+    assert shard.commit("g").error is NONE
+    assert committed_at(shard, "g") == START + 10 + MONTH_MS
+    set_clock(shard, -HOUR_MS)
+    shard.commit("h", retention_ms=500)
+    stored = shard.shard.offsets.get(GroupId("h"), TopicName("t"), 0)
+    assert stored is not None
+    assert stored.commit_timestamp == START + 10 - HOUR_MS
+    assert stored.expire_timestamp == START + 10 - HOUR_MS + 500
+
+
+@pytest.mark.parametrize("jump_ms", JUMPS)
+def test_no_jump_ends_or_prolongs_a_session(shard: Harness, jump_ms: int) -> None:
+    """A member is removed a session after its last heartbeat, wherever the clock was set meanwhile."""
+    generation = shard.stable_group("a", session_timeout_ms=10_000)
+    shard.advance(4000)
+    set_clock(shard, jump_ms)
+    shard.advance(5999)
+    assert shard.state("g") is ClassicState.STABLE
+    assert shard.ask(heartbeat("a", generation)) is ErrorCode.NONE
+    set_clock(shard, 0)
+    shard.advance(9999)
+    assert shard.state("g") is ClassicState.STABLE
+    shard.advance(1)
+    assert shard.state("g") is ClassicState.EMPTY
+
+
+@pytest.mark.parametrize("jump_ms", JUMPS)
+def test_no_jump_fires_or_stalls_the_wait_for_joins(shard: Harness, jump_ms: int) -> None:
+    """The first rebalance of a group lasts its delay."""
+    token = shard.send(join(must_know_member_id=False))
+    shard.advance(1000)
+    set_clock(shard, jump_ms)
+    shard.advance(1999)
+    assert shard.is_parked(token)
+    shard.advance(1)
+    assert shard.answers[token].error is NONE
+
+
+@pytest.mark.parametrize("jump_ms", [-10 * SWEEP_MS, -1])
+def test_a_jump_back_expires_nothing_and_delays_expiry_by_no_more(shard: Harness, jump_ms: int) -> None:
+    """An offset is gone when the system's time is a retention past its commit timestamp, not before."""
+    shard.commit("g")
+    set_clock(shard, jump_ms)
+    shard.advance(RETENTION_MS - SWEEP_MS - jump_ms)
+    assert shard.offset("g") == 1
+    shard.advance(3 * SWEEP_MS)
+    assert shard.offset("g") is None
+
+
+def test_an_offset_committed_in_the_future_is_of_age_zero() -> None:
+    """After a clock that was a day ahead is corrected it is kept until that day is over, and a retention."""
+    day_ms = 24 * HOUR_MS
+    shard = Harness(offsets_retention_minutes="1", offsets_retention_check_interval_ms=str(HOUR_MS))
+    set_clock(shard, day_ms)
+    shard.commit("g")
+    set_clock(shard, 0)
+    shard.advance(day_ms)
+    assert shard.offset("g") == 1
+    shard.advance(2 * HOUR_MS)
+    assert shard.offset("g") is None
+
+
+def test_a_jump_ahead_ages_offsets(shard: Harness) -> None:
+    """After a clock that was behind is corrected, what is a retention old by it goes with the next sweep."""
+    shard.commit("g")
+    set_clock(shard, RETENTION_MS)
+    shard.advance(SWEEP_MS)
+    assert shard.offset("g") is None
+
+
+def test_a_clock_that_goes_back_between_two_sweeps_saves_what_was_not_swept(shard: Harness) -> None:
+    """Only what a sweep finds expired is removed; how late it once was does not matter."""
+    shard.commit("g")
+    set_clock(shard, MONTH_MS)
+    set_clock(shard, 0)
+    shard.advance(RETENTION_MS - SWEEP_MS)
+    assert shard.offset("g") == 1
+
+
+def test_a_group_that_becomes_empty_ages_by_the_systems_time(shard: Harness) -> None:
+    """Its offsets go a retention after that by the system's clock, also where the clock was set before."""
+    generation = shard.stable_group("a")
+    shard.commit("g", member_id="a", generation=generation)
+    set_clock(shard, MONTH_MS)
+    shard.send(leave(("a", None)))
+    emptied_at = shard.now + MONTH_MS
+    recorded = shard.shard.classic.recorded[GroupId("g")]
+    assert recorded.state_timestamp == emptied_at
+    shard.advance(RETENTION_MS - SWEEP_MS)
+    assert shard.offset("g") == 1
+    shard.advance(2 * SWEEP_MS)
+    assert shard.offset("g") is None
+
+
+def test_a_consumer_groups_records_bear_the_systems_time() -> None:
+    """When its target was made and when it became empty, as the system's clock has it."""
+    harness = ConsumerHarness()
+    set_clock(harness, MONTH_MS)
+    epoch = harness.join("a", "t").member_epoch
+    assert epoch > 0
+    assert harness.group.assignment_timestamp == harness.now + MONTH_MS
+    harness.beat("a", -1)
+    assert harness.group.metadata is not None
+    assert harness.group.metadata.empty_since == harness.now + MONTH_MS
+
+
+def test_a_shard_that_was_told_nothing_takes_its_own_time_for_the_systems(shard: Harness) -> None:
+    """Both are the same until the runtime tells how far they are apart."""
+    shard.commit("g")
+    assert committed_at(shard, "g") == Millis(START)
