@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
@@ -36,6 +39,26 @@ def test_what_is_committed_is_fetched_with_all_that_was_given(admin: Admin, grou
     assert admin.committed_offsets(group) == both
     assert admin.committed_offsets(group, [THIRD, SECOND]) == {SECOND: with_metadata}
     assert admin.committed_offsets("nobody") == {}
+
+
+def test_what_python_would_take_without_a_word_is_refused(admin: Admin, group: str) -> None:
+    """A bare string is no list of groups, of states or of topics; no record has an offset below 0."""
+    admin.alter_offsets(group, {FIRST: 4})
+    of_strings: list[Callable[[Any], Any]] = [
+        admin.delete_groups,
+        admin.describe_groups,
+        admin.list_groups,
+        lambda places: admin.offset_history(group, places),
+        lambda places: admin.undo(group, places),
+    ]
+    for call in of_strings:
+        with pytest.raises(TypeError, match="for instance"):
+            call(group)
+    with pytest.raises(ValueError, match="the offset of flights-0 must be 0 or more, not -5"):
+        admin.alter_offsets(group, {FIRST: -5})
+    with pytest.raises(ValueError, match="not -1"):
+        admin.alter_offsets(group, {FIRST: CommittedOffset(-1)})
+    assert admin.committed_offsets(group) == {FIRST: CommittedOffset(4)}
 
 
 def test_a_hundred_refusals_are_told_in_short(admin: Admin, group: str) -> None:

@@ -13,6 +13,7 @@ from tests.waiting import wait_until
 
 from headgate.admin import (
     Admin,
+    AlreadyUndone,
     CommittedOffset,
     Earlier,
     GroupIsActive,
@@ -151,7 +152,7 @@ def test_offsets_are_told_as_they_were_at_any_time(admin: Admin, group: str) -> 
 
 
 def test_an_undo_puts_back_exactly_what_stood_before_a_reset(admin: Admin, group: str) -> None:
-    """Metadata and leader epoch too; what had no offset has none again; an undo is undone by one."""
+    """Metadata and leader epoch too; what had no offset has none again; an undo is undone only if asked."""
     kept = {FIRST: CommittedOffset(41, 3, "at the gate"), SECOND: CommittedOffset(7)}
     alter(admin, group, p0=kept[FIRST], p1=kept[SECOND])
     fill(admin)
@@ -166,9 +167,13 @@ def test_an_undo_puts_back_exactly_what_stood_before_a_reset(admin: Admin, group
     admin.undo(group)
     assert admin.committed_offsets(group) == kept
     a_moment_later()
-    admin.undo(group)
+    with pytest.raises(AlreadyUndone, match="already took back the one of") as already:
+        admin.undo(group)
+    assert already.value.took_back == planned.changed_at
+    assert admin.committed_offsets(group) == kept, "a second undo by mistake changes nothing"
+    admin.undo(group, redo=True)
     assert admin.committed_offsets(group) == reset
-    admin.undo(group, [FIRST])
+    admin.undo(group, [FIRST], redo=True)
     assert admin.committed_offsets(group) == {**reset, FIRST: kept[FIRST]}
 
 
@@ -184,6 +189,14 @@ def test_an_undo_reverts_only_the_last_change_and_only_in_scope(admin: Admin, gr
     assert admin.committed_offsets(group) == {}
     admin.undo(group)
     assert admin.committed_offsets(group) == {FIRST: CommittedOffset(3), SECOND: CommittedOffset(1)}
+
+
+def test_a_deletion_of_what_was_committed_once_is_undone(admin: Admin, group: str) -> None:
+    """That nothing is committed, as before the only commit, does not make a deletion an undo."""
+    alter(admin, group, p0=3, p1=5)
+    admin.delete_groups([group])
+    admin.undo(group)
+    assert admin.committed_offsets(group) == {FIRST: CommittedOffset(3), SECOND: CommittedOffset(5)}
 
 
 def test_an_undo_is_refused_while_the_group_reads_and_where_there_is_nothing(

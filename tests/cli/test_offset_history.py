@@ -180,7 +180,7 @@ def test_a_topic_that_was_made_anew_parts_the_history_and_stops_an_undo(
 
 
 def test_an_undo_is_shown_first_and_done_with_execute(command: Command, group: str) -> None:
-    """The table is the same; what had no offset has none again; the next undo brings the reset back."""
+    """The table is the same; what had no offset has none again; --redo brings the reset back."""
     expected = [[group, "flights", "0", "0", "4", "by", "hand"], [group, "flights", "1", "0", "-", "-"]]
     shown = command("--undo", "--group", group, "--all-topics")
     assert rows(shown)[1:] == expected
@@ -189,7 +189,13 @@ def test_an_undo_is_shown_first_and_done_with_execute(command: Command, group: s
     assert rows(command("--undo", "--group", group, "--topic", "flights", "--execute"))[1:] == expected
     described = rows(command("--describe", "--group", group))
     assert [line[2:4] for line in described[1:]] == [["0", "4"]]
-    again = as_json(command("--undo", "--group", group, "--all-topics", "--execute", "--output", "json"))
+    once_more = ("--undo", "--group", group, "--all-topics")
+    assert "already took back the one of" in command(*once_more).stderr
+    refused = command(*once_more, "--execute")
+    assert refused.exit_code == 1
+    assert "already took back the one of" in refused.stderr and "--redo" in refused.stderr
+    assert rows(command("--describe", "--group", group)) == described
+    again = as_json(command(*once_more, "--redo", "--execute", "--output", "json"))
     assert again["is_executed"] is True
     assert [each["new_offset"] for each in again["offsets"]] == [0, 0]
 

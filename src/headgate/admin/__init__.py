@@ -11,7 +11,7 @@ Works with Headgate as with a Kafka cluster.
 """
 
 from headgate.admin.admin import Admin
-from headgate.admin.errors import GroupIsActive, HistoryUnknown, NothingToReset, TopicGone
+from headgate.admin.errors import AlreadyUndone, GroupIsActive, HistoryUnknown, NothingToReset, TopicGone
 from headgate.admin.positions import Position
 from headgate.admin.reset import (
     ByDuration,
@@ -41,6 +41,7 @@ from headgate.domain.ids import TopicPartition
 
 __all__ = [
     "Admin",
+    "AlreadyUndone",
     "ByDuration",
     "ClientError",
     "CommittedOffset",

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from headgate.admin.errors import GroupIsActive, NothingToReset
+from headgate.admin.arguments import refuse_negative, strings
+from headgate.admin.errors import AlreadyUndone, GroupIsActive, NothingToReset
 from headgate.admin.positions import Position, positions_of, readers_of
 from headgate.admin.reset import PlannedOffset, Target, plan
 from headgate.admin.restore import (
+    LOOKED_BACK,
     OffsetAsOf,
     Places,
     PlannedRestore,
@@ -20,6 +23,7 @@ from headgate.admin.restore import (
     plan_restore,
     plan_undo,
     scope_of,
+    taken_back,
     topic_ids,
 )
 from headgate.client import groups, history, offsets
@@ -63,11 +67,11 @@ class Admin:
 
         States and types by Kafka's names (`Stable`, `Empty`, ...; `Classic`, `Consumer`), in any case.
         """
-        return groups.list_groups(self.cluster, states, types)
+        return groups.list_groups(self.cluster, strings("states", states), strings("types", types))
 
     def describe_groups(self, group_ids: Iterable[str]) -> dict[GroupId, GroupDescription | None]:
         """The groups with their members and what each reads; None for one that is not there."""
-        return groups.describe_groups(self.cluster, map(GroupId, group_ids))
+        return groups.describe_groups(self.cluster, map(GroupId, strings("group_ids", group_ids)))
 
     def describe_group(self, group_id: str) -> GroupDescription | None:
         """One group; None if it is not there."""
@@ -78,7 +82,7 @@ class Admin:
 
         Raises `PartlyRefused` for those that were not: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
         """
-        groups.delete_groups(self.cluster, map(GroupId, group_ids))
+        groups.delete_groups(self.cluster, map(GroupId, strings("group_ids", group_ids)))
 
     # --- offsets ---
 
@@ -106,14 +110,16 @@ class Admin:
     ) -> None:
         """Set offsets of a group without members; a group that is not there comes into being.
 
-        Raises `GroupIsActive`; `PartlyRefused` for partitions that do not exist or whose metadata is too
-        long, the others being set.
+        Raises `ValueError` for an offset below 0; `GroupIsActive`; `PartlyRefused` for partitions that do
+        not exist or whose metadata is too long, the others being set.
 
         With `expected`, offsets that must be committed now (None: that nothing is), all are set or none; an
         offset of None is then removed.
         Raises also `OffsetsMoved`, which says what is committed instead; `OutcomeUnknown`, where the answer
         was lost; `VersionNotSupported`, where the cluster knows no conditions.
         """
+        refuse_negative(offsets_to_commit)
+        refuse_negative(expected or {})
         self._refuse_active(group_id)
         offsets.commit_offsets(self.cluster, GroupId(group_id), offsets_to_commit, expected)
 
@@ -191,20 +197,28 @@ class Admin:
         """How the group's last change in these partitions would be taken back; changes nothing.
 
         The last change is the newest commit or removal, in all partitions in which the same request made it
-        (or another in the same millisecond). Raises `GroupIsActive`, `NothingToReset`, `HistoryUnknown`,
+        (or another in the same millisecond). `took_back` of the plan tells whether that change was itself an
+        undo. Raises `GroupIsActive`, `NothingToReset`, `HistoryUnknown`,
         `VersionNotSupported`; `TopicGone` if that was before the topic was deleted, or with it.
         """
         self._refuse_active(group_id)
         scope = scope_of(partitions)
-        return plan_undo(GroupId(group_id), history.last_change(self.cluster, GroupId(group_id), scope))
+        group = GroupId(group_id)
+        planned = plan_undo(group, history.last_change(self.cluster, group, scope))
+        changed = scope_of(each.partition for each in planned.partitions)
+        newest = history.list_changes(self.cluster, group, changed, None, None, LOOKED_BACK)
+        return replace(planned, took_back=taken_back(planned, newest))
 
-    def undo(self, group_id: str, partitions: Places = None) -> PlannedUndo:
-        """Take back the last change; doing it again takes that back.
+    def undo(self, group_id: str, partitions: Places = None, *, redo: bool = False) -> PlannedUndo:
+        """Take back the last change.
 
-        Raises what the plan raises, and `OffsetsMoved` where somebody changed an offset in between: then
-        nothing is done.
+        Raises what the plan raises; `AlreadyUndone` if the last change took back another one, unless `redo`
+        is set: then the other one is made again. `OffsetsMoved` where somebody changed an offset in between:
+        then nothing is done.
         """
         planned = self.plan_undo(group_id, partitions)
+        if planned.took_back is not None and not redo:
+            raise AlreadyUndone(group_id, planned.changed_at, planned.took_back)
         self.execute_restore(group_id, planned.partitions)
         return planned
 

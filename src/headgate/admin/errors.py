@@ -32,6 +32,20 @@ class NothingToReset(ClientError):
     """There is no offset to reset from, or no partition to reset; the message says which."""
 
 
+class AlreadyUndone(ClientError):
+    """The last change of the group took back the one before it: undoing it would make that change again."""
+
+    def __init__(self, group_id: str, changed_at: Millis, took_back: Millis) -> None:
+        """When the last change was made, and when the one that it took back."""
+        self.group_id = group_id
+        self.changed_at = changed_at
+        self.took_back = took_back
+        super().__init__(
+            f"group {group_id}: the last change, at {moment(changed_at)}, already took back the one of "
+            f"{moment(took_back)}"
+        )
+
+
 class TopicGone(ClientError):
     """What is to be put back was committed for topics that were deleted since.
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from headgate.admin.errors import HistoryUnknown, NothingToReset, TopicGone
-from headgate.client.history import Earlier, OffsetHistory, Scope, TopicNow
+from headgate.client.history import Earlier, OffsetHistory, PartitionHistory, Scope, TopicNow
 from headgate.client.offsets import CommittedOffset
 from headgate.domain.ids import ZERO_TOPIC_ID, GroupId, Millis, TopicId, TopicName, TopicPartition
 
@@ -48,6 +48,8 @@ class PlannedUndo:
 
     changed_at: Millis
     partitions: tuple[PlannedRestore, ...]
+    took_back: Millis | None = None
+    """When the change was made that the last change took back, as an undo does; None: it took none back."""
 
 
 Places = Iterable[TopicPartition | str] | None
@@ -55,9 +57,11 @@ Places = Iterable[TopicPartition | str] | None
 
 
 def scope_of(places: Places) -> Scope:
-    """The partitions by topic."""
+    """Return the partitions by topic. Raises TypeError for one bare string: a name goes into a list."""
     if places is None:
         return None
+    if isinstance(places, str):
+        raise TypeError(f"several places are expected, for instance [{places!r}], not {places!r}")
     topics: dict[TopicName, list[int] | None] = {}
     for place in places:
         if isinstance(place, str):
@@ -107,6 +111,36 @@ def plan_undo(group_id: GroupId, history: OffsetHistory) -> PlannedUndo:
         raise HistoryUnknown(group_id, unknown)
     changed_at = max(each.changes[0].time for each in changed)
     return PlannedUndo(changed_at, tuple(sorted(planned, key=lambda one: one.partition)))
+
+
+LOOKED_BACK = 3
+"""Of how many changes a partition's newest ones tell whether the last change took back the one before it."""
+
+
+def taken_back(planned: PlannedUndo, history: OffsetHistory) -> Millis | None:
+    """Return the time of the change that the last change took back; None if it took none back.
+
+    `history` has the `LOOKED_BACK` newest changes of the planned partitions. The last change took another
+    back if it restored, in every partition, what was committed before that other one. Where it only
+    removed offsets it was more likely a deletion, and took nothing back.
+    """
+    if all(each.committed is None for each in planned.partitions):
+        return None
+    changes = {each.partition: each for each in history.partitions}
+    times = [_time_taken_back(each, changes.get(each.partition)) for each in planned.partitions]
+    return max((time for time in times if time is not None), default=None) if None not in times else None
+
+
+def _time_taken_back(planned: PlannedRestore, history: PartitionHistory | None) -> Millis | None:
+    changes = list(history.changes[:LOOKED_BACK]) if history is not None else []
+    if history is None or any(each.topic_now is not TopicNow.SAME for each in changes) or len(changes) < 2:
+        return None
+    if len(changes) < LOOKED_BACK and history.earlier is not Earlier.NOTHING:
+        return None
+    first = changes[2].committed if len(changes) == LOOKED_BACK else None
+    newest, before = changes[:2]
+    is_as_planned = (newest.committed, before.committed) == (planned.committed, planned.restored)
+    return before.time if is_as_planned and newest.committed == first != before.committed else None
 
 
 def plan_restore(

@@ -30,7 +30,8 @@ def test_offsets_that_are_being_read_are_not_deleted(command: Command, group: st
 
 def test_groups_are_deleted_unless_they_are_active(command: Command, group: str, member: Consumer) -> None:
     """What is refused is shown with its reason, and the rest is done."""
-    command("--reset-offsets", "--group", "gone", "--topic", "flights", "--to-latest", "--execute")
+    made = ("--reset-offsets", "--group", "gone", "--topic", "flights", "--to-latest")
+    command(*made, "--create", "--execute")
     deleted = command("--delete", "--group", "gone", "--group", group, "--output", "json")
     assert deleted.exit_code == 1
     assert json.loads(deleted.stdout) == {

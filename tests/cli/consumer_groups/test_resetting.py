@@ -43,6 +43,18 @@ def test_a_reset_shows_what_it_does_and_does_it_with_execute(
     assert committed(command, group) == offsets
 
 
+def test_a_group_that_is_not_there_is_made_only_if_that_is_meant(command: Command, group: str) -> None:
+    """A name that was mistyped is refused with the nearest one; nothing comes into being."""
+    words = ("--reset-offsets", "--group", f"{group}x", "--topic", "flights", "--to-offset", "2")
+    for asked in (words, (*words, "--execute")):
+        refused = command(*asked)
+        assert refused.exit_code == 1
+        assert f"did you mean {group}? (--create makes it)" in refused.stderr
+    assert f"{group}x" not in command("--list").stdout
+    assert command(*words, "--create", "--execute").exit_code == 0
+    assert committed(command, f"{group}x") == {0: 2, 1: 2, 2: 2}
+
+
 def test_a_shift_stays_inside_the_log_and_says_so(command: Command, group: str) -> None:
     """Of the partitions that were named, and those only."""
     words = ("--reset-offsets", "--group", group, "--execute", "--shift-by")
@@ -68,7 +80,7 @@ def test_what_is_exported_can_be_read_back(command: Command, group: str, tmp_pat
     assert committed(command, group) == {0: 4, 1: 9}
     saved.write_text(f"{group},flights,0,1\nother,flights,1,2\n")
     both = (*words, "--group", "other")
-    exported = command(*both, "--from-file", saved, "--execute", "--export")
+    exported = command(*both, "--from-file", saved, "--create", "--execute", "--export")
     assert exported.stdout == saved.read_text()
     assert committed(command, "other") == {1: 2}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headgate.admin import (
+    AlreadyUndone,
     ClientError,
     GroupIsActive,
     HistoryUnknown,
@@ -41,6 +42,8 @@ def _advice(error: ClientError) -> str | None:
         return _STOP_THEM
     if isinstance(error, OffsetsMoved):
         return "somebody moved it meanwhile, so nothing of the group was changed; look again"
+    if isinstance(error, AlreadyUndone):
+        return "--redo makes that change again; --to-offsets-as-of goes back further"
     if isinstance(error, TopicGone):
         return "--history shows what they were; --topic with other topics leaves them out"
     if isinstance(error, HistoryUnknown):

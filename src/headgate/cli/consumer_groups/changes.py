@@ -48,7 +48,12 @@ def reset_offsets(admin: Admin, options: Options) -> int:
     targets = _targets(admin, options)
     done: list[tuple[str, list[PlannedOffset]]] = []
     is_refused = False
+    known = {each.group_id for each in admin.list_groups()}
     for group_id, (target, partitions) in targets.items():
+        if group_id not in known and not options.create:
+            say(f"{not_there(admin, group_id)} (--create makes it)")
+            is_refused = True
+            continue
         try:
             planned = admin.plan_reset(group_id, partitions, target)
             if options.execute:

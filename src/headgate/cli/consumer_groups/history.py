@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from headgate.admin import (
     Admin,
+    AlreadyUndone,
     Earlier,
     GroupIsActive,
     HistoryUnknown,
@@ -38,6 +39,7 @@ from headgate.domain.ids import Millis, TopicName
 DEFAULT_LIMIT = 100
 
 _OF_ONE_GROUP = (
+    AlreadyUndone,
     GroupIsActive,
     HistoryUnknown,
     OffsetsMoved,
@@ -207,6 +209,11 @@ def undo(admin: Admin, options: Options) -> int:
     def plan(group_id: str) -> Sequence[PlannedRestore]:
         planned = admin.plan_undo(group_id, places)
         say(f"group {group_id}: the last change was at {_moment(planned.changed_at)}")
+        if planned.took_back is not None and not options.redo:
+            already = AlreadyUndone(group_id, planned.changed_at, planned.took_back)
+            if options.execute:
+                raise already
+            say(in_words(already))
         return planned.partitions
 
     return _restore(admin, options, plan)

@@ -194,6 +194,13 @@ class Execution:
 
     dry_run: Annotated[bool, _reset("--dry-run", help="Show what would be done (default).")] = False
     execute: Annotated[bool, _reset("--execute", help="Do it.")] = False
+    redo: Annotated[
+        bool,
+        _reset("--redo", help="With --undo: if the last change is itself an undo, take that one back."),
+    ] = False
+    create: Annotated[
+        bool, _reset("--create", help="With --reset-offsets: make the group if there is none of that name.")
+    ] = False
     export: Annotated[bool, _reset("--export", help="Print what --from-file reads, and no more.")] = False
 
 

@@ -39,7 +39,9 @@ ACTIONS = {
         may_have=("verbose",), one_of=(_GROUPS,), one_at_most=(("offsets", "members", "state"),)
     ),
     "reset_offsets": Usage(
-        may_have=("export", *_PARTITIONS), one_of=(_GROUPS, _TARGETS), one_at_most=(("dry_run", "execute"),)
+        may_have=("export", "create", *_PARTITIONS),
+        one_of=(_GROUPS, _TARGETS),
+        one_at_most=(("dry_run", "execute"),),
     ),
     "delete_offsets": Usage(one_of=(("group",), ("topic",))),
     "delete": Usage(one_of=(_GROUPS,)),
@@ -47,7 +49,9 @@ ACTIONS = {
         may_have=("since", "until", "limit"), one_of=(_GROUPS,), one_at_most=(("topic", "all_topics"),)
     ),
     "offsets_as_of": Usage(one_of=(_GROUPS,), one_at_most=(("topic", "all_topics"),)),
-    "undo": Usage(one_of=(_GROUPS, ("topic", "all_topics")), one_at_most=(("dry_run", "execute"),)),
+    "undo": Usage(
+        may_have=("redo",), one_of=(_GROUPS, ("topic", "all_topics")), one_at_most=(("dry_run", "execute"),)
+    ),
 }
 
 

@@ -1,0 +1,27 @@
+"""Arguments of `Admin` that Python takes without a word and that nobody means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from headgate.client.offsets import CommittedOffset
+from headgate.domain.ids import TopicPartition
+
+
+def strings(name: str, values: Iterable[str]) -> list[str]:
+    """Return the values as a list. Raises TypeError for one bare string, whose characters would be taken."""
+    if isinstance(values, str | bytes):
+        raise TypeError(f"{name} must be several strings, for instance [{values!r}], not {values!r}")
+    found = list(values)
+    for value in found:
+        if not isinstance(value, str):
+            raise TypeError(f"{name} must be strings, not {value!r}")
+    return found
+
+
+def refuse_negative(offsets: Mapping[TopicPartition, int | CommittedOffset | None]) -> None:
+    """Raise ValueError for an offset below 0: no record has one."""
+    for partition, wanted in offsets.items():
+        offset = wanted.offset if isinstance(wanted, CommittedOffset) else wanted
+        if offset is not None and offset < 0:
+            raise ValueError(f"the offset of {partition} must be 0 or more, not {offset}")
