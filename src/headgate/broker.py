@@ -56,6 +56,7 @@ class Broker:
             "--data-dir", str(self.data_dir),
             "--listen", f"{self.host}:{self.port}",
             "--log-level", self._log_level,
+            "--with-parent",
         ]  # fmt: skip
         if self.advertise is not None:
             command += ["--advertise", self.advertise]
@@ -63,7 +64,9 @@ class Broker:
             command += ["--set", f"{name}={value}"]
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("a") as log:
-            self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            )
         self.port = self._wait_until_ready()
 
     def _wait_until_ready(self) -> int:
@@ -100,8 +103,9 @@ class Broker:
     def _forget(self) -> None:
         if self._process is not None:
             self._process.wait()
-            if self._process.stdout is not None:
-                self._process.stdout.close()
+            for pipe in (self._process.stdin, self._process.stdout):
+                if pipe is not None:
+                    pipe.close()
         self._process = None
 
     def restart(self) -> None:

@@ -13,6 +13,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from tests.waiting import wait_until
 
 from headgate import __version__
 from headgate.broker import Broker, BrokerFailed, run
@@ -156,6 +157,28 @@ def test_the_broker_of_a_test_says_why_it_did_not_start(tmp_path: Path) -> None:
     """headgate.run() raises with what the server printed."""
     with pytest.raises(BrokerFailed, match=r"did you mean num\.partitions"), run({"num.partition": "1"}):
         pass
+
+
+def test_a_broker_ends_with_the_process_that_runs_it(tmp_path: Path) -> None:
+    """A test run that is killed leaves no server behind, and what it had stays whole."""
+    program = (
+        "import sys, time, headgate\n"
+        "with headgate.run(data_dir=sys.argv[1]) as broker:\n"
+        "    print(broker.pid, flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    data_dir = tmp_path / "data"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program, str(data_dir)], stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    assert int(parent.stdout.readline())
+    parent.kill()
+    parent.communicate(timeout=30)
+    log = tmp_path / "data.log"
+    wait_until(lambda: "stopped" in log.read_text().splitlines()[-1], "the broker is stopped")
+    with run(data_dir=data_dir):
+        assert "truncated" not in log.read_text()
 
 
 def test_the_version_is_told() -> None:

@@ -34,6 +34,13 @@ def serve(
             "--set", help="One setting as name=value, over the file's. `headgate settings` lists them."
         ),
     ] = None,
+    with_parent: Annotated[
+        bool,
+        typer.Option(
+            "--with-parent",
+            help="Stop when standard input is closed, for instance because the parent process ended.",
+        ),
+    ] = False,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
     log_format: Annotated[str, typer.Option(help="text or json.")] = "text",
 ) -> None:
@@ -59,6 +66,7 @@ def serve(
             advertise=_address("--advertise", advertise) if advertise else None,
             metrics_listen=_address("--metrics-listen", metrics_listen) if metrics_listen else None,
             settings=settings,
+            with_parent=with_parent,
             log_level=log_level,
             log_as_json=log_format == "json",
         )

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import resource
 import signal
 import socket
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +39,8 @@ class ServeOptions:
     advertise: Address | None
     metrics_listen: Address | None
     settings: Settings
+    with_parent: bool
+    """Whether to stop when standard input is closed."""
     log_level: str
     log_as_json: bool
 
@@ -77,6 +81,8 @@ async def _serve(options: ServeOptions, filesystem: OsFileSystem) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    if options.with_parent:
+        loop.add_reader(sys.stdin.fileno(), _stop_at_end_of_input, stop)
     node = BrokerNode(filesystem, options.data_dir, options.settings, Clock())
     await node.start()
     give_back_large_blocks()
@@ -96,6 +102,14 @@ async def _serve(options: ServeOptions, filesystem: OsFileSystem) -> None:
         node.close()
         await listener.close()
     logger.info("stopped")
+
+
+def _stop_at_end_of_input(stop: asyncio.Event) -> None:
+    """Stop once nobody has the other end of standard input any more; what is written there is not read."""
+    descriptor = sys.stdin.fileno()
+    if not os.read(descriptor, 4096):
+        asyncio.get_running_loop().remove_reader(descriptor)
+        stop.set()
 
 
 @contextlib.contextmanager
