@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 SEEDS ?= 1..50
+SECONDS_EACH ?= 300
 MODULES ?= core/offsets
 MINUTES ?= 20
 DIGITS ?= 0123456789
@@ -11,7 +12,7 @@ IN_PARALLEL := -n auto --maxprocesses 4
 TESTS_OF_COMPILED := tests/packaging tests/api tests/server tests/linearizability tests/simulation
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test compiled test-compiled compat lint simulate mutants bench bench-start kafka clean java
+.PHONY: help demo test compiled test-compiled compat lint simulate hostile mutants bench bench-start kafka clean java
 
 help:  ## Print the targets.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -39,6 +40,9 @@ lint: $(BIN)/.ready  ## Check format, style, types and the import contracts.
 
 simulate: $(BIN)/.ready  ## Run whole lives of the coordinator from seeds: make simulate SEEDS=1..200
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
+
+hostile: $(BIN)/.ready  ## Attack a real server and the ring of its syncs for minutes: make hostile SECONDS_EACH=1800
+	$(BIN)/python -m pytest -q -s tests/hostile --timeout 0 --hostile-seconds $(SECONDS_EACH)
 
 mutants: $(BIN)/.ready  ## Change the code and tell which changes no test notices: make mutants MODULES='log' MINUTES=30 DIGITS=37
 	$(BIN)/python -m tools.mutants $(MODULES) --minutes $(MINUTES) --digits $(DIGITS)

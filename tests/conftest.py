@@ -16,6 +16,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--compiled", action="store_true", help="test an installation with compiled modules, or fail"
     )
+    parser.addoption(
+        "--hostile-seconds", type=float, default=6.0, help="how long each of tests/hostile attacks (6)"
+    )
+    parser.addoption(
+        "--hostile-seed", type=int, default=0, help="what tests/hostile draws from; printed where one fails"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
