@@ -144,6 +144,60 @@ def test_while_a_static_member_lives_nobody_else_is_it(
     assert result.error is error
 
 
+@pytest.mark.parametrize("interval_ms", ["0", "1000"])
+@pytest.mark.parametrize("other", [{}, {"instance_id": "j"}])
+def test_a_member_that_takes_a_static_place_leaves_its_own_to_the_others(
+    other: dict[str, Any], interval_ms: str
+) -> None:
+    """Nobody else is it any more: what it had is assigned anew, and its commits of before are refused."""
+    h = ConsumerHarness({"t": 6}, group_consumer_assignment_interval_ms=interval_ms)
+    static, second, third = Client(h, "s", more=dict(STATIC)), Client(h, "d", more=other), Client(h, "x")
+    for _ in range(4):
+        for client in (static, second, third):
+            client.beat()
+        h.advance(1_000)
+    before = second.epoch
+    (lost, *_) = sorted(second.owned)
+    h.beat("s", AWAY, **STATIC)
+    second.epoch, second.owned, second.more = 0, frozenset(), dict(STATIC)
+    second.beat()
+    assert second.epoch > before
+    assert h.commit_as("d", before, lost) is not ErrorCode.NONE
+    for _ in range(4):
+        h.advance(1_000)
+        second.beat()
+        third.beat()
+    assert len(second.owned | third.owned) == 6
+    assert set(h.group.members) == {"d", "x"}
+    assert set(h.group.instances) == {"i"}
+    h.advance(SESSION_TIMEOUT_MS // 2)
+    second.beat()
+    third.beat()
+    h.advance(SESSION_TIMEOUT_MS // 2 + 1)
+    assert set(h.group.members) == {"d", "x"}, "no timer of a former life is left"
+
+
+def test_a_member_that_takes_a_static_place_takes_its_expression_along() -> None:
+    """No record of it is left, and its vote for an assignor does not count twice."""
+    h = ConsumerHarness({"t": 2})
+    h.join("s", "t", **STATIC, server_assignor="range")
+    h.beat(
+        "d",
+        0,
+        rebalance_timeout_ms=1_000,
+        subscribed_topic_regex="t.*",
+        reported=[],
+        server_assignor="range",
+    )
+    h.advance(0)
+    assert set(h.group.regexes) == {"t.*"}
+    h.beat("s", AWAY, **STATIC)
+    h.join("d", "t", **STATIC)
+    assert not h.group.regexes
+    assert h.group.assignor_votes == {"range": 1}
+    assert not h.group.subscriptions.regex_users
+
+
 def test_a_full_group_takes_back_its_static_members() -> None:
     """They take no new place."""
     h = ConsumerHarness(group_consumer_max_size="1")

@@ -3,7 +3,9 @@
 A dynamic member is known by its id. A static one is known by its instance id, and its member id says which
 life of it is speaking: while one lives, another is refused (UNRELEASED_INSTANCE_ID); when it has left for a
 while (-2), the next one takes its place and what it had, and the old id is fenced. A life in the classic
-protocol says no farewell: the next one takes its place at once.
+protocol says no farewell: the next one takes its place at once. The next one may be known to the group
+already, as another member: then that member is gone, and its partitions are assigned anew. (Kafka leaves them
+without a member until the group changes again.)
 
 A member that lost our answers comes with the epoch it knows. It is let in if it has nothing but what is its
 own, to be let go or not, so that one request delivered twice does what it does once. Nor does a request

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from headgate.core.consumer.admission import Admitted, admit
@@ -218,8 +219,8 @@ def _members_records(
         records += member_tombstones(group, admitted.replaces)
     if metadata is not admitted.member.metadata or admitted.is_new or admitted.replaces is not None:
         records.append(metadata)
-        records += _given_up_pattern(after, admitted)
-    is_rising = is_subscription_new or _wants_other_assignor(turn, after)
+        records += _given_up_patterns(after)
+    is_rising = is_subscription_new or after.is_one_less or _wants_other_assignor(turn, after)
     metadata_hash = group.metadata_hash
     if is_rising or not is_verified:
         metadata_hash = turn.topics.hash_of(after.topics())
@@ -232,14 +233,16 @@ def _members_records(
     return epoch, records
 
 
-def _given_up_pattern(after: GroupAfter, admitted: Admitted) -> list[ConsumerRecord]:
-    """What takes a regular expression away that nobody subscribes by any more."""
-    regex = admitted.member.metadata.subscribed_topic_regex
-    users = after.group.subscriptions.regex_users
-    if not regex or regex == after.member.subscribed_topic_regex or users[regex] > 1:
+def _given_up_patterns(after: GroupAfter) -> list[ConsumerRecord]:
+    """What takes regular expressions away that nobody subscribes by any more."""
+    before = {member.subscribed_topic_regex for member in after.gone() if member.subscribed_topic_regex}
+    if not before - {after.member.subscribed_topic_regex}:
         return []
-    resolved = after.group.regexes.get(regex)
-    return [] if resolved is None else [tombstone_of(resolved)]
+    users = Counter(after.group.subscriptions.regex_users)
+    users.subtract(member.subscribed_topic_regex for member in after.gone() if member.subscribed_topic_regex)
+    users[after.member.subscribed_topic_regex or ""] += 1
+    resolved = (after.group.regexes.get(regex) for regex in before if users[regex] <= 0)
+    return [tombstone_of(one) for one in resolved if one is not None]
 
 
 def _wants_other_assignor(turn: ConsumerTurn, after: GroupAfter) -> bool:
@@ -272,7 +275,7 @@ def _target(turn: ConsumerTurn, after: GroupAfter, epoch: int) -> tuple[Target, 
     """
     group, member_id = after.group, after.member.member_id
     assignment_epoch = max(group.assignment_epoch, FIRST_EPOCH)
-    may_be_back = group.has_lost_members and member_id not in group.members
+    may_be_back = after.is_one_less or (group.has_lost_members and member_id not in group.members)
     if epoch > assignment_epoch and (may_be_back or not _is_target_young(turn, group)):
         partitions, records = make_target(turn, after, epoch)
         return Target(epoch, partitions), records
@@ -334,6 +337,7 @@ def _set_timers(
     group_id, member_id = metadata.group_id, metadata.member_id
     if replaces is not None:
         turn.forget(group_id, replaces)
+        turn.forget(group_id, member_id)  # it may have been another member until now
     if before.uses_classic_protocol:
         turn.stop_waiting_for_join(group_id, member_id)
         turn.stop_waiting_for_sync(group_id, member_id)

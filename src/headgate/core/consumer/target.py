@@ -35,6 +35,16 @@ class GroupAfter:
                 yield metadata
         yield self.member
 
+    def gone(self) -> tuple[ConsumerGroupMemberMetadata, ...]:
+        """The members that it is in the place of: itself as it was, and the one it replaces."""
+        member_ids = {self.member.member_id, self.replaces or self.member.member_id}
+        return tuple(self.group.members[one] for one in member_ids if one in self.group.members)
+
+    @property
+    def is_one_less(self) -> bool:
+        """Whether it replaces one member and was another one, so that the group has lost a member."""
+        return self.replaces is not None and self.member.member_id in self.group.members
+
     def target_of(self, member_id: MemberId) -> TargetPartitions:
         """What a member is to have now; the one that takes a place has what was meant for it."""
         if self.replaces is not None and member_id == self.member.member_id:
@@ -43,15 +53,14 @@ class GroupAfter:
 
     def topics(self) -> frozenset[TopicName]:
         """The topics that its members will read."""
-        before = self.group.members.get(self.replaces or self.member.member_id)
-        return self.group.subscriptions.topics_after(() if before is None else (before,), self.member)
+        return self.group.subscriptions.topics_after(self.gone(), self.member)
 
     def assignor(self, assignors: tuple[str, ...]) -> str:
         """The name of the assignor that most of its members want; of several, the one offered first."""
         votes = Counter(self.group.assignor_votes)
-        before = self.group.members.get(self.replaces or self.member.member_id)
-        if before is not None and before.server_assignor is not None:
-            votes[before.server_assignor] -= 1
+        for before in self.gone():
+            if before.server_assignor is not None:
+                votes[before.server_assignor] -= 1
         if self.member.server_assignor is not None:
             votes[self.member.server_assignor] += 1
         return most_wanted(votes, assignors)
@@ -94,9 +103,9 @@ def make_target(
     assign = ASSIGNORS[after.assignor(turn.settings.assignors)]
     targets = assign(GroupSpec(members=members, partition_counts=counts))
     records: list[ConsumerRecord] = []
-    for member_id, before in members.items():
+    for member_id in members:
         partitions = targets.get(member_id, {})
-        if partitions != before.current or member_id not in group.targets:
+        if member_id not in group.targets or partitions != group.targets[member_id].partitions:
             records.append(
                 ConsumerGroupTargetMember(group_id=group.group_id, member_id=member_id, partitions=partitions)
             )
