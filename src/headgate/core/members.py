@@ -1,7 +1,12 @@
 """What members of the classic protocol ask for: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
 They are mostly in a classic group. A consumer group that has members takes classic ones in as well
-(`headgate.core.migration.classic_members`); one that is empty gives way to a classic group.
+(`headgate.core.migration.classic_members`); one that is empty gives way to a classic group when a member
+joins.
+
+A client without a member id is given one and joins again with it (KIP-394). A classic group keeps that id
+among its pending joins; for a consumer group a deadline keeps it (`TimerKind.MEMBER_ID`), so that a client
+which never joins changes nothing about the group.
 """
 
 from __future__ import annotations
@@ -40,6 +45,7 @@ from headgate.core.migration.migration import Migration
 from headgate.core.timers import Timer, TimerKind
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, MemberId, Millis
+from headgate.records.consumer_model import NEVER
 
 
 class MemberDispatch:
@@ -76,21 +82,51 @@ class MemberDispatch:
         if error:
             return answer(token, JoinResult(error=error, member_id=command.member_id))
         before = self._consumer_groups.find(command.group_id)
-        if before is not None and not before.is_empty:
+        if before is not None:
+            if before.is_empty:
+                return self._join_in_place_of(before, turn, command, token)
             return self._join_consumer_group(before, command, now, token)
-        is_new = before is not None or self._groups.type_of(command.group_id) is None
+        is_new = self._groups.type_of(command.group_id) is None
         if is_new and command.member_id:
-            error = ErrorCode.UNKNOWN_MEMBER_ID
-            return answer(token, JoinResult(error=error, member_id=command.member_id))
+            return self._unknown_member(command, token)
         group = self._classic_groups.look(command.group_id) or ClassicGroup(
             command.group_id, turn.system_time
         )
+        if _take_given_id(turn, command):
+            group.pending_joins[command.member_id] = None
         nobody_yet = group.metadata()
         effects = join(turn, group, command, token)
         self._classic_groups.settle(group)
         if is_new and not group.is_idle:
-            given_up = () if before is None else group_tombstones(before)
-            return together(Effects((*given_up, nobody_yet)), effects)
+            return together(Effects((nobody_yet,)), effects)
+        return effects
+
+    def _unknown_member(self, command: JoinGroup, token: Token) -> GroupEffects:
+        return answer(token, JoinResult(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=command.member_id))
+
+    def _join_in_place_of(
+        self, before: ConsumerGroup, turn: Turn, command: JoinGroup, token: Token
+    ) -> GroupEffects:
+        """Make an empty consumer group a classic one for its first member.
+
+        The record of the classic group says since when it is empty: offsets age on as they did. A client that
+        is only given its id leaves it a consumer group. (Kafka converts it then already.)
+        """
+        since = NEVER if before.metadata is None else before.metadata.empty_since
+        group = ClassicGroup(command.group_id, turn.system_time if since == NEVER else Millis(since))
+        group.protocol_type = command.protocol_type
+        nobody_yet = group.metadata()
+        if command.member_id:
+            if not _take_given_id(turn, command):
+                return self._unknown_member(command, token)
+            group.pending_joins[command.member_id] = None
+        effects = join(turn, group, command, token)
+        if group.members:
+            self._classic_groups.settle(group)
+            return together(Effects((*group_tombstones(before), nobody_yet)), effects)
+        for member_id in group.pending_joins:
+            turn.end_session(group, member_id)
+            _remember_given_id(turn, command, member_id)
         return effects
 
     def _join_consumer_group(
@@ -100,8 +136,16 @@ class MemberDispatch:
             return answer(token, JoinResult(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         turn = self._consumer_groups.turn(group.group_id, now)
         verified = self._consumer_groups.verified
-        joined = classic_members.join(turn, group, command, is_verified=group.group_id in verified)
+        joined = classic_members.join(
+            turn,
+            group,
+            command,
+            is_verified=group.group_id in verified,
+            is_id_given=_take_given_id(self._turn(now), command),
+        )
         if isinstance(joined, JoinResult):
+            if joined.error is ErrorCode.MEMBER_ID_REQUIRED:
+                _remember_given_id(self._turn(now), command, joined.member_id)
             return answer(token, joined)
         members = [*joined.others(group), joined.member]
         if joined.was_of_the_new_protocol(group) and self._migration.may_downgrade(members):
@@ -203,3 +247,17 @@ class MemberDispatch:
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID, None
         return ErrorCode.UNKNOWN_MEMBER_ID, self._classic_groups.live.get(group_id)
+
+
+def _remember_given_id(turn: Turn, command: JoinGroup, member_id: MemberId) -> None:
+    timer = Timer(TimerKind.MEMBER_ID, command.group_id, member_id)
+    turn.deadlines.set(timer, Millis(turn.now + command.session_timeout_ms))
+
+
+def _take_given_id(turn: Turn, command: JoinGroup) -> bool:
+    """Whether the client was given its id by a consumer group, and joins with it for the first time."""
+    timer = Timer(TimerKind.MEMBER_ID, command.group_id, command.member_id)
+    is_given = bool(command.member_id) and turn.deadlines.due_at(timer) is not None
+    if is_given:
+        turn.deadlines.cancel(timer)
+    return is_given

@@ -86,7 +86,12 @@ from headgate.records import (
 from headgate.records.offset_rows import OffsetRows
 
 _NO_ERROR = ErrorCode.NONE  # found quicker than the member of its class
-_ALONE_IN_A_TICK = frozenset(TimerKind) - {TimerKind.SESSION, TimerKind.JOIN, TimerKind.SYNC}
+_ALONE_IN_A_TICK = frozenset(TimerKind) - {
+    TimerKind.SESSION,
+    TimerKind.JOIN,
+    TimerKind.SYNC,
+    TimerKind.MEMBER_ID,
+}
 """Deadlines whose decisions the next one has to see applied."""
 
 
@@ -262,6 +267,8 @@ class GroupShard:
                 return self._upkeep.reclaim(now)
             case TimerKind.SESSION | TimerKind.JOIN | TimerKind.SYNC:
                 return self._members.on_timer(timer, now)
+            case TimerKind.MEMBER_ID:
+                return NOTHING  # the deadline itself was all there was of it
             case _:
                 return self._consumer_dispatch.on_timer(timer, now)
 

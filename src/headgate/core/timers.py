@@ -23,6 +23,8 @@ class TimerKind(IntEnum):
     """A classic member of a consumer group has had long enough to join again."""
     MEMBER_SYNC = auto()
     """A classic member of a consumer group has had long enough to ask for its assignment."""
+    MEMBER_ID = auto()
+    """A member id that a consumer group gave out is not expected back any more."""
     PATTERNS = auto()
     """The regular expressions of a consumer group are to be matched."""
     SWEEP = auto()

@@ -105,6 +105,97 @@ def test_a_stranger_with_an_id_of_its_own_does_not_take_an_empty_consumer_group_
     assert G in h.shard.consumer.by_id
 
 
+# --- what a client of the classic protocol does to an empty consumer group ---
+
+LONG_AGO_MS = 2 * HOUR_MS
+
+
+def emptied(h: ConsumerHarness) -> None:
+    """A consumer group committed an offset two hours ago, and its last member has left just now."""
+    h.join("a", "t")
+    h.commit_as("a", 2, ("t", 0))
+    for _ in range(LONG_AGO_MS // (SESSION_TIMEOUT_MS - 1)):
+        h.advance(SESSION_TIMEOUT_MS - 1)
+        h.beat("a", 2)
+    h.beat("a", -1)
+
+
+def given_id(h: ConsumerHarness, member_id: str) -> None:
+    """A client without an id asks to join, and is given this one."""
+    given = h.ask(join(group_id=G, new_member_id=MemberId(member_id)))
+    assert (given.error, given.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, member_id)
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_a_client_that_is_only_given_its_id_changes_nothing(crashes: bool) -> None:
+    """It may never come back: the group is what it was, and its offsets have the time they had."""
+    h = hourly()
+    emptied(h)
+    written = len(h.log)
+    given_id(h, "c")
+    assert len(h.log) == written
+    assert listed(h) == [ListedGroup(G, "consumer", "Empty", "consumer")]
+    assert h.shard.count_groups_by_state()["Empty"] == 1
+    if crashes:
+        h.reload()
+    h.advance(HOUR_MS - MINUTE_MS)
+    assert h.offset(G) == 7
+    h.advance(2 * MINUTE_MS)
+    assert h.offset(G) is None
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_offsets_of_a_group_that_becomes_classic_age_since_it_was_empty(crashes: bool) -> None:
+    """Also when its first classic member never gets as far as a generation."""
+    h = hourly()
+    emptied(h)
+    h.advance(HOUR_MS // 2)
+    given_id(h, "c")
+    h.send(join(group_id=G, member_id=MemberId("c")))
+    assert [group.group_type for group in listed(h)] == ["classic"]
+    if crashes:
+        h.reload()
+    else:
+        h.ask(LeaveGroup(group_id=G, members=(LeavingMember(MemberId("c"), None),)))
+    h.advance(HOUR_MS // 2 - MINUTE_MS)
+    assert h.offset(G) == 7
+    h.advance(HOUR_MS)
+    assert h.offset(G) is None
+
+
+def test_every_client_that_was_given_an_id_joins_with_it() -> None:
+    """The first one makes the group a classic one, the others are expected in it."""
+    h = hourly()
+    emptied(h)
+    for member_id in ("c", "d"):
+        given_id(h, member_id)
+    joins = [h.send(join(group_id=G, member_id=MemberId(one))) for one in ("c", "d")]
+    h.advance(10_000)
+    assert [h.answers[one].error for one in joins] == [ErrorCode.NONE] * 2
+
+
+def test_an_id_that_was_given_out_is_good_for_a_session() -> None:
+    """After that it is nobody's, and its deadline takes no member that has it."""
+    h = hourly()
+    emptied(h)
+    given_id(h, "c")
+    h.advance(10_000)
+    assert h.ask(join(group_id=G, member_id=MemberId("c"))).error is ErrorCode.UNKNOWN_MEMBER_ID
+    given_id(h, "c")
+    h.join("c", "t")
+    h.advance(10_000)
+    assert set(h.group.members) == {"c"}
+
+
+def test_a_client_that_no_group_could_have_leaves_it_as_it_is() -> None:
+    """It names no protocol."""
+    h = hourly()
+    emptied(h)
+    refused = h.ask(join(group_id=G, protocols=()))
+    assert refused.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert [group.group_type for group in listed(h)] == ["consumer"]
+
+
 # --- looked at ---
 
 

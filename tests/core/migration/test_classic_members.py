@@ -84,6 +84,15 @@ def test_joins_that_are_refused_change_nothing(asked: dict[str, Any], error: Err
     assert (h.group.epoch, len(h.group.members)) == (before, 2)
 
 
+def test_a_removed_member_has_to_lose_its_partitions_before_it_joins_again() -> None:
+    """They are others' by now, and in the newest epoch its commits for them would be accepted."""
+    h, _ = with_new_member()
+    owned = (("range", subscription("t", owned=frozenset({("t", 0)}))),)
+    assert joins(h, "removed", "t", protocols=owned).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert joins(h, "", "t", new_member_id="given").error is ErrorCode.MEMBER_ID_REQUIRED
+    assert joins(h, "given", "t", protocols=owned).error is ErrorCode.NONE
+
+
 def test_a_full_group_takes_no_classic_member_but_one_it_has() -> None:
     """Also not in the place of nobody."""
     h, _ = with_new_member(group_consumer_max_size="2")

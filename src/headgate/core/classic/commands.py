@@ -27,6 +27,8 @@ class JoinGroup:
     """"" when the client has none yet."""
     new_member_id: MemberId
     """The id to give to a member that has none; never used before."""
+    new_consumer_member_id: MemberId = NO_MEMBER_ID
+    """The same for one that joins a consumer group; "" for `new_member_id`."""
     instance_id: InstanceId | None = None
     client_id: str
     client_host: str

@@ -81,9 +81,12 @@ class Joined:
 
 
 def join(
-    turn: ConsumerTurn, group: ConsumerGroup, command: JoinGroup, *, is_verified: bool
+    turn: ConsumerTurn, group: ConsumerGroup, command: JoinGroup, *, is_verified: bool, is_id_given: bool
 ) -> Joined | JoinResult:
-    """Let a classic member in, or go on; or why not. No timer is touched."""
+    """Let a classic member in, or go on; or why not. No timer is touched.
+
+    `is_id_given`: the client was given its id a moment ago, and joins with it for the first time.
+    """
     admitted = _admit(turn, group, command)
     if isinstance(admitted, JoinResult):
         return admitted
@@ -91,6 +94,10 @@ def join(
     subscription = read_subscription(metadata)
     if subscription is None:
         return JoinResult(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if admitted.is_new and command.member_id and subscription.owned and not is_id_given:
+        # It was removed, and its partitions are others' by now: it has to lose them before it joins. Kafka
+        # lets it in, and believes its commits for them as long as it is in the newest epoch.
+        return JoinResult(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=command.member_id)
     before = admitted.member
     said = Said(
         metadata=_as_it_says(before.metadata, command, subscription),
@@ -120,7 +127,7 @@ def _admit(turn: ConsumerTurn, group: ConsumerGroup, command: JoinGroup) -> Admi
     if command.instance_id is not None and command.member_id:
         known = known_member(group, command.member_id, command.instance_id)
         return JoinResult(error=known.error) if isinstance(known, Refusal) else Admitted(known)
-    member_id = command.member_id or command.new_member_id
+    member_id = command.member_id or command.new_consumer_member_id or command.new_member_id
     if static is not None:
         return in_place_of(static, member_id)
     if command.instance_id is None and not command.member_id and command.must_know_member_id:
