@@ -1,10 +1,11 @@
 """A group under random members of both protocols, late commits and crashes: what members rely on holds.
 
 Six members, two of them static, take steps when they like to, leave, are killed, change their protocol,
-commit; commits are delivered late; time passes; topics grow; the shard crashes. Classic ones are eager or
-cooperative, all of them. The harness checks at every step that a replay leads to the same state, and
-`check_invariants` the epochs and the single owner. Here it is about who may commit what, and about everything
-being read in the end. One seed decides everything.
+commit; commits are delivered late; answers to joins and syncs stay on their way while others go on; time
+passes; topics grow; the shard crashes. Classic ones are eager or cooperative, all of them. The harness checks
+at every step that a replay leads to the same state, and `check_invariants` the epochs and the single owner.
+Here it is about who may commit what, and about everything being read in the end: of all who believe that they
+own a partition, also those that were killed since, at most one may commit it. One seed decides everything.
 """
 
 from __future__ import annotations
@@ -16,7 +17,11 @@ import pytest
 from tests.core.consumer.support import ConsumerHarness, G, Pairs, check_invariants, topics
 from tests.core.migration.support import SESSION_TIMEOUT_MS, Anyone, ClassicClient, NewClient
 
+from headgate.core.classic import offsets as classic_offsets
+from headgate.core.consumer import offsets as consumer_offsets
+from headgate.core.offsets.commands import CommitOffsets, OffsetToCommit
 from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import MemberId, TopicName
 
 SEEDS = 24
 ACTIONS = 14
@@ -55,6 +60,8 @@ class History:
         """Who has begun to read each partition last, by the id it had."""
         self.incarnations = 0
         is_new = self.flip()
+        self.killed: list[Anyone] = []
+        """Those that did not leave: they may go on to commit."""
         self.members = [self.incarnation(number, is_new=is_new) for number in range(MEMBERS)]
 
     def flip(self) -> bool:
@@ -84,6 +91,37 @@ class History:
         group = self.h.shard.consumer.find(G)
         if group is not None:
             check_invariants(group)
+        self.check_single_committer()
+
+    def check_single_committer(self) -> None:
+        """Of those that believe they own a partition, the group believes at most one."""
+        believers: dict[tuple[str, int], list[Anyone]] = {}
+        for member in (*self.members, *self.killed):
+            for pair in member.owned:
+                believers.setdefault(pair, []).append(member)
+        for pair, members in believers.items():
+            if len(members) > 1:
+                believed = [one.member_id for one in members if self.may_commit(one, pair)]
+                assert len(believed) <= 1, f"{pair} may be committed by {believed}"
+
+    def may_commit(self, member: Anyone, pair: tuple[str, int]) -> bool:
+        """Whether a commit of one partition would be accepted of a member now; nothing is done."""
+        if member.generation < 0:
+            return False
+        topic, partition = pair
+        command = CommitOffsets(
+            G,
+            [(TopicName(topic), [OffsetToCommit(partition, 7, -1, "")])],
+            member_id=MemberId(member.member_id),
+            generation=member.generation,
+        )
+        shard = self.h.shard
+        classic, consumer = shard.classic.live.get(G), shard.consumer.find(G)
+        if classic is not None:
+            return not classic_offsets.commit_error(classic, command)
+        return consumer is not None and not consumer_offsets.commit_error(
+            consumer, command, shard.consumer.topics
+        )
 
     # --- what members do ---
 
@@ -100,12 +138,39 @@ class History:
                 self.step_of(member)
             self.h.advance(500)
 
+    def all_step_with_delays(self) -> None:
+        """All go on, but for those whose answers are on their way."""
+        for _ in range(self.random.randint(1, 12)):
+            for member in self.members:
+                if self.flip():
+                    self.step_of(member)
+            self.h.advance(500)
+
+    def comes_amid_answers(self) -> None:
+        """A member of the new protocol comes amid a rebalance, while answers are on their way."""
+        for number, member in enumerate(self.members):
+            if isinstance(member, NewClient):
+                member.leave()
+                self.members[number] = self.incarnation(number, is_new=False)
+        self.all_step(ROUNDS)
+        for is_new in (False, True):
+            number = self.one()
+            self.kill(number)
+            self.members[number] = self.incarnation(number, is_new=is_new)
+            self.all_step_with_delays()
+
     def restart(self) -> None:
         """Perhaps with the other protocol; without a farewell it takes a session until that is seen."""
         number = self.one()
+        self.kill(number)
+        self.members[number] = self.incarnation(number, is_new=self.flip())
+
+    def kill(self, number: int) -> None:
+        """It leaves, or a session passes until the group misses it."""
         if self.flip():
             self.members[number].leave()
-        self.members[number] = self.incarnation(number, is_new=self.flip())
+        else:
+            self.killed.append(self.members[number])
 
     def roll(self) -> None:
         """One after the other is restarted with one protocol, though it may have it already."""
@@ -120,6 +185,7 @@ class History:
         """A static member tries the new protocol and goes back, each time in its own place."""
         number = self.random.choice(STATIC)
         for is_new in (True, False):
+            self.killed.append(self.members[number])
             self.members[number] = self.incarnation(number, is_new=is_new)
             self.all_step(self.random.randint(1, 12))
 
@@ -192,6 +258,8 @@ class History:
 WEIGHTS = {
     History.step: 2,
     History.all_step: 2,
+    History.all_step_with_delays: 2,
+    History.comes_amid_answers: 1,
     History.restart: 2,
     History.roll: 1,
     History.static_there_and_back: 1,

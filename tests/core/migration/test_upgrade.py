@@ -17,7 +17,7 @@ from tests.core.migration.support import (
     subscription,
 )
 
-from headgate.core.consumer.group import tombstone_of
+from headgate.core.consumer.group import ConsumerState, tombstone_of
 from headgate.core.image import record_parts
 from headgate.core.shard import GroupShard
 from headgate.domain.errors import ErrorCode
@@ -177,3 +177,115 @@ def test_a_mixed_group_is_in_an_image() -> None:
         tombstone_of(one): one for one in h.group.records()
     }
     assert group.classic_members == 1
+
+
+# --- what cooperative members own besides their last assignment ---
+
+
+def joins_classic(h: ConsumerHarness, member_id: str, owned: Pairs, **more: Any) -> int:
+    """A cooperative member joins and says what it owns; the token of the request."""
+    known = {"member_id": MemberId(member_id)} if more.pop("is_known", False) else {}
+    return h.send(
+        join(
+            group_id=G,
+            new_member_id=member_id,
+            must_know_member_id=False,
+            protocols=(("range", subscription("t", owned=owned)),),
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+            **known,
+        )
+    )
+
+
+def with_a_second_member() -> ConsumerHarness:
+    """Cooperative members "a", which owns everything, and "b" in generation 2, not assigned yet."""
+    h = classic_group()
+    joins_classic(h, "b", frozenset())
+    joins_classic(h, "a", ALL, is_known=True)
+    h.advance(1)
+    assert h.shard.classic.live[G].generation == 2
+    return h
+
+
+def with_a_new_member(h: ConsumerHarness) -> NewClient:
+    """A member of the new protocol after some heartbeats, in which it may have come to own partitions."""
+    new = NewClient(h, "n")
+    for _ in range(4):
+        new.step()
+        h.advance(1_000)
+    return new
+
+
+def test_what_an_assignment_on_its_way_takes_from_a_member_is_its_own_until_it_joins_again() -> None:
+    """The answer to its SyncGroup may not have arrived: it commits the partition in its generation."""
+    h = with_a_second_member()
+    taken = ("t", 2)
+    given = ((MemberId("a"), assignment(ALL - {taken})),)
+    on_its_way = h.send(sync("a", 2, group_id=G, assignments=given))
+    assert not h.is_parked(on_its_way)
+    new = with_a_new_member(h)
+    current = h.group.member(MemberId("a")).current
+    assert pairs(current.pending_revocation) == {taken}
+    assert taken not in new.owned
+    assert h.commit_as("a", 2, taken) is ErrorCode.NONE
+    assert h.ask(heartbeat("a", 2, group_id=G)) is ErrorCode.REBALANCE_IN_PROGRESS
+    before, after = (joins_classic(h, "a", owned, is_known=True) for owned in (ALL, frozenset()))
+    assert h.answers[before].generation == 2, "the answer to its SyncGroup has not arrived yet"
+    assert h.answers[after].generation == 3
+    assert h.commit_as("a", 2, taken) is ErrorCode.ILLEGAL_GENERATION
+    assert not pairs(h.group.member(MemberId("a")).current.pending_revocation)
+
+
+def test_members_own_what_they_had_when_a_rebalance_gave_way_to_another() -> None:
+    """The first one's assignment was never brought, so everybody still has what it joined with."""
+    h = with_a_second_member()
+    joins_classic(h, "c", frozenset())
+    assert h.shard.classic.live[G].members[MemberId("a")].assignment == b""
+    new = with_a_new_member(h)
+    assert pairs(h.group.member(MemberId("a")).current.pending_revocation) == ALL
+    assert not new.owned
+    assert h.commit_as("a", 2, *ALL) is ErrorCode.NONE
+
+
+def test_what_a_member_only_claims_is_the_others_by_assignment() -> None:
+    """And of several that claim a partition, one has it; nobody has what there is not."""
+    h = with_a_second_member()
+    claimed = ALL | {("t", 3), ("t", -1), ("nothing", 0)}
+    joins_classic(h, "b", claimed, is_known=True)
+    joins_classic(h, "a", claimed, is_known=True)
+    h.advance(1)
+    h.send(sync("b", 3, group_id=G))
+    given = ((MemberId("b"), assignment(frozenset({("t", 0)}))),)
+    h.send(sync("a", 3, group_id=G, assignments=given))
+    h.join("n", "t")
+    pending = [pairs(h.group.member(MemberId(one)).current.pending_revocation) for one in ("a", "b")]
+    assert frozenset().union(*pending) == ALL - {("t", 0)}
+    assert not pending[0] & pending[1]
+
+
+def test_a_partition_of_two_members_keeps_the_group_classic() -> None:
+    """A consumer group cannot say it, and neither of them may lose it unseen."""
+    h = with_a_second_member()
+    given = tuple((MemberId(one), assignment(ALL)) for one in ("a", "b"))
+    h.send(sync("a", 2, group_id=G, assignments=given))
+    refused = h.join("n", "t")
+    assert refused.error is ErrorCode.GROUP_ID_NOT_FOUND
+    assert "more than one member" in str(refused.message)
+
+
+def test_a_group_whose_members_have_something_to_revoke_comes_to_rest() -> None:
+    """Also where the only new member takes a static place, which by itself raises no epoch."""
+    h = ConsumerHarness(group_initial_rebalance_delay_ms="0")
+    static = ClassicClient(h, "s", instance_id="i")
+    a, b = (ClassicClient(h, name, is_cooperative=True) for name in "ab")
+    play(h, static, a)
+    b.step()
+    for _ in range(6):
+        for member in (static, a, b):
+            if h.shard.classic.live[G].state.value != "CompletingRebalance":
+                member.step()
+    new = NewClient(h, "n", instance_id="i")
+    play(h, new, a, b)
+    assert new.owned | a.owned | b.owned == ALL
+    assert h.group.state is ConsumerState.STABLE

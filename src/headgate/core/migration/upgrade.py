@@ -3,13 +3,17 @@
 The generation becomes the epoch of the group, of its target, of its members, and of everything they have
 (R1.9), so that commits which are under way are believed, and no epoch is ever lower than what was before.
 
-A member may have less than its last assignment says, when a rebalance is under way, but never more: nobody is
-given a partition before its last owner has joined again or is gone.
+A cooperative member may own more than its last assignment: it joined with partitions that the assignment
+takes from it, and revokes them when the answer to its SyncGroup arrives, which may still be on its way. And
+an assignment that was never brought leaves every member with what it had. So the partitions that a member
+claimed in its last join are pending revocation, besides its assignment, until it joins again without them: no
+other member is given one of them before that, or before the member is gone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from headgate.core.classic import group as classic
@@ -70,18 +74,55 @@ def upgraded(group: ClassicGroup, topics: TopicImage) -> ConsumerGroup | Refusal
     converted = ConsumerGroup(group.group_id)
     epoch = max(group.generation, FIRST_EPOCH)
     protocol_name = group.protocol_name or (group.vote() if group.members else "")
+    held = []
     for member in group.members.values():
-        held = _read(group, member, protocol_name)
-        if isinstance(held, Refusal):
-            return held
-        for record in _member_records(group.group_id, epoch, held, topics):
+        one = _read(group, member, protocol_name)
+        if isinstance(one, Refusal):
+            return one
+        held.append(one)
+    # Assignments come first: a partition that is one member's by assignment is not another's to revoke.
+    for one in held:
+        for record in _member_records(group.group_id, epoch, one, topics):
             converted.apply(record)
+    if _is_any_assigned_twice(converted):
+        return _refusal(group, "a partition is assigned to more than one member")
+    pending = [current for one in held if (current := _with_pending_revocation(converted, one, topics))]
     # What is still to be assigned is so here: a hash that is not that of the topics raises the epoch.
-    is_settled = group.state is ClassicState.STABLE and _is_all_assigned(converted, topics)
+    is_settled = group.state is ClassicState.STABLE and not pending and _is_all_assigned(converted, topics)
     metadata_hash = topics.hash_of(converted.subscriptions.topics()) if is_settled else _NO_HASH
     converted.apply(ConsumerGroupTargetMetadata(group_id=group.group_id, assignment_epoch=epoch))
     converted.apply(ConsumerGroupMetadata(group_id=group.group_id, epoch=epoch, metadata_hash=metadata_hash))
     return converted
+
+
+def _with_pending_revocation(
+    converted: ConsumerGroup, held: _Held, topics: TopicImage
+) -> ConsumerGroupCurrentAssignment | None:
+    """Add to a member what it said it owns and nobody is assigned; None where there is nothing to add.
+
+    A partition that several members claim is pending for the first of them.
+    """
+    current = converted.member(held.member.member_id).current
+    since = current.member_epoch
+    pending: dict[TopicId, dict[int, int]] = {}
+    for topic_id, partitions in partitions_by_id(held.subscription.owned, topics).items():
+        owners = converted.owners.get(topic_id, {})
+        claimed = {partition: since for partition in partitions if partition not in owners}
+        if claimed:
+            pending[topic_id] = claimed
+    if not pending:
+        return None
+    current = replace(current, state=MemberState.UNREVOKED_PARTITIONS, pending_revocation=pending)
+    converted.apply(current)
+    return current
+
+
+def _is_any_assigned_twice(converted: ConsumerGroup) -> bool:
+    """Whether a leader gave a partition to several members, which a consumer group cannot say."""
+    assigned = sum(
+        len(epochs) for current in converted.currents.values() for epochs in current.assigned.values()
+    )
+    return assigned != sum(map(len, converted.owners.values()))
 
 
 def _is_all_assigned(converted: ConsumerGroup, topics: TopicImage) -> bool:
@@ -144,10 +185,13 @@ def _member_records(
 
 
 def partitions_by_id(partitions: NamedPartitions, topics: TopicImage) -> dict[TopicId, tuple[int, ...]]:
-    """The partitions of those topics that there are, by the topics' ids."""
+    """Those of the partitions that exist, by their topics' ids."""
     by_id = {}
     for name, indexes in partitions.items():
         topic = topics.find(name)
-        if topic is not None and indexes:
-            by_id[topic.topic_id] = indexes
+        if topic is None:
+            continue
+        existing = tuple(index for index in indexes if 0 <= index < topic.partition_count)
+        if existing:
+            by_id[topic.topic_id] = existing
     return by_id
