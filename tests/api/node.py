@@ -205,7 +205,7 @@ class OneNode:
         self.topics.on_changed = self._tell
         self._tell(self.topics.changes())
         self.router: Router = Here(cast(Node, self))
-        self._members = 0
+        self._members = self._consumer_members = 0
 
     def _tell(self, changes: list[TopicChange]) -> None:
         self.coordinator.submit_to_all(TopicsChanged(changes), lambda replies: None)
@@ -222,6 +222,11 @@ class OneNode:
         """A fresh id, not random."""
         self._members += 1
         return f"{client_id or ''}-{self._members}"
+
+    def new_consumer_member_id(self) -> str:
+        """A fresh id, not random."""
+        self._consumer_members += 1
+        return f"consumer/{self._consumer_members}"
 
     def send(self, api: Api, request: Any, version: int) -> OneCall:
         """Hand a request in, which may be answered later."""

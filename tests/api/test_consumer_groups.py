@@ -10,6 +10,7 @@ from tests.api.node import OneNode
 from headgate.api import (
     k08_offset_commit,
     k09_offset_fetch,
+    k11_join_group,
     k13_leave_group,
     k15_describe_groups,
     k16_list_groups,
@@ -27,6 +28,7 @@ from headgate.wire.messages.consumer_group_heartbeat import (
     TopicPartitions,
 )
 from headgate.wire.messages.describe_groups import DescribeGroupsRequest
+from headgate.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from headgate.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from headgate.wire.messages.list_groups import ListGroupsRequest
 
@@ -84,7 +86,7 @@ def test_a_member_joins_stays_and_leaves(node: OneNode, version: int) -> None:
 def test_in_version_0_a_client_may_leave_its_id_to_the_coordinator(node: OneNode) -> None:
     """From 1 on it has to make one, and in neither may it go on without."""
     answer = join(node, 0, member_id="")
-    assert (answer.error_code, answer.member_id) == (NONE, "tester-1")
+    assert (answer.error_code, answer.member_id) == (NONE, "consumer/1")
     assert join(node, 1, member_id="").error_code == ErrorCode.INVALID_REQUEST
     assert heartbeat(node, 0, member_id="", member_epoch=2).error_code == ErrorCode.INVALID_REQUEST
 
@@ -135,6 +137,41 @@ def test_groups_are_described_in_the_order_asked(node: OneNode, version: int) ->
     for assignment in (member.assignment, member.target_assignment):
         (topic,) = assignment.topic_partitions
         assert (topic.topic_id, topic.topic_name, topic.partitions) == (T, "t", [0, 1, 2])
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_the_empty_group_id_is_none_to_describe(node: OneNode, version: int) -> None:
+    """The others are described all the same."""
+    join(node)
+    request = ConsumerGroupDescribeRequest(group_ids=["", "g"])
+    invalid, valid = node.ask(k69_consumer_group_describe.API, request, version).groups
+    assert (invalid.group_id, invalid.error_code, invalid.error_message) == (
+        "",
+        ErrorCode.INVALID_GROUP_ID,
+        None,
+    )
+    assert valid.error_code == NONE
+
+
+def test_a_classic_member_of_a_consumer_group_is_given_an_id_of_that_kind(node: OneNode) -> None:
+    """As in Kafka; one of a classic group begins with its client's id."""
+    join(node)
+    protocol = JoinGroupRequestProtocol(name="range", metadata=b"\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff")
+    given = [
+        node.ask(
+            k11_join_group.API,
+            JoinGroupRequest(
+                group_id=group_id,
+                session_timeout_ms=10_000,
+                rebalance_timeout_ms=10_000,
+                protocol_type="consumer",
+                protocols=[protocol],
+            ),
+            9,
+        ).member_id
+        for group_id in ("g", "classic")
+    ]
+    assert [one.split("/")[0].split("-")[0] for one in given] == ["consumer", "tester"]
 
 
 def test_the_other_group_apis_know_the_type(node: OneNode) -> None:

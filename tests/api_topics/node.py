@@ -141,6 +141,10 @@ class OneNode:
         """Not used here."""
         raise NotImplementedError
 
+    def new_consumer_member_id(self) -> str:
+        """Not used here."""
+        raise NotImplementedError
+
     def pass_time(self, duration_ms: int = 0) -> None:
         """Let time pass, and run what falls due."""
         self._now = Millis(self._now + duration_ms)

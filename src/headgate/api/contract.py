@@ -252,7 +252,11 @@ class Node(Protocol):
         ...
 
     def new_member_id(self, client_id: str | None) -> str:
-        """A fresh member id as Kafka makes them: the client id, a dash, a random UUID."""
+        """A fresh id for a member of a classic group as in Kafka: the client id, a dash, a random UUID."""
+        ...
+
+    def new_consumer_member_id(self) -> str:
+        """A fresh id for a member of a consumer group as in Kafka: a random UUID in 22 characters."""
         ...
 
 

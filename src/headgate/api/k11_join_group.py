@@ -50,6 +50,7 @@ def _command(node: Node, call: Call, request: JoinGroupRequest) -> JoinGroup:
         member_id=MemberId(request.member_id),
         # A static member's id begins with its instance id, in Kafka too.
         new_member_id=MemberId(request.member_id or node.new_member_id(instance_id or call.client_id)),
+        new_consumer_member_id=MemberId(request.member_id or node.new_consumer_member_id()),
         instance_id=None if instance_id is None else InstanceId(instance_id),
         client_id=call.client_id or "",
         client_host=call.client_host,

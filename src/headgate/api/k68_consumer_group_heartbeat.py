@@ -31,7 +31,7 @@ def handle(node: Node, call: Call, request: ConsumerGroupHeartbeatRequest) -> No
     command = command_of(request, call.client_id, call.client_host)
     is_left_to_us = call.api_version < _MEMBER_ID_SINCE_VERSION and command.member_epoch == JOINING
     if not command.member_id and is_left_to_us:
-        command.member_id = MemberId(node.new_member_id(call.client_id))
+        command.member_id = MemberId(node.new_consumer_member_id())
     node.router.owner_of(command.group_id).submit(command.group_id, command, on_result)
 
 

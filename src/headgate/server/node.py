@@ -25,7 +25,7 @@ from headgate.server.erasure import OffsetErasure
 from headgate.server.group_commit import GroupCommit
 from headgate.server.group_surroundings import GroupSurroundings
 from headgate.server.history import OffsetHistory
-from headgate.server.identity import cluster_id
+from headgate.server.identity import cluster_id, random_id
 from headgate.server.loop_watch import LoopWatch
 from headgate.server.metrics import gauge
 from headgate.server.request_work import RequestWork
@@ -147,8 +147,12 @@ class BrokerNode:
         return self._loop.call_later(delay_ms / 1000, action).cancel
 
     def new_member_id(self, client_id: str | None) -> str:
-        """A fresh member id as Kafka makes them."""
+        """A fresh id for a member of a classic group, as Kafka makes them."""
         return f"{client_id or ''}-{uuid.uuid4()}"
+
+    def new_consumer_member_id(self) -> str:
+        """A fresh id for a member of a consumer group, as Kafka makes them."""
+        return random_id()
 
     def gauges(self) -> Iterable[Metric]:
         """What this node holds, for the metrics."""

@@ -99,7 +99,7 @@ class Refusal:
 
 @dataclass(slots=True, frozen=True)
 class DescribeConsumerGroup:
-    """What there is to know of a consumer group. Reply: `DescribedConsumerGroup` or `Refusal`."""
+    """What there is to know of a consumer group. Reply: `DescribedConsumerGroup`, `Refusal`, or an error."""
 
     group_id: GroupId
 

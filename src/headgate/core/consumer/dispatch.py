@@ -127,6 +127,8 @@ class ConsumerDispatch:
 
     def describe(self, command: DescribeConsumerGroup, now: Millis, token: Token) -> GroupEffects:
         """What there is to know of a group."""
+        if not command.group_id:
+            return answer(token, ErrorCode.INVALID_GROUP_ID)
         group = self._groups.find(command.group_id)
         if group is None:
             return answer(token, self._not_found(command.group_id))
