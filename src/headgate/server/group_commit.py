@@ -56,6 +56,9 @@ class GroupCommit:
     def when_durable(self, log: Log, on_done: OnDone) -> None:
         """Call `on_done(True)` when all that `log` holds now is durable, `on_done(False)` if it cannot be.
 
+        `log.failure` says then what is wrong, and it is the caller who tells it: a log line for each sync
+        that fails would be one for each request.
+
         The sync begins at the end of this turn of the loop, so that it serves all that the turn brings.
         """
         line = self._lines.get(log)
@@ -92,8 +95,7 @@ class GroupCommit:
         line.started = perf_counter()
         try:
             request = log.begin_sync()
-        except OSError as failure:  # a file cannot be opened again, and the log has failed
-            logger.error("sync failed", extra={"log": log.directory, "error": str(failure)})
+        except OSError:  # a file cannot be opened again, and the log has failed
             self._end(log, line, is_durable=False)
             return
         line.request = request
@@ -122,8 +124,7 @@ class GroupCommit:
 def _sync_here(log: Log) -> bool:
     try:
         request = log.begin_sync()
-    except OSError as failure:
-        logger.error("sync failed", extra={"log": log.directory, "error": str(failure)})
+    except OSError:
         return False
     with suppress(OSError):  # the request keeps it, and _complete tells
         request.run()
@@ -133,8 +134,7 @@ def _sync_here(log: Log) -> bool:
 def _complete(log: Log, request: SyncRequest) -> bool:
     try:
         log.complete_sync(request)
-    except OSError as failure:
-        logger.error("sync failed", extra={"log": log.directory, "error": str(failure)})
+    except OSError:
         return False
     return True
 

@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum, auto
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from headgate.core.commands import SystemTimeMoved, Tick
 from headgate.core.contract import Effects, Shard, Token
@@ -35,9 +35,7 @@ from headgate.server.group_commit import GroupCommit
 from headgate.server.shard_loading import CheckpointLoading, CheckpointUnusable, LogLoading
 from headgate.server.turn_batches import TurnBatches
 from headgate.topics.partition import Partition
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from headgate.topics.trouble import Trouble
 
 logger = logging.getLogger(__name__)
 
@@ -104,6 +102,7 @@ class ShardRuntime(Generic[ShardT]):
         """When, by steady time, the system's time was last compared with it."""
         self._told_ahead_ms = 0
         """How far the system's time is ahead of steady time, as the shard knows it."""
+        self._trouble = Trouble(logger, partition.topic.directory_of(partition.index))
         self._reset()
 
     def _reset(self) -> None:
@@ -235,6 +234,8 @@ class ShardRuntime(Generic[ShardT]):
             )
         else:
             self._visible_position = self._position
+            if self._trouble.is_failing:
+                self._trouble.ended()
             self._partition.advance()
         return True
 
@@ -250,10 +251,12 @@ class ShardRuntime(Generic[ShardT]):
             self._sync_seconds = self.seconds() - asked_at
         if is_durable:
             self._visible_position = self._partition.log.durable_offset
+            if self._trouble.is_failing:
+                self._trouble.ended()
             self._release()
             self._partition.advance()
         else:
-            self._fail("sync failed", None)
+            self._fail("sync failed", self._partition.log.failure)
 
     def _release(self) -> None:
         held, visible = self._held, self._visible_position
@@ -392,20 +395,15 @@ class ShardRuntime(Generic[ShardT]):
             self._fail("log failed", self._partition.log.failure)
 
     def _fail(self, event: str, failure: OSError | CorruptBatch | None) -> None:
-        logger.error(
-            event,
-            extra={
-                "log": self._log_directory,
-                "error": str(failure or "see above"),
-                "then": "groups of this log get retriable errors until it can be written again",
-            },
+        self._trouble.failed(
+            event, failure, "groups of this log get retriable errors until it can be written again"
         )
         orphans = [on_reply for _, on_reply, _ in self._held] + list(self._waiting.values())
         self._reset()
         self._state = State.FAILED
+        self._reload_later()
         for on_reply in orphans:
             on_reply(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        self._reload_later()
 
     def _reload_later(self) -> None:
         if not self._is_closed:
@@ -418,6 +416,7 @@ class ShardRuntime(Generic[ShardT]):
             log = self.log
             if log is not None and log.failure is not None:
                 log.recover()
+                self._trouble.ended()  # it has written and synced what there was
         except (OSError, CorruptBatch) as failure:
             self._retry_reload(failure)
             return
@@ -425,7 +424,7 @@ class ShardRuntime(Generic[ShardT]):
         self._reload = self._loop.create_task(self._load_again())
 
     def _retry_reload(self, failure: OSError | CorruptBatch) -> None:
-        logger.warning("log still fails", extra={"log": self._log_directory, "error": str(failure)})
+        self._trouble.persists(failure)
         self._reload_later()
 
     async def _load_again(self) -> None:
@@ -436,13 +435,6 @@ class ShardRuntime(Generic[ShardT]):
             self._reset()
             self._state = State.FAILED
             self._retry_reload(failure)
-            return
-        logger.info("log works again", extra={"log": self._log_directory})
-
-    @property
-    def _log_directory(self) -> Path:
-        """Where the log is, also where it cannot be opened."""
-        return self._partition.topic.directory_of(self._partition.index)
 
     def close(self) -> None:
         """Write what is left and stop the timer; what has failed stays so."""

@@ -35,6 +35,7 @@ from headgate.topics.partition_files import (
     save_producers,
 )
 from headgate.topics.producers import Producers
+from headgate.topics.trouble import PartitionTrouble
 
 if TYPE_CHECKING:
     from headgate.log.log import Log, Recovery
@@ -74,6 +75,7 @@ class Partition:
         "_opening",
         "_producers",
         "_snapshot_at_bytes",
+        "_trouble",
         "index",
         "key",
         "topic",
@@ -95,6 +97,8 @@ class Partition:
         self._announced_bytes = 0
         self._announced_offset = 0
         self._snapshot_at_bytes = _SNAPSHOT_EVERY_BYTES
+        self._trouble: PartitionTrouble | None = None
+        """Since the first failure: what was told of it and the others."""
 
     @property
     def log(self) -> Log:
@@ -179,10 +183,12 @@ class Partition:
                 set_log_append_time(batch, 0, now)
             base_offset = self._write(log, (batch,))
         except (OSError, CorruptBatch) as problem:
-            logger.error("cannot append to %s: %s", self, problem)
+            self._known_trouble().append_failed(problem)
             return AppendResult(
                 ErrorCode.KAFKA_STORAGE_ERROR, message="The partition's log cannot be written"
             )
+        if self._trouble is not None:
+            self._trouble.appended(is_enough=not self.topic.policy.is_durable)
         return AppendResult(ErrorCode.NONE, base_offset, append_time, log.log_start_offset)
 
     def append_internal(self, batches: Sequence[bytearray]) -> int:
@@ -207,7 +213,11 @@ class Partition:
     def synced(self, is_durable: bool) -> None:
         """What a sync of the log came to."""
         if is_durable:
+            if self._trouble is not None:
+                self._trouble.synced()
             self.advance()
+        elif self._log is not None and self._log.failure is not None:
+            self._known_trouble().sync_failed(self._log.failure)
 
     def read(self, offset: int, max_bytes: int, *, minimum_one: bool) -> ReadResult:
         """Batches from the one that holds `offset` on, below the high watermark; never part of a batch.
@@ -230,8 +240,10 @@ class Partition:
             if offset < watermark and (max_bytes > 0 or minimum_one):
                 self.topic.shared.used(log)
                 records = log.read(offset, max_bytes, minimum_one=minimum_one, up_to=watermark)
+                if self._trouble is not None:
+                    self._trouble.was_read()
         except (OSError, CorruptBatch) as problem:
-            logger.error("cannot read %s: %s", self, problem)
+            self._known_trouble().read_failed(problem)
             return ReadResult(ErrorCode.KAFKA_STORAGE_ERROR)
         return ReadResult(ErrorCode.NONE, watermark, start, records)
 
@@ -242,7 +254,7 @@ class Partition:
             watermark = self._high_watermark(log) if log else 0
             return find_offset(log, Visible(watermark, self.leader_epoch, self._epochs), timestamp)
         except (OSError, CorruptBatch) as problem:
-            logger.error("cannot search %s: %s", self, problem)
+            self._known_trouble().read_failed(problem)
             return FoundOffset(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def check_leader_epoch(self, epoch: int) -> ErrorCode:
@@ -419,11 +431,15 @@ class Partition:
         """Take a failed log into use again. Raises OSError while it cannot be, or was tried just now."""
         seconds = self.topic.shared.seconds()
         if seconds < self._mend_at:
-            raise LogFailed(errno.EIO, f"{self} failed and is tried again soon")
+            raise LogFailed(errno.EIO, f"the log failed and is tried again soon: {log.failure}")
         self._mend_at = seconds + _MEND_EVERY_SECONDS
         log.recover()
         self._mend_at = -math.inf
-        logger.warning("%s takes appends again", self)
+
+    def _known_trouble(self) -> PartitionTrouble:
+        if self._trouble is None:
+            self._trouble = PartitionTrouble(logger, self.topic.directory_of(self.index))
+        return self._trouble
 
     def _write(self, log: Log, batches: Sequence[bytearray]) -> int:
         self.topic.shared.used(log)
