@@ -16,6 +16,7 @@ from tests.topics.disk import NOW, Disk
 from headgate.api.contract import Api, Coordinator, OffsetHistory, RequestSteps, Router
 from headgate.domain.ids import Millis
 from headgate.domain.settings import Settings
+from headgate.topics.appends import Appends
 from headgate.topics.topic import Topic
 from headgate.topics.topics import NewTopic, Topics
 from headgate.wire.codec import decode, encode
@@ -50,6 +51,30 @@ class Syncs:
                 on_done(False)
             else:
                 on_done(True)
+
+
+class Aside:
+    """What runs beside the loop: at once, or when a test lets it happen."""
+
+    def __init__(self) -> None:
+        self.is_held = False
+        self.count = 0
+        """How often something was run here."""
+        self._held: list[tuple[Callable[[], None], Callable[[BaseException | None], None]]] = []
+
+    def __call__(self, work: Callable[[], None], on_done: Callable[[BaseException | None], None]) -> None:
+        """As the server does it, without a thread."""
+        self.count += 1
+        self._held.append((work, on_done))
+        if not self.is_held:
+            self.release()
+
+    def release(self) -> None:
+        """Do what is waiting."""
+        held, self._held = self._held, []
+        for work, on_done in held:
+            work()
+            on_done(None)
 
 
 class OneCall:
@@ -111,6 +136,8 @@ class OneNode:
         self.disk.settings = self.settings
         self.topics: Topics = self.disk.start()
         self.durability = Syncs()
+        self.aside = Aside()
+        self.appends = Appends(self.aside)
         self._now = NOW
         self._timers: list[tuple[int, Callable[[], None]]] = []
 

@@ -101,13 +101,17 @@ REFUSALS = [
     ("empty records", b"", ErrorCode.INVALID_RECORD),
     ("two batches", batch(b"a") + batch(b"b"), ErrorCode.INVALID_RECORD),
     ("a flipped bit", _spoilt(), ErrorCode.CORRUPT_MESSAGE),
-    ("a batch cut short", batch(b"a")[:-3], ErrorCode.CORRUPT_MESSAGE),
-    ("a header cut short", batch(b"a")[:30], ErrorCode.CORRUPT_MESSAGE),
-    ("garbage", b"\xff" * 200, ErrorCode.INVALID_RECORD),
+    ("a batch cut short", batch(b"a")[:-3], ErrorCode.INVALID_RECORD),
+    ("a header cut short", batch(b"a")[:30], ErrorCode.INVALID_RECORD),
+    ("garbage", b"\xff" * 200, ErrorCode.CORRUPT_MESSAGE),
     ("magic 0", _with_magic(0), ErrorCode.INVALID_RECORD),
     ("magic 1", _with_magic(1), ErrorCode.INVALID_RECORD),
     ("a control batch", _with_attributes(_CONTROL), ErrorCode.INVALID_RECORD),
-    ("a transactional batch", _with_attributes(_TRANSACTIONAL), ErrorCode.INVALID_TXN_STATE),
+    (
+        "a transactional batch",
+        _with_attributes(_TRANSACTIONAL),
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ),
     ("log append time", _with_attributes(0x08), ErrorCode.INVALID_TIMESTAMP),
     ("too large", batch(b"x" * 2_000_000), ErrorCode.MESSAGE_TOO_LARGE),
     ("two hours ahead", batch(b"a", timestamp=NOW + 7_200_000), ErrorCode.INVALID_TIMESTAMP),
@@ -157,13 +161,31 @@ def test_an_unknown_topic_id_is_refused_as_such(node: OneNode) -> None:
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
-def test_a_transactional_producer_is_refused(node: OneNode) -> None:
-    """Nothing of a transaction gets in while there are none."""
+def test_a_transactional_batch_is_refused(node: OneNode) -> None:
+    """Nothing of a transaction gets in while there are none; a transactional id by itself is no
+    transaction.
+    """
     node.topic("letters")
     wanted = request(batch(b"a"))
     wanted.transactional_id = "t"
     answer = node.ask(k00_produce.API, wanted, 12)
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+    wanted.topic_data[0].partition_data[0].records = _with_attributes(_TRANSACTIONAL)
+    answer = node.ask(k00_produce.API, wanted, 12)
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.INVALID_TXN_STATE
+    assert visible_values(node) == [b"a"]
+
+
+def test_a_transactional_batch_without_an_id_refuses_the_whole_request(node: OneNode) -> None:
+    """As in Kafka, which may not let such a producer write: the other partitions get nothing either."""
+    topic = node.topic("letters", 2)
+    wanted = request(batch(b"a"))
+    wanted.topic_data[0].partition_data.append(
+        PartitionProduceData(index=1, records=_with_attributes(_TRANSACTIONAL))
+    )
+    answers = node.ask(k00_produce.API, wanted, 12).responses[0].partition_responses
+    assert [one.error_code for one in answers] == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED] * 2
+    assert topic.partition(0).log_end_offset == 0
 
 
 def test_zstd_needs_version_7(node: OneNode) -> None:
@@ -330,3 +352,102 @@ def test_a_failing_sync_is_told_as_retriable_and_ends_by_itself(node: OneNode) -
     assert visible_values(node) == [b"before", b"during"]
     node.restart(crash=True)
     assert visible_values(node) == [b"before", b"during"]
+
+
+MANY = 9000
+"""More records than are checked on the loop."""
+
+
+def _many(name: bytes, producer: tuple[int, int, int] = (-1, -1, -1)) -> bytes:
+    return batch(*[name] * MANY, producer=producer)
+
+
+@pytest.mark.parametrize("acks", [ALL, 0, 1])
+def test_batches_behind_one_that_is_checked_aside_wait_for_it(node: OneNode, acks: int) -> None:
+    """Whoever sent them: they enter the partition in the order of their arrival; others do not wait."""
+    topic = node.topic("letters", 2)
+    node.aside.is_held = True
+    calls = [
+        node.send(k00_produce.API, request(records, acks=acks), 12)
+        for records in (_many(b"large"), batch(b"small"), b"bad", _many(b"large too"), batch(b"last"))
+    ]
+    assert not any(call.is_finished for call in calls)
+    assert topic.partition(0).log_end_offset == 0
+    other = produce(node, batch(b"elsewhere"), partition=1)
+    assert other.base_offset == 0
+    node.aside.release()
+    assert all(call.is_finished for call in calls)
+    assert [value for value in visible_values(node) if value != b"large"] == [
+        b"small",
+        *[b"large too"] * MANY,
+        b"last",
+    ]
+    if acks:
+        answers = [call.response.responses[0].partition_responses[0] for call in calls]
+        assert [one.base_offset for one in answers] == [0, MANY, -1, MANY + 1, 2 * MANY + 1]
+    else:
+        assert [call.disconnect_reason is None for call in calls] == [True, True, False, True, True]
+    node.aside.is_held = False
+    assert produce(node, batch(b"afterwards")).base_offset == 2 * MANY + 2
+    assert node.aside.count == 5
+
+
+def test_sequences_are_judged_in_order_though_checks_take_different_times(node: OneNode) -> None:
+    """A producer that has several batches under way is not told that they are out of order."""
+    node.topic("letters")
+    node.aside.is_held = True
+    first = node.send(k00_produce.API, request(_many(b"a", (5, 0, 0))), 12)
+    second = node.send(k00_produce.API, request(batch(b"b", producer=(5, 0, MANY))), 12)
+    node.aside.release()
+    answers = [call.response.responses[0].partition_responses[0] for call in (first, second)]
+    assert [(one.error_code, one.base_offset) for one in answers] == [(0, 0), (0, MANY)]
+
+
+def test_a_topic_deleted_during_the_check_takes_nothing(node: OneNode) -> None:
+    """Its producer is told that it is gone, as is one that comes later."""
+    topic = node.topic("letters")
+    node.aside.is_held = True
+    call = node.send(k00_produce.API, request(_many(b"a")), 12)
+    assert node.topics.delete(topic, node.system_time()) is None
+    node.aside.release()
+    answer = call.response.responses[0].partition_responses[0]
+    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert not topic.written_partitions()
+
+
+def test_a_request_has_a_bounded_share_of_the_loop(node: OneNode) -> None:
+    """What goes beyond it is checked aside, however many partitions it is spread over."""
+    partitions = 400
+    topic = node.topic("letters", partitions)
+    wanted = request(batch(b"a"))
+    wanted.topic_data[0].partition_data = [
+        PartitionProduceData(index=index, records=batch(b"a")) for index in range(partitions)
+    ]
+    answers = node.ask(k00_produce.API, wanted, 12).responses[0].partition_responses
+    assert [one.error_code for one in answers] == [0] * partitions
+    assert 0 < node.aside.count < partitions
+    assert all(topic.partition(index).log_end_offset == 1 for index in range(partitions))
+
+
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_what_unpacks_to_much_is_checked_aside(node: OneNode, codec: int) -> None:
+    """A small batch that unpacks to much is taken, and does not hold up the loop."""
+    node.topic("letters")
+    assert produce(node, batch(b"\0" * 5_000_000, codec=codec)).base_offset == 0
+    assert node.aside.count == 1
+    assert produce(node, batch(b"\0" * 50_000, codec=codec)).base_offset == 1
+    assert node.aside.count == 1
+
+
+def test_a_refusal_tells_where_the_log_starts_once_the_batch_was_looked_at(node: OneNode) -> None:
+    """As in Kafka: not for what is damaged or too large."""
+    topic = node.topic("letters", max_message_bytes="500")
+    for _ in range(3):
+        produce(node, batch(b"a"))
+    topic.partition(0).delete_records(2)
+    future = batch(b"a", timestamp=NOW + 7_200_000)
+    unsequenced = batch(b"a", producer=(1, 0, -1))
+    for records in (future, unsequenced, batch(b"b", producer=(1, 0, 5)), batch(b"c", producer=(1, 0, 7))):
+        assert produce(node, records).log_start_offset == 2
+    for records in (_spoilt(), batch(b"x" * 1000), batch(b"a") * 2, b""):
+        assert produce(node, records).log_start_offset == -1

@@ -55,12 +55,6 @@ def _nobody_is_in(answer: Any) -> bool:
     return all(group["group_state"] == "Empty" for group in answer["groups"])
 
 
-def _something_is_refused(answer: Any) -> bool:
-    return any(
-        one["error_code"] != "none" for topic in answer["responses"] for one in topic["partition_responses"]
-    )
-
-
 def _has_whole_batches(answer: Any) -> bool:
     (topic,) = answer["responses"]
     (partition,) = topic["partitions"]
@@ -316,40 +310,6 @@ ACCEPTED: tuple[Accepted, ...] = (
             ("member_epoch", 0, 2),
             ("heartbeat_interval", 0, 5000),
             ("assignment", None, ANY),
-        )
-    ),
-    Accepted(
-        scenario="records-*",
-        step="main: produce *",
-        path="responses/*/partition_responses/*/log_start_offset",
-        kafka=0,
-        headgate=-1,
-        reason="Where a log starts is told of what was appended to, not with a refusal.",
-        where=_something_is_refused,
-    ),
-    Accepted(
-        scenario="records-what-is-no-good-batch",
-        step="main: produce * (cut short)",
-        path="responses/*/error_code",
-        kafka="invalid_record",
-        headgate="corrupt_message",
-        reason="Half a batch is damaged; to Kafka it is none.",
-    ),
-    *(
-        Accepted(
-            scenario="records-what-is-no-good-batch",
-            step=step,
-            path=f"responses/*/{field}",
-            kafka=kafka,
-            headgate=headgate,
-            reason="What follows a batch and is none is refused; Kafka takes the batch and drops the rest.",
-        )
-        for step, field, kafka, headgate in (
-            ("main: produce * (a byte too many)", "error_code", "none", "corrupt_message"),
-            ("main: produce * (a byte too many)", "base_offset", ANY, -1),
-            ("main: fetch v13", "high_watermark", 2, 0),
-            ("main: fetch v13", "last_stable_offset", 2, 0),
-            ("main: fetch v13", "records", ANY, b""),
         )
     ),
     Accepted(

@@ -110,7 +110,7 @@ REFUSALS = [
     ("too many partitions", "new", 1_000_001, {}, ErrorCode.INVALID_PARTITIONS),
     ("an unknown setting", "new", 1, {"retention": "1"}, ErrorCode.INVALID_CONFIG),
     ("a bad value", "new", 1, {"retention.ms": "soon"}, ErrorCode.INVALID_CONFIG),
-    ("an unsupported codec", "new", 1, {"compression.type": "gzip"}, ErrorCode.INVALID_CONFIG),
+    ("an unsupported codec", "new", 1, {"compression.type": "brotli"}, ErrorCode.INVALID_CONFIG),
 ]
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headgate.domain.ids import GroupId, Millis
     from headgate.domain.settings import Settings
     from headgate.log.log import Log
+    from headgate.topics.appends import Appends
     from headgate.topics.topics import Topics
     from headgate.wire.repeats import Numbers, WrittenResponse
 
@@ -218,6 +219,8 @@ class Node(Protocol):
     advertised_port: int
     settings: Settings
     topics: Topics
+    appends: Appends
+    """Producers' batches on their way into partitions."""
 
     @property
     def router(self) -> Router:

@@ -6,6 +6,9 @@ safe, which in a durable topic means synced and in one that trusts the page cach
 batch of an idempotent producer is answered with its first offset, and no earlier than the first would have
 been.
 
+* A batch whose check takes long is checked beside the loop (`topics/appends.py`); the answer waits for it.
+* A transactional batch is refused: TRANSACTIONAL_ID_AUTHORIZATION_FAILED for all of a request without a
+  transactional id, as Kafka does, and INVALID_TXN_STATE with one, since no transaction is open.
 * Below version 7 a batch compressed with zstd is refused (KIP-110).
 * From version 13 topics are named by id (KIP-516).
 * Per record errors from version 8 (KIP-467); the current leader in tagged fields from 10 (KIP-951) is never
@@ -16,7 +19,9 @@ from __future__ import annotations
 
 from headgate.api.contract import Api, Call, Node
 from headgate.domain.errors import ErrorCode
+from headgate.log.header import HEADER_BYTES, MAGIC, TRANSACTIONAL
 from headgate.topics.admission import AppendResult
+from headgate.topics.appends import Budget
 from headgate.topics.partition import Partition
 from headgate.topics.topic import Topic
 from headgate.wire.messages.produce import (
@@ -37,19 +42,78 @@ _READ_ASIDE_BYTES = 1 << 20
 """Most of a request is records, which are taken as they are."""
 _CODEC_AT = 22
 """The low byte of a batch's attributes."""
+_MAGIC_AT = 16
 
 
-class _Answer:
-    """A response that waits until all that it reports as appended is durable."""
+class _Produce:
+    """One request, from its first append to its answer."""
 
-    __slots__ = ("_call", "_response", "_waiting")
+    __slots__ = ("_acks", "_call", "_node", "_to_be_synced", "_waiting", "response")
 
-    def __init__(self, call: Call, response: ProduceResponse) -> None:
+    def __init__(self, node: Node, call: Call, acks: int) -> None:
+        self._node = node
         self._call = call
-        self._response = response
+        self._acks = acks
         self._waiting = 1
+        """What the answer waits for: that all was begun, checks beside the loop, syncs."""
+        self._to_be_synced: list[tuple[Partition, PartitionProduceResponse]] = []
+        self.response = ProduceResponse()
 
-    def wait_for(self, node: Node, partition: Partition, result: PartitionProduceResponse) -> None:
+    def append(
+        self, partition: Partition, records: bytes, budget: Budget, result: PartitionProduceResponse
+    ) -> None:
+        """Append a batch now or a little later; `result` is filled in once it is known."""
+        self._waiting += 1
+        outcome = self._node.appends.append(
+            partition,
+            records,
+            self._node.system_time(),
+            budget,
+            lambda partition, outcome: self._appended_later(partition, outcome, result),
+        )
+        if outcome is not None:
+            self._waiting -= 1
+            self._appended(partition, outcome, result)
+
+    def finish(self) -> ProduceResponse | None:
+        """All that can be appended at once was: the response, or None if it comes later or not at all."""
+        self._sync()
+        self._waiting -= 1
+        if self._waiting:
+            return None
+        if self._acks:
+            return self.response
+        self._finish_without_answer()
+        return None
+
+    def _appended(
+        self, partition: Partition, outcome: AppendResult, result: PartitionProduceResponse
+    ) -> None:
+        _fill_in(result, outcome)
+        if outcome.error != ErrorCode.NONE:
+            return
+        if partition.topic.policy.is_durable:
+            self._to_be_synced.append((partition, result))
+        elif partition.log.has_unsynced_closed_segments:
+            _sync_behind(self._node, partition)
+
+    def _appended_later(
+        self, partition: Partition, outcome: AppendResult, result: PartitionProduceResponse
+    ) -> None:
+        self._appended(partition, outcome, result)
+        self._sync()
+        self._release()
+
+    def _sync(self) -> None:
+        """Have all synced that was appended; with acks=all the response waits for it."""
+        to_be_synced, self._to_be_synced = self._to_be_synced, []
+        for partition, result in to_be_synced:
+            if self._acks == ALL:
+                self._wait_for(partition, result)
+            else:
+                _sync_behind(self._node, partition)
+
+    def _wait_for(self, partition: Partition, result: PartitionProduceResponse) -> None:
         """Hold the response until the partition's log is durable up to now."""
         self._waiting += 1
 
@@ -59,71 +123,76 @@ class _Answer:
                 result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
                 result.base_offset = -1
                 result.error_message = "The records could not be made durable"
-            self.release()
+            self._release()
 
-        node.durability.when_durable(partition.log, done)
+        self._node.durability.when_durable(partition.log, done)
 
-    def release(self) -> None:
+    def _release(self) -> None:
         """One reason less to wait."""
         self._waiting -= 1
-        if self._waiting == 0:
-            self._call.answer(self._response)
+        if self._waiting:
+            return
+        if self._acks:
+            self._call.answer(self.response)
+        else:
+            self._finish_without_answer()
+
+    def _finish_without_answer(self) -> None:
+        """With acks=0 a refusal can be told only by closing the connection: the client asks for metadata
+        anew.
+        """
+        for topic in self.response.responses:
+            for partition in topic.partition_responses:
+                if partition.error_code != ErrorCode.NONE:
+                    name = f"{topic.name or topic.topic_id.hex()}-{partition.index}"
+                    error = ErrorCode(partition.error_code).name
+                    self._call.disconnect(f"a record for {name} with acks=0: {error}")
+                    return
+        self._call.no_answer()
 
 
 def handle(node: Node, call: Call, request: ProduceRequest) -> ProduceResponse | None:
     """Append every partition's batch, each for itself."""
-    response = ProduceResponse()
-    to_be_synced: list[tuple[Partition, PartitionProduceResponse]] = []
+    produce = _Produce(node, call, request.acks)
+    budget = Budget()
     refusal = _refuse_all(request)
     for topic_data in request.topic_data:
         answers = TopicProduceResponse(name=topic_data.name, topic_id=topic_data.topic_id)
         if topic_data.partition_data:
-            response.responses.append(answers)
+            produce.response.responses.append(answers)
         topic = refusal or _find_topic(node, call, topic_data)
         for data in topic_data.partition_data:
-            if isinstance(topic, ErrorCode):
-                answers.partition_responses.append(_refusal(data, topic))
-                continue
-            partition, result = _append(node, call, topic, data)
+            result = PartitionProduceResponse(index=data.index, base_offset=-1)
             answers.partition_responses.append(result)
-            if partition is None:
+            if isinstance(topic, ErrorCode):
+                result.error_code = topic
                 continue
-            if topic.policy.is_durable:
-                to_be_synced.append((partition, result))
-            elif partition.log.has_unsynced_closed_segments:
-                _sync_behind(node, partition)
-    if request.acks != ALL:
-        for partition, _ in to_be_synced:
-            _sync_behind(node, partition)
-        if request.acks == 0:
-            _finish_without_answer(call, response)
-            return None
-        return response
-    if not to_be_synced:
-        return response
-    answer = _Answer(call, response)
-    for partition, result in to_be_synced:
-        answer.wait_for(node, partition, result)
-    answer.release()
-    return None
-
-
-def _finish_without_answer(call: Call, response: ProduceResponse) -> None:
-    """With acks=0 a refusal can be told only by closing the connection: the client asks for metadata anew."""
-    for topic in response.responses:
-        for partition in topic.partition_responses:
-            if partition.error_code != ErrorCode.NONE:
-                name = f"{topic.name or topic.topic_id.hex()}-{partition.index}"
-                call.disconnect(f"a record for {name} with acks=0: {ErrorCode(partition.error_code).name}")
-                return
-    call.no_answer()
+            found = _find_partition(call, topic, data)
+            if isinstance(found, Partition):
+                produce.append(found, data.records or b"", budget, result)
+            else:
+                _fill_in(result, found)
+    return produce.finish()
 
 
 def _refuse_all(request: ProduceRequest) -> ErrorCode | None:
     if request.acks not in (ALL, 0, 1):
         return ErrorCode.INVALID_REQUIRED_ACKS
-    # Transactions are not supported: none can be open.
-    return ErrorCode.INVALID_TXN_STATE if request.transactional_id is not None else None
+    if request.transactional_id is None and any(
+        _is_transactional(data.records) for topic in request.topic_data for data in topic.partition_data
+    ):
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    return None
+
+
+def _is_transactional(records: bytes | None) -> bool:
+    """Whether the attributes say so, where there are any."""
+    return (
+        records is not None
+        and len(records) >= HEADER_BYTES
+        and records[_MAGIC_AT] == MAGIC
+        and records[_CODEC_AT] & TRANSACTIONAL != 0
+    )
 
 
 def _sync_behind(node: Node, partition: Partition) -> None:
@@ -143,44 +212,31 @@ def _find_topic(node: Node, call: Call, topic_data: TopicProduceData) -> Topic |
     return ErrorCode.INVALID_TOPIC_EXCEPTION if topic.is_internal else topic
 
 
-def _append(
-    node: Node, call: Call, topic: Topic, data: PartitionProduceData
-) -> tuple[Partition | None, PartitionProduceResponse]:
-    """The answer, and the partition if it took the batch."""
+def _find_partition(call: Call, topic: Topic, data: PartitionProduceData) -> Partition | AppendResult:
+    """The partition to append to, or why that is refused before the batch is looked at."""
     partition = topic.find_partition(data.index)
     if partition is None:
-        return None, _refusal(data, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return AppendResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     records = data.records
     if not records:
         message = "There must be exactly one record batch per partition"
-        return None, _refusal(data, ErrorCode.INVALID_RECORD, message)
+        return AppendResult(ErrorCode.INVALID_RECORD, message=message)
     if call.api_version < _ZSTD_SINCE and len(records) > _CODEC_AT and records[_CODEC_AT] & 7 == _ZSTD:
-        return None, _refusal(data, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-    outcome = partition.append(records, node.system_time())
-    return partition if outcome.error == ErrorCode.NONE else None, _result(data, outcome)
+        return AppendResult(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    return partition
 
 
-def _result(data: PartitionProduceData, outcome: AppendResult) -> PartitionProduceResponse:
-    result = PartitionProduceResponse(
-        index=data.index,
-        error_code=outcome.error,
-        base_offset=outcome.base_offset,
-        log_append_time_ms=outcome.log_append_time_ms,
-        log_start_offset=outcome.log_start_offset,
-        error_message=outcome.message,
-    )
+def _fill_in(result: PartitionProduceResponse, outcome: AppendResult) -> None:
+    result.error_code = outcome.error
+    result.base_offset = outcome.base_offset
+    result.log_append_time_ms = outcome.log_append_time_ms
+    result.log_start_offset = outcome.log_start_offset
+    result.error_message = outcome.message
     if outcome.record_errors:
         result.record_errors = [
             BatchIndexAndErrorMessage(batch_index=error.batch_index, batch_index_error_message=error.message)
             for error in outcome.record_errors
         ]
-    return result
-
-
-def _refusal(
-    data: PartitionProduceData, error: ErrorCode, message: str | None = None
-) -> PartitionProduceResponse:
-    return PartitionProduceResponse(index=data.index, error_code=error, base_offset=-1, error_message=message)
 
 
 API = Api(

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from headgate.domain.setting import (
     CLEANUP_POLICY,
+    COMPRESSION,
+    COMPRESSIONS,
     DAY_MS,
     DIRTY_RATIO,
     DURABILITY,
@@ -19,6 +21,7 @@ from headgate.domain.setting import (
     SYNC,
     Kind,
     Setting,
+    compression_levels,
     table,
 )
 
@@ -48,9 +51,10 @@ BROKER_SETTINGS: Mapping[str, Setting] = table(
         "compression.type",
         Kind.STRING,
         "producer",
-        "Batches are kept as producers sent them.",
-        choices=("producer",),
+        COMPRESSION,
+        choices=COMPRESSIONS,
     ),
+    *compression_levels(is_of_topic=False),
     Setting(
         "message.max.bytes", Kind.INT, 1_048_588, "Largest record batch taken from a producer.", minimum=0
     ),

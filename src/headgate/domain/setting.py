@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -14,6 +15,9 @@ LONG_MAX = 2**63 - 1
 
 SYNC = "sync"
 PAGE_CACHE = "page-cache"
+
+
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
 class Kind(Enum):
@@ -42,6 +46,8 @@ class Setting:
     minimum: float | None = None
     maximum: float | None = None
     choices: tuple[str, ...] = ()
+    excluded: tuple[int, ...] = ()
+    """Values between minimum and maximum that mean nothing."""
     broker_name: str | None = None
     """For a topic's setting: the broker setting that holds its default."""
 
@@ -66,7 +72,9 @@ class Setting:
                 case Kind.BOOLEAN:
                     return {"true": True, "false": False}[text.lower()]
                 case Kind.INT | Kind.LONG:
-                    return int(text)
+                    if _WHOLE_NUMBER.fullmatch(text):
+                        return int(text)
+                    raise ValueError(text)
                 case Kind.DOUBLE:
                     return float(text)
                 case Kind.LIST:
@@ -82,8 +90,9 @@ class Setting:
             low = self.minimum if self.minimum is not None else -LONG_MAX - 1
             widest = INT_MAX if self.kind is Kind.INT else LONG_MAX
             high = self.maximum if self.maximum is not None else widest
-            if not low <= value <= high:
-                raise InvalidSetting(f"{self.name}={text}: a value from {low} to {high} is expected")
+            if not low <= value <= high or value in self.excluded:
+                but = f" but not {self.excluded[0]}" if self.excluded else ""
+                raise InvalidSetting(f"{self.name}={text}: a value from {low} to {high}{but} is expected")
 
     def _check_choices(self, value: Any, text: str) -> None:
         given = value if self.kind is Kind.LIST else (value,)
@@ -109,3 +118,29 @@ CLEANUP_POLICY = (
 DIRTY_RATIO = "How much of a log's closed segments must be new for it to be compacted."
 LEAST_LAG = "How long a record is safe from compaction."
 MOST_LAG = "When a log is compacted, and its segment closed, though little of it is new."
+COMPRESSION = (
+    "How batches are kept: 'producer' as they were sent; otherwise by this codec, and those of another are "
+    "compressed anew ('uncompressed', 'gzip', 'snappy', 'lz4', 'zstd')."
+)
+COMPRESSIONS = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
+
+
+def compression_levels(*, is_of_topic: bool) -> tuple[Setting, ...]:
+    """The levels of the codecs that have one, for a broker or for a topic."""
+    return tuple(
+        Setting(
+            name,
+            Kind.INT,
+            default,
+            f"Level of {name.split('.')[1]}, for batches that are compressed anew.",
+            minimum=lowest,
+            maximum=highest,
+            excluded=excluded,
+            broker_name=name if is_of_topic else None,
+        )
+        for name, default, lowest, highest, excluded in (
+            ("compression.gzip.level", -1, -1, 9, (0,)),
+            ("compression.lz4.level", 9, 1, 17, ()),
+            ("compression.zstd.level", 3, -131_072, 22, ()),
+        )
+    )

@@ -7,6 +7,8 @@ from typing import Any
 
 from headgate.domain.setting import (
     CLEANUP_POLICY,
+    COMPRESSION,
+    COMPRESSIONS,
     DAY_MS,
     DIRTY_RATIO,
     DURABILITY,
@@ -19,6 +21,7 @@ from headgate.domain.setting import (
     SYNC,
     Kind,
     Setting,
+    compression_levels,
     table,
 )
 
@@ -55,10 +58,11 @@ TOPIC_SETTINGS: Mapping[str, Setting] = table(
         "compression.type",
         Kind.STRING,
         "producer",
-        "Batches are kept as producers sent them.",
-        choices=("producer",),
+        COMPRESSION,
+        choices=COMPRESSIONS,
         broker_name="compression.type",
     ),
+    *compression_levels(is_of_topic=True),
     Setting(
         "delete.retention.ms",
         Kind.LONG,

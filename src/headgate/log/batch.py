@@ -49,6 +49,8 @@ __all__ = [
     "iterate_records",
     "place_batch",
     "read_header",
+    "records_of",
+    "seal_batch",
     "set_log_append_time",
 ]
 
@@ -132,6 +134,21 @@ def assemble_batch(records: bytes, count: int, base_timestamp: int, max_timestam
     return _with_head(rest + records, 0, 0)
 
 
+def seal_batch(header: BatchHeader, body: Buffer) -> bytearray:
+    """The batch of `header` around `body`, its records as they are to be written; size and CRC are worked
+    out.
+    """
+    batch = bytearray(HEADER_BYTES)
+    batch += body
+    batch[CRC_END:HEADER_BYTES] = _REST(*header[5:])
+    with memoryview(batch) as whole, whole[CRC_END:] as summed:
+        crc = crc32c(summed)
+    batch[:CRC_END] = _HEAD(
+        header.base_offset, len(batch) - LENGTH_FIELD_END, header.leader_epoch, MAGIC, crc
+    )
+    return batch
+
+
 def _with_head(summed: bytes, base_offset: int, leader_epoch: int) -> bytearray:
     length = len(summed) + (CRC_END - LENGTH_FIELD_END)
     batch = bytearray(_HEAD(base_offset, length, leader_epoch, MAGIC, crc32c(summed)))
@@ -209,11 +226,12 @@ def iterate_records(buffer: Buffer) -> Iterator[tuple[int, Record]]:
             raise CorruptBatch(f"a batch claims {header.size} bytes, {len(view) - at} are left")
         body = view[at + HEADER_BYTES : at + header.size]
         data = decompress(header.codec, body) if header.codec else bytes(body)
-        yield from _records_of(header, data)
+        yield from records_of(header, data)
         at += header.size
 
 
-def _records_of(header: BatchHeader, data: bytes) -> Iterator[tuple[int, Record]]:
+def records_of(header: BatchHeader, data: bytes) -> Iterator[tuple[int, Record]]:
+    """Every record of one batch with its offset; `data` is its records, unpacked. Raises CorruptBatch."""
     # This loop is what a load costs; lengths and deltas nearly always take one byte, looked up on the spot.
     zigzag, varint, new = _ZIGZAG, _read_varint, tuple.__new__
     base_offset, base_timestamp = header.base_offset, header.base_timestamp

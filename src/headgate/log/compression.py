@@ -25,69 +25,126 @@ ZSTD: Final = 4
 LARGEST_OUTPUT_BYTES: Final = 128 << 20
 """What one batch may unpack to, or 64 times its packed size where that is more."""
 
+
+class UnpacksToMore(CorruptBatch):
+    """Compressed records that unpack to more than was allowed for."""
+
+
+_LZ4_STEP_BYTES: Final = 1 << 20
 _LARGEST_RATIO: Final = 64
 _FIRST_ATTEMPT_BYTES: Final = 64 << 10
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES: Final = 16
 """The magic, then two versions of four bytes each that no reader minds."""
+_XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01" * 2
+_XERIAL_BLOCK_BYTES: Final = 32 << 10
 
 
-def compress(codec: int, data: Buffer) -> bytes:
-    """`data` packed by the codec of this number. Raises ValueError for a number that is none."""
+def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
+    """`data` packed by the codec of this number. Raises ValueError for a number that is none.
+
+    `level` is the codec's own, as Kafka's `compression.gzip.level`, `.lz4.level` and `.zstd.level` have it;
+    snappy has none. Without a level the codec's usual one is taken.
+    """
     if codec == GZIP:
-        return bytes(cramjam.gzip.compress(data))
+        return bytes(cramjam.gzip.compress(data, level=level))
     if codec == SNAPPY:
-        return bytes(cramjam.snappy.compress_raw(data))
+        return _compress_snappy(data)
     if codec == LZ4:
-        frame = cramjam.lz4.Compressor(content_checksum=False, block_linked=False)
-        frame.compress(bytes(data))
+        frame = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+        with memoryview(data) as view:
+            for at in range(0, len(view), _LZ4_STEP_BYTES):
+                frame.compress(bytes(view[at : at + _LZ4_STEP_BYTES]))
         return bytes(frame.finish())
     if codec == ZSTD:
-        return bytes(cramjam.zstd.compress(data))
+        return bytes(cramjam.zstd.compress(data, level=level))
     raise ValueError(f"no compression codec has the number {codec}")
+
+
+def _compress_snappy(data: Buffer) -> bytes:
+    """In xerial's framing, which every client reads."""
+    parts = [_XERIAL_HEADER]
+    view = memoryview(data)
+    for at in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(cramjam.snappy.compress_raw(view[at : at + _XERIAL_BLOCK_BYTES]))
+        parts += (len(block).to_bytes(4, "big"), block)
+    return b"".join(parts)
 
 
 def decompress(codec: int, data: Buffer) -> bytes:
     """What `data` unpacks to by the codec of this number. Raises CorruptBatch when it does not."""
+    return bytes(unpack(codec, data))
+
+
+def unpack(codec: int, data: Buffer, most: int | None = None) -> memoryview:
+    """What `data` unpacks to by the codec of this number, without a copy. Raises CorruptBatch when it does
+    not.
+
+    `most` is the number of bytes it may unpack to: more raises UnpacksToMore. Without it that is the
+    largest number that any batch may unpack to. Other threads go on meanwhile.
+    """
+    room = max(LARGEST_OUTPUT_BYTES, _LARGEST_RATIO * len(data))
+    if most is not None:
+        room = min(most, room)
     try:
         if codec == SNAPPY:
-            return _decompress_snappy(data)
+            return _unpack_snappy(data, room)
         into = _DECOMPRESS_INTO.get(codec)
         if into is None:
             raise CorruptBatch(f"compression codec {codec} is unknown")
-        return _decompress_bounded(into, data)
+        return _unpack_stream(into, data, room)
     except cramjam.DecompressionError as error:
+        if _ROOM_USED_UP in str(error):
+            raise UnpacksToMore(f"compressed records unpack to more than {room} bytes") from None
         raise CorruptBatch(f"compressed records do not unpack: {error}") from None
 
 
-_DECOMPRESS_INTO: Final[dict[int, Callable[[Buffer, bytearray | mmap.mmap], int]]] = {
+_ROOM_USED_UP: Final = "failed to write whole buffer"
+"""How cramjam says that the output does not fit."""
+
+_Into = Callable[[Buffer, bytearray | mmap.mmap | memoryview], int]
+_DECOMPRESS_INTO: Final[dict[int, _Into]] = {
     GZIP: cramjam.gzip.decompress_into,
     LZ4: cramjam.lz4.decompress_into,
     ZSTD: cramjam.zstd.decompress_into,
 }
 
 
-def _limit(packed_bytes: int) -> int:
-    return max(LARGEST_OUTPUT_BYTES, _LARGEST_RATIO * packed_bytes)
+def _unpack_stream(into: _Into, data: Buffer, room: int) -> memoryview:
+    """First into a likely size; then into all the room, of which only touched pages cost memory."""
+    likely_bytes = max(_FIRST_ATTEMPT_BYTES, 4 * len(data))
+    if likely_bytes < room:
+        likely = bytearray(likely_bytes)
+        try:
+            return memoryview(likely)[: into(data, likely)]
+        except cramjam.DecompressionError as error:
+            if _ROOM_USED_UP not in str(error):
+                raise
+    largest = mmap.mmap(-1, max(room, 1))
+    return memoryview(largest)[: into(data, largest)]
 
 
-def _decompress_bounded(into: Callable[[Buffer, bytearray | mmap.mmap], int], data: Buffer) -> bytes:
-    """First into a likely size; then into the largest allowed, of which only touched pages cost memory."""
-    likely = bytearray(max(_FIRST_ATTEMPT_BYTES, 4 * len(data)))
-    try:
-        return bytes(memoryview(likely)[: into(data, likely)])
-    except cramjam.DecompressionError:
-        with mmap.mmap(-1, _limit(len(data))) as largest:
-            return largest[: into(data, largest)]
+def _unpack_snappy(data: Buffer, room: int) -> memoryview:
+    packed = memoryview(data)
+    blocks = _xerial_blocks(packed) if bytes(packed[: len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC else [packed]
+    sizes = [cramjam.snappy.decompress_raw_len(block) for block in blocks]
+    if sum(sizes) > room:
+        raise UnpacksToMore(f"compressed records claim to unpack to {sum(sizes)} bytes, {room} are allowed")
+    if not any(sizes):
+        return memoryview(b"")
+    unpacked = memoryview(mmap.mmap(-1, sum(sizes)))
+    at = 0
+    for block, size in zip(blocks, sizes, strict=True):
+        if size:
+            cramjam.snappy.decompress_raw_into(block, unpacked[at : at + size])
+        at += size
+    return unpacked
 
 
-def _decompress_snappy(data: Buffer) -> bytes:
-    packed = bytes(data)
-    if not packed.startswith(_XERIAL_MAGIC):
-        return _decompress_snappy_block(packed, _limit(len(packed)))
-    blocks: list[bytes] = []
+def _xerial_blocks(packed: memoryview) -> list[memoryview]:
+    """The blocks of a stream in xerial's framing."""
+    blocks: list[memoryview] = []
     at = _XERIAL_HEADER_BYTES
-    room = _limit(len(packed))
     if at > len(packed):
         raise CorruptBatch("a snappy stream ends within its header")
     while at < len(packed):
@@ -95,14 +152,6 @@ def _decompress_snappy(data: Buffer) -> bytes:
         at += 4
         if size > len(packed) - at:
             raise CorruptBatch(f"a snappy block claims {size} bytes, {max(len(packed) - at, 0)} are left")
-        blocks.append(_decompress_snappy_block(packed[at : at + size], room))
-        room -= len(blocks[-1])
+        blocks.append(packed[at : at + size])
         at += size
-    return b"".join(blocks)
-
-
-def _decompress_snappy_block(packed: bytes, room: int) -> bytes:
-    size = cramjam.snappy.decompress_raw_len(packed)
-    if size > room:
-        raise CorruptBatch(f"compressed records claim to unpack to {size} bytes")
-    return bytes(cramjam.snappy.decompress_raw(packed))
+    return blocks

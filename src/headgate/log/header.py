@@ -182,9 +182,14 @@ def place_batch(batch: bytearray | memoryview, at: int, base_offset: int, leader
 
 def set_log_append_time(batch: bytearray | memoryview, at: int, timestamp_ms: int) -> None:
     """Mark every record of the batch at `at` as appended at `timestamp_ms`, and sum the CRC anew."""
-    size: int = _LEADER_EPOCH.unpack_from(batch, at + 8)[0] + LENGTH_FIELD_END
     attributes: int = _ATTRIBUTES.unpack_from(batch, at + _ATTRIBUTES_AT)[0]
     _ATTRIBUTES.pack_into(batch, at + _ATTRIBUTES_AT, attributes | LOG_APPEND_TIME)
+    set_max_timestamp(batch, at, timestamp_ms)
+
+
+def set_max_timestamp(batch: bytearray | memoryview, at: int, timestamp_ms: int) -> None:
+    """Say of the batch at `at` that its latest record is of `timestamp_ms`, and sum the CRC anew."""
+    size: int = _LEADER_EPOCH.unpack_from(batch, at + 8)[0] + LENGTH_FIELD_END
     _MAX_TIMESTAMP.pack_into(batch, at + _MAX_TIMESTAMP_AT, timestamp_ms)
     _CRC.pack_into(batch, at + _CRC_AT, crc32c(memoryview(batch)[at + CRC_END : at + size]))
 

@@ -16,6 +16,7 @@ from headgate.api.router import Here
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, Millis, TopicId
 from headgate.domain.settings import Settings
 from headgate.log.filesystem import FileSystem
+from headgate.server.aside import AsideThread
 from headgate.server.checkpoints import CheckpointRunner
 from headgate.server.clock import Clock
 from headgate.server.compaction import CompactionRunner
@@ -31,6 +32,7 @@ from headgate.server.metrics import gauge
 from headgate.server.request_work import RequestWork
 from headgate.server.shard_runtime import ShardRuntime
 from headgate.server.slices import SliceRunner
+from headgate.topics.appends import Appends
 from headgate.topics.refusal import Refusal
 from headgate.topics.topic import Topic
 from headgate.topics.topics import NewTopic, Topics
@@ -62,6 +64,8 @@ class BrokerNode:
         self.cluster_id = cluster_id(files, data_dir)
         self.topics = Topics.open(files, data_dir, settings, clock.system_time())
         self.durability = GroupCommit(self._loop, lambda seconds: self.observe_sync(seconds))
+        self._batch_checks = AsideThread(self._loop, "headgate-batch-check")
+        self.appends = Appends(self._batch_checks)
         self.coordinator = GroupCoordinator([])
         self._checkpoints = CheckpointRunner([], self.durability, settings)
         self.router: Router = Here(self)
@@ -125,6 +129,7 @@ class BrokerNode:
         if self._looking_after is not None:
             self._looking_after.cancel()
         self.request_work.close()
+        self._batch_checks.close()
         self._housekeeping.close()
         self._compaction.close()
         self.history.close()

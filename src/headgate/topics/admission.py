@@ -1,29 +1,63 @@
-"""Whether a producer's batch may enter a partition: the rules that need no producer state.
+"""Whether a producer's batch may enter a partition, and as which bytes: all but the producer's sequences.
 
-A well-formed batch is judged by its header alone. Only where there is more to ask (a compacted topic wants
-keys, the topic limits old timestamps, the header tells of one too new) are the records looked at, and then
-errors are told record by record.
+As in Kafka every batch is looked into, whoever sent it: what was taken once has to be read by every
+consumer, by ListOffsets and by compaction. Answers are Kafka's:
 
-Codes as Kafka answers them: bytes that changed on the way are CORRUPT_MESSAGE, bytes that arrived as sent
-but break a rule INVALID_RECORD, a batch over `max.message.bytes` MESSAGE_TOO_LARGE, a timestamp out of
-bounds INVALID_TIMESTAMP.
+1. Bytes that hold no whole batch, or more than one, or one of another format, are INVALID_RECORD; what
+   cannot be a batch, or changed on the way, is CORRUPT_MESSAGE. What follows the batch and is no whole
+   batch is dropped.
+2. A batch over `max.message.bytes` is MESSAGE_TOO_LARGE, one over `segment.bytes` RECORD_LIST_TOO_LARGE.
+3. The header and the records must agree (`log/record_check.py`), else INVALID_RECORD. So must a compacted
+   topic's records have keys; which have none is told record by record.
+4. A timestamp out of the topic's bounds is INVALID_TIMESTAMP, told record by record. -1 is no timestamp. The
+   batch's greatest timestamp is corrected where the header has it wrong.
+5. A topic whose `compression.type` is not `producer` has batches of another codec compressed anew.
+
+Kafka stumbles (UNKNOWN_SERVER_ERROR) over records that do not unpack, over an unknown codec and over
+compressed records with offset deltas that do not count up from 0; here that is INVALID_RECORD. So are such
+deltas without compression, and keys or values with a length below -1, which Kafka takes. A batch that
+claims the broker's timestamps is refused in every topic. A batch that unpacks to more than
+`log/compression.py` reads is MESSAGE_TOO_LARGE, on which producers split a batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
+
+from crc32c import crc32c
 
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
-from headgate.domain.settings import LONG_MAX
-from headgate.log.batch import BatchHeader, CorruptBatch, InvalidBatch, check_batches, iterate_records
+from headgate.log.batch import (
+    NO_TIMESTAMP,
+    BatchHeader,
+    CorruptBatch,
+    InvalidBatch,
+    read_header,
+    records_of,
+)
+from headgate.log.compression import UnpacksToMore, unpack
+from headgate.log.header import CODEC_MASK, CRC_END, HEADER_BYTES, LENGTH_FIELD_END, MAGIC, set_max_timestamp
+from headgate.log.recompression import with_codec
+from headgate.log.record_check import RecordCheck, check_records
 from headgate.topics.policy import TopicPolicy
 
 Buffer = bytes | bytearray | memoryview
 
-_REPORTED_RECORD_ERRORS = 10_000
+_REPORTED_RECORD_ERRORS = 1000
 """More errors than this of one batch are not listed: the batch is refused all the same."""
+_UP_TO_MAGIC_BYTES = 17
+_SMALLEST_LENGTH = 14
+"""What Kafka takes for the length field of a batch of any format."""
+_LARGEST_CODEC = 4
+_SMALLEST_RECORD_BYTES = 7
+_WITHOUT_LOG_START = (
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE,
+)
+_LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
 
 
 class RecordError(NamedTuple):
@@ -46,78 +80,242 @@ class AppendResult(NamedTuple):
     log_start_offset: int = -1
     record_errors: Sequence[RecordError] = ()
     message: str | None = None
+    was_looked_at: bool = False
+    """Whether the batch was refused for what it holds: such a refusal tells the log start offset."""
 
 
-def admit(data: Buffer, policy: TopicPolicy, now: Millis) -> BatchHeader | AppendResult:
-    """The header of the one batch in `data` if it may be appended, else the refusal."""
+class Admitted(NamedTuple):
+    """A batch that may be appended: the bytes to write, not yet in their place, and their header."""
+
+    batch: bytearray
+    header: BatchHeader
+
+
+class _Refused(Exception):
+    """The batch may not be appended."""
+
+    def __init__(self, error: ErrorCode, message: str, record_errors: Sequence[RecordError] = ()) -> None:
+        super().__init__(message)
+        was_looked_at = error not in _WITHOUT_LOG_START
+        self.result = AppendResult(
+            error, message=message, record_errors=record_errors, was_looked_at=was_looked_at
+        )
+
+
+def admit(
+    data: Buffer,
+    policy: TopicPolicy,
+    now: Millis,
+    *,
+    pause: Callable[[], None] | None = None,
+    unpacked_bytes: int | None = None,
+) -> Admitted | AppendResult:
+    """The one batch in `data` as it is to be written if it may be appended, else the refusal.
+
+    `pause` is called now and then while many records are looked at. Raises UnpacksToMore if the records
+    unpack to more than `unpacked_bytes`; without that number there is a refusal for it.
+    """
     try:
-        headers = check_batches(data)
-    except InvalidBatch as problem:
-        return _refused(ErrorCode.INVALID_RECORD, problem.reason)
+        header = _only_batch(data)
+    except _Refused as refused:
+        return refused.result._replace(was_looked_at=False)
+    try:
+        _check_header(data, header, policy)
+        return _look_inside(data, header, policy, now, pause, unpacked_bytes)
+    except _Refused as refused:
+        return refused.result
+    except UnpacksToMore as problem:
+        if unpacked_bytes is not None:
+            raise
+        return AppendResult(ErrorCode.MESSAGE_TOO_LARGE, message=problem.reason)
     except CorruptBatch as problem:
-        return _refused(ErrorCode.CORRUPT_MESSAGE, problem.reason)
-    if len(headers) != 1:
-        return _refused(
+        return AppendResult(ErrorCode.INVALID_RECORD, message=problem.reason, was_looked_at=True)
+
+
+def weight_of(data: Buffer, policy: TopicPolicy) -> int:
+    """What `admit` will cost, in units of about 50 ns of compiled code, by what the header claims."""
+    size = len(data)
+    weight = 32 + (size >> 10)
+    if size < HEADER_BYTES:
+        return weight
+    claimed = int.from_bytes(data[HEADER_BYTES - 4 : HEADER_BYTES], "big", signed=True)
+    codec = data[CRC_END + 1] & CODEC_MASK
+    if codec:
+        weight += max(claimed, 0) + (size >> 6)
+    else:
+        weight += min(max(claimed, 0), size // _SMALLEST_RECORD_BYTES)
+    if policy.codec not in (None, codec):
+        weight += size >> 3
+    return weight
+
+
+def _only_batch(data: Buffer) -> BatchHeader:
+    """The header of the batch that `data` begins with; raises _Refused if it has not one batch exactly."""
+    size = _whole_batch_at(data, 0)
+    if size is None:
+        raise _Refused(
+            ErrorCode.INVALID_RECORD, "Produce requests must have exactly one record batch per partition"
+        )
+    if data[16] != MAGIC:
+        raise _Refused(
             ErrorCode.INVALID_RECORD,
-            f"Produce requests must have exactly one record batch per partition, not {len(headers)}",
+            f"Produce requests may only contain record batches with magic version {MAGIC}, not {data[16]}",
         )
-    header = headers[0]
-    return _judge_header(header, policy, now) or _judge_records(data, header, policy, now) or header
+    if len(data) > size and _whole_batch_at(data, size) is not None:
+        raise _Refused(
+            ErrorCode.INVALID_RECORD,
+            "Produce requests must have exactly one record batch per partition, not several",
+        )
+    if size < HEADER_BYTES:
+        raise _Refused(ErrorCode.CORRUPT_MESSAGE, f"A batch of {size} bytes is smaller than its own header")
+    return read_header(data)
 
 
-def _judge_header(header: BatchHeader, policy: TopicPolicy, now: Millis) -> AppendResult | None:
-    if header.size > policy.max_message_bytes:
-        return _refused(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"The record batch size in the append is {header.size} bytes which exceeds the maximum "
-            f"configured value of {policy.max_message_bytes}.",
+def _whole_batch_at(data: Buffer, at: int) -> int | None:
+    """The size of the batch at `at`, None if the bytes end before it does; raises _Refused for no batch."""
+    left = len(data) - at
+    if left < LENGTH_FIELD_END:
+        return None
+    length = int.from_bytes(data[at + 8 : at + LENGTH_FIELD_END], "big", signed=True)
+    if length < _SMALLEST_LENGTH:
+        raise _Refused(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"Record size {length} is less than the minimum record overhead ({_SMALLEST_LENGTH})",
         )
-    if header.is_control:
-        return _refused(ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records")
-    if header.is_transactional:
-        return _refused(ErrorCode.INVALID_TXN_STATE, "Transactions are not supported: no transaction is open")
+    if left < _UP_TO_MAGIC_BYTES:
+        return None
+    magic = data[at + 16]
+    if magic > MAGIC:
+        raise _Refused(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {magic}")
+    size = length + LENGTH_FIELD_END
+    return size if size <= left else None
+
+
+def _check_header(data: Buffer, header: BatchHeader, policy: TopicPolicy) -> None:
+    """What can be said of a batch by its header and its checksum, in Kafka's order; raises _Refused."""
     if header.base_offset != 0:
-        return _refused(
+        raise _Refused(
             ErrorCode.INVALID_RECORD,
             f"The base offset of a produced batch must be 0, it is {header.base_offset}",
         )
-    if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
-        return _refused(
-            ErrorCode.INVALID_RECORD,
-            f"Sequence {header.base_sequence} and epoch {header.producer_epoch} are no producer's",
+    _check_size(header.size, policy)
+    computed = crc32c(memoryview(data)[CRC_END : header.size])
+    if computed != header.crc:
+        raise _Refused(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"Record is corrupt (stored crc = {header.crc}, computed crc = {computed})",
         )
+    if header.record_count <= 0 or header.last_offset_delta != header.record_count - 1:
+        raise _Refused(
+            ErrorCode.INVALID_RECORD,
+            f"A batch of {header.record_count} records cannot end at offset delta {header.last_offset_delta}",
+        )
+    if header.codec > _LARGEST_CODEC:
+        raise _Refused(ErrorCode.INVALID_RECORD, f"Compression codec {header.codec} is unknown")
+    if header.is_control:
+        raise _Refused(ErrorCode.INVALID_RECORD, "Clients are not allowed to write control records")
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        raise _Refused(
+            ErrorCode.INVALID_RECORD,
+            f"Invalid sequence number {header.base_sequence} in record batch with producerId "
+            f"{header.producer_id}",
+        )
+    if header.is_transactional:
+        raise _Refused(ErrorCode.INVALID_TXN_STATE, "Transactions are not supported: no transaction is open")
     if header.uses_log_append_time:
-        return _refused(
+        raise _Refused(
             ErrorCode.INVALID_TIMESTAMP, "A producer must not set the timestamp type to log append time"
         )
-    return None
 
 
-def _judge_records(
-    data: Buffer, header: BatchHeader, policy: TopicPolicy, now: Millis
-) -> AppendResult | None:
-    oldest, newest = now - policy.timestamp_before_max_ms, now + policy.timestamp_after_max_ms
-    has_limit = policy.timestamp_before_max_ms < LONG_MAX
-    checks_time = not policy.uses_log_append_time and (has_limit or header.max_timestamp > newest)
-    if not policy.is_compacted and not checks_time:
-        return None
-    keyless: list[RecordError] = []
-    out_of_time: list[RecordError] = []
-    try:
-        for index, (_, record) in enumerate(iterate_records(data)):
-            if policy.is_compacted and record.key is None:
-                keyless.append(RecordError(index, "Compacted topic cannot accept message without key"))
-            if checks_time and not (oldest <= record.timestamp <= newest or record.timestamp < 0):
-                message = f"Timestamp {record.timestamp} is not within [{oldest}, {newest}]"
-                out_of_time.append(RecordError(index, message))
-    except CorruptBatch as problem:
-        return _refused(ErrorCode.INVALID_RECORD, problem.reason)
-    for error, found in ((ErrorCode.INVALID_RECORD, keyless), (ErrorCode.INVALID_TIMESTAMP, out_of_time)):
-        if found:
-            message = f"One or more records have been rejected due to {len(found)} record errors in total"
-            return AppendResult(error, record_errors=found[:_REPORTED_RECORD_ERRORS], message=message)
-    return None
+def _check_size(size: int, policy: TopicPolicy) -> None:
+    if size > policy.max_message_bytes:
+        raise _Refused(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The record batch size in the append is {size} bytes which exceeds the maximum "
+            f"configured value of {policy.max_message_bytes}.",
+        )
+    if size > policy.segment_bytes:
+        raise _Refused(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"Message batch size is {size} bytes, which exceeds the maximum configured segment size of "
+            f"{policy.segment_bytes}.",
+        )
 
 
-def _refused(error: ErrorCode, message: str) -> AppendResult:
-    return AppendResult(error, message=message)
+def _look_inside(
+    data: Buffer,
+    header: BatchHeader,
+    policy: TopicPolicy,
+    now: Millis,
+    pause: Callable[[], None] | None,
+    unpacked_bytes: int | None,
+) -> Admitted:
+    """The batch, once its records were found to be as they should; raises _Refused, CorruptBatch."""
+    batch = bytearray(memoryview(data)[: header.size])
+    if header.codec:
+        body: Buffer = unpack(header.codec, memoryview(data)[HEADER_BYTES : header.size], unpacked_bytes)
+        found = check_records(body, 0, header.record_count, pause)
+    elif isinstance(data, bytes) and len(data) == header.size:
+        body = memoryview(data)[HEADER_BYTES:]
+        found = check_records(data, HEADER_BYTES, header.record_count, pause)
+    else:
+        body = memoryview(batch)[HEADER_BYTES:]
+        found = check_records(body, 0, header.record_count, pause)
+    if not found.is_contiguous:
+        raise InvalidBatch(f"the offset deltas of {header.record_count} records do not count up from 0")
+    _check_records(body, header, found, policy, now)
+    max_timestamp = max(header.base_timestamp + found.largest_timestamp_delta, -1)
+    if policy.codec is not None and policy.codec != header.codec:
+        _check_size_unpacked(len(body), policy)
+        batch = with_codec(
+            header._replace(max_timestamp=max_timestamp), body, policy.codec, policy.codec_level
+        )
+        _check_size(len(batch), policy)
+        return Admitted(batch, read_header(batch))
+    if max_timestamp != header.max_timestamp and not policy.uses_log_append_time:
+        set_max_timestamp(batch, 0, max_timestamp)
+        header = read_header(batch)
+    return Admitted(batch, header)
+
+
+def _check_size_unpacked(size: int, policy: TopicPolicy) -> None:
+    """Refuse what will not fit without compression before it is copied."""
+    if policy.codec == 0:
+        _check_size(HEADER_BYTES + size, policy)
+
+
+def _check_records(
+    body: Buffer, header: BatchHeader, found: RecordCheck, policy: TopicPolicy, now: Millis
+) -> None:
+    """Hold what was found of the records against what the topic asks of them; raises _Refused."""
+    oldest = max(now - policy.timestamp_before_max_ms, _LEAST)
+    newest = min(now + policy.timestamp_after_max_ms, _GREATEST)
+    if policy.uses_log_append_time:
+        oldest, newest = _LEAST, _GREATEST
+    first = header.base_timestamp + found.smallest_timestamp_delta
+    last = header.base_timestamp + found.largest_timestamp_delta
+    lacks_keys = policy.is_compacted and found.keyless > 0
+    if oldest <= first and last <= newest and not lacks_keys:
+        return
+    errors: list[RecordError] = []
+    error = ErrorCode.INVALID_RECORD
+    for index, (_, record) in enumerate(records_of(header, bytes(body))):
+        if lacks_keys and record.key is None:
+            errors.append(RecordError(index, "Compacted topic cannot accept message without key"))
+        elif not oldest <= record.timestamp <= newest and record.timestamp != NO_TIMESTAMP:
+            error = ErrorCode.INVALID_TIMESTAMP
+            errors.append(
+                RecordError(
+                    index,
+                    f"Timestamp {record.timestamp} of message with offset {index} is out of range. "
+                    f"The timestamp should be within [{oldest}, {newest}]",
+                )
+            )
+        if len(errors) == _REPORTED_RECORD_ERRORS:
+            break
+    if error == ErrorCode.INVALID_TIMESTAMP:
+        raise _Refused(error, "One or more records have been rejected due to invalid timestamp", errors)
+    if errors:
+        message = f"One or more records have been rejected due to {len(errors)} record errors in total"
+        raise _Refused(error, message, errors)

@@ -24,7 +24,7 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
 from headgate.log.batch import BatchHeader, CorruptBatch, place_batch, read_header, set_log_append_time
 from headgate.log.log import LogFailed
-from headgate.topics.admission import AppendResult, Buffer, admit
+from headgate.topics.admission import Admitted, AppendResult, Buffer, admit
 from headgate.topics.leader_epochs import UNDEFINED, LeaderEpochs
 from headgate.topics.offset_search import FoundOffset, Visible, find_offset
 from headgate.topics.partition_files import (
@@ -163,9 +163,13 @@ class Partition:
 
         The records are written, not yet durable; in a durable topic readers see them after `advance`.
         """
-        header = admit(data, self.topic.policy, now)
-        if isinstance(header, AppendResult):
-            return header
+        return self.append_admitted(admit(data, self.topic.policy, now), now)
+
+    def append_admitted(self, admitted: Admitted | AppendResult, now: Millis) -> AppendResult:
+        """Append what `admit` made of a producer's batch, or complete its refusal."""
+        if isinstance(admitted, AppendResult):
+            return self._refused(admitted)
+        batch, header = admitted
         try:
             log = self._log or self._open()
             if log.failure is not None:
@@ -175,8 +179,7 @@ class Partition:
                 if isinstance(verdict, tuple):
                     return self._repeated(log, verdict.first_offset, verdict.timestamp)
                 if verdict != ErrorCode.NONE:
-                    return _out_of_step(verdict, header)
-            batch = bytearray(data)
+                    return self._refused(_out_of_step(verdict, header))
             append_time = -1
             if self.topic.policy.uses_log_append_time:
                 append_time = now
@@ -190,6 +193,16 @@ class Partition:
         if self._trouble is not None:
             self._trouble.appended(is_enough=not self.topic.policy.is_durable)
         return AppendResult(ErrorCode.NONE, base_offset, append_time, log.log_start_offset)
+
+    def _refused(self, refusal: AppendResult) -> AppendResult:
+        """The refusal with the log start offset, where Kafka's has it."""
+        if not refusal.was_looked_at:
+            return refusal
+        try:
+            return refusal._replace(log_start_offset=self.log_start_offset)
+        except (OSError, CorruptBatch) as problem:
+            logger.error("cannot open %s: %s", self, problem)
+            return refusal
 
     def append_internal(self, batches: Sequence[bytearray]) -> int:
         """Append a coordinator's own batches in one write and return the first one's base offset.
@@ -494,4 +507,5 @@ def _out_of_step(error: ErrorCode, header: BatchHeader) -> AppendResult:
         error,
         message=f"Producer {header.producer_id} at epoch {header.producer_epoch} sent sequence "
         f"{header.base_sequence}",
+        was_looked_at=True,
     )

@@ -7,7 +7,7 @@ a coordinator's topic lets retention delete from it: what a coordinator has not 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from headgate.domain.settings import SYNC, Settings
@@ -23,6 +23,10 @@ class TopicPolicy:
     is_deleted_from: bool
     """Whether retention and DeleteRecords apply."""
     max_message_bytes: int
+    codec: int | None
+    """By which codec the topic keeps its batches, by Kafka's number; None: as producers compressed them."""
+    codec_level: int | None
+    """That codec's own level; None its usual one."""
     uses_log_append_time: bool
     timestamp_before_max_ms: int
     timestamp_after_max_ms: int
@@ -42,6 +46,27 @@ class TopicPolicy:
         return self.is_deleted_from and (self.retention_ms >= 0 or self.retention_bytes >= 0)
 
 
+_CODECS: Mapping[str, int | None] = {
+    "producer": None,
+    "uncompressed": 0,
+    "gzip": 1,
+    "snappy": 2,
+    "lz4": 3,
+    "zstd": 4,
+}
+_USUAL_LEVELS: Mapping[str, int | None] = {"gzip": -1, "lz4": 9, "zstd": None}
+"""The codecs that have levels, and the level that stands for the codec's own choice: to Kafka 9 is lz4's
+fast one.
+"""
+
+
+def _codec_level(compression: str, value: Callable[[str], int]) -> int | None:
+    if compression not in _USUAL_LEVELS:
+        return None
+    level = value(f"compression.{compression}.level")
+    return None if level == _USUAL_LEVELS[compression] else level
+
+
 def policy_of(settings: Settings, overrides: Mapping[str, str], *, is_always_compacted: bool) -> TopicPolicy:
     """The policy of a topic with these settings of its own; they have been checked before."""
 
@@ -52,7 +77,10 @@ def policy_of(settings: Settings, overrides: Mapping[str, str], *, is_always_com
     is_compacted = is_always_compacted or "compact" in cleanup_policy
     # What is never closed is never compacted: the longest lag bounds a segment's age as well, as in Kafka.
     longest_open_ms = value("max.compaction.lag.ms") if is_compacted else value("segment.ms")
+    compression = settings.of_topic(overrides, "compression.type")
     return TopicPolicy(
+        codec=_CODECS[compression],
+        codec_level=_codec_level(compression, value),
         is_durable=settings.of_topic(overrides, "headgate.durability") == SYNC,
         is_compacted=is_compacted,
         is_deleted_from=not is_always_compacted and "delete" in cleanup_policy,

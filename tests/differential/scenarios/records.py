@@ -17,9 +17,11 @@ from tests.differential.record_requests import (
 )
 from tests.differential.requests import create_partitions
 from tests.differential.script import Script, Topic
+from tests.topics.raw_batches import THREE, YEARS_MS, raw_batch, raw_record
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 LATEST, EARLIEST, GREATEST = -1, -2, -3
+THREE_RECORDS = raw_batch(THREE, 3)
 
 
 def _written(ask: Script, partitions: int = 1) -> Topic:
@@ -86,6 +88,51 @@ def what_is_no_good_batch(ask: Script) -> None:
         for version in (7, 12):
             ask(produce(topic, {0: data}, version), note=note)
     ask(read(topic, {0: 0}))
+
+
+def records_that_are_none(ask: Script) -> None:
+    """A checksum that fits around what the header does not say; times and keys that are not its own."""
+    topic = ask.topic(configs={"cleanup.policy": "compact"})
+    for note, data in {
+        "garbage": raw_batch(bytes(range(40)), 3),
+        "too few": raw_batch(raw_record(), 2),
+        "too many": raw_batch(THREE, 2),
+        "none": raw_batch(b"", 3),
+        "bytes left in a record": raw_batch(b"\x28" + b"\0\0\0\x02k\x02v\0" + bytes(12), 1),
+        "no header key": raw_batch(raw_record(headers=b"\x02\x01\x00"), 1),
+        "too many headers": raw_batch(raw_record(headers=b"\xd0\x0f"), 1),
+        "too few, packed": raw_batch(raw_record(), 2, codec=GZIP),
+        "garbage, packed": raw_batch(b"\xff" * 40, 3, codec=GZIP),
+        "of an unknown format": THREE_RECORDS[:16] + b"\x03" + THREE_RECORDS[17:],
+        "of negative length": THREE_RECORDS[:8] + b"\xff" * 4 + THREE_RECORDS[12:],
+        "shorter than a header": THREE_RECORDS[:11] + b"\x30" + THREE_RECORDS[12:],
+        "half a batch more": THREE_RECORDS + THREE_RECORDS[:-5],
+        "a header's worth more": THREE_RECORDS + b"\xff" * 17,
+        "a later time than the header says": raw_batch(raw_record(time=YEARS_MS), 1, max_time=NOW_MS),
+        "an earlier one": raw_batch(raw_record(time=5), 1, max_time=NOW_MS + YEARS_MS),
+        "no time": raw_batch(raw_record(), 1, base_time=-1),
+        "no key and another time": raw_batch(
+            raw_record(key=None, time=YEARS_MS) + raw_record(offset=1, time=YEARS_MS), 2
+        ),
+        "an empty key": raw_batch(raw_record(key=b""), 1),
+        "a producer at the ends": raw_batch(THREE, 3, producer=(2**63 - 1, 2**15 - 1, 2**31 - 1)),
+        "after the last sequence": raw_batch(raw_record(), 1, producer=(2**63 - 1, 2**15 - 1, 2)),
+        "a producer of epoch -1": raw_batch(THREE, 3, producer=(2, -1, 0)),
+        "a transaction": raw_batch(THREE, 3, attributes=0x10, producer=(9, 0, 0)),
+    }.items():
+        ask(produce(topic, {0: data}), note=note)
+    ask(list_offsets(topic.name, {0: GREATEST}))
+    ask(read(topic, {0: 0}))
+
+
+def compressed_anew(ask: Script) -> None:
+    """A topic with a codec of its own takes batches of any; they are found by time and offset."""
+    for number, codec in enumerate(("uncompressed", "gzip", "snappy", "lz4", "zstd")):
+        topic = ask.topic(f"t{number}", configs={"compression.type": codec})
+        for sent in (0, GZIP, SNAPPY, LZ4, ZSTD):
+            ask(produce(topic, {0: batch("one", "two", "three", codec=sent)}))
+        ask(list_offsets(topic.name, {0: LATEST}))
+        ask(list_offsets(topic.name, {0: NOW_MS + 1000}))
 
 
 def _with_checksum(data: bytes) -> bytes:

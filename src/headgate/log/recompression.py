@@ -1,0 +1,21 @@
+"""A batch with its records as they were, compressed otherwise."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headgate.log.batch import BatchHeader, seal_batch
+from headgate.log.compression import NONE, compress
+from headgate.log.header import CODEC_MASK, DELETE_HORIZON, Buffer
+
+_KEPT_ATTRIBUTES: Final = 0xFF & ~(CODEC_MASK | DELETE_HORIZON)
+
+
+def with_codec(header: BatchHeader, records: Buffer, codec: int, level: int | None) -> bytearray:
+    """The batch of `header`, whose records are `records` when they are not compressed, by another codec.
+
+    `level` is the codec's own; None its usual one.
+    """
+    attributes = header.attributes & _KEPT_ATTRIBUTES | codec
+    body = records if codec == NONE else compress(codec, records, level)
+    return seal_batch(header._replace(attributes=attributes), body)

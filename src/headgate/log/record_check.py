@@ -1,0 +1,217 @@
+"""Whether the bytes behind a batch's header are the records that the header promises.
+
+One walk over the records, without an object for any of them: a produced batch is checked record by record, as
+Kafka does, and that must cost far less than appending it. What the walk remembers is what a broker asks of
+the records all together: their least and greatest timestamp, how many lack a key, whether their offset
+deltas count up from 0. What exactly is wrong with which record is found by `iterate_records`, once
+something is.
+
+A long walk is cut into slices, between which other threads have their turn, and goes over a copy of a part
+of the bytes at a time: neither compiled code nor the copying of many bytes lets anybody in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from headgate.log.header import Buffer, InvalidBatch
+
+_LONGEST_VARINT_BITS: Final = 63
+_FAR: Final = 1 << 70
+"""Beyond every timestamp delta."""
+_SLICE_RECORDS: Final = 4096
+_WINDOW_BYTES: Final = 1 << 20
+
+
+def check_records(data: Buffer, at: int, count: int, pause: Callable[[], None] | None = None) -> RecordCheck:
+    """Walk over the `count` records that should fill `data` from `at` on; raises InvalidBatch where they do
+    not.
+
+    `pause` is called between two slices of the walk.
+    """
+    check = RecordCheck(count)
+    size = len(data)
+    window_bytes = _WINDOW_BYTES
+    while True:
+        end = min(at + window_bytes, size)
+        window, start = (data, at) if isinstance(data, bytes) else (bytes(data[at:end]), 0)
+        is_last = isinstance(data, bytes) or end == size
+        begun = check.walked
+        walked = check.walk(window, start, is_last)
+        while check.walked < count and not check.needs_more:
+            if pause is not None:
+                pause()
+            walked = check.walk(window, walked, is_last)
+        if not check.needs_more:
+            left = len(window) - walked if is_last else size - at - walked
+            if left:
+                raise InvalidBatch(f"{left} bytes are left after the last of {count} records")
+            return check
+        at += walked
+        if check.walked == begun:
+            window_bytes = _next_size(window, walked)
+        if pause is not None:
+            pause()
+
+
+class RecordCheck:
+    """What a walk over `count` records found."""
+
+    __slots__ = (
+        "count",
+        "is_contiguous",
+        "keyless",
+        "largest_timestamp_delta",
+        "needs_more",
+        "smallest_timestamp_delta",
+        "walked",
+    )
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.walked: int = 0
+        """Records walked over."""
+        self.needs_more: bool = False
+        """Whether the bytes at hand ended within a record, and more bytes follow them."""
+        self.is_contiguous: bool = True
+        """Whether the offset deltas are 0, 1, 2, and so on."""
+        self.keyless: int = 0
+        """How many records have no key."""
+        self.smallest_timestamp_delta: int = _FAR
+        self.largest_timestamp_delta: int = -_FAR
+
+    def walk(self, data: bytes, at: int, is_last: bool) -> int:
+        """Walk over a slice of the records, of which the next one starts at `at`; where the one after it
+        does.
+
+        `is_last` says whether all bytes there are end with `data`. Raises InvalidBatch.
+        """
+        # Lengths and deltas nearly always take a byte or two, which are read on the spot.
+        index = self.walked
+        until = min(index + _SLICE_RECORDS, self.count)
+        smallest, largest = self.smallest_timestamp_delta, self.largest_timestamp_delta
+        keyless = self.keyless
+        start = at
+        self.needs_more = False
+        try:
+            while index < until:
+                start = at
+                byte = data[at]
+                at += 1
+                if byte >= 0x80:
+                    more = data[at]
+                    if more < 0x80:
+                        byte = byte & 0x7F | more << 7
+                        at += 1
+                    else:
+                        byte, at = _unsigned(data, at - 1)
+                if byte & 1:
+                    raise InvalidBatch(f"record {index} has a negative length")
+                end = at + (byte >> 1)
+                at += 1  # the attributes, of which none is in use
+                byte = data[at]
+                at += 1
+                if byte >= 0x80:
+                    byte, at = _unsigned(data, at - 1)
+                delta = (byte >> 1) ^ -(byte & 1)
+                if delta < smallest:
+                    smallest = delta
+                if delta > largest:
+                    largest = delta
+                byte = data[at]
+                at += 1
+                if byte >= 0x80:
+                    more = data[at]
+                    if more < 0x80:
+                        byte = byte & 0x7F | more << 7
+                        at += 1
+                    else:
+                        byte, at = _unsigned(data, at - 1)
+                if byte != index << 1:
+                    self.is_contiguous = False
+                byte = data[at]
+                at += 1
+                if byte >= 0x80:
+                    byte, at = _unsigned(data, at - 1)
+                lacks_key = byte & 1
+                if not lacks_key:
+                    at += byte >> 1
+                elif byte != 1:
+                    raise InvalidBatch(f"record {index} has a key of negative length")
+                byte = data[at]
+                at += 1
+                if byte >= 0x80:
+                    more = data[at]
+                    if more < 0x80:
+                        byte = byte & 0x7F | more << 7
+                        at += 1
+                    else:
+                        byte, at = _unsigned(data, at - 1)
+                if not byte & 1:
+                    at += byte >> 1
+                elif byte != 1:
+                    raise InvalidBatch(f"record {index} has a value of negative length")
+                if data[at]:
+                    at = _walk_headers(data, at, end, index)
+                else:
+                    at += 1
+                if at != end:
+                    raise InvalidBatch(f"record {index} ends {abs(end - at)} bytes {_side(at, end)}")
+                keyless += lacks_key
+                index += 1
+        except IndexError:
+            if is_last:
+                raise InvalidBatch(f"record {index} is cut short by the end of its batch") from None
+            self.needs_more = True
+            at = start
+        self.walked = index
+        self.keyless = keyless
+        self.smallest_timestamp_delta, self.largest_timestamp_delta = smallest, largest
+        return at
+
+
+def _next_size(window: bytes, at: int) -> int:
+    """How many bytes the record takes that starts at `at`; the window holds its length and more."""
+    doubled, after = _unsigned(window, at)
+    return after - at + (doubled >> 1)
+
+
+def _side(at: int, end: int) -> str:
+    return "before its length says" if at < end else "after its length says"
+
+
+def _unsigned(data: bytes, at: int) -> tuple[int, int]:
+    """A varint before zigzag, and where it ends."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+        if shift > _LONGEST_VARINT_BITS:
+            raise InvalidBatch("a varint takes more than ten bytes")
+
+
+def _walk_headers(data: bytes, at: int, end: int, index: int) -> int:
+    """Walk over a record's headers; where they end."""
+    doubled, at = _unsigned(data, at)
+    count = doubled >> 1
+    # Each header takes two bytes at least.
+    if doubled & 1 or count > (end - at) // 2:
+        raise InvalidBatch(f"record {index} has an impossible number of headers")
+    for _ in range(count):
+        doubled, at = _unsigned(data, at)
+        if doubled & 1:
+            raise InvalidBatch(f"record {index} has a header without a key")
+        at += doubled >> 1
+        doubled, at = _unsigned(data, at)
+        if not doubled & 1:
+            at += doubled >> 1
+        elif doubled != 1:
+            raise InvalidBatch(f"record {index} has a header value of negative length")
+        if at > end:
+            raise InvalidBatch(f"record {index} has headers longer than itself")
+    return at

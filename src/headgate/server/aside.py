@@ -1,0 +1,47 @@
+"""A thread beside the loop, for work that sees nothing of the loop's state.
+
+What is handed to it is done in the order it came, and told on the loop when it is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+
+class AsideThread:
+    """One thread; starts with the first work."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, name: str) -> None:
+        self._loop = loop
+        self._executor = ThreadPoolExecutor(1, name)
+        self._is_closed = False
+
+    def __call__(self, work: Callable[[], None], on_done: Callable[[BaseException | None], None]) -> None:
+        """Run `work` in the thread, then `on_done` on the loop, with the exception that `work` raised or
+        None.
+
+        Called on the loop. Once the thread is closed neither is run.
+        """
+        if not self._is_closed:
+            self._executor.submit(self._run, work, on_done)
+
+    def close(self) -> None:
+        """Wait for the work that has begun; drop the rest, and what was not told yet."""
+        self._is_closed = True
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+    def _run(self, work: Callable[[], None], on_done: Callable[[BaseException | None], None]) -> None:
+        failure: BaseException | None = None
+        try:
+            work()
+        except BaseException as problem:
+            failure = problem
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._tell, on_done, failure)
+
+    def _tell(self, on_done: Callable[[BaseException | None], None], failure: BaseException | None) -> None:
+        if not self._is_closed:
+            on_done(failure)
