@@ -135,6 +135,19 @@ def _poll(node: OneNode, *topics: FetchTopic, min_bytes: int = 1, version: int =
     return node.send(k01_fetch.API, request, version)
 
 
+def test_a_fetch_of_more_partitions_than_fit_a_step_answers_all_of_them(node: OneNode) -> None:
+    """Each once, in the order asked; those that do not exist with an error."""
+    asked = FetchTopic(
+        topic="letters", partitions=[FetchPartition(partition=index) for index in range(1_200)]
+    )
+    request = FetchRequest(max_wait_ms=0, topics=[asked])
+    answer = node.send(k01_fetch.API, request, 4).response
+    (topic,) = answer.responses
+    assert [partition.partition_index for partition in topic.partitions] == list(range(1_200))
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert {partition.error_code for partition in topic.partitions[3:]} == {unknown}
+
+
 def test_a_long_poll_is_answered_by_an_append(node: OneNode) -> None:
     """The reader is woken by the record it waits for, without waiting out its time."""
     topic = node.topic("letters", 2)

@@ -8,6 +8,7 @@ from headgate.domain.errors import ErrorCode
 from headgate.wire import codec
 from headgate.wire.codec import decode, encode, encode_into, reader_for, register, writer_for
 from headgate.wire.errors import UnwritableMessage
+from headgate.wire.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
 from headgate.wire.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -25,7 +26,7 @@ from headgate.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from headgate.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from headgate.wire.writing import compile_writer
+from headgate.wire.writing import LONGEST_ERROR_MESSAGE, compile_writer
 
 
 @pytest.fixture
@@ -91,6 +92,17 @@ def test_a_message_follows_what_the_buffer_holds() -> None:
     out = bytearray(b"header")
     encode_into(out, HeartbeatRequest(group_id="g"), 4)
     assert out.startswith(b"header\x02g")
+
+
+@pytest.mark.parametrize("version", [2, 7])
+def test_an_error_message_is_cut(version: int) -> None:
+    """It may quote what a client sent, and a string of a message has 32,767 bytes at most."""
+    long = CreatableTopicResult(name="t", error_code=17, error_message="é" * 40_000)
+    short = CreatableTopicResult(name="u", error_code=17, error_message="é" * LONGEST_ERROR_MESSAGE)
+    answer = encode(CreateTopicsResponse(topics=[long, short]), version)
+    first, second = decode(CreateTopicsResponse, version, answer).topics
+    assert first.error_message == "é" * (LONGEST_ERROR_MESSAGE - 3) + "..."
+    assert second.error_message == short.error_message
 
 
 def test_an_unwritable_message_names_the_field_and_leaves_the_buffer_as_it_was() -> None:

@@ -14,7 +14,6 @@ whatever its size.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from headgate.api.contract import Api, Call, Node, RequestSteps
@@ -343,8 +342,10 @@ def _wanted_in_steps(call: Call, request: FetchRequest) -> RequestSteps[list[Fet
     wanted: list[FetchedPartition] = []
     for topic in request.topics:
         for first in range(0, len(topic.partitions), _MOST_AT_ONCE):
-            some = replace(topic, partitions=topic.partitions[first : first + _MOST_AT_ONCE])
-            wanted += _wanted(call, (some,))
+            some = topic.partitions[first : first + _MOST_AT_ONCE]
+            wanted += _wanted(
+                call, (FetchTopic(topic=topic.topic, topic_id=topic.topic_id, partitions=some),)
+            )
             yield None
     return wanted
 

@@ -6,6 +6,7 @@ Rules:
    tagged fields belongs to the run before it.
 2. Fields that the version does not have are left out; so are tagged fields that have their default.
 3. What the version cannot carry raises `UnwritableMessage`, which names the field; nothing is written then.
+4. An error message is cut to `LONGEST_ERROR_MESSAGE` characters: it may quote what a client sent.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ MessageT = TypeVar("MessageT", bound=Message)
 Writer = Callable[[bytearray, MessageT], None]
 """Writes a message behind what the buffer holds already."""
 
+LONGEST_ERROR_MESSAGE = 1_000
+"""In characters; a string has 32,767 bytes at most."""
 TAGGED_FIELDS_NONE = ("x", "")
 """The number of tagged fields where there are none: a zero byte, which `struct` writes for `x`."""
 
@@ -34,6 +37,12 @@ def compile_writer(message_type: type[MessageT], version: int) -> Writer[Message
     """Make the writer of this version."""
     writer: Writer[MessageT] = _WriterSource(message_type, version).compile_writer()
     return writer
+
+
+def _short(error_message: str | None) -> str | None:
+    if error_message is None or len(error_message) <= LONGEST_ERROR_MESSAGE:
+        return error_message
+    return error_message[: LONGEST_ERROR_MESSAGE - 3] + "..."
 
 
 class _WriterSource:
@@ -47,6 +56,7 @@ class _WriterSource:
         self.source.namespace.update(
             pack=struct.pack,
             varint=write_varint,
+            short=_short,
             unwritable=self._unwritable,
             WideStructs=WideStructs,
             parts_of=parts_of,
@@ -95,7 +105,9 @@ class _WriterSource:
         elif field.struct_type is not None:
             self._inner_struct(field.struct_type, value, may_be_null=may_be_null)
         else:
-            self._string(field.kind, value, may_be_null=may_be_null)
+            is_prose = field.name.endswith("error_message")
+            text = f"short({value})" if is_prose else value
+            self._string(field.kind, text, may_be_null=may_be_null)
 
     def _string(self, kind: str, value: str, *, may_be_null: bool) -> None:
         source = self.source
