@@ -89,8 +89,8 @@ def group() -> GroupMetadata:
 def build(data_dir: Path) -> Path:
     """Two lives: the first ends in a crash, so there are two leader epochs; the second is closed well."""
     data_dir.mkdir(parents=True)
-    cluster_id(OsFileSystem(), data_dir)
     topics = open_topics(data_dir)
+    cluster_id(OsFileSystem(), topics, NOW)
     wanted = [
         NewTopic("flights", TopicId(b"f" * 16), 2, SMALL_SEGMENTS),
         NewTopic("gone", TopicId(b"g" * 16), 1),

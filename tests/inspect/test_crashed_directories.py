@@ -14,6 +14,7 @@ from headgate.inspect.reading import Break, LogFile, find_whole_batch, is_room, 
 from headgate.log.filesystem import OsFileSystem
 from headgate.log.header import HEADER_BYTES
 from headgate.log.log import Log, LogSettings, Recovery
+from headgate.log.recovery import RecordsMissing
 
 
 def dropped_at_start(data_dir: Path) -> list[Recovery]:
@@ -81,8 +82,10 @@ def test_zeros_where_the_disk_had_batches_are_damage(data_dir: Path) -> None:
     data = path.read_bytes()
     path.write_bytes(data[:last] + bytes(len(data) - last))
     (error,) = errors(data_dir)
-    assert error.file.endswith("headgate.synced")
-    assert f"had {len(data)} bytes" in error.what
+    assert (error.file, error.position) == (LAST, last)
+    assert "does not open this log" in error.next_step
+    with pytest.raises(RecordsMissing):
+        dropped_at_start(data_dir)
 
 
 @pytest.mark.parametrize("tail", [bytes(300) + b"\xff" * 200, b"\xff" * 500, b"garbage " * 60])
@@ -95,15 +98,28 @@ def test_a_tail_of_anything_is_noted_after_a_crash(data_dir: Path, tail: bytes) 
     assert any(note.file == LAST and "cuts these" in note.next_step for note in notes(data_dir))
 
 
+@pytest.mark.parametrize("has_mark", [True, False])
 @pytest.mark.parametrize("at", ["crc", "records", "length", "base offset"])
-def test_a_bad_batch_with_whole_ones_behind_it_is_damage_even_after_a_crash(data_dir: Path, at: str) -> None:
-    """A crash tears the end only; and what is whole behind the damage would be lost at the next start."""
+def test_a_bad_batch_with_whole_ones_behind_it_is_damage_even_after_a_crash(
+    data_dir: Path, at: str, has_mark: bool
+) -> None:
+    """A crash tears the end only: where a sync had been it is not opened, else it is about to be lost."""
     crash(data_dir)
+    if not has_mark:
+        (data_dir / FLIGHTS / "headgate.synced").unlink()
     positions = batch_positions(data_dir / LAST)
     flip(data_dir / LAST, positions[-3] + FIELDS[at])
     found = [error for error in errors(data_dir) if error.file == LAST]
     assert found[0].position == positions[-3]
-    assert "before the next start" in found[0].next_step
+    if has_mark:
+        assert "does not open this log" in found[0].next_step
+        with pytest.raises(RecordsMissing):
+            dropped_at_start(data_dir)
+        return
+    foretold = re.search(r"at offset (\d+) and drops (\d+) bytes", found[0].next_step)
+    assert foretold is not None
+    (recovery,) = dropped_at_start(data_dir)
+    assert (recovery.end_offset, recovery.dropped_bytes) == (int(foretold[1]), int(foretold[2]))
 
 
 def test_damage_in_a_closed_segment_is_damage_even_after_a_crash(data_dir: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.inspect.support import errors
+from tests.inspect.support import NOW, errors, open_topics
 from tests.server.past import Life, Past, SetClock
 from typer.testing import CliRunner
 
@@ -23,7 +23,9 @@ HISTORY = f"{OFFSETS_HISTORY_TOPIC}-0"
 def compacted(data_dir: Path) -> Life:
     """A directory whose log of offsets was compacted."""
     data_dir.mkdir()
-    cluster_id(OsFileSystem(), data_dir)
+    topics = open_topics(data_dir)
+    cluster_id(OsFileSystem(), topics, NOW)
+    topics.close()
     life = Life(OsFileSystem(), SetClock(), data_dir=data_dir)
     for at in range(60):
         life.clock.time = Millis(life.clock.time + 1000)

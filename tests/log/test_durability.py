@@ -125,7 +125,8 @@ def test_recovery_starts_past_what_is_known_to_be_durable(files: MemoryFileSyste
     assert place.open().log_end_offset == 40, "the first segment was scanned although it was durable"
     files.remove(DIRECTORY / "headgate.checkpoint")
     assert place.open(recovery_point=40).log_end_offset == 40
-    files.remove(DIRECTORY / "headgate.checkpoint")
+    for name in ("headgate.checkpoint", "headgate.synced"):
+        files.remove(DIRECTORY / name)
     assert place.open().log_end_offset == 0
     assert place.reported[0].dropped_segments > 0
 

@@ -10,6 +10,7 @@ from tests.log.support import DIRECTORY, Place, append, contents, memory, sync
 
 from headgate.log.filesystem import Fault, MemoryFileSystem, OsFileSystem
 from headgate.log.log import LogSettings
+from headgate.log.recovery import RecordsMissing
 
 WITH_ROOM = LogSettings(segment_bytes=10_000, index_interval_bytes=500, room_bytes=2000, room_after_bytes=300)
 FIRST = f"{0:020d}.log"
@@ -72,8 +73,8 @@ def test_room_left_by_a_crash_is_no_loss() -> None:
     assert file_bytes(place) > log.size_bytes
 
 
-def test_zeros_where_the_disk_had_records_are_told() -> None:
-    """What a sync had reached is no room, whatever stands there now."""
+def test_zeros_where_the_disk_had_records_are_no_room() -> None:
+    """What a sync had reached is damage, whatever stands there now: the log does not open."""
     place = with_room()
     log = place.open()
     batches = [append(log, size=100) for _ in range(5)]
@@ -81,9 +82,10 @@ def test_zeros_where_the_disk_had_records_are_told() -> None:
     log.close()  # which leaves word of how far the disk has the log
     size = len(batches[-1])
     place.files.open(DIRECTORY / FIRST).pwrite(bytes(size), log.size_bytes - size)
-    log = place.open()
-    assert contents(log) == batches[:-1]
-    assert [(told.dropped_bytes, told.end_offset) for told in place.reported] == [(size, 4)]
+    before = file_bytes(place)
+    with pytest.raises(RecordsMissing, match=r"from 4 to 4 are missing .*zeros stand"):
+        place.open()
+    assert file_bytes(place) == before
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EOPNOTSUPP])

@@ -7,13 +7,15 @@ import threading
 
 import pytest
 from tests.log.compacting import drive
-from tests.topics.disk import NOW, Disk, append, create, values
+from tests.topics.disk import DATA, NOW, Disk, append, create, values
 
+from headgate.domain.ids import TopicName
 from headgate.log.compaction import Steps, Work
 from headgate.log.filesystem import Fault
 from headgate.log.log import Log
+from headgate.topics.held_names import HeldNames
 from headgate.topics.topic import Topic
-from headgate.topics.topics import Topics
+from headgate.topics.topics import NewTopic, Topics
 
 pytestmark = pytest.mark.timeout(30)
 
@@ -152,3 +154,77 @@ def test_housekeeping_leaves_a_log_open_that_somebody_asked_for_meanwhile(disk: 
     drive(steps)
     assert topic.partition(0).is_open
     assert topic.partition(0).log is log
+
+
+def test_a_topic_deleted_while_its_log_is_opened_keeps_its_name_until_that_ends(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread recovers the log where it began to; a topic of that name made since loses nothing."""
+    topics = restarted_topics(disk, is_crash=True)
+    topic = letters(topics)
+    opening = topic.partition(0).opening()
+    assert opening is not None
+    load, has_begun, may_go_on = topic.load_log, threading.Event(), threading.Event()
+
+    def slow(*given: object) -> Log:
+        has_begun.set()
+        may_go_on.wait()
+        return load(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Topic, "load_log", lambda topic, *given: slow(*given))
+    thread = threading.Thread(target=opening)
+    thread.start()
+    has_begun.wait()
+    assert topics.delete(topic, NOW) is None
+    new = NewTopic("letters", disk.topic_id(), 1)
+    freed: list[None] = []
+    topics.held_names.when_free(topic.name, lambda: freed.append(None))
+    assert topics.remove_deleted(), "there is something left to do"
+    assert topics.refusal_of(new) is not None
+    assert not freed
+    assert "letters-0" in disk.files.listdir(DATA)
+    drive(topics.housekeeping(NOW))
+    assert "letters-0" in disk.files.listdir(DATA)
+    may_go_on.set()
+    thread.join()
+    monkeypatch.undo()
+    topics.remove_deleted()
+    assert freed == [None]
+    assert "letters-0" not in disk.files.listdir(DATA)
+    again = topics.create(new, NOW)
+    assert isinstance(again, Topic)
+    for at in range(5):
+        append(again, b"%d" % at)
+    disk.files.kill()
+    assert values(letters(disk.start())) == [b"%d" % at for at in range(5)]
+
+
+def test_a_topic_deleted_before_the_opening_of_its_log_began_goes_at_once(disk: Disk) -> None:
+    """The opening comes too late then, and touches nothing."""
+    topics = restarted_topics(disk, is_crash=True)
+    topic = letters(topics)
+    opening = topic.partition(0).opening()
+    assert opening is not None
+    assert topics.delete(topic, NOW) is None
+    assert "letters-0" not in disk.files.listdir(DATA)
+    assert create(topics, disk, "letters").name not in topics.held_names
+    changes = disk.files.operations
+    opening()
+    assert disk.files.operations == changes
+
+
+def test_a_name_is_free_when_all_who_hold_it_let_go(disk: Disk) -> None:
+    """The offsets of a topic and its directories are removed at different times."""
+    held, freed = HeldNames(), list[int]()
+    name = TopicName("letters")
+    held.hold(name)
+    held.hold(name)
+    held.when_free(name, lambda: freed.append(1))
+    held.release(name)
+    assert name in held
+    assert not freed
+    held.release(name)
+    assert name not in held
+    assert freed == [1]
+    held.when_free(name, lambda: freed.append(2))
+    assert freed == [1, 2]

@@ -8,7 +8,6 @@ read too, Apache Kafka's for one: its topics are then what the directories' name
 from __future__ import annotations
 
 import base64
-import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,8 +17,10 @@ from headgate.domain.ids import TopicName
 from headgate.log.deletion import DELETED_SUFFIX
 from headgate.log.filesystem import MemoryFileSystem, write_fully
 from headgate.log.log import Log, LogSettings, Recovery
+from headgate.log.recovery import LogDamaged
 from headgate.topics.catalogue import Catalogue, CatalogueCorrupt, CatalogueEntry
-from headgate.topics.topics import CATALOGUE_DIRECTORY, CLEAN_SHUTDOWN_FILE
+from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop
+from headgate.topics.topics import CATALOGUE_DIRECTORY
 
 IDENTITY_FILE: Final = "meta.properties"
 LOCK_FILE: Final = ".lock"
@@ -66,12 +67,8 @@ class DataDirectory:
     @property
     def unrecovered(self) -> set[str] | None:
         """The partitions a clean stop left unchecked, as topic id and index; None: no clean stop."""
-        if self.marker is None:
-            return None
-        try:
-            return set(json.loads(self.marker).get("unrecovered", ()))
-        except (ValueError, TypeError, AttributeError):
-            return None
+        stop = CleanStop.decode(self.marker) if self.marker is not None else None
+        return None if stop is None else set(stop.unrecovered)
 
     def was_closed_well(self, place: PartitionPlace) -> bool:
         """Whether the next start takes a partition's files as they stand, without checking them."""
@@ -148,8 +145,11 @@ def _read_catalogue(found: DataDirectory) -> None:
         found.catalogue_recovery = recovery
 
     try:
-        log = Log.open(copy, directory, LogSettings(), clean=False, on_truncated=dropped)
+        settings = LogSettings(keeps_all=True)
+        log = Log.open(copy, directory, settings, clean=False, on_truncated=dropped)
         found.catalogue = Catalogue(log)
+    except LogDamaged as problem:
+        found.catalogue_problem = str(problem.strerror)
     except CatalogueCorrupt as problem:
         found.catalogue_problem = str(problem)
 

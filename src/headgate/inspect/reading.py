@@ -8,31 +8,26 @@ whether a checksum holds is asked of each batch, because it costs time.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from struct import Struct
 from types import TracebackType
 from typing import Final, Self
 
 from crc32c import crc32c
 
+from headgate.log import walking
 from headgate.log.header import (
     CRC_END,
     HEADER,
     HEADER_BYTES,
     LENGTH_FIELD_END,
-    MAGIC,
     BatchHeader,
     new_header,
 )
 from headgate.log.walking import written_end
 
 _CHUNK_BYTES: Final = 1 << 20
-_SEARCHED_BYTES: Final = 64 << 20
-"""How far to look for the next whole batch: far more than any tail a crash tears."""
-_BASE_OFFSET: Final = Struct(">q")
 
 
 class LogFile:
@@ -136,35 +131,5 @@ def is_room(file: LogFile, at: Break) -> bool:
 
 
 def find_whole_batch(file: LogFile, position: int, least_offset: int) -> int | None:
-    """The position of the next whole, sound batch at or after `position`; None when there is none in reach.
-
-    Looks for what only a batch has: an offset not far above `least_offset`, the magic, a length that fits
-    and a checksum that holds.
-    """
-    end = min(file.size, position + _SEARCHED_BYTES)
-    starts = {_BASE_OFFSET.pack(offset)[:4] for offset in (least_offset, least_offset + (1 << 32))}
-    pattern = re.compile(b"(?=(?:%s).{12}\x02)" % b"|".join(map(re.escape, sorted(starts))), re.DOTALL)
-    overlap = HEADER_BYTES
-    while position < end:
-        data = file.read(min(_CHUNK_BYTES, end - position), position)
-        for match in pattern.finditer(data):
-            if _is_whole_batch(file, position + match.start(), least_offset):
-                return position + match.start()
-        if position + len(data) >= end or len(data) <= overlap:
-            return None
-        position += len(data) - overlap
-    return None
-
-
-def _is_whole_batch(file: LogFile, position: int, least_offset: int) -> bool:
-    head = file.read(HEADER_BYTES, position)
-    if len(head) < HEADER_BYTES:
-        return False
-    base_offset, length, *rest = HEADER.unpack(head)
-    size = length + LENGTH_FIELD_END
-    header = BatchHeader(base_offset, size, *rest)
-    if base_offset < least_offset or header.magic != MAGIC or header.last_offset_delta < 0:
-        return False
-    if size < HEADER_BYTES or size > file.size - position:
-        return False
-    return crc32c(file.read(size, position)[CRC_END:]) == header.crc
+    """As `headgate.log.walking.find_whole_batch`, in a file."""
+    return walking.find_whole_batch(file.read, position, file.size, least_offset)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
 import time
 from collections.abc import Callable
@@ -18,7 +17,8 @@ from headgate.inspect.directory import (
 from headgate.inspect.findings import Findings
 from headgate.inspect.verify_log import LogCheck, LogToCheck
 from headgate.log.segment import LOG_SUFFIX
-from headgate.topics.topics import CATALOGUE_DIRECTORY, CLEAN_SHUTDOWN_FILE
+from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop
+from headgate.topics.topics import CATALOGUE_DIRECTORY
 
 _LOOKS_AGAIN = 3
 _LOOKS_AGAIN_AFTER_S = 0.2
@@ -66,7 +66,12 @@ def verify(path: Path, on_progress: Callable[[int], None] = lambda size: None) -
     epoch = directory.catalogue.leader_epoch if directory.catalogue is not None else None
     for place in directory.partitions:
         log = LogToCheck(
-            place.directory, place.directory.name, place, directory.was_closed_well(place), epoch
+            place.directory,
+            place.directory.name,
+            place,
+            directory.was_closed_well(place),
+            epoch,
+            directory.is_running,
         )
         _check_log(log, findings, on_progress, is_running=directory.is_running)
         findings.looked.partitions += 1
@@ -119,7 +124,7 @@ def _check_catalogue(
             "The server does not start with it. Restore it from a copy.",
         )
     was_closed_well = directory.unrecovered is not None
-    log = LogToCheck(path, CATALOGUE_DIRECTORY, None, was_closed_well, 0)
+    log = LogToCheck(path, CATALOGUE_DIRECTORY, None, was_closed_well, 0, directory.is_running)
     _check_log(log, findings, on_progress, is_running=directory.is_running)
     if directory.catalogue is not None and not any(path.glob(f"*{LOG_SUFFIX}")):
         findings.error(
@@ -176,7 +181,7 @@ def _check_node_files(directory: DataDirectory, findings: Findings) -> None:
     why = _why_no_marker(directory)
     if why is not None:
         findings.error(
-            CLEAN_SHUTDOWN_FILE, why, "Stop the server and remove the file: the next start checks every log."
+            CLEAN_SHUTDOWN_FILE, why, "Nothing: it counts as absent, and the next start checks every log."
         )
 
 
@@ -190,17 +195,11 @@ def _is_id(cluster_id: str | None) -> bool:
 
 
 def _why_no_marker(directory: DataDirectory) -> str | None:
-    try:
-        marker = json.loads(directory.marker or b"")
-    except ValueError:
-        return "it does not read"
-    if not isinstance(marker, dict) or marker.keys() != {"v", "unrecovered"} or marker["v"] != 1:
-        return "it is not what a clean stop leaves"
-    names = marker["unrecovered"]
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+    stop = CleanStop.decode(directory.marker or b"")
+    if stop is None:
         return "it is not what a clean stop leaves"
     known = {topic_id.hex() for topic_id in directory.catalogue.by_id} if directory.catalogue else None
-    for name in names:
+    for name in stop.unrecovered:
         match = _UNRECOVERED.match(name)
         if match is None or (known is not None and match[1] not in known):
             return f"it names {name}, which is no partition"

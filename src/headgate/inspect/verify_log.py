@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC
-from headgate.domain.settings import TOPIC_SETTINGS
+from headgate.domain.settings import TOPIC_SETTINGS, Settings
 from headgate.inspect.directory import PartitionPlace
 from headgate.inspect.findings import Findings
+from headgate.inspect.next_start import NextStart, next_start
 from headgate.inspect.partition import (
     SUFFIXES,
     PartitionFiles,
@@ -33,6 +34,7 @@ from headgate.log.swap import CLEANED_SUFFIX, COMPACTION_NAME
 from headgate.log.sync_mark import SYNC_MARK_NAME, SyncMark
 from headgate.topics.leader_epochs import LeaderEpochs
 from headgate.topics.partition_files import LEADER_EPOCHS_FILE, PRODUCERS_FILE
+from headgate.topics.policy import policy_of
 from headgate.topics.producers import Producers
 
 _KAFKAS_OWN = ("partition.metadata", ".txnindex", ".snapshot")
@@ -61,6 +63,8 @@ class LogToCheck:
     was_closed_well: bool
     newest_epoch: int | None
     """The epoch the node writes in, by the catalogue; None: not known."""
+    is_running: bool = False
+    """Whether a server has the log open: then there is no telling what the next start will find."""
 
 
 class LogCheck:
@@ -77,6 +81,7 @@ class LogCheck:
         files = read_partition(log.directory)
         self._check_names(files)
         records = self._record_check()
+        following = self._next_start()
         state = LogState(
             findings=findings,
             records=records,
@@ -86,7 +91,10 @@ class LogCheck:
             on_progress=self._on_progress,
             # Of a log without a catalogue, Kafka's perhaps, nobody here knows how far it was compacted.
             compacted_to=files.compaction.compacted_to if self._is_known() else _ANYWHERE,
+            next_start=following,
+            consequence=self._consequence(following),
         )
+        errors = findings.errors
         self._check_compaction(files)
         mark = self._read_sync_mark(files)  # first: what a running server writes meanwhile it marks later
         self._check_segments(files, state)
@@ -99,6 +107,50 @@ class LogCheck:
             self._check_producers(files, state)
             if STATE_NAME in files.names and log.place is not None:
                 check_state_file(files, log.place, state.expected_offset, findings)
+        if findings.errors == errors:
+            self._tell_next_start(following)
+
+    def _next_start(self) -> NextStart:
+        """What the next start will do with the log. Raises OSError."""
+        log = self._log
+        if log.is_running:
+            return NextStart()
+        if log.place is None:
+            return next_start(log.directory, LogSettings(keeps_all=True), clean=False)
+        policy = policy_of(
+            Settings(),
+            log.place.entry.overrides if log.place.entry is not None else {},
+            is_always_compacted=False,
+        )
+        settings = LogSettings(
+            segment_bytes=policy.segment_bytes,
+            index_interval_bytes=self._index_interval_bytes(),
+            room_bytes=int(policy.is_durable),
+        )
+        return next_start(log.directory, settings, clean=log.was_closed_well)
+
+    def _consequence(self, following: NextStart) -> str:
+        """What becomes of the log if a bad batch stands in it."""
+        log = self._log
+        if log.is_running:
+            return "Whoever reads it is refused. Copy the directory before the server ends. " + _RESTORE
+        if log.place is None:
+            return "The server does not start, and changes nothing. Restore the catalogue from a copy."
+        if following == NextStart() and log.place.topic == GROUP_OFFSETS_TOPIC:
+            return (
+                "The server does not load this log, unless shard.checkpoint stands for the batch: groups of "
+                "this partition are refused, all others are served. " + _RESTORE
+            )
+        return following.consequence()
+
+    def _tell_next_start(self, following: NextStart) -> None:
+        """Tell what the next start does where nothing that was found leads one to expect it."""
+        if following.refusal is not None:
+            self._findings.error(
+                self._log.name,
+                f"the server does not open this log: {following.refusal}",
+                "Nothing in it is changed. Restore what is missing from a copy.",
+            )
 
     def _record_check(self) -> RecordCheck:
         if self._log.place is None:
@@ -220,8 +272,8 @@ class LogCheck:
         if not files.has_sound_compaction:
             self._findings.error(
                 name,
-                "its checksum does not hold: it counts as absent",
-                "Where compaction took records out, the log seems to lack them. " + _RESTORE,
+                "its checksum does not hold",
+                "The server does not open this log, and changes nothing. " + _RESTORE,
             )
         elif files.compaction.added or files.compaction.removed:
             self._findings.note(
@@ -243,8 +295,8 @@ class LogCheck:
         if not files.has_sound_checkpoint:
             self._findings.error(
                 name,
-                "its checksum does not hold: it counts as absent",
-                "Deleted records may show again, and the next start takes longer. " + _RESTORE,
+                "its checksum does not hold",
+                "The server does not open this log, and changes nothing. " + _RESTORE,
             )
         elif files.segments and files.segments[0].base_offset > checkpoint.log_start_offset:
             self._findings.error(

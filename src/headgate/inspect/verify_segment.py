@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from headgate.inspect.findings import Findings
+from headgate.inspect.next_start import NextStart
 from headgate.inspect.partition import SegmentFiles
 from headgate.inspect.reading import Break, FoundBatch, LogFile, find_whole_batch, is_room, walk
 from headgate.inspect.verify_index import OffsetIndexCheck, Problem, TimeIndexCheck
@@ -35,6 +36,9 @@ class LogState:
     on_progress: Callable[[int], None]
     compacted_to: int
     """Below this offset compaction may have taken records out."""
+    next_start: NextStart
+    consequence: str
+    """What becomes of a bad batch at the next start, and what to do about it."""
     expected_offset: int = 0
     """Where the next batch is due."""
     last_end: int = 0
@@ -153,7 +157,8 @@ class SegmentCheck:
     def _goes_on_after(self, file: LogFile, found: FoundBatch | Break, problem: str) -> bool:
         """Tell of a bad batch; whether there is more to look at behind it."""
         state, position = self.state, found.position
-        if self.following_base is None and not state.was_closed_well and not self._is_damaged:
+        is_tail = self.following_base is None and state.next_start.refusal is None
+        if is_tail and not state.was_closed_well and not self._is_damaged:
             if isinstance(found, Break) and is_room(file, found):
                 return False
             behind = find_whole_batch(file, position + 1, state.expected_offset)
@@ -166,17 +171,9 @@ class SegmentCheck:
                     position=position,
                 )
                 return False
-        self._error(position, problem, self._consequence(file.size - position))
+        self._error(position, problem, state.consequence)
         self._is_damaged = True
         return True
-
-    def _consequence(self, left: int) -> str:
-        if self.is_settled:
-            return "The server does not notice at its start, but its readers do. " + _RESTORE
-        return (
-            f"Copy the directory before the next start: it ends the log here and drops {left} bytes and all "
-            "later segments. " + _RESTORE
-        )
 
     def _take(self, found: FoundBatch, *, is_sound: bool) -> None:
         """Go on from a batch; a sound one is looked into."""

@@ -135,7 +135,13 @@ class Durability:
         segment = next((one for one in self._segments if one.synced_bytes < one.size), self._segments.active)
         assert segment is not None
         self._unmarked_bytes = 0
-        save_sync_mark(self._files, self._directory, SyncMark(segment.base_offset, segment.synced_bytes))
+        mark = SyncMark(
+            segment.base_offset,
+            segment.synced_bytes,
+            self.durable_offset,
+            self.checkpoint.log_start_offset,
+        )
+        save_sync_mark(self._files, self._directory, mark)
 
     def move_recovery_point(self) -> None:
         """Spare the next start the closed segments that are durable with their indexes."""

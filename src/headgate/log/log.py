@@ -119,6 +119,7 @@ class Log:
             recovery_point,
             synced_before,
             has_room=settings.room_bytes > 0,
+            keeps_all=settings.keeps_all,
         )
         loaded = load(loading)
         segments = loaded.segments
@@ -260,6 +261,10 @@ class Log:
         """Let go of a sync that never ran, or was given up: nothing is known to be durable by it."""
         self._durability.forget(request)
 
+    def mark(self) -> None:
+        """Leave word of how far the log is durable; else that is done now and then. Never raises."""
+        self._durability.mark()
+
     def fail(self, error: OSError) -> None:
         """Take no more appends until `recover`: for one who learns of a failed sync by other ways."""
         self._failure = error
@@ -375,7 +380,8 @@ class Log:
             save_compacted_to(self._files, self.directory, offset)
             self.compacted_to = offset
         known = self._durability
-        known.save(replace(known.checkpoint, recovery_point=min(known.checkpoint.recovery_point, offset)))
+        # A batch that reaches the offset goes whole, so the log may end anywhere before: no point is past it.
+        known.save(replace(known.checkpoint, recovery_point=0))
         self._segments.remove_after(offset)
         # Names first: a later segment must not outlive the batches before it.
         self._files.sync_directory(self.directory)

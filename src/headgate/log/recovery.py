@@ -6,11 +6,15 @@ Rules:
    that only grow (and leave no gap where compaction has not been yet).
 3. At the first bad batch the log ends: its file is cut there, later segments are removed. What was dropped is
    reported, never silently. Room at the end, which was reserved and not written to, is no batch at all.
+   Only what a crash may have left unsynced is dropped: below what the mark and the recovery point tell to be
+   durable, a bad batch is damage (rule 5).
 4. What a scan found good may still be only in the page cache: it is synced before it counts as durable.
    If a sync failed it may sit there in pages the system takes for clean, which no sync writes: so whatever
    no sync is known to have reached is written again first.
 5. Records that were durable are not passed over in silence: where a whole segment is missing, or the end of
-   one, nothing is changed and the log does not open. Compaction's gaps are known by `compacted_to`.
+   one, or a batch among them is bad, nothing is changed and the log does not open. Compaction's gaps are
+   known by `compacted_to`. A small file that is only ever replaced in one step and does not read is damage
+   as well.
 6. A compaction that was decided is carried out before anything is read; what another left is removed.
 Recovering twice is recovering once.
 """
@@ -21,12 +25,12 @@ import errno
 import itertools
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from crc32c import crc32c
 
-from headgate.log.checkpoint import CHECKPOINT_NAME, Checkpoint, load_checkpoint
-from headgate.log.filesystem import read_or_nothing
+from headgate.log.checkpoint import CHECKPOINT_NAME, Checkpoint, save_checkpoint
+from headgate.log.filesystem import read_file
 from headgate.log.header import CRC_END, MAGIC, CorruptBatch
 from headgate.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment
 from headgate.log.swap import (
@@ -37,10 +41,10 @@ from headgate.log.swap import (
     save_compacted_to,
 )
 from headgate.log.sync_mark import SyncMark, load_sync_mark, remove_sync_mark, save_sync_mark
-from headgate.log.walking import walk_batches, written_end
+from headgate.log.walking import find_whole_batch, walk_batches, written_end
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from headgate.log.filesystem import FileSystem
@@ -77,6 +81,8 @@ class Loading:
     """Below this offset records may be missing."""
     has_room: bool = False
     """Whether zeros at the log's end are room that was not written to."""
+    keeps_all: bool = False
+    """Whether a bad batch with whole ones behind it is damage, wherever it is."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -90,26 +96,75 @@ class Loaded:
     compacted_to: int = 0
 
 
-class RecordsMissing(OSError):
-    """Records that were durable are not there: the log is left as it is, for a copy to be put back."""
+class LogDamaged(OSError):
+    """A log is not what it was left as: it is not changed, for a copy to be put back."""
+
+
+class RecordsMissing(LogDamaged):
+    """Records that were durable are not there."""
+
+
+@dataclass(slots=True, frozen=True)
+class _Torn:
+    """Where a log stops being good: in the last segment that was read, before `size` bytes of it."""
+
+    reason: str
+    size: int
+    later: list[int]
+    """The base offsets of the segments behind it."""
+
+
+@dataclass(slots=True)
+class _Found:
+    """A log as its files have it; nothing is changed yet."""
+
+    segments: list[Segment]
+    torn: _Torn | None = None
+    has_room_left: bool = False
+    """Whether zeros stand behind the last batch, as many as were reserved."""
+
+    @property
+    def end_offset(self) -> int:
+        """Where the log will end."""
+        segments = self.segments
+        if not segments:
+            return 0
+        if self.torn is not None and len(segments) > 1 and _is_within(segments[-1], segments[-2]):
+            return segments[-2].next_offset
+        return segments[-1].next_offset
 
 
 def load(loading: Loading) -> Loaded:
-    """Everything a log needs to go on, all of it durable. Raises OSError, RecordsMissing among them."""
+    """Everything a log needs to go on, all of it durable. Raises OSError, LogDamaged among them."""
     files, directory = loading.files, loading.directory
     if not files.exists(directory):
         return Loaded(Checkpoint(), [], None, is_durable=False)
-    checkpoint = load_checkpoint(files, directory)
+    checkpoint = _whole(files, directory, CHECKPOINT_NAME, Checkpoint.from_bytes) or Checkpoint()
+    _whole(files, directory, COMPACTION_NAME, CompactionState.from_bytes)
     loading = replace(loading, compacted_to=finish(files, directory))
     mark = load_sync_mark(files, directory)
     point = max(loading.recovery_point, checkpoint.recovery_point)
     loading = replace(loading, recovery_point=point)
-    holes = _find_holes(loading, checkpoint, mark)
+    is_ours = files.exists(directory / CHECKPOINT_NAME) or mark != SyncMark()
+    holes = _find_holes(loading, checkpoint, mark, is_ours=is_ours)
     if holes:
         # Nobody here knows how this log came to be: it is taken as it is.
         loading = replace(loading, compacted_to=holes[-1])
+    found = _read_segments(loading, checkpoint.log_start_offset, mark)
+    _check_end(loading, checkpoint, mark, found)
+    # All that was durable is there. From here on files are changed.
+    if holes:
         save_compacted_to(files, directory, holes[-1])
-    segments, recovery = _load_segments(loading, checkpoint.log_start_offset, mark)
+    first = found.segments[0].base_offset if found.segments else 0
+    if not is_ours and first > checkpoint.log_start_offset:
+        checkpoint = replace(checkpoint, log_start_offset=first)
+        save_checkpoint(files, directory, checkpoint)
+    _tidy(loading, checkpoint.log_start_offset)
+    segments, recovery = found.segments, None
+    if found.has_room_left:
+        segments[-1].cut_back()
+    if found.torn is not None:
+        segments, recovery = _drop_after(loading, segments, found.torn)
     scanned = [segment for segment in segments if not segment.is_loaded_as_saved]
     _sync_segments(scanned, mark, loading.synced_before)
     if scanned or recovery is not None:
@@ -121,7 +176,7 @@ def load(loading: Loading) -> Loaded:
             segment.remove()
         segments = []
     _settle_indexes(loading, [segment for segment in scanned if segment in segments[:-1]])
-    _settle_mark(loading, mark, segments)
+    _settle_mark(loading, checkpoint, mark, segments)
     end_offset = segments[-1].next_offset if segments else 0
     if loading.compacted_to > end_offset:
         # Before the log grows past it again, with records that nothing has compacted.
@@ -130,12 +185,35 @@ def load(loading: Loading) -> Loaded:
     return Loaded(checkpoint, segments, recovery, bool(segments), loading.compacted_to)
 
 
-def _load_segments(
-    loading: Loading, start_offset: int, mark: SyncMark
-) -> tuple[list[Segment], Recovery | None]:
-    """The segments of a directory in order, the last one ready for appending; and what had to be dropped."""
-    segments: list[Segment] = []
-    base_offsets = _tidy(loading, start_offset)
+ValueT = TypeVar("ValueT")
+
+
+def _whole(
+    files: FileSystem, directory: Path, name: str, from_bytes: Callable[[bytes], ValueT | None]
+) -> ValueT | None:
+    """What a small file says, None where there is none. Raises LogDamaged for one that does not read.
+
+    No crash leaves such a file: it is written aside and put in place when it is durable.
+    """
+    try:
+        data = read_file(files, directory / name)
+    except FileNotFoundError:
+        return None
+    value = from_bytes(data)
+    if value is None:
+        raise LogDamaged(
+            errno.EIO,
+            f"{name} does not read; restore it from a copy (`headgate log verify` tells what it is for)",
+            str(directory),
+        )
+    return value
+
+
+def _read_segments(loading: Loading, start_offset: int, mark: SyncMark) -> _Found:
+    """The segments of a directory in order, the last one ready for appending, up to the first bad batch."""
+    found = _Found([])
+    segments = found.segments
+    base_offsets = _bases(loading, start_offset)
     for at, base_offset in enumerate(base_offsets):
         segment = Segment(loading.files, loading.directory, base_offset, loading.index_interval_bytes)
         following = base_offsets[at + 1] if at + 1 < len(base_offsets) else None
@@ -152,65 +230,107 @@ def _load_segments(
             written = written_end(segment.file().pread, segment.size, size)
             size = max(written, mark.bytes_of(base_offset, size))
             if segment.size == size:
-                segment.cut_back()
+                found.has_room_left = True
                 reason = None
         is_next = following is None or following <= max(segment.next_offset, loading.compacted_to)
         if reason is None and not is_next:
             reason = f"it ends at {segment.next_offset}, the segment after it begins at {following}"
         if reason is not None:
-            return _drop_after(loading, segments, base_offsets[at + 1 :], size, reason)
-    return segments, None
+            found.torn = _Torn(f"{segment.path().name}: {reason}", size, base_offsets[at + 1 :])
+            break
+    return found
 
 
-def _find_holes(loading: Loading, checkpoint: Checkpoint, mark: SyncMark) -> list[int]:
-    """Where a log that has no checkpoint goes on after a gap. Raises RecordsMissing for one that has."""
+def _check_end(loading: Loading, checkpoint: Checkpoint, mark: SyncMark, found: _Found) -> None:
+    """Raise LogDamaged for a log that lacks what was durable at its end."""
+    end_offset = found.end_offset
+    durable_to = max(mark.end_offset, loading.recovery_point)
+    # Records may be deleted that were never durable: nobody misses those below the log's start.
+    if max(end_offset, checkpoint.log_start_offset) < durable_to:
+        reason = f" ({found.torn.reason})" if found.torn is not None else ""
+        raise _missing(
+            loading.directory, max(end_offset, checkpoint.log_start_offset), durable_to, reason=reason
+        )
+    if found.torn is not None and (what := _why_no_tail(loading, found, found.torn)):
+        raise LogDamaged(
+            errno.EIO,
+            f"{found.torn.reason}, and {what}; restore the file from a copy (`headgate log verify` tells "
+            "more)",
+            str(loading.directory),
+        )
+
+
+def _why_no_tail(loading: Loading, found: _Found, torn: _Torn) -> str | None:
+    """Why what stands at the end of a log cannot be what a crash left of the last write."""
+    if loading.clean:
+        return "the log was closed well"
+    if loading.keeps_all:
+        segment = found.segments[-1]
+        least = found.end_offset
+        if (
+            torn.later
+            or find_whole_batch(segment.file().pread, segment.size + 1, torn.size, least) is not None
+        ):
+            return "whole batches stand behind it"
+    return None
+
+
+def _find_holes(loading: Loading, checkpoint: Checkpoint, mark: SyncMark, *, is_ours: bool) -> list[int]:
+    """Where a log that has no files of ours goes on after a gap. Raises RecordsMissing for one that has."""
     files, directory = loading.files, loading.directory
-    is_ours = Checkpoint.from_bytes(read_or_nothing(files, directory / CHECKPOINT_NAME)) is not None
-    state = read_or_nothing(files, directory / COMPACTION_NAME)
-    if state and CompactionState.from_bytes(state) is None:
-        return []  # compaction may have left gaps anywhere
     bases = _bases(loading, checkpoint.log_start_offset)
+    if checkpoint.log_start_offset < mark.start_offset:
+        raise LogDamaged(
+            errno.EIO,
+            f"{CHECKPOINT_NAME} is missing or an old one: the log starts at {mark.start_offset}; restore the "
+            "file from a copy",
+            str(directory),
+        )
     if is_ours and bases and bases[0] > checkpoint.log_start_offset:
         raise _missing(directory, checkpoint.log_start_offset, bases[0])
     holes = []
     for base_offset, following in itertools.pairwise(bases):
-        is_durable = loading.clean or following <= max(loading.recovery_point, mark.base_offset)
+        is_durable = loading.clean or following <= max(loading.recovery_point, mark.end_offset)
         if following <= loading.compacted_to or not is_durable:
             continue
         segment = Segment(files, directory, base_offset, loading.index_interval_bytes)
         end = _end_of_saved(segment, files.size(segment.path()))
-        if end is not None and end < following:
+        if end < following:
             if is_ours:
                 raise _missing(directory, end, following)
             holes.append(following)
     return holes
 
 
-def _missing(directory: Path, first: int, following: int) -> RecordsMissing:
+def _missing(directory: Path, first: int, following: int, *, reason: str = "") -> RecordsMissing:
     return RecordsMissing(
         errno.EIO,
-        f"the records from {first} to {following - 1} are missing; restore their segments from a copy "
-        "(`headgate log verify` tells more)",
+        f"the records from {first} to {following - 1} are missing{reason}; restore their segments from a "
+        "copy (`headgate log verify` tells more)",
         str(directory),
     )
 
 
-def _end_of_saved(segment: Segment, size: int) -> int | None:
-    """Where a closed segment ends, by its last batches; None where its index does not lead to them."""
+def _end_of_saved(segment: Segment, size: int) -> int:
+    """Where a closed segment ends, by its last batches; where it stops being readable, if it does before."""
+    file = segment.file()
+    end = segment.base_offset
     try:
         last = segment.last_index_entry()
-        if last is None:
-            return None
-        last_offset, position = last
-        end = None
-        # Where the file ends before that there is nothing to go by.
-        for at, header, _ in walk_batches(segment.file(), position if position < size else 0, size):
-            if 0 < at == position and header.last_offset != last_offset:
-                return None
-            end = header.next_offset
+        if last is not None and 0 < last[1] < size:
+            with suppress(CorruptBatch):
+                for at, header, _ in walk_batches(file, last[1], size):
+                    if at == last[1] and header.last_offset != last[0]:
+                        break
+                    end = header.next_offset
+                else:
+                    return end
+        # The index does not lead to the end.
+        end = segment.base_offset
+        with suppress(CorruptBatch):
+            for _, header, _ in walk_batches(file, 0, size):
+                end = header.next_offset
         return end
-    except CorruptBatch:
-        return None
     finally:
         segment.close_file()
 
@@ -240,9 +360,12 @@ def _settle_indexes(loading: Loading, rebuilt: list[Segment]) -> None:
             segment.indexes_synced = True
 
 
-def _settle_mark(loading: Loading, mark: SyncMark, segments: list[Segment]) -> None:
+def _settle_mark(loading: Loading, checkpoint: Checkpoint, mark: SyncMark, segments: list[Segment]) -> None:
     """All there is is durable: let the mark say so, and above all no more than that."""
-    true = SyncMark(segments[-1].base_offset, segments[-1].size) if segments else SyncMark()
+    true = SyncMark()
+    if segments:
+        last = segments[-1]
+        true = SyncMark(last.base_offset, last.size, last.next_offset, checkpoint.log_start_offset)
     if mark > true:
         remove_sync_mark(loading.files, loading.directory)
     if segments and mark != true and not loading.clean:
@@ -256,8 +379,8 @@ def _rewrite(segment: Segment, position: int) -> None:
         position += file.pwrite(chunk, position)
 
 
-def _tidy(loading: Loading, start_offset: int) -> list[int]:
-    """The base offsets of the segments that count, in order; what an interrupted change left is removed."""
+def _tidy(loading: Loading, start_offset: int) -> None:
+    """Remove what an interrupted change left beside the segments that count."""
     kept = _bases(loading, start_offset)
     for name in loading.files.listdir(loading.directory):
         leftover = name.endswith((".tmp", CLEANED_SUFFIX))
@@ -265,7 +388,6 @@ def _tidy(loading: Loading, start_offset: int) -> list[int]:
             leftover |= _is_segment_file(name, suffix) and int(name[:_NAME_DIGITS]) not in kept
         if leftover:
             loading.files.remove(loading.directory / name)
-    return kept
 
 
 def _bases(loading: Loading, start_offset: int) -> list[int]:
@@ -293,6 +415,8 @@ def _walk_tail(segment: Segment, size: int) -> bool:
                 segment.first_timestamp = header.max_timestamp
                 break
         for at, header, _ in walk_batches(file, position, size):
+            if header.base_offset < segment.next_offset or header.last_offset_delta < 0:
+                return False
             segment.note(at, header.size, header.last_offset, header.max_timestamp)
     except CorruptBatch:
         return False
@@ -336,24 +460,26 @@ def _reopen(segment: Segment) -> None:
         _scan(segment, size, None, None)
 
 
-def _drop_after(
-    loading: Loading, segments: list[Segment], later: list[int], size: int, reason: str
-) -> tuple[list[Segment], Recovery]:
+def _is_within(segment: Segment, previous: Segment) -> bool:
+    """Whether a segment begins before the one in front of it ends."""
+    return segment.base_offset < previous.next_offset
+
+
+def _drop_after(loading: Loading, segments: list[Segment], torn: _Torn) -> tuple[list[Segment], Recovery]:
     """End the log where the last of `segments` stops being good."""
     bad = segments[-1]
-    dropped_bytes = size - bad.size
+    dropped_bytes = torn.size - bad.size
     # The bad batch is cut off last: while it stands, an interrupted recovery finds it and drops them again.
-    for base_offset in reversed(later):
+    for base_offset in reversed(torn.later):
         segment = Segment(loading.files, loading.directory, base_offset, loading.index_interval_bytes)
         dropped_bytes += loading.files.size(segment.path())
         segment.remove()
     loading.files.sync_directory(loading.directory)
-    if len(segments) > 1 and bad.base_offset < segments[-2].next_offset:
+    if len(segments) > 1 and _is_within(bad, segments[-2]):
         bad.remove()
         segments.pop()
         _reopen(segments[-1])
     else:
         bad.cut_back()
     end_offset = segments[-1].next_offset
-    reason = f"{bad.path().name}: {reason}"
-    return segments, Recovery(loading.directory, dropped_bytes, len(later), end_offset, reason)
+    return segments, Recovery(loading.directory, dropped_bytes, len(torn.later), end_offset, torn.reason)

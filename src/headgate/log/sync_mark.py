@@ -1,19 +1,24 @@
 """How far the disk is known to have a log, in one small file: `headgate.synced`.
 
-    headgate log synced 1
+    headgate log synced 2
     segment 00000000000000056000
-    position 0000000000001048576
+    position 00000000000001048576
+    end_offset 00000000000000061000
+    start_offset 00000000000000001200
     crc32c 0x1f2e3d4c
 
 A sync that fails leaves pages that read well and count as clean: no later sync writes them. The process that
 saw it fail knows what to write again; the next process would not, if it had to be told of the failure, for a
 disk that fails a sync may fail the telling too. So the log leaves word of what succeeded, now and then, and
-whoever opens it after a kill writes again what lies beyond. Rules:
+whoever opens it after a kill writes again what lies beyond. The same word tells a log that lost records which
+were durable: one that ends below `end_offset` is not what it was, and does not open. Rules:
 
 1. The mark never says more than is true, whatever fails: it is moved up after a sync, and taken away before
-   the log is shortened. Where it is missing, torn or old, only more is written again.
+   the log is truncated. Where it is missing, torn or old, only more is written again, and less is missed.
 2. It is written in place and never synced. It has to outlive the process, as the stale pages do; a machine
-   that restarts has neither.
+   that restarts has neither, and at most an older mark.
+3. A name may be synced later than the bytes of its file. So what is missed is told by `end_offset` alone,
+   which a completed sync stands for, names included.
 """
 
 from __future__ import annotations
@@ -30,7 +35,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SYNC_MARK_NAME: Final = "headgate.synced"
-_TITLE: Final = "headgate log synced 1"
+_TITLE: Final = "headgate log synced 2"
+_FIRST_TITLE: Final = "headgate log synced 1"
+"""A mark that knew nothing of offsets."""
 
 
 @dataclass(slots=True, frozen=True, order=True)
@@ -39,6 +46,10 @@ class SyncMark:
 
     base_offset: int = -1
     position: int = 0
+    end_offset: int = 0
+    """Every record below is on the disk, under the name of its segment."""
+    start_offset: int = 0
+    """Where the log starts at least, by its checkpoint."""
 
     def bytes_of(self, base_offset: int, size: int) -> int:
         """How many bytes of a segment the disk is known to have."""
@@ -48,18 +59,27 @@ class SyncMark:
 
     def to_bytes(self) -> bytes:
         """The contents of the file: always as long, so that one overwrites another."""
-        text = f"{_TITLE}\nsegment {self.base_offset:020d}\nposition {self.position:020d}\n"
-        return f"{text}crc32c {crc32c(text.encode()):#010x}\n".encode()
+        return _checked(
+            f"{_TITLE}\nsegment {self.base_offset:020d}\nposition {self.position:020d}\n"
+            f"end_offset {self.end_offset:020d}\nstart_offset {self.start_offset:020d}\n"
+        )
+
+    def _to_first_format(self) -> bytes:
+        return _checked(f"{_FIRST_TITLE}\nsegment {self.base_offset:020d}\nposition {self.position:020d}\n")
 
     @classmethod
     def from_bytes(cls, data: bytes) -> SyncMark | None:
-        """The mark these bytes are, or None: they must be exactly what `to_bytes` makes."""
+        """The mark these bytes are, or None: they must be exactly what `to_bytes` makes, or once made."""
         try:
-            _, segment, position, _ = data.decode().splitlines()
-            mark = cls(int(segment.split()[1]), int(position.split()[1]))
-        except (ValueError, IndexError):
+            _, *fields, _ = data.decode().splitlines()
+            mark = cls(*(int(field.split()[1]) for field in fields))
+        except (ValueError, IndexError, TypeError):
             return None
-        return mark if mark.to_bytes() == data else None
+        return mark if data in (mark.to_bytes(), mark._to_first_format()) else None
+
+
+def _checked(text: str) -> bytes:
+    return f"{text}crc32c {crc32c(text.encode()):#010x}\n".encode()
 
 
 def load_sync_mark(files: FileSystem, directory: Path) -> SyncMark:

@@ -32,6 +32,8 @@ class LogSettings:
     """How much room is reserved on the disk ahead of what is written, at most; never more than that is."""
     room_after_bytes: int = 0
     """A segment smaller than that has none."""
+    keeps_all: bool = False
+    """Whether each append is synced before the next: then whole batches behind a bad one are damage."""
 
     def room_for(self, end: int) -> int:
         """How much room there is to be behind `end` in a segment that ends there."""

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
+from crc32c import crc32c
+
 from headgate.log.header import (
+    CRC_END,
     HEADER,
     HEADER_BYTES,
     LENGTH_FIELD_END,
+    MAGIC,
     BatchHeader,
     Buffer,
     CorruptBatch,
@@ -26,6 +31,9 @@ _SIZE: Final = Struct(">i")
 _LAST_OFFSET: Final = Struct(">q15xi")
 """Base offset and last offset delta; what stands between them is skipped."""
 _WALK_BYTES: Final = 8192
+_SEARCHED_BYTES: Final = 64 << 20
+"""How far to look for the next whole batch: far more than any tail a crash tears."""
+_BASE_OFFSET: Final = Struct(">q")
 
 
 def batch_size(buffer: Buffer, at: int, position: int) -> int:
@@ -97,6 +105,51 @@ def written_end(pread: Callable[[int, int], bytes], start: int, end: int) -> int
             return position + written
         end = position
     return start
+
+
+def find_whole_batch(
+    pread: Callable[[int, int], bytes], position: int, end: int, least_offset: int
+) -> int | None:
+    """The position of the next whole, sound batch from `position` on, before `end`; None with none in reach.
+
+    `pread` gives so many bytes of a file from a position. Looks for what only a batch has: an offset not far
+    above `least_offset`, the magic, a length that fits and a checksum that holds.
+    """
+    stop = min(end, position + _SEARCHED_BYTES)
+    starts = {_BASE_OFFSET.pack(offset)[:4] for offset in (least_offset, least_offset + (1 << 32))}
+    pattern = re.compile(b"(?=(?:%s).{12}\x02)" % b"|".join(map(re.escape, sorted(starts))), re.DOTALL)
+    overlap = HEADER_BYTES
+    while position < stop:
+        data = pread(min(CHUNK_BYTES, stop - position), position)
+        for match in pattern.finditer(data):
+            if _is_whole_batch(pread, position + match.start(), end, least_offset):
+                return position + match.start()
+        if position + len(data) >= stop or len(data) <= overlap:
+            return None
+        position += len(data) - overlap
+    return None
+
+
+def _is_whole_batch(pread: Callable[[int, int], bytes], position: int, end: int, least_offset: int) -> bool:
+    head = pread(HEADER_BYTES, position)
+    if len(head) < HEADER_BYTES:
+        return False
+    base_offset, length, *rest = HEADER.unpack(head)
+    size = length + LENGTH_FIELD_END
+    header = BatchHeader(base_offset, size, *rest)
+    if base_offset < least_offset or header.magic != MAGIC or header.last_offset_delta < 0:
+        return False
+    if size < HEADER_BYTES or size > end - position:
+        return False
+    return crc32c(pread(size, position)[CRC_END:]) == header.crc
+
+
+def checked_batches(batches: Iterable[tuple[BatchHeader, bytes]]) -> Iterator[tuple[BatchHeader, bytes]]:
+    """The same batches, each with its checksum checked. Raises CorruptBatch where one does not hold."""
+    for header, batch in batches:
+        if crc32c(memoryview(batch)[CRC_END:]) != header.crc:
+            raise CorruptBatch(f"the CRC of the batch at offset {header.base_offset} is wrong")
+        yield header, batch
 
 
 def walk_segments(segments: Segments, from_offset: int, limit: int) -> Iterator[tuple[BatchHeader, bytes]]:

@@ -1,12 +1,21 @@
-"""Random ids as Kafka writes them, and the cluster id: made at the first start, kept in `meta.properties`."""
+"""Random ids as Kafka writes them, and the cluster id: made at the first start, kept in `meta.properties`.
+
+The catalogue has it as well, noted before the file is made: so a file that is lost is written again, one that
+is damaged or another directory's is found out, and so is a catalogue that is lost.
+"""
 
 from __future__ import annotations
 
 import base64
+import logging
 import uuid
 from pathlib import Path
 
+from headgate.domain.ids import Millis
 from headgate.log.filesystem import FileSystem, read_file, replace_file
+from headgate.topics.topics import Topics
+
+logger = logging.getLogger(__name__)
 
 FILE_NAME = "meta.properties"
 _KEY = "cluster.id="
@@ -19,14 +28,37 @@ def random_id() -> str:
     return text
 
 
-def cluster_id(files: FileSystem, data_dir: Path) -> str:
-    """The id of the cluster whose data this is, 22 characters. Raises OSError."""
-    path = data_dir / FILE_NAME
-    if files.exists(path):
-        for line in read_file(files, path).decode(errors="replace").splitlines():
-            if line.startswith(_KEY):
-                return line.removeprefix(_KEY).strip()
-        raise OSError(f"{path} has no line that begins with {_KEY}; restore it, or remove it for a new id")
-    made = random_id()
-    replace_file(files, path, f"version=1\n{_KEY}{made}\n".encode())
-    return made
+def cluster_id(files: FileSystem, topics: Topics, now: Millis) -> str:
+    """The id of the cluster whose data this is, 22 characters. Raises OSError, with nothing changed."""
+    path, known = topics.data_dir / FILE_NAME, topics.cluster_id
+    if not files.exists(path):
+        if known is None and not topics.is_new:
+            raise OSError(f"{path} is missing; restore it from a copy")
+        if known is None:
+            known = random_id()
+            topics.name_cluster(known, now)
+        else:
+            logger.warning("%s was missing and is written again from the catalogue", path)
+        replace_file(files, path, f"version=1\n{_KEY}{known}\n".encode())
+        return known
+    found = _read(files, path)
+    if found != known and known is not None:
+        raise OSError(
+            f"{path} says that the cluster is {found}, the catalogue that it is {known}; restore what "
+            "belongs here from a copy, or remove the file: it is written again from the catalogue"
+        )
+    if known is None:
+        if topics.is_new:
+            raise OSError(
+                f"{path} is there, and the catalogue beside it is empty; restore the directory `catalogue` "
+                "from a copy, or remove the file if nothing was ever kept here"
+            )
+        topics.name_cluster(found, now)
+    return found
+
+
+def _read(files: FileSystem, path: Path) -> str:
+    for line in read_file(files, path).decode(errors="replace").splitlines():
+        if line.startswith(_KEY):
+            return line.removeprefix(_KEY).strip()
+    raise OSError(f"{path} has no line that begins with {_KEY}; restore it from a copy")

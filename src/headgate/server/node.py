@@ -61,8 +61,8 @@ class BrokerNode:
         self.observe_sync: Callable[[float], None] = lambda seconds: None
         self.send_responses: Callable[[], None] = lambda: None
         """Sends at once what would leave at the end of the turn."""
-        self.cluster_id = cluster_id(files, data_dir)
         self.topics = Topics.open(files, data_dir, settings, clock.system_time())
+        self.cluster_id = cluster_id(files, self.topics, clock.system_time())
         self.durability = GroupCommit(self._loop, lambda seconds: self.observe_sync(seconds))
         self._batch_checks = AsideThread(self._loop, "headgate-batch-check")
         self.appends = Appends(self._batch_checks)

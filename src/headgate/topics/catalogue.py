@@ -11,6 +11,8 @@ before anybody is answered, and the catalogue is what replaying them builds. Rul
 6. Sooner or later most of the log is of what is over. Then what stands is said once more, some of it at a
    time (`tidy`), and when all of it is durable the log starts there. A record says how a thing is, so it may
    be said again at any time; wherever that is cut short, nothing is lost.
+7. Of a crash the last change may be torn, and nothing else: each one is synced and marked before the next. A
+   catalogue that is damaged anywhere else is not opened and not changed.
 """
 
 from __future__ import annotations
@@ -23,13 +25,18 @@ from itertools import islice
 from typing import Any
 
 from headgate.domain.ids import Millis, TopicId, TopicName
-from headgate.log.batch import Record, encode_batch, iterate_records, read_header
+from headgate.log.batch import CorruptBatch, Record, encode_batch, iterate_records, read_header
 from headgate.log.log import Log
+from headgate.log.walking import checked_batches
 
 RECORD_VERSION = 1
 PRODUCER_ID_BLOCK = 1000
 SEGMENT_BYTES = 1 << 20
 """How the log is to be cut up: what is over is removed by the segment."""
+
+RESTORE = (
+    "Nothing was changed. Restore the directory `catalogue` from a copy (`headgate log verify` tells more)."
+)
 
 _FEWEST_TO_TIDY = 2000
 """Records: reading so many takes a moment."""
@@ -41,7 +48,7 @@ Event = dict[str, Any]
 
 
 class CatalogueCorrupt(Exception):
-    """The catalogue holds what this version cannot read; the message says what."""
+    """The catalogue cannot be used, and nothing was changed; the message says why, and what to do."""
 
 
 @dataclass(slots=True)
@@ -104,6 +111,11 @@ def producer_ids_reserved(end: int) -> Event:
     return {"type": "producer-ids-reserved", "end": end}
 
 
+def cluster_named(cluster_id: str) -> Event:
+    """The id of the cluster, once for all."""
+    return {"type": "cluster-named", "id": cluster_id}
+
+
 def leader_epoch_raised(epoch: int) -> Event:
     """The node starts after a crash, and writes in this epoch from now on."""
     return {"type": "leader-epoch-raised", "epoch": epoch}
@@ -121,19 +133,32 @@ class Catalogue:
         self.former_names: set[TopicName] = set()
         self.group_overrides: dict[str, dict[str, str]] = {}
         self.leader_epoch = 0
+        self.cluster_id: str | None = None
+        """The id of the cluster whose catalogue this is; None while that was not noted."""
         self._end_offset = log.log_end_offset
         self._restating: tuple[int, Iterator[Event]] | None = None
         """While what stands is said once more: where in the log that began, and what is still to be said."""
         self._next_producer_id = 0
         self._reserved_producer_ids = 0
-        for _, data in log.batches(log.log_start_offset):
-            for offset, record in iterate_records(data):
-                event = _parse(offset, record.value)
-                try:
-                    self._apply(event)
-                except (KeyError, TypeError, ValueError, AttributeError):
-                    raise _not_ours(offset) from None
+        try:
+            for _, data in checked_batches(log.batches(log.log_start_offset)):
+                for offset, record in iterate_records(data):
+                    self._replay(offset, record)
+        except CorruptBatch as problem:
+            raise CatalogueCorrupt(f"a part of the catalogue does not read: {problem}. {RESTORE}") from None
         self._next_producer_id = self._reserved_producer_ids
+
+    def _replay(self, offset: int, record: Record) -> None:
+        event = _parse(offset, record.value)
+        try:
+            self._apply(event)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise _not_ours(offset) from None
+
+    @property
+    def end_offset(self) -> int:
+        """How many changes there were; 0 for a catalogue that is new."""
+        return self._end_offset
 
     def commit(self, events: Sequence[Event], now: Millis) -> None:
         """Make changes durable, all or none, then apply them. Raises OSError: nothing has changed."""
@@ -154,6 +179,7 @@ class Catalogue:
             request.run()
         # Raises what went wrong in there.
         log.complete_sync(request)
+        log.mark()
         self._end_offset = log.log_end_offset
         for event in events:
             self._apply(event)
@@ -197,6 +223,8 @@ class Catalogue:
         """All that stands, as it is when its turn comes; what comes later is in the log anyway."""
         yield producer_ids_reserved(self._reserved_producer_ids)
         yield leader_epoch_raised(self.leader_epoch)
+        if self.cluster_id is not None:
+            yield cluster_named(self.cluster_id)
         for topic_id in list(self.by_id):
             entry = self.by_id.get(topic_id)
             if entry is not None:
@@ -275,6 +303,9 @@ class Catalogue:
     def _raise_leader_epoch(self, event: Event) -> None:
         self.leader_epoch = event["epoch"]
 
+    def _name_cluster(self, event: Event) -> None:
+        self.cluster_id = str(event["id"])
+
 
 _APPLY: Mapping[str, Callable[[Catalogue, Event], None]] = {
     "topic-created": Catalogue._create,
@@ -285,11 +316,12 @@ _APPLY: Mapping[str, Callable[[Catalogue, Event], None]] = {
     "group-configured": Catalogue._configure_group,
     "producer-ids-reserved": Catalogue._reserve_producer_ids,
     "leader-epoch-raised": Catalogue._raise_leader_epoch,
+    "cluster-named": Catalogue._name_cluster,
 }
 
 
 def _not_ours(offset: int) -> CatalogueCorrupt:
-    return CatalogueCorrupt(f"the catalogue's record at offset {offset} is not one of ours")
+    return CatalogueCorrupt(f"the catalogue's record at offset {offset} is not one of ours. {RESTORE}")
 
 
 def _parse(offset: int, value: bytes | None) -> Event:

@@ -6,6 +6,7 @@ name, or it would be the other one's.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from headgate.domain.ids import TopicName
@@ -15,17 +16,23 @@ class HeldNames:
     """The names that are held, and who waits for them."""
 
     def __init__(self) -> None:
+        self._holders: Counter[TopicName] = Counter()
         self._waiting: dict[TopicName, list[Callable[[], None]]] = {}
 
     def __contains__(self, name: TopicName) -> bool:
         return name in self._waiting
 
     def hold(self, name: TopicName) -> None:
-        """Nobody may use the name until it is released."""
+        """Nobody may use the name until it is released, by each who holds it."""
+        self._holders[name] += 1
         self._waiting.setdefault(name, [])
 
     def release(self, name: TopicName) -> None:
-        """The name is free, and those who wait for it learn it."""
+        """One holder needs it no more; the last of them makes it free, and those who wait for it learn it."""
+        self._holders[name] -= 1
+        if self._holders[name] > 0:
+            return
+        del self._holders[name]
         for on_free in self._waiting.pop(name, ()):
             on_free()
 

@@ -77,10 +77,14 @@ class LeaderEpochs:
         try:
             version, count, *lines = data.decode("ascii").split("\n")
             pairs = [(int(epoch), int(start)) for epoch, start in (line.split(" ") for line in lines if line)]
-            if int(version) != 0 or int(count) != len(pairs) or pairs != sorted(pairs):
+            if int(version) != 0 or int(count) != len(pairs):
                 return None
         except ValueError:
             return None
+        last_epoch = last_start = -1
         for epoch, start in pairs:
+            if epoch <= last_epoch or start <= last_start:
+                return None
+            last_epoch, last_start = epoch, start
             epochs.begin(epoch, start)
         return epochs

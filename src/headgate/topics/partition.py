@@ -338,8 +338,19 @@ class Partition:
             self.topic.shared.closed(self._log)
             self._log = None
 
+    @property
+    def is_being_read(self) -> bool:
+        """Whether another thread works in the directory to open the log: nobody may move it meanwhile."""
+        return self._opening is not None and not self._opening.done()
+
     def give_up(self) -> None:
-        """The topic is deleted, and its owner removes the directory: refuse what still comes."""
+        """The topic is deleted, and its owner removes the directory: refuse what still comes.
+
+        An opening that has begun goes on in its thread, see `is_being_read`.
+        """
+        if self._opening is not None:
+            self._opening.cancel()
+            self._opening.add_done_callback(_close_unused)
         if self._log is not None:
             self._log.give_up()
             self.topic.shared.closed(self._log)
@@ -500,6 +511,12 @@ class Partition:
             )
         except (OSError, CorruptBatch) as problem:
             logger.warning("cannot keep the producers of %s: %s", self, problem)
+
+
+def _close_unused(opening: Future[_Opened]) -> None:
+    """Give back the files of a log that was opened for a topic that was deleted meanwhile."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result()[0].close_files()
 
 
 def _out_of_step(error: ErrorCode, header: BatchHeader) -> AppendResult:

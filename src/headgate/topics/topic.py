@@ -60,6 +60,7 @@ class Topic:
 
     __slots__ = (
         "_entry",
+        "_given_up",
         "_kept",
         "_policy",
         "_written",
@@ -81,6 +82,8 @@ class Topic:
         self._policy: TopicPolicy | None = None
         self._written: set[int] = set()
         self._kept: dict[int, Partition] = {}
+        self._given_up: list[Partition] = []
+        """Partitions of a deleted topic whose opening in another thread had begun."""
 
     @property
     def id(self) -> TopicId:
@@ -209,6 +212,11 @@ class Topic:
             room_after_bytes=ROOM_AFTER_BYTES,
         )
 
+    @property
+    def is_being_read(self) -> bool:
+        """Whether other threads still work in directories of a topic that was given up."""
+        return any(partition.is_being_read for partition in self._given_up)
+
     def give_up_partitions(self) -> list[Path]:
         """Close every log without a trace, and return the directories to remove: the topic is deleted."""
         self.is_deleted = True
@@ -216,6 +224,7 @@ class Topic:
             partition.give_up()
         directories = [self.directory_of(index) for index in self.written_partitions()]
         self.shared.waiters.wake_topic(self.topic_id)
+        self._given_up = [partition for partition in self._kept.values() if partition.is_being_read]
         self._kept.clear()
         self._written.clear()
         return directories

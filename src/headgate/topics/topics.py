@@ -15,7 +15,6 @@ Rules:
 
 from __future__ import annotations
 
-import json
 import logging
 import random
 import re
@@ -28,10 +27,13 @@ from headgate.domain.ids import GROUP_OFFSETS_TOPIC, ZERO_TOPIC_ID, Millis, Topi
 from headgate.domain.settings import TOPIC_SETTINGS, Settings
 from headgate.log.compaction import Steps
 from headgate.log.deletion import put_aside, remove_deleted
-from headgate.log.filesystem import FileSystem, read_file, replace_file
+from headgate.log.filesystem import FileSystem, read_or_nothing, replace_file
 from headgate.log.log import Log, LogSettings, Recovery
+from headgate.log.recovery import LogDamaged
+from headgate.log.segment import LOG_SUFFIX
 from headgate.topics import catalogue as events
-from headgate.topics.catalogue import Catalogue, CatalogueEntry
+from headgate.topics.catalogue import RESTORE, Catalogue, CatalogueCorrupt, CatalogueEntry
+from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop
 from headgate.topics.configs import check
 from headgate.topics.fetch_sessions import FetchSessions
 from headgate.topics.held_names import HeldNames
@@ -44,7 +46,6 @@ from headgate.topics.waiters import Waiters
 logger = logging.getLogger(__name__)
 
 CATALOGUE_DIRECTORY = "catalogue"
-CLEAN_SHUTDOWN_FILE = "clean-shutdown"
 MAXIMUM_PARTITIONS = 1_000_000
 """More partitions than this in one topic are refused: their metadata alone would fill a frame."""
 
@@ -74,6 +75,8 @@ class Topics:
         self._by_id: dict[TopicId, Topic] = {}
         self._collisions: dict[str, TopicName] = {}
         self._blocked: dict[str, list[Path]] = {}
+        self._being_read: list[Topic] = []
+        """Deleted topics in whose directories other threads work; their names are held meanwhile."""
         self.held_names = HeldNames()
         self._housekeeping = Housekeeping(self)
         self._has_leftovers = False
@@ -94,23 +97,19 @@ class Topics:
     def open(cls, fs: FileSystem, data_dir: Path, settings: Settings, now: Millis) -> Topics:
         """Read the catalogue of a data directory, which exists and is locked by the caller.
 
-        Raises OSError, and CatalogueCorrupt for a catalogue of a newer version.
+        Raises OSError, and CatalogueCorrupt for a catalogue that is damaged, or of a newer version.
         """
-        directory = data_dir / CATALOGUE_DIRECTORY
-        fs.make_directory(directory)
-        fs.sync_directory(data_dir)
-        marker = _read_json(fs, data_dir / CLEAN_SHUTDOWN_FILE)
-        cut_up = LogSettings(segment_bytes=events.SEGMENT_BYTES)
-        log = Log.open(fs, directory, cut_up, clean=False, on_truncated=_tell_of_lost_changes)
-        catalogue = Catalogue(log)
-        if marker is not None:
-            fs.remove(data_dir / CLEAN_SHUTDOWN_FILE)
+        marker = data_dir / CLEAN_SHUTDOWN_FILE
+        stop = CleanStop.decode(read_or_nothing(fs, marker))
+        catalogue = _open_catalogue(fs, data_dir, 0 if stop is None else stop.catalogue_end)
+        if fs.exists(marker):
+            fs.remove(marker)
             fs.sync_directory(data_dir)
-        elif catalogue.topics:
+        if stop is None and catalogue.topics:
             catalogue.commit([events.leader_epoch_raised(catalogue.leader_epoch + 1)], now)
         shared = Shared(fs, data_dir, settings, Waiters(), catalogue.leader_epoch)
         topics = cls(shared, catalogue)
-        topics._find_partitions(None if marker is None else set(marker.get("unrecovered", ())))
+        topics._find_partitions(None if stop is None else set(stop.unrecovered))
         return topics
 
     @property
@@ -122,6 +121,20 @@ class Topics:
     def leader_epoch(self) -> int:
         """The epoch this node writes in: how often it started after a crash."""
         return self._shared.leader_epoch
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The id of the cluster, as the catalogue has it; None while it was not noted there."""
+        return self._catalogue.cluster_id
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing was ever written here."""
+        return self._catalogue.end_offset == 0
+
+    def name_cluster(self, cluster_id: str, now: Millis) -> None:
+        """Note the id of the cluster in the catalogue, durably. Raises OSError."""
+        self._catalogue.commit([events.cluster_named(cluster_id)], now)
 
     @property
     def settings(self) -> Settings:
@@ -248,7 +261,12 @@ class Topics:
         directories = topic.give_up_partitions()
         if directories:
             self._blocked[topic.name] = directories
-            self._remove_leftovers(topic.name)
+            if topic.is_being_read:
+                # A thread writes there; under the new name it would find what is another topic's by then.
+                self._being_read.append(topic)
+                self.held_names.hold(topic.name)
+            else:
+                self._remove_leftovers(topic.name)
         for callback in self.on_deleted:
             callback(topic)
         return None
@@ -320,7 +338,8 @@ class Topics:
         `is_slice_over` says when others must have their turn.
         """
         yield from self._housekeeping.round(now, is_slice_over)
-        for name in list(self._blocked):
+        self._end_held_deletions()
+        for name in self._blocked.keys() - {topic.name for topic in self._being_read}:
             self._remove_leftovers(name)
         self._finish_deletions()
 
@@ -330,7 +349,15 @@ class Topics:
 
     def remove_deleted(self) -> bool:
         """Remove some more directories of deleted topics; whether there are others left to go on with."""
-        return self._finish_deletions()
+        self._end_held_deletions()
+        return self._finish_deletions() or bool(self._being_read)
+
+    def _end_held_deletions(self) -> None:
+        """Put the directories of deleted topics out of sight in which no thread works any more."""
+        for topic in [topic for topic in self._being_read if not topic.is_being_read]:
+            self._being_read.remove(topic)
+            self._remove_leftovers(topic.name)
+            self.held_names.release(topic.name)
 
     def close(self) -> None:
         """Close every log. What cannot be closed well is checked at the next start."""
@@ -346,10 +373,10 @@ class Topics:
             self._catalogue.close()
             if is_clean:
                 unrecovered = sorted([key[0].hex(), key[1]] for key in self._shared.unrecovered)
-                marker = json.dumps(
-                    {"v": 1, "unrecovered": [f"{name}-{index}" for name, index in unrecovered]}
+                stop = CleanStop(
+                    tuple(f"{name}-{index}" for name, index in unrecovered), self._catalogue.end_offset
                 )
-                replace_file(self._shared.fs, self.data_dir / CLEAN_SHUTDOWN_FILE, marker.encode())
+                replace_file(self._shared.fs, self.data_dir / CLEAN_SHUTDOWN_FILE, stop.encode())
         except OSError as problem:
             logger.error("cannot mark the shutdown as clean: %s", problem)
 
@@ -417,6 +444,61 @@ class Topics:
         return self._has_leftovers
 
 
+def _open_catalogue(fs: FileSystem, data_dir: Path, least_end_offset: int) -> Catalogue:
+    """The catalogue, made where a data directory is new. Raises OSError, CatalogueCorrupt.
+
+    A clean stop says how far it reached: `least_end_offset`.
+    """
+    directory = data_dir / CATALOGUE_DIRECTORY
+    names = fs.listdir(data_dir)
+    if CATALOGUE_DIRECTORY not in names:
+        partitions = sorted(name for name in names if _holds_log(fs, data_dir, name))
+        if partitions or least_end_offset:
+            found = f"{partitions[0]} is there" if partitions else "the server was stopped with one"
+            raise CatalogueCorrupt(f"there is no catalogue, and {found}. {RESTORE}")
+        fs.make_directory(directory)
+        fs.sync_directory(data_dir)
+    settings = LogSettings(segment_bytes=events.SEGMENT_BYTES, keeps_all=True)
+    try:
+        log = Log.open(fs, directory, settings, clean=False, on_truncated=_tell_of_lost_changes)
+    except LogDamaged as problem:
+        raise CatalogueCorrupt(f"the catalogue is damaged: {problem.strerror}. {RESTORE}") from None
+    catalogue = Catalogue(log)
+    if catalogue.end_offset < least_end_offset:
+        raise CatalogueCorrupt(
+            f"the catalogue ends at {catalogue.end_offset}, it ended at {least_end_offset} when the server "
+            f"stopped: it is an old copy. {RESTORE}"
+        )
+    for name in names:
+        if not _is_accounted_for(catalogue, name) and _holds_log(fs, data_dir, name):
+            raise CatalogueCorrupt(
+                f"{name} holds a log, and the catalogue knows no such partition: it is an old copy, "
+                f"or somebody put the directory there. Move it away if it does not belong there. {RESTORE}"
+            )
+    return catalogue
+
+
+def _is_accounted_for(catalogue: Catalogue, name: str) -> bool:
+    """Whether a directory is a partition's that the catalogue knows, what is left of one, or none at all."""
+    match = _PARTITION_DIRECTORY.match(name)
+    if match is None:
+        return True
+    topic = catalogue.topics.get(TopicName(match[1]))
+    if topic is None:
+        return match[1] in catalogue.former_names
+    return int(match[2]) < topic.partition_count
+
+
+def _holds_log(fs: FileSystem, data_dir: Path, name: str) -> bool:
+    """Whether a name is that of a partition's directory with a segment in it."""
+    if _PARTITION_DIRECTORY.match(name) is None:
+        return False
+    try:
+        return any(one.endswith(LOG_SUFFIX) for one in fs.listdir(data_dir / name))
+    except NotADirectoryError:
+        return False
+
+
 def _tell_of_lost_changes(recovery: Recovery) -> None:
     """A change that was being written when the power failed is normal; anything more is damage."""
     logger.error(
@@ -428,11 +510,3 @@ def _tell_of_lost_changes(recovery: Recovery) -> None:
 
 def _storage_refusal(problem: OSError) -> Refusal:
     return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"The catalogue cannot be written: {problem.strerror}")
-
-
-def _read_json(fs: FileSystem, path: Path) -> dict[str, list[str]] | None:
-    try:
-        content = json.loads(read_file(fs, path))
-    except (FileNotFoundError, ValueError):
-        return None
-    return content if isinstance(content, dict) else None
