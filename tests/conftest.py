@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import settings
 
+from headgate.broker import Broker
 from headgate.compiled import build_text, is_compiled
+from headgate.log.memory_filesystem import PowerCut
+from headgate.server import failures
+from headgate.server.failures import Where
 
 # How long an example takes tells how busy the machine is, and nothing of the code.
 settings.register_profile("headgate", deadline=None)
@@ -33,6 +39,49 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header() -> str:
     return f"headgate: {build_text()}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def power_cuts_are_expected() -> Iterator[None]:
+    """Do not count what tests raise in place of the end of the process."""
+    count = failures._count
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(
+            failures,
+            "_count",
+            lambda where, failure: None if isinstance(failure, PowerCut) else count(where, failure),
+        )
+        yield
+
+
+@pytest.fixture(autouse=True)
+def no_unexpected_failures(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test in which something failed that nothing provides for; see the marker `plants_failures`."""
+    failures.forget()
+    yield
+    counted = {where.value for where in failures.counts()}
+    failures.forget()
+    marker = request.node.get_closest_marker("plants_failures")
+    planted = set() if marker is None else {Where(name).value for name in marker.args}
+    assert counted <= planted, "failures that nothing provides for, by place (planted ones are declared)"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_unexpected_failures_of_processes() -> Iterator[None]:
+    """Look through the log of every server process when it ends."""
+    forget = Broker._forget
+
+    def look_and_forget(broker: Broker) -> None:
+        forget(broker)
+        text = broker.log_path.read_text(errors="replace") if broker.log_path.exists() else ""
+        found = [line for line in text.splitlines() if "unexpected failure" in line or "Traceback" in line]
+        if found:
+            broker.log_path.unlink()
+        assert not found, "the server logged failures that nothing provides for:\n" + text[-10_000:]
+
+    Broker._forget = look_and_forget  # type: ignore[assignment,method-assign]
+    yield
+    Broker._forget = forget  # type: ignore[method-assign]
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

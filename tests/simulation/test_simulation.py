@@ -224,6 +224,7 @@ SLEEPY = {"consumers": 0, "mixed": 0, "trouble_seconds": 1.0, "sweep_interval_ms
         (broken.checkpoints_forget_members, RESTARTING | {"checkpoint_records": 20}),
     ],
 )
+@pytest.mark.plants_failures("reply", "shard", "request")
 def test_the_simulation_notices_that(
     break_the_server: broken.Break, circumstances: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -180,6 +180,11 @@ class Coordinator(Protocol):
         """The partition of `__consumer_offsets` that holds a group."""
         ...
 
+    @property
+    def is_wary(self) -> bool:
+        """Whether a command failed a shard a while ago: then commands are handed over one by one."""
+        ...
+
     def submit_to_all(self, command: Any, on_replies: Callable[[list[Any]], None]) -> None:
         """Hand the same command to every shard; `on_replies` gets one result (or `ErrorCode`) a shard."""
         ...

@@ -11,6 +11,7 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId
 
 _SUBMITTED_AT_ONCE = 200
+LONGEST_ID_BYTES = 0x7FFF
 
 
 def gather(count: int, on_all: Callable[[list[Any]], None]) -> Callable[[int], Callable[[Any], None]]:
@@ -71,6 +72,14 @@ def _answered(
         yield there
         all_results += there.result()
     return (yield from respond(all_results))
+
+
+def is_too_long(member_id: str) -> bool:
+    """Whether a member id that was made of what a client said fits into no message and no record.
+
+    Kafka cannot write such an id either: the request gets UNKNOWN_SERVER_ERROR.
+    """
+    return len(member_id) > LONGEST_ID_BYTES // 4 and len(member_id.encode()) > LONGEST_ID_BYTES
 
 
 def error_of(result: Any) -> ErrorCode:

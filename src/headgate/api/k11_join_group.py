@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from headgate.api.contract import Api, Call, Node
+from headgate.api.group_answers import is_too_long
 from headgate.core.classic.commands import JoinGroup, JoinResult
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, InstanceId, MemberId
@@ -29,6 +30,9 @@ _SKIP_ASSIGNMENT_SINCE_VERSION = 9
 def handle(node: Node, call: Call, request: JoinGroupRequest) -> None:
     """Answer when the member is in a generation, or at once with the reason why not."""
     command = _command(node, call, request)
+    if is_too_long(command.new_member_id):
+        call.answer(_response(JoinResult(error=ErrorCode.UNKNOWN_SERVER_ERROR), call.api_version))
+        return
 
     def on_result(result: Any) -> None:
         if isinstance(result, ErrorCode):

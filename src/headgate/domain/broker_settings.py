@@ -151,6 +151,26 @@ BROKER_SETTINGS: Mapping[str, Setting] = table(
         "When a silent connection is closed; -1 never.",
         minimum=-1,
     ),
+    Setting(
+        "queued.max.request.bytes",
+        Kind.LONG,
+        -1,
+        "Memory for requests that are not complete or wait to be served, of all connections; -1: 512 MiB.",
+    ),
+    Setting(
+        "max.connections",
+        Kind.INT,
+        INT_MAX,
+        "Most connections at a time; who connects above it waits until another one ends.",
+        minimum=0,
+    ),
+    Setting(
+        "max.connections.per.ip",
+        Kind.INT,
+        INT_MAX,
+        "Most connections from one address; further ones are closed at once.",
+        minimum=0,
+    ),
     # Offsets
     Setting(
         "offsets.topic.num.partitions",

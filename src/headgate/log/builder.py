@@ -171,6 +171,15 @@ class BatchBuilder:
         self.record_count += count
         self.size_bytes += len(records)
 
+    def mark(self) -> tuple[int, int, int]:
+        """What `cut_back` takes the builder back to."""
+        return len(self._parts), self.record_count, self.size_bytes
+
+    def cut_back(self, mark: tuple[int, int, int]) -> None:
+        """Drop what was appended since `mark` was taken."""
+        parts, self.record_count, self.size_bytes = mark
+        del self._parts[parts:]
+
     def build(self) -> bytearray:
         """The batch, at base offset 0; `place_batch` moves it. Raises ValueError if it is empty."""
         if not self.record_count:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from headgate.api.contract import Api, RequestSteps
 from headgate.api.k18_api_versions import unsupported
+from headgate.server.failures import Where
 from headgate.wire.framing import response_frame
 from headgate.wire.message import Message
 from headgate.wire.reading import Reader
@@ -71,11 +72,15 @@ class PendingCall:
         return f"{(self.route.client_id or '')[:_LONGEST_CLIENT_TOLD]}{self.connection.client_host}"
 
     def answer(self, response: Message) -> None:
-        """Send the response; called once."""
+        """Send the response; called once. One that cannot be written closes the connection."""
         watch = self.connection.watch
         outer = watch.begin(self)
         try:
-            self.answer_frame(self.frame_of(response))
+            frame = self.frame_of(response)
+        except Exception as failure:
+            self.connection.refuse_failed(self.route, failure, Where.REPLY)
+        else:
+            self.answer_frame(frame)
         finally:
             watch.end(outer)
 
@@ -109,6 +114,19 @@ class PendingCall:
         """Close the connection, saying why in the log."""
         self.connection.refuse(reason)
 
+    @property
+    def is_many(self) -> bool:
+        """It is one."""
+        return False
+
+    def ask_each(self) -> None:
+        """See `Asker`: it is alone already."""
+
+    def give_up(self) -> None:
+        """Close the connection, unless the answer is there: it cannot be made any more."""
+        if not self.is_done and self in self.connection.waiting:
+            self.connection.refuse(f"an unexpected failure of ours in {self.route.api.name}")
+
     def answer_frame(self, frame: bytes | bytearray) -> None:
         """Send a response that is written already, its length and correlation id included; called once."""
         if self.is_done:
@@ -116,6 +134,7 @@ class PendingCall:
         self.is_done = True
         self.frame = frame
         connection = self.connection
+        connection.unsent_bytes += len(frame)
         if connection.when_lost:
             connection.when_lost.pop(self, None)
         connection.metrics.observe_request(self.route.api.key, perf_counter() - self.started)

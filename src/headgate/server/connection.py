@@ -2,7 +2,13 @@
 
 Requests of a connection may be answered out of order (a fetch waits, a commit does not); their responses
 leave in order, all that are ready at the end of a turn of the loop in one write. What a client gets wrong
-closes that client's connection, after a log line that says what was wrong, and touches nothing else.
+closes that client's connection, after a log line that says what was wrong, and touches nothing else. So does
+an exception that nothing provides for (`headgate.server.failures`).
+
+What a connection may hold is bounded. Requests are not served while more responses are unsent than
+MOST_UNSENT_BYTES, while the client does not read, or while many requests wait; they are kept as they came,
+the socket is left unread, and it goes on when responses left. Incomplete requests of all connections
+together are bounded by `headgate.server.request_memory`.
 """
 
 from __future__ import annotations
@@ -17,13 +23,17 @@ from typing import Any, TypeVar, cast
 
 from headgate.api.contract import Api, Node, RequestSteps
 from headgate.api.repeats import Habit, Repeats
+from headgate.server.asking import NOW
 from headgate.server.calls import PendingCall, Route
+from headgate.server.connection_limits import ConnectionLimits
+from headgate.server.failures import Where, unexpected
 from headgate.server.loop_watch import LoopWatch
 from headgate.server.metrics import Metrics
+from headgate.server.request_memory import RequestMemory
 from headgate.server.request_work import RequestWork, answering, reading
 from headgate.server.turn import Turn
 from headgate.wire.codec import reader_for
-from headgate.wire.errors import WireError
+from headgate.wire.errors import MalformedMessage, WireError
 from headgate.wire.framing import (
     API_VERSIONS_KEY,
     FrameReader,
@@ -37,7 +47,16 @@ logger = logging.getLogger(__name__)
 ResultT = TypeVar("ResultT")
 
 MOST_REQUESTS_WAITING = 4096
-"""How many requests a connection may have unanswered before its socket is left unread."""
+"""How many small requests that came before a connection may have unanswered."""
+MOST_OTHERS_WAITING = 64
+"""How many requests may be unanswered when one follows that is large, or did not come before: its response
+may be of any size. Kafka takes one request of a connection at a time."""
+SMALL_BYTES = 4096
+"""A request that came before and is no larger than this has a small response."""
+MOST_UNSENT_BYTES = 1 << 20
+"""How many bytes of responses may wait, because an earlier one is not ready, before no request is served."""
+SERVED_TOGETHER_BYTES = 1 << 16
+"""So many bytes of requests that came before are served together, then it is looked what that led to."""
 
 
 def _read_nothing(frame: bytes, at: int) -> None:
@@ -47,23 +66,26 @@ def _read_nothing(frame: bytes, at: int) -> None:
 class Outbox:
     """The connections that have responses to send, at the end of this turn of the loop at the latest."""
 
-    __slots__ = ("_connections", "_loop")
+    __slots__ = ("_connections", "loop")
 
     def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._connections: list[Connection] = []
 
     def add(self, connection: Connection) -> None:
         """Have the connection send what is ready."""
         if not self._connections:
-            self._loop.call_soon(self.send)
+            self.loop.call_soon(self.send)
         self._connections.append(connection)
 
     def send(self) -> None:
         """Send now what there is."""
         connections, self._connections = self._connections, []
         for connection in connections:
-            connection.send()
+            try:
+                connection.send()
+            except Exception as failure:
+                connection.refuse_unexpected(failure)
 
 
 @dataclass(slots=True, frozen=True)
@@ -78,6 +100,8 @@ class Served:
     open_connections: set[Connection] = field(default_factory=set)
     repeats: Repeats = field(default_factory=Repeats)
     outbox: Outbox = field(default_factory=Outbox)
+    memory: RequestMemory = field(default_factory=RequestMemory)
+    limits: ConnectionLimits = field(default_factory=ConnectionLimits)
 
 
 class Connection(asyncio.Protocol):
@@ -95,6 +119,19 @@ class Connection(asyncio.Protocol):
         self._outbox = served.outbox
         self._turn = served.turn
         self._open_connections = served.open_connections
+        self._limits = served.limits
+        self._memory = served.memory
+        self.held_request_bytes = 0
+        """What is counted of this connection in the memory for requests."""
+        self._unserved: deque[bytes] = deque()
+        """Requests that are not served yet; while there are some, the socket is not read."""
+        self._unserved_bytes = 0
+        self.unsent_bytes = 0
+        """Of responses that are ready and not handed to the transport."""
+        self._is_going_on = False
+        """Whether what is unserved will be looked at at the end of this turn."""
+        self._stuck_bytes = 0
+        """What the transport had not sent when it was looked at last."""
         self._frames = FrameReader(node.settings["socket.request.max.bytes"])
         self.waiting: deque[PendingCall] = deque()
         self.when_lost: dict[PendingCall, Callable[[], None]] = {}
@@ -106,10 +143,10 @@ class Connection(asyncio.Protocol):
         self._work = served.work
         self._occupations = 0
         """How many requests are served in steps."""
-        self._behind: list[bytes] = []
-        """Requests that came behind those."""
         self._is_write_paused = False
         self._is_read_paused = False
+        self.is_short_of_memory = False
+        """Whether no more of an incomplete request is taken now."""
         self._is_stopped = False
         self._is_receiving = False
         self.last_heard = perf_counter()
@@ -124,37 +161,59 @@ class Connection(asyncio.Protocol):
         self._peer = f"{peer[0]}:{peer[1]}"
         self._open_connections.add(self)
         self.metrics.connections_opened += 1
+        if not self._limits.opened(peer[0]):
+            self.metrics.connections_rejected += 1
+            self._close()
+            return
         logger.debug("connection opened", extra={"peer": self._peer})
+
+    def eof_received(self) -> None:
+        """Close a connection whose client sends no more, as Kafka does; responses that are ready leave."""
+        self._turn.serve()
+        if self._transport is not None:
+            self.send()
+            self._close()
 
     def connection_lost(self, reason: Exception | None) -> None:
         self._transport = None
-        self._open_connections.discard(self)
+        if self in self._open_connections:
+            self._open_connections.discard(self)
+            self._limits.closed(self.client_host[1:])
         self._give_up_waiting()
         self.outgoing.clear()
         logger.debug("connection closed", extra={"peer": self._peer, "reason": reason or "by the client"})
 
     def data_received(self, data: bytes) -> None:
         self.last_heard = perf_counter()
-        frame = self._frames.only_frame(data)
-        if frame is not None and not self._occupations:
-            found = self._repeats.find(frame, self._habit)
-            if found is not None:  # nearly always: there is nothing to read
-                self._turn.add(self, found, frame)
-                if len(self.waiting) > MOST_REQUESTS_WAITING:
-                    self._balance()
-                return
-        self._is_receiving = True
         try:
-            if frame is None:
-                self._serve(self._frames.feed(data))
-            elif self._occupations:
-                self._serve((frame,))
-            else:
-                self._read(frame)
+            frame = self._frames.only_frame(data)
+            if frame is not None and not (self._occupations or self._unserved):
+                found = self._repeats.find(frame, self._habit)
+                waiting = len(self.waiting)
+                if found is not None and (waiting < MOST_OTHERS_WAITING or len(frame) <= SMALL_BYTES):
+                    self._turn.add(self, found, frame)  # nearly always: there is nothing to read
+                    if waiting >= MOST_REQUESTS_WAITING:
+                        self._balance()
+                    return
+            self._receive((frame,) if frame is not None else self._frames.feed(data))
         except WireError as error:
             self.refuse(str(error))
+        except Exception as failure:
+            self.refuse_unexpected(failure)
+
+    def _receive(self, frames: Sequence[bytes]) -> None:
+        """Take requests, and serve as many as may be served now."""
+        for frame in frames:
+            self._unserved.append(frame)
+            self._unserved_bytes += len(frame)
+        self._is_receiving = True
+        try:
+            self._serve()
         finally:
             self._is_receiving = False
+        held = self._unserved_bytes + self._frames.pending_bytes
+        if held or self.held_request_bytes:
+            self._memory.note(self, held)
         if self.outgoing:
             self.send()  # what could be answered at once leaves at once, without another turn of the loop
 
@@ -168,24 +227,54 @@ class Connection(asyncio.Protocol):
 
     # --- requests ---
 
-    def _serve(self, frames: Sequence[bytes]) -> None:
+    def _serve(self) -> None:
         """Serve requests in their order; those that came before are served at the end of the turn."""
         find = self._repeats.find
         turn = self._turn
-        waiting = self.waiting
-        for frame in frames:
+        unserved = self._unserved
+        together_bytes = 0
+        while unserved:
             if self._transport is None:
                 return
-            if self._occupations:
-                self._behind.append(frame)
-                continue
+            frame = unserved[0]
             found = find(frame, self._habit)
+            if self._has_to_wait(is_small=found is not None and len(frame) <= SMALL_BYTES):
+                break
+            unserved.popleft()
+            self._unserved_bytes -= len(frame)
             if found is None:
                 self._read(frame)
                 continue
             turn.add(self, found, frame)
-        if len(waiting) > MOST_REQUESTS_WAITING or self._behind:
-            self._balance()
+            together_bytes += len(frame)
+            if together_bytes > SERVED_TOGETHER_BYTES:
+                turn.serve()
+                together_bytes = 0
+        self._balance()
+
+    def _has_to_wait(self, *, is_small: bool) -> bool:
+        """Whether no request may be served now: what the last ones led to has to leave first."""
+        if self.unsent_bytes > MOST_UNSENT_BYTES:
+            self.send()
+        return (
+            self._is_write_paused
+            or self._is_stopped
+            or self._occupations > 0
+            or self.unsent_bytes > MOST_UNSENT_BYTES
+            or len(self.waiting) >= (MOST_REQUESTS_WAITING if is_small else MOST_OTHERS_WAITING)
+        )
+
+    def _go_on(self) -> None:
+        """Serve what had to wait."""
+        self._is_going_on = False
+        if self._transport is None:
+            return
+        try:
+            self._receive(())
+        except WireError as error:
+            self.refuse(str(error))
+        except Exception as failure:
+            self.refuse_unexpected(failure)
 
     def _read(self, frame: bytes) -> None:
         if self.waiting:
@@ -206,8 +295,6 @@ class Connection(asyncio.Protocol):
         call = PendingCall(self, route, correlation_id)
         self.waiting.append(call)
         self._handle(call, frame)
-        if len(self.waiting) > MOST_REQUESTS_WAITING:
-            self._balance()
 
     def _handle(self, call: PendingCall, frame: bytes) -> None:
         """Read a request that stands in line, and hand it to its API."""
@@ -224,14 +311,16 @@ class Connection(asyncio.Protocol):
     def _decide(self, call: PendingCall, frame: bytes, request: Any) -> None:
         """Hand a request to its API."""
         route = call.route
+        NOW.asker = call
         try:
             response = route.api.handle(self._node, call, request)
             if response is not None:
                 call.answer(response)
             if route.api.repeat is not None:
                 self._repeats.learn(self._node, frame, route, request)
-        except Exception:
-            self.refuse_failed(route)
+        except Exception as failure:
+            self.refuse_failed(route, failure)
+        NOW.asker = None
 
     # --- requests that may take long ---
 
@@ -251,30 +340,18 @@ class Connection(asyncio.Protocol):
                 return
             try:
                 then(result)
-            except Exception:
-                self.refuse_failed(call.route)
-            self._serve_behind()
+            except Exception as failure:
+                self.refuse_failed(call.route, failure)
+            self._balance()
 
         def on_failed(failure: Exception) -> None:
             self._occupations -= 1
-            if isinstance(failure, WireError):
+            if isinstance(failure, MalformedMessage):
                 self.refuse(str(failure))
             else:
-                self.refuse_failed(call.route)
+                self.refuse_failed(call.route, failure)
 
         self._work.run(steps, call, on_done, on_failed)
-
-    def _serve_behind(self) -> None:
-        """Go on with the requests that were kept, if nothing keeps them any longer."""
-        if not self._behind or self._occupations:
-            return
-        frames, self._behind = self._behind, []
-        try:
-            self._serve(frames)
-        except WireError as error:
-            self.refuse(str(error))
-        if self._is_read_paused:
-            self._balance()
 
     def read_again(self, call: PendingCall, frame: bytes) -> None:
         """Read a request that stands in line and cannot be served as it was before."""
@@ -285,13 +362,16 @@ class Connection(asyncio.Protocol):
         except WireError as error:
             self.refuse(str(error))
 
-    def refuse_failed(self, route: Route) -> None:
+    def refuse_failed(self, route: Route, failure: Exception, where: Where = Where.CONNECTION) -> None:
         """Close the connection over a request that failed for no fault of the client's."""
         name = route.api.name
-        logger.exception(
-            "request failed", extra={"peer": self._peer, "api": name, "version": route.api_version}
-        )
+        unexpected(where, f"{name} failed", failure, peer=self._peer, version=route.api_version)
         self.refuse(f"an unexpected failure of ours in {name}")
+
+    def refuse_unexpected(self, failure: Exception) -> None:
+        """Close the connection over a failure that is no single request's."""
+        unexpected(Where.CONNECTION, "a connection failed", failure, peer=self._peer)
+        self.refuse("an unexpected failure of ours")
 
     def _find_route(self, header: RequestHeader) -> Route | None:
         """Where a request goes; None for one that is answered here, or ends the connection."""
@@ -325,23 +405,40 @@ class Connection(asyncio.Protocol):
         logger.warning("connection closed", extra={"peer": self._peer, "reason": reason})
         self.metrics.connections_refused += 1
         self.send()
-        self._transport.close()
-        self._transport = None
+        self._close()
+
+    def _close(self) -> None:
+        """Close the transport, which sends first what it has."""
+        if self._transport is not None:
+            self._transport.close()
+            self._transport = None
         self._give_up_waiting()
 
     def _give_up_waiting(self) -> None:
         """Nobody is there for the answers any more."""
         self.waiting.clear()
-        self._behind.clear()
+        self._unserved.clear()
+        self._memory.gone(self)
         actions, self.when_lost = self.when_lost, {}
         for action in actions.values():
-            action()
+            try:
+                action()
+            except Exception as failure:
+                unexpected(Where.CONNECTION, "a request that was given up failed", failure)
 
     def close_idle(self) -> None:
-        """Close a connection that has been silent for too long and waits for nothing."""
-        if not self.waiting and self._transport is not None:
+        """Close a connection that has been silent for too long and waits for nothing, or reads nothing."""
+        transport = self._transport
+        if transport is None:
+            return
+        stuck_before, self._stuck_bytes = self._stuck_bytes, transport.get_write_buffer_size()
+        if self._stuck_bytes:
+            if self._stuck_bytes == stuck_before:
+                logger.debug("connection closed", extra={"peer": self._peer, "reason": "it reads nothing"})
+                transport.abort()
+        elif not self.waiting:
             logger.debug("connection closed", extra={"peer": self._peer, "reason": "idle"})
-            self._transport.close()
+            self._close()
 
     def stop_reading(self) -> None:
         """Take no more requests."""
@@ -352,7 +449,7 @@ class Connection(asyncio.Protocol):
         """Send what is ready and close."""
         if self._transport is not None:
             self.send()
-            self._transport.close()
+            self._close()
 
     # --- responses ---
 
@@ -374,8 +471,10 @@ class Connection(asyncio.Protocol):
         """Write all responses that are queued, in one piece."""
         outgoing = self.outgoing
         if outgoing:
-            self.write(outgoing[0] if len(outgoing) == 1 else b"".join(outgoing))
+            frames = outgoing[0] if len(outgoing) == 1 else b"".join(outgoing)
             outgoing.clear()
+            self.unsent_bytes -= len(frames)
+            self.write(frames)
 
     def write(self, frames: bytes | bytearray) -> None:
         """Write responses whose turn it is."""
@@ -384,14 +483,25 @@ class Connection(asyncio.Protocol):
         if self._is_read_paused:
             self._balance()
 
+    def balance_memory(self, *, is_short: bool) -> None:
+        """Leave an incomplete request in the socket, or go on with it."""
+        self.is_short_of_memory = is_short
+        self._balance()
+
     def _balance(self) -> None:
-        """Stop reading from a client that does not read its responses, or waits for too many of them."""
+        """Read from the client, unless it reads nothing itself or too much of it waits."""
         if self._transport is None:
             return
-        is_too_far_ahead = (
-            self._is_write_paused or bool(self._behind) or len(self.waiting) > MOST_REQUESTS_WAITING
+        is_to_pause = (
+            self._is_write_paused
+            or self._is_stopped
+            or self.is_short_of_memory
+            or len(self.waiting) > MOST_REQUESTS_WAITING
+            or bool(self._unserved)
         )
-        is_to_pause = is_too_far_ahead or self._is_stopped
+        if self._unserved and not self._is_receiving and not self._is_going_on:
+            self._is_going_on = True
+            self._outbox.loop.call_soon(self._go_on)
         if is_to_pause and not self._is_read_paused:
             self._is_read_paused = True
             self._transport.pause_reading()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ from headgate.api.group_answers import gather
 from headgate.core.shard import GroupShard
 from headgate.domain.ids import GroupId
 from headgate.domain.partitioning import partition_for
+from headgate.server.quarantine import Quarantine
 from headgate.server.shard_runtime import ShardRuntime
 from headgate.topics.partition import Partition
 
@@ -19,6 +21,9 @@ class GroupCoordinator:
     def __init__(self, runtimes: list[ShardRuntime[GroupShard]]) -> None:
         """`runtimes`, one a partition, in the partitions' order."""
         self._runtimes = runtimes
+        self._quarantine = Quarantine(asyncio.get_running_loop().time)
+        for runtime in runtimes:
+            runtime.quarantine = self._quarantine
 
     @property
     def runtimes(self) -> list[ShardRuntime[GroupShard]]:
@@ -27,7 +32,12 @@ class GroupCoordinator:
 
     def submit(self, group_id: GroupId, command: Any, on_reply: Callable[[Any], None]) -> None:
         """Hand a command to the group's shard; see `headgate.api.contract.ShardOwner`."""
-        self._runtimes[self.partition_of(group_id)].submit(command, on_reply)
+        self._runtimes[self.partition_of(group_id)].submit(command, on_reply, group_id)
+
+    @property
+    def is_wary(self) -> bool:
+        """Whether a command failed a shard a while ago: then commands are better not put together."""
+        return not self._quarantine.is_empty()
 
     def submit_to_all(self, command: Any, on_replies: Callable[[list[Any]], None]) -> None:
         """Hand the same command to every shard; answers come together, one a shard, in their order."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import socket
 from collections.abc import Callable, Iterable
 from time import perf_counter
 
@@ -12,11 +14,16 @@ from prometheus_client.metrics_core import Metric
 
 from headgate.api.registry import apis_by_key
 from headgate.server.connection import Connection, Served
+from headgate.server.connection_limits import ConnectionLimits
+from headgate.server.failures import Where, failure_counters, unexpected
 from headgate.server.metrics import Metrics, gauge
 from headgate.server.node import BrokerNode
+from headgate.server.request_memory import RequestMemory
 from headgate.server.turn import Turn
 
 logger = logging.getLogger(__name__)
+
+BACKLOG = 1024
 
 
 class Listener:
@@ -24,16 +31,31 @@ class Listener:
 
     def __init__(self, node: BrokerNode) -> None:
         self._node = node
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._cancel_sweep: Callable[[], None] = lambda: None
         apis = apis_by_key()
         self.metrics = Metrics({key: api.name for key, api in apis.items()})
-        turn = Turn(node, self.metrics)
-        self.served = Served(apis, self.metrics, turn, node.watch, node.request_work)
+        settings = node.settings
+        self._limits = ConnectionLimits(settings["max.connections"], settings["max.connections.per.ip"])
+        self._limits.on_full = self._on_full
+        self.served = Served(
+            apis,
+            self.metrics,
+            Turn(node, self.metrics),
+            node.watch,
+            node.request_work,
+            memory=RequestMemory(settings["queued.max.request.bytes"]),
+            limits=self._limits,
+        )
+        self._sockets: list[int] = []
+        """The listening sockets, which outlive a pause: who connects meanwhile waits in their backlog."""
+        self._resuming: asyncio.Task[None] | None = None
+        self._is_resuming = False
         self._open_connections = self.served.open_connections
         self.metrics.add_gauges(self._connection_gauges)
         self.metrics.add_gauges(node.gauges)
         self.metrics.add_gauges(node.watch.gauges)
+        self.metrics.add_gauges(failure_counters)
         node.observe_sync = self.metrics.observe_sync
         node.send_responses = self.served.outbox.send
         self.registry = CollectorRegistry()
@@ -42,22 +64,56 @@ class Listener:
     async def listen(self, host: str, port: int) -> tuple[str, int]:
         """Accept connections; returns the address that was bound. Raises OSError when it cannot be had."""
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: Connection(self._node, self.served),
-            host,
-            port,
-            backlog=1024,
-        )
-        bound: tuple[str, int] = self._server.sockets[0].getsockname()[:2]
+        server = await loop.create_server(self._accept, host, port, backlog=BACKLOG)
+        self._servers = [server]
+        self._sockets = [os.dup(listening.fileno()) for listening in server.sockets]
+        bound: tuple[str, int] = server.sockets[0].getsockname()[:2]
         self._schedule_sweep()
         return bound
+
+    def _accept(self) -> Connection:
+        self._limits.accepted()
+        return Connection(self._node, self.served)
+
+    def _on_full(self, is_full: bool) -> None:
+        """Accept nobody while there are as many connections as may be."""
+        if is_full:
+            logger.warning("no more connections are accepted", extra={"reason": "max.connections is reached"})
+            self._close_servers()
+        elif self._sockets and not self._is_resuming:
+            self._is_resuming = True
+            self._resuming = asyncio.get_running_loop().create_task(self._resume())
+
+    async def _resume(self) -> None:
+        """Accept connections again."""
+        try:
+            for descriptor in self._sockets:
+                listening = socket.socket(fileno=os.dup(descriptor))
+                server = await asyncio.get_running_loop().create_server(
+                    self._accept, sock=listening, backlog=BACKLOG
+                )
+                self._servers.append(server)
+        except Exception as failure:
+            unexpected(Where.CONNECTION, "connections cannot be accepted again", failure)
+        self._is_resuming = False
+        if self._limits.is_full:
+            self._close_servers()
+
+    def _close_servers(self) -> None:
+        servers, self._servers = self._servers, []
+        for server in servers:
+            server.close()
 
     def stop_accepting(self) -> None:
         """Take no more connections, and no more requests from those there are."""
         self._cancel_sweep()
-        if self._server is not None:
-            self._server.close()
-        for connection in self._open_connections:
+        sockets, self._sockets = self._sockets, []
+        for descriptor in sockets:
+            os.close(descriptor)
+        if self._resuming is not None:
+            self._resuming.cancel()
+        self._close_servers()
+        for connection in list(self._open_connections):
             connection.stop_reading()
         self.served.turn.serve()
 
@@ -73,11 +129,11 @@ class Listener:
             self._cancel_sweep = self._node.call_later(max(1000, idle_ms // 10), self._sweep)
 
     def _sweep(self) -> None:
+        self._schedule_sweep()
         oldest = perf_counter() - self._node.settings["connections.max.idle.ms"] / 1000
         for connection in list(self._open_connections):
             if connection.last_heard < oldest:
                 connection.close_idle()
-        self._schedule_sweep()
 
     def _connection_gauges(self) -> Iterable[Metric]:
         yield gauge("headgate_connections", "Connections that are open.", [((), len(self._open_connections))])

@@ -64,6 +64,7 @@ class Metrics(Collector):
         self._gauges: list[Callable[[], Iterable[Metric]]] = []
         self.connections_opened = 0
         self.connections_refused = 0
+        self.connections_rejected = 0
 
     def observe_request(self, api_key: int, seconds: float) -> None:
         """Count one answered request and the seconds from its frame to its response."""
@@ -100,6 +101,11 @@ class Metrics(Collector):
             "headgate_connections_refused",
             "Connections closed for what was sent over them.",
             value=self.connections_refused,
+        )
+        yield CounterMetricFamily(
+            "headgate_connections_rejected",
+            "Connections closed because of max.connections.per.ip.",
+            value=self.connections_rejected,
         )
         for read in self._gauges:
             yield from read()

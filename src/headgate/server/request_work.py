@@ -17,9 +17,10 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from headgate.api.contract import RequestSteps
+from headgate.server.asking import NOW, Asker
 from headgate.server.loop_watch import LoopWatch, Step
 
 if TYPE_CHECKING:
@@ -125,10 +126,12 @@ class RequestWork:
 
     def _go_on(self, piece: _Piece, slice_seconds: float, problem: Exception | None = None) -> None:
         """One slice of it."""
-        outer = self._watch.begin(piece.step)
+        outer, asker_before = self._watch.begin(piece.step), NOW.asker
+        NOW.asker = cast(Asker, piece.step)
         try:
             self._slice(piece, slice_seconds, problem)
         finally:
+            NOW.asker = asker_before
             self._watch.end(outer)
 
     def _slice(self, piece: _Piece, slice_seconds: float, problem: Exception | None) -> None:

@@ -2,13 +2,18 @@
 
 Its rules:
 
-1. Records are applied the moment they are decided, and written at the end of the turn of the loop, all of
-   that turn together: one write and one sync, mostly of one batch, serve every command of the turn. Only
-   where a turn decides much is its beginning written ahead, so that the disk works beside the loop.
+1. Records are encoded and applied the moment they are decided, and written at the end of the turn of the
+   loop, all of that turn together: one write and one sync, mostly of one batch, serve every command of the
+   turn. Where a turn decides much, its beginning is written ahead, so that the disk works beside the loop.
 2. A reply leaves when the log is durable up to the position it was computed at. That holds for reads too, so
    nobody ever sees what could still be lost, and nothing ever has to be undone.
 3. If a write or a sync fails, the shard's memory is dropped, everyone who waits gets a retriable error, and
    the shard is loaded from its log again: the way back up is the way up.
+4. A command whose decision or encoding fails is refused alone (UNKNOWN_SERVER_ERROR), before anything of it
+   is applied. Requests that it would have answered besides get a retriable error.
+5. If its records cannot be applied or written for a reason nothing provides for, rule 3 holds, and the key of
+   the command, its group, is refused for a while (`quarantine`): the shard is there for all others.
+6. A Tick that fails is counted, and the next one comes after a pause: other timers go on.
 """
 
 from __future__ import annotations
@@ -17,7 +22,8 @@ import asyncio
 import errno
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from contextlib import suppress
 from enum import Enum, auto
 from time import perf_counter
 from typing import Any, Generic, TypeVar
@@ -30,18 +36,27 @@ from headgate.log.batch import CorruptBatch
 from headgate.log.log import Log
 from headgate.records import MalformedRecord
 from headgate.records.columns import record_count
+from headgate.server.asking import NOW, Asker, give_up
 from headgate.server.clock import Clock
+from headgate.server.failures import Where, unexpected
 from headgate.server.group_commit import GroupCommit
+from headgate.server.quarantine import Quarantine
 from headgate.server.shard_loading import CheckpointLoading, CheckpointUnusable, LogLoading
-from headgate.server.turn_batches import TurnBatches
+from headgate.server.turn_batches import RecordTooLarge, TurnBatches
 from headgate.topics.partition import Partition
 from headgate.topics.trouble import Trouble
 
 logger = logging.getLogger(__name__)
 
 OnReply = Callable[[Any], None]
+Waiting = tuple[OnReply, Asker | None]
+"""Who gets a reply, and the request that is given up if that fails."""
 
 RELOAD_DELAY_SECONDS = 1.0
+TICK_SLICE_SECONDS = 0.005
+"""For how long timers that are due are served before others have their turn."""
+TICK_PAUSE_SECONDS = 0.1
+"""How long timers wait after one that failed: one that fails for ever does not keep the loop busy."""
 LOAD_SLICE_SECONDS = 0.005
 EARLY_RECORDS = 500
 """A turn that has decided so much does not let a quick disk wait for its end."""
@@ -62,6 +77,10 @@ _ERRORS = {
     State.FAILED: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
 
+
+_NOTHING: Effects[Any] = Effects()
+_NOBODY: Waiting = (lambda result: None, None)
+"""Gets the replies to requests that were refused already."""
 
 ShardT = TypeVar("ShardT", bound=Shard[Any, Any])
 
@@ -94,7 +113,11 @@ class ShardRuntime(Generic[ShardT]):
         """Called when replies were handed out that waited for the log."""
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._turn_batches = TurnBatches()
+        self._turn_batches = TurnBatches(lambda: partition.topic.policy.max_message_bytes)
+        self.quarantine = Quarantine(self._loop.time)
+        """Whose commands are refused: one for all runtimes of a coordinator."""
+        self._reload: asyncio.Task[None] | None = None
+        self._reload_timer: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_deadline: Millis | None = None
         self._is_closed = False
@@ -107,6 +130,10 @@ class ShardRuntime(Generic[ShardT]):
 
     def _reset(self) -> None:
         self.shard = self._new_shard()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Drop what the runtime knows beside the shard."""
         self._state = State.LOADING
         self._last_token: Token = 0
         self._position = 0
@@ -115,16 +142,19 @@ class ShardRuntime(Generic[ShardT]):
         """The log offset after the last record written."""
         self._visible_position = 0
         """The log offset up to which replies may leave."""
-        self._waiting: dict[Token, OnReply] = {}
-        self._unwritten: list[Sequence[Any]] = []
-        """The records decided in this turn, by command."""
-        self._held: deque[tuple[int, OnReply, Any]] = deque()
+        self._waiting: dict[Token, Waiting] = {}
+        self._turn_batches.drop()
+        self._held: deque[tuple[int, Waiting, Any]] = deque()
         self._is_flush_due = False
         self._syncs_awaited = 0
         """How many syncs were asked for that have not ended."""
         self._sync_seconds = 0.0
         """How long the last one took."""
         self._turn_began = 0.0
+        self._turn_time = Millis(0)
+        """When the first records of this turn were decided, by the system's clock."""
+        self._no_tick_before = 0.0
+        """By the loop's clock: until then a timer that failed keeps the others waiting."""
         self._torn: list[Any] = []
         """Records at the log's end that belong to a commit which a crash cut short."""
         self.checkpoint_position = 0
@@ -160,36 +190,106 @@ class ShardRuntime(Generic[ShardT]):
 
     # --- commands ---
 
-    def submit(self, command: Any, on_reply: OnReply) -> None:
-        """Hand the shard a command; `on_reply` gets its result once it may be seen, or an ErrorCode."""
+    def submit(self, command: Any, on_reply: OnReply, key: Hashable = None) -> None:
+        """Hand the shard a command; `on_reply` gets its result once it may be seen, or an ErrorCode.
+
+        `key`: whose commands are refused for a while if this one fails the shard; None: nobody's.
+        """
         if self._state is not State.ACTIVE:
             on_reply(_ERRORS[self._state])
             return
+        if not self.quarantine.is_empty() and self.quarantine.holds(key):
+            on_reply(ErrorCode.UNKNOWN_SERVER_ERROR)
+            return
         self._last_token = token = self._last_token + 1
-        self._waiting[token] = on_reply
-        self._take(self.shard.handle(command, self._now(), token))
+        self._waiting[token] = on_reply, NOW.asker
+        self._run(command, token, key)
+
+    def _run(self, command: Any, token: Token, key: Hashable = None) -> bool:
+        """Decide, encode and apply a command; whether it was decided and encoded."""
+        effects = _NOTHING
+        try:
+            now = self._now()
+            effects = self.shard.handle(command, now, token)
+            if effects.records:
+                self._encode(effects)
+        except Exception as failure:
+            self._refuse(command, token, effects, failure)
+            return False
+        try:
+            self._take(effects)
+        except Exception as failure:
+            self._blame(key, command, failure)
+        return True
+
+    def _encode(self, effects: Effects[Any]) -> None:
+        if self._position == self._written_position:
+            self._turn_time = self._clock.system_time()
+        self._turn_batches.add(effects.records, self._position, self._turn_time)
+
+    def _refuse(self, command: Any, token: Token, effects: Effects[Any], failure: Exception) -> None:
+        """Refuse a command that cannot be decided or encoded. Nothing of it was applied."""
+        name = type(command).__name__
+        if isinstance(failure, RecordTooLarge):
+            logger.warning("a request was refused", extra={"command": name, "reason": str(failure)})
+        else:
+            where = Where.TICK if type(command) is Tick else Where.REQUEST
+            unexpected(where, f"{name} failed", failure, log=self._partition.log.directory)
+        waiting = self._waiting
+        refused = waiting.pop(token, None)
+        if refused is not None and refused[1] is not None and refused[1].is_many:
+            self.quarantine.blame(None)
+            refused[1].ask_each()
+            return
+        others = [waiting.pop(reply.token, None) for reply in effects.replies if reply.token != token]
+        _answer((refused,), ErrorCode.UNKNOWN_SERVER_ERROR)
+        _answer(others, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _blame(self, key: Hashable, command: Any, failure: Exception) -> None:
+        """Fail over: records were decided and cannot be applied."""
+        if NOW.asker is not None and NOW.asker.is_many:
+            key = None
+        seconds = self.quarantine.blame(key)
+        unexpected(
+            Where.SHARD,
+            f"what {type(command).__name__} decided cannot be applied",
+            failure,
+            key=str(key),
+            refused_for_seconds=seconds,
+        )
+        self._fail("the shard failed", failure)
 
     def _take(self, effects: Effects[Any]) -> None:
+        """Apply what was decided and encoded."""
         apply = self.shard.apply
         for record in effects.records:
             apply(record, self._position)
             self._position += record_count(record)
         waiting = self._waiting
         if self._position <= self._visible_position:  # nothing is outstanding: what was read can be told
-            for reply in effects.replies:
-                waiting.pop(reply.token)(reply.result)
             self._arm_timer()
+            for reply in effects.replies:
+                self._answer_one(waiting.pop(reply.token, _NOBODY), reply.result)
             return
-        if effects.records:
-            self._unwritten.append(effects.records)
         for reply in effects.replies:
-            self._held.append((self._position, waiting.pop(reply.token), reply.result))
+            self._held.append((self._position, waiting.pop(reply.token, _NOBODY), reply.result))
         if not self._is_flush_due:
             self._is_flush_due = True
             self._turn_began = self.seconds()
             self._loop.call_soon(self._flush)
         if self._position - self._written_position >= EARLY_RECORDS:
             self._write_early()
+
+    @staticmethod
+    def _answer_one(waiting: Waiting, result: Any) -> None:
+        on_reply, asker = waiting
+        before, NOW.asker = NOW.asker, asker
+        try:
+            on_reply(result)
+        except Exception as failure:  # one reply that cannot be made must not hold up the others
+            give_up(asker, failure)
+        finally:
+            NOW.asker = before
 
     def _write_early(self) -> None:
         """Write in the midst of a turn if the disk has nothing to do: it syncs while the turn goes on.
@@ -207,23 +307,38 @@ class ShardRuntime(Generic[ShardT]):
         if self._state is not State.ACTIVE:
             return
         self._is_flush_due = False
-        if self._unwritten and not self._write():
+        if self._position > self._written_position and not self._write():
             return
         self._release()
-        self._arm_timer()
+        if self._state is State.ACTIVE:
+            self._arm_timer()
 
     def _write(self) -> bool:
-        commands, self._unwritten = self._unwritten, []
-        first_offset = self._written_position
-        self._written_position = self._position
+        """Write what was decided; False: the shard failed."""
         try:
-            base_offset = self._partition.append_internal(
-                self._turn_batches.of(commands, first_offset, self._clock.system_time())
-            )
+            self._append()
         except (OSError, CorruptBatch) as failure:
             self._fail("write failed", failure)
             return False
-        assert base_offset == first_offset, "somebody else writes to the shard's log"
+        except Exception as failure:
+            unexpected(Where.SHARD, "what was decided cannot be written", failure)
+            self._doubt_log(OSError(errno.EIO, f"a write failed: {failure!r}"))
+            self._fail("write failed", failure)
+            return False
+        return True
+
+    def _doubt_log(self, reason: OSError) -> None:
+        """What the log holds is not sure: let it be recovered."""
+        with suppress(OSError):
+            if (log := self.log) is not None:
+                log.fail(reason)
+
+    def _append(self) -> None:
+        first_offset = self._written_position
+        base_offset = self._partition.append_internal(self._turn_batches.take())
+        if base_offset != first_offset or self._partition.log.log_end_offset != self._position:
+            raise AssertionError("the shard's log has another end than the shard's writes have")
+        self._written_position = self._position
         if self._is_durable_before_answer:
             shard = self.shard
             asked_at = None if self._syncs_awaited else self.seconds()  # it begins at once, or behind another
@@ -237,7 +352,6 @@ class ShardRuntime(Generic[ShardT]):
             if self._trouble.is_failing:
                 self._trouble.ended()
             self._partition.advance()
-        return True
 
     @property
     def _is_durable_before_answer(self) -> bool:
@@ -262,12 +376,14 @@ class ShardRuntime(Generic[ShardT]):
         held, visible = self._held, self._visible_position
         if not held or held[0][0] > visible:
             return
+        before = NOW.asker
         while held and held[0][0] <= visible:
-            _, on_reply, result = held.popleft()
+            _, (on_reply, NOW.asker), result = held.popleft()
             try:
                 on_reply(result)
-            except Exception:  # one reply that cannot be sent must not hold up the others
-                logger.exception("a reply could not be sent")
+            except Exception as failure:  # one reply that cannot be made must not hold up the others
+                give_up(NOW.asker, failure)
+        NOW.asker = before
         self.on_released()
 
     # --- time ---
@@ -295,19 +411,27 @@ class ShardRuntime(Generic[ShardT]):
             self._timer = None
         self._timer_deadline = deadline
         if deadline is not None:
-            delay_ms = max(0, deadline - self._clock.steady_time())
-            self._timer = self._loop.call_later(delay_ms / 1000, self._on_timer)
+            delay_seconds = max(0, deadline - self._clock.steady_time()) / 1000
+            delay_seconds = max(delay_seconds, self._no_tick_before - self._loop.time())
+            self._timer = self._loop.call_later(delay_seconds, self._on_timer)
 
     def _on_timer(self) -> None:
+        """Serve the timers that are due, one Tick after the other, for the length of a slice."""
         self._timer = None
         deadline, self._timer_deadline = self._timer_deadline, None
         if self._state is not State.ACTIVE or deadline is None:
             return
         now = self._now()
-        if now < deadline:
-            self._arm_timer()  # the loop's clock ran a little ahead of ours
-        else:
-            self._take(self.shard.handle(Tick(), now))
+        slice_end = self.seconds() + TICK_SLICE_SECONDS
+        while self._state is State.ACTIVE and deadline is not None and deadline <= now:
+            if not self._run(Tick(), 0):
+                self._no_tick_before = self._loop.time() + TICK_PAUSE_SECONDS
+                break
+            if self.seconds() > slice_end:
+                break
+            deadline = self.shard.next_deadline()
+        if self._state is State.ACTIVE:
+            self._arm_timer()  # also where the loop's clock ran a little ahead of ours
 
     # --- up and down ---
 
@@ -353,8 +477,11 @@ class ShardRuntime(Generic[ShardT]):
             extra={"log": self._partition.log.directory, "records": len(self._torn)},
         )
         standing = [self.shard.standing(record) for record in self._torn]
+        effects = Effects([record for record in standing if record is not None])
         self._torn = []
-        self._take(Effects([record for record in standing if record is not None]))
+        if effects.records:
+            self._encode(effects)
+            self._take(effects)
 
     async def _restore_checkpoint(self) -> int | None:
         """Take the shard to where its checkpoint stands; None without one that can be used."""
@@ -394,20 +521,20 @@ class ShardRuntime(Generic[ShardT]):
         if self._state is State.ACTIVE and self._partition.log.failure is not None:
             self._fail("log failed", self._partition.log.failure)
 
-    def _fail(self, event: str, failure: OSError | CorruptBatch | None) -> None:
+    def _fail(self, event: str, failure: Exception | None) -> None:
+        """Fail over to recovery: drop the memory, refuse who waits, and load the log again."""
         self._trouble.failed(
             event, failure, "groups of this log get retriable errors until it can be written again"
         )
-        orphans = [on_reply for _, on_reply, _ in self._held] + list(self._waiting.values())
-        self._reset()
+        orphans = [waiting for _, waiting, _ in self._held] + list(self._waiting.values())
+        self._forget()
         self._state = State.FAILED
         self._reload_later()
-        for on_reply in orphans:
-            on_reply(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        _answer(orphans, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def _reload_later(self) -> None:
         if not self._is_closed:
-            self._loop.call_later(RELOAD_DELAY_SECONDS, self._try_reload)
+            self._reload_timer = self._loop.call_later(RELOAD_DELAY_SECONDS, self._try_reload)
 
     def _try_reload(self) -> None:
         if self._is_closed:
@@ -417,29 +544,39 @@ class ShardRuntime(Generic[ShardT]):
             if log is not None and log.failure is not None:
                 log.recover()
                 self._trouble.ended()  # it has written and synced what there was
-        except (OSError, CorruptBatch) as failure:
+        except Exception as failure:
             self._retry_reload(failure)
             return
         self._state = State.LOADING
         self._reload = self._loop.create_task(self._load_again())
 
-    def _retry_reload(self, failure: OSError | CorruptBatch) -> None:
+    def _retry_reload(self, failure: Exception) -> None:
+        if not isinstance(failure, (OSError, CorruptBatch)):
+            unexpected(Where.SHARD, "a shard cannot be loaded again", failure)
         self._trouble.persists(failure)
         self._reload_later()
 
     async def _load_again(self) -> None:
-        self.shard = self._new_shard()  # what it knows of its surroundings is of now, not of the failure
         try:
+            self.shard = self._new_shard()  # what it knows of its surroundings is of now, not of the failure
             await self.load()
-        except OSError as failure:
-            self._reset()
+        except Exception as failure:
+            self._forget()
             self._state = State.FAILED
             self._retry_reload(failure)
 
     def close(self) -> None:
-        """Write what is left and stop the timer; what has failed stays so."""
+        """Write what is left, and stop the timer and what loads the shard."""
         self._is_closed = True
-        if self._unwritten and self._state is State.ACTIVE:
+        if self._position > self._written_position and self._state is State.ACTIVE:
             self._write()
-        if self._timer is not None:
-            self._timer.cancel()
+        for handle in (self._timer, self._reload_timer, self._reload):
+            if handle is not None:
+                handle.cancel()
+
+
+def _answer(waiting: Iterable[Waiting | None], error: ErrorCode) -> None:
+    """Tell those who wait that they get no result."""
+    for one in waiting:
+        if one is not None:
+            ShardRuntime._answer_one(one, error)

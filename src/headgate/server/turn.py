@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any, cast
 from headgate.api.contract import Node
 from headgate.api.group_repeat import GroupRepeat
 from headgate.api.repeats import Found
+from headgate.server.asking import NOW
 from headgate.server.calls import PendingCall
+from headgate.server.failures import Where, unexpected
 from headgate.server.metrics import Metrics
 from headgate.wire.repeats import Numbers, WrittenResponse
 
@@ -64,6 +66,10 @@ class Turn:
         outer = watch.begin(calls[0])
         try:
             self._serve_all(calls, repeats, numbers, frames)
+        except Exception as failure:
+            unexpected(Where.REQUEST, "requests that came again failed", failure)
+            for call in calls:
+                call.give_up()
         finally:
             watch.end(outer)
 
@@ -75,44 +81,72 @@ class Turn:
         frames: list[bytes],
     ) -> None:
         node = self._node
+        if node.coordinator.is_wary:  # what fails the shard is found where commands come one by one
+            _read_each(calls, frames)
+            return
         for repeat in repeats:
             if not repeat.is_current(node):
                 _read_each(calls, frames)
                 return
         if _are_alike(repeats):
-            self._serve(repeats, calls, numbers)
+            self._serve(repeats, calls, numbers, frames)
             return
         for indexes in _together(repeats):
             self._serve(
                 [repeats[index] for index in indexes],
                 [calls[index] for index in indexes],
                 [numbers[index] for index in indexes],
+                [frames[index] for index in indexes],
             )
 
-    def _serve(self, repeats: list[GroupRepeat], calls: list[PendingCall], numbers: list[Numbers]) -> None:
+    def _serve(
+        self,
+        repeats: list[GroupRepeat],
+        calls: list[PendingCall],
+        numbers: list[Numbers],
+        frames: list[bytes],
+    ) -> None:
+        kind: Any = type(repeats[0])
+        NOW.asker = together = CallsOfTurn(calls, frames, self._metrics)
         try:
-            kind: Any = type(repeats[0])
-            kind.serve_each(self._node, repeats, CallsOfTurn(calls, self._metrics), numbers)
-        except Exception:
-            for call in calls:
-                call.connection.refuse_failed(call.route)
+            kind.serve_each(self._node, repeats, together, numbers)
+        except Exception as failure:
+            unexpected(Where.REQUEST, f"{calls[0].route.api.name} failed", failure)
+            together.give_up()
+        NOW.asker = None
 
 
 class CallsOfTurn:
     """Requests of one API that are served together; a `headgate.api.contract.RepeatedCalls`."""
 
-    __slots__ = ("_calls", "_metrics")
+    __slots__ = ("_calls", "_frames", "_metrics")
 
-    def __init__(self, calls: list[PendingCall], metrics: Metrics) -> None:
+    def __init__(self, calls: list[PendingCall], frames: list[bytes], metrics: Metrics) -> None:
         self._calls = calls
+        self._frames = frames
         self._metrics = metrics
 
     def __iter__(self) -> Iterator[PendingCall]:
         return iter(self._calls)
 
     def part(self, first: int, end: int) -> CallsOfTurn:
-        """Those from `first` on, up to `end` and without it."""
-        return CallsOfTurn(self._calls[first:end], self._metrics)
+        """Those from `first` on, up to `end` and without it; it is they who ask now."""
+        NOW.asker = part = CallsOfTurn(self._calls[first:end], self._frames[first:end], self._metrics)
+        return part
+
+    @property
+    def is_many(self) -> bool:
+        """Whether it is more than one."""
+        return len(self._calls) > 1
+
+    def ask_each(self) -> None:
+        """Read each of them, as if it had not come before, and handle it alone."""
+        _read_each(self._calls, self._frames)
+
+    def give_up(self) -> None:
+        """Close the connections of those whose answer is not there: it cannot be made any more."""
+        for call in self._calls:
+            call.give_up()
 
     def answer_written(self, responses: list[WrittenResponse]) -> None:
         """Give each of them its response."""
@@ -128,6 +162,7 @@ class CallsOfTurn:
                 continue
             call.frame = frame
             call.is_done = True
+            connection.unsent_bytes += len(frame)
             if connection.take_ready():
                 to_send.append(connection)
         first = calls[0]

@@ -3,11 +3,14 @@
 A batch is all or nothing, so the commands that share it stand or fall together; none was answered yet. A
 run is in batches of its own (`run_batches`). A wide commit that came before is a batch of
 its own, copied from the last one: that is quicker than laying its records out anew.
+
+A command is encoded when it was decided, before anything of it is applied (`server.failures`): `add` takes
+all of its records or, where it raises, none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +18,7 @@ from numpy.typing import NDArray
 
 from headgate.domain.ids import Millis
 from headgate.log.builder import BatchBuilder, RecordBlock, RecordOutline
+from headgate.log.header import HEADER_BYTES
 from headgate.log.template import BatchTemplate
 from headgate.records import (
     Change,
@@ -40,35 +44,71 @@ BATCH_BYTES = 900_000
 NARROWEST_TEMPLATE = 16
 MOST_TEMPLATE_BYTES = 8 << 20
 """What the batches kept to be copied come to at most."""
+LARGEST_INT32 = 0x7FFFFFFF
 MOST_OUTLINES = 8192
 """Of how many standing commits the record's outline is kept."""
+
+
+class RecordTooLarge(Exception):
+    """A record that no batch of the topic may hold."""
 
 
 class TurnBatches:
     """Makes the batches of one shard's turns; remembers the wide commits that come again."""
 
-    def __init__(self) -> None:
+    def __init__(self, largest_batch_bytes: Callable[[], int] = lambda: LARGEST_INT32) -> None:
+        """`largest_batch_bytes`: the topic's `max.message.bytes`. A record that no batch of that size can
+        hold is refused, as Kafka refuses it.
+        """
+        self._largest_batch_bytes = largest_batch_bytes
         self._templates = _Templates()
         self._batches: list[bytearray] = []
         self._shared = BatchBuilder(Millis(0))
         self._outlines: dict[StandingCommit, RecordOutline] = {}
 
+    def add(self, changes: Sequence[Change], first_offset: int, now: Millis) -> int:
+        """Encode one command's records, of which there are some; returns how many there are.
+
+        `first_offset` is the first record's in the log, `now` the time in ms. Raises RecordTooLarge, and
+        whatever an encoder raises for a value that no record can hold; then nothing of the command is kept.
+        """
+        if not self._batches and not self._shared.record_count:
+            self._shared = BatchBuilder(now)
+        shared, mark, batch_count = self._shared, self._shared.mark(), len(self._batches)
+        try:
+            if len(changes) == 1 and type(changes[0]) is StandingCommits:
+                return self._add_standing(changes[0])
+            return self._add_singles(changes) or self._add_copy(changes) or self._add(changes, first_offset)
+        except Exception:
+            self._drop_since(shared, mark, batch_count)
+            raise
+
+    def _drop_since(self, shared: BatchBuilder, mark: tuple[int, int, int], batch_count: int) -> None:
+        """Take everything back to where one command began: what other commands share a batch stays."""
+        shared.cut_back(mark)
+        if self._shared is not shared:  # it was closed, and is the first batch after those there were
+            batch_count += 1 if shared.record_count else 0
+            self._shared = BatchBuilder(shared.timestamp)
+        del self._batches[batch_count:]
+
+    def take(self) -> list[bytearray]:
+        """The batches of all that was added, in order; nothing is kept of it any more."""
+        self._close_shared()
+        batches, self._batches = self._batches, []
+        return batches
+
+    def drop(self) -> None:
+        """Forget what was added."""
+        self._batches = []
+        self._shared = BatchBuilder(Millis(0))
+
     def of(self, commands: Sequence[Sequence[Change]], first_offset: int, now: Millis) -> list[bytearray]:
         """The batches that hold the records of `commands`, in order; `first_offset` is the first record's."""
-        self._batches = []
-        self._shared = BatchBuilder(now)
+        self.drop()
         written = 0
         for changes in commands:
-            if len(changes) == 1 and type(changes[0]) is StandingCommits:
-                written += self._add_standing(changes[0])
-                continue
-            written += (
-                self._add_singles(changes)
-                or self._add_copy(changes)
-                or self._add(changes, first_offset + written)
-            )
-        self._close_shared()
-        return self._batches
+            written += self.add(changes, first_offset + written, now)
+        return self.take()
 
     def _add_standing(self, commits: StandingCommits) -> int:
         """Commits that come again, of as many commands as fit into a batch at most."""
@@ -78,8 +118,9 @@ class TurnBatches:
         except KeyError:
             outlines = self._outlines_of(commits.commits)
         size = sum([outline.size_bytes for outline in outlines])
+        offsets, timestamp = commits.offset_bytes(), commits.timestamp_bytes()
         self._make_room(size)
-        self._shared.add_outlined(outlines, commits.offset_bytes(), commits.timestamp_bytes(), size)
+        self._shared.add_outlined(outlines, offsets, timestamp, size)
         return len(outlines)
 
     def _outlines_of(self, commits: Sequence[StandingCommit]) -> list[RecordOutline]:
@@ -104,6 +145,8 @@ class TurnBatches:
             encoded.append((key, value))
             size += len(key) + len(value or b"") + RECORD_OVERHEAD
         if size > BATCH_BYTES:
+            for key, value in encoded:
+                self._check_size(len(key) + len(value or b""))
             return 0
         self._make_room(size)
         self._shared.add_all(encoded, size)
@@ -139,6 +182,11 @@ class TurnBatches:
             for part in parts:
                 part.add_to(self._shared)
         return count
+
+    def _check_size(self, size: int) -> None:
+        limit = self._largest_batch_bytes()
+        if size + RECORD_OVERHEAD + HEADER_BYTES > limit:
+            raise RecordTooLarge(f"a record of {size} bytes does not fit into a batch of {limit} bytes")
 
     def _make_room(self, size: int) -> None:
         if self._shared.size_bytes + size > BATCH_BYTES:

@@ -44,6 +44,8 @@ from headgate.records.offset_rows import OffsetRows
 
 ACCEPTED = CommitResult(ErrorCode.NONE)
 
+LATEST = Millis((1 << 63) - 1)
+"""No record holds a later time."""
 NARROWEST_ROWS = 100
 """Fewer partitions that differ in more than numbers are recorded one by one: that is as quick."""
 
@@ -87,7 +89,7 @@ def commit(command: CommitOffsets, now: Millis, metadata_limit: int, token: Toke
     group_id = command.group_id
     retention_ms = command.retention_ms
     has_expiry = retention_ms != NO_RETENTION
-    expire_timestamp = Millis(now + retention_ms) if has_expiry else NO_EXPIRY
+    expire_timestamp = Millis(min(now + retention_ms, LATEST)) if has_expiry else NO_EXPIRY
     records: list[Change] = []
     too_large: list[Place] = []
     for topic_index, (topic, partitions) in enumerate(command.topics):
