@@ -60,6 +60,8 @@ def test_a_pattern_means_the_topics_whose_whole_name_it_matches(text: str, expec
         ("(?<!re)orders", "invalid perl operator"),
         ("a{1001}", "invalid repetition size"),
         ("|".join(f"topic{n}.*" for n in range(20_000)), "pattern too large"),
+        ("(.?){999}", "instructions, the limit is 8000"),
+        ("((\\pL?\\pN?){9}){9}-", "pattern too large"),
     ],
 )
 def test_what_is_no_pattern_is_refused_with_the_reason(text: str, reason: str) -> None:
@@ -80,6 +82,12 @@ def test_a_refusal_says_nothing_to_the_process_that_runs_it(capfd: pytest.Captur
 def test_a_pattern_that_backtracks_elsewhere_does_not_here() -> None:
     """Time grows with the name's length, not with the ways to match it: elsewhere this would never end."""
     assert matching([TopicName("a" * 249)], _pattern("(a*)*b")) == frozenset()
+
+
+def test_a_list_of_three_hundred_topics_is_not_too_large() -> None:
+    """Some subscribe so."""
+    pattern = _pattern("|".join(f"team-{number}.orders.new" for number in range(300)))
+    assert pattern.matches(TopicName("team-299.orders.new"))
 
 
 @settings(max_examples=100, deadline=None)

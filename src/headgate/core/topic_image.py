@@ -6,7 +6,7 @@ after every load. A shard that was told nothing knows no topic.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import KeysView, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple, TypeVar
@@ -67,7 +67,7 @@ class TopicImage:
         """The topic of that name."""
         return self._by_name.get(name)
 
-    def names(self) -> Iterable[TopicName]:
+    def names(self) -> KeysView[TopicName]:
         """The names of all topics."""
         return self._by_name.keys()
 

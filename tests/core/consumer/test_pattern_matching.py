@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,11 +13,14 @@ from hypothesis import strategies as st
 from tests.core.consumer.support import ConsumerHarness, G, beat, joining, topics
 
 from headgate.core.consumer import patterns
-from headgate.core.consumer.patterns import MATCHES_AT_ONCE
-from headgate.core.topic_pattern import TopicPattern
+from headgate.core.consumer.patterns import STEPS_AT_ONCE
+from headgate.core.topic_image import TopicChange, TopicsChanged
+from headgate.core.topic_pattern import MOST_INSTRUCTIONS, TopicPattern, compile_pattern
+from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicName
+from headgate.records import ConsumerGroupRegularExpression
 
-MANY = {f"orders-{number:05}": 1 for number in range(3 * MATCHES_AT_ONCE)}
+MANY = {f"orders-{number:05}": 1 for number in range(6_000)}
 OTHER = GroupId("other")
 
 
@@ -44,15 +48,103 @@ def test_a_tick_matches_a_slice(matched: list[str]) -> None:
     h = ConsumerHarness(MANY)
     h.beat("a", 0, **by("orders-.*"))
     assert matched == []
-    for slices in (1, 2):
+    for _ in range(3):
+        before = len(matched)
         assert h.tick()
-        assert len(matched) == slices * MATCHES_AT_ONCE
+        assert steps("orders-.*", matched[before:]) <= STEPS_AT_ONCE
         assert not h.group.subscriptions.is_known
         assert h.beat("a", 1, reported=[]).member_epoch == 1
-    assert h.tick()
+    while h.tick():
+        pass
     assert len(h.group.subscriptions.by_regex("orders-.*")) == len(MANY)
     assert not h.tick()
     assert len(matched) == len(MANY)
+
+
+def steps(regex: str, names: list[str]) -> int:
+    """What matching these names takes at worst."""
+    pattern = compile_pattern(regex)
+    assert isinstance(pattern, TopicPattern)
+    return sum(pattern.steps(TopicName(name)) for name in names)
+
+
+SLOW = "((a|b)?){900}"
+
+
+def test_an_expression_that_is_slow_to_match_takes_more_ticks(matched: list[str]) -> None:
+    """What a few characters compile to may take a thousand times longer: a tick matches but one name then."""
+    names = {f"{number:03b}".replace("0", "a").replace("1", "b") * 60: 1 for number in range(8)}
+    h = ConsumerHarness(names)
+    h.beat("a", 0, **by(SLOW))
+    for count in range(1, len(names) + 1):
+        assert h.tick()
+        assert len(matched) == count
+    h.advance(0)
+    assert set(h.group.subscriptions.by_regex(SLOW)) == set(names)
+
+
+def test_an_expression_that_compiles_to_too_much_is_refused() -> None:
+    """A single match could hold everybody else up; the message says what to do."""
+    h = ConsumerHarness(MANY)
+    refused = h.beat("a", 0, **by("(.?){999}"))
+    assert refused.error is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert str(MOST_INSTRUCTIONS) in str(refused.message)
+    assert "fewer" in str(refused.message)
+
+
+GROUPS = [GroupId(f"group-{number}") for number in range(12)]
+
+
+def readers(h: ConsumerHarness, regexes: list[str]) -> None:
+    """A group for each of these expressions, all of which are matched."""
+    for group_id, regex in zip(GROUPS, regexes, strict=False):
+        h.ask(beat("a", 0, group_id=group_id, **by(regex)))
+    h.advance(0)
+
+
+def test_a_topic_is_matched_once_for_all_groups_with_one_expression(matched: list[str]) -> None:
+    """On the spot, and nobody's tick has anything to do."""
+    h = ConsumerHarness({"orders-1": 1})
+    readers(h, ["orders-.*"] * len(GROUPS))
+    matched.clear()
+    h.change_topics(topics(payments=1))
+    assert matched == ["payments"]
+    assert not h.tick()
+
+
+def test_a_topic_is_matched_in_ticks_against_more_expressions_than_take_a_moment(
+    matched: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group that means it learns of it, whichever it is; the others write nothing."""
+    h = ConsumerHarness({"orders-1": 1})
+    readers(h, [f"(orders|payments)-.*-{number:02}" for number in range(len(GROUPS))])
+    matched.clear()
+    written = len(h.log)
+    new = f"payments-{'x' * 100}-{len(GROUPS) - 1}"
+    monkeypatch.setattr(patterns, "STEPS_AT_ONCE", 5 * steps("(orders|payments)-.*-00", [new]))
+    h.change_topics(topics(**{new: 1}))
+    assert 0 < len(matched) <= 5
+    h.advance(0)
+    last = h.shard.consumer.find(GROUPS[-1])
+    assert last is not None
+    assert len(last.subscriptions.topics()) == 1
+    assert len(h.log) == written + 2
+
+
+def test_names_in_kafkas_order_are_found() -> None:
+    """Its records name topics in any order; a topic that goes is missed by nobody."""
+    h = ConsumerHarness({"b": 1, "a": 1, "c": 1})
+    h.beat("x", 0, **by("."))
+    h.advance(0)
+    for record in list(h.group.records()):
+        if isinstance(record, ConsumerGroupRegularExpression):
+            h.shard.apply(replace(record, topics=tuple(map(TopicName, "cab"))), 0)
+    for name in "abc":
+        assert h.group.is_subscribed_to(TopicName(name))
+    h.ask(TopicsChanged([TopicChange(TopicName("c"), None)]))
+    while h.tick():
+        pass
+    assert h.group.subscriptions.by_regex(".") == ("a", "b")
 
 
 def test_groups_take_turns() -> None:
@@ -62,7 +154,7 @@ def test_groups_take_turns() -> None:
         h.beat(regex, 0, **by(regex))
     h.tick()
     h.ask(beat("b", 0, group_id=OTHER, **by("orders-00001")))
-    for _ in range(6):
+    for _ in range(14):
         h.tick()
     other = h.shard.consumer.find(OTHER)
     assert other is not None
@@ -149,7 +241,7 @@ STEPS = st.lists(
 def test_whatever_happens_expressions_come_to_mean_what_they_say(steps: list[tuple[Any, Any, Any]]) -> None:
     """Topics come and go, members too, slices are small, and there are crashes."""
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(patterns, "MATCHES_AT_ONCE", 2)
+        monkeypatch.setattr(patterns, "STEPS_AT_ONCE", 100)
         monkeypatch.setattr(patterns, "_MATCHES_ON_THE_SPOT", 2)
         h = ConsumerHarness({"a": 1})
         there = {"a"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -230,7 +231,8 @@ class ConsumerGroup:
             case ConsumerGroupMemberMetadata(member_id=member_id):
                 self._set_member(member_id, record)
             case ConsumerGroupRegularExpression(regular_expression=regex):
-                self.regexes[regex] = record
+                topics = tuple(sorted(record.topics))  # as ours are; Kafka's are not
+                self.regexes[regex] = record if topics == record.topics else replace(record, topics=topics)
             case ConsumerGroupTombstone():
                 self._remove(record)
 

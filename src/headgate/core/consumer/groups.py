@@ -120,9 +120,9 @@ class ConsumerGroups:
             for group_id in self.verified
             if not self.by_id[group_id].subscriptions.reads_any_of(names)
         }
-        for group_id, group in self.by_id.items():
-            if group.subscriptions.regex_users and self.patterns.topics_changed(group, command.changes):
-                self.turn(group_id, now).match_patterns(group_id)
+        readers = (group for group in self.by_id.values() if group.subscriptions.regex_users)
+        for group_id in self.patterns.topics_changed(readers, command.changes):
+            self.turn(group_id, now).match_patterns(group_id)
 
     def loaded(self, now: Millis) -> None:
         """The log is read: members' sessions begin anew, and their time to let partitions go.

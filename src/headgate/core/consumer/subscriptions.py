@@ -6,6 +6,7 @@ one `TopicNames`, and what is asked of the whole group is asked of these.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
@@ -15,6 +16,9 @@ from headgate.domain.ids import TopicName
 from headgate.records import ConsumerGroupMemberMetadata, ConsumerGroupRegularExpression
 
 KeyT = TypeVar("KeyT", bound=str)
+
+_STEPS_OF_A_SEARCH = 20
+"""A name is found among a hundred thousand in as many comparisons."""
 
 
 @dataclass(slots=True)
@@ -70,7 +74,7 @@ class Subscriptions:
     # --- topics ---
 
     def by_regex(self, regex: str | None) -> tuple[TopicName, ...]:
-        """The topics that a regular expression means: none as long as that is not known."""
+        """The topics that a regular expression means, ascending: none as long as that is not known."""
         resolved = self._regexes.get(regex) if regex else None
         return () if resolved is None else resolved.topics
 
@@ -114,15 +118,27 @@ class Subscriptions:
             counts.subtract(names)
         return frozenset(name for name, count in counts.items() if count > 0)
 
+    def is_meant_by(self, regex: str, topic: TopicName) -> bool:
+        """Whether a regular expression means a topic, as far as that is known."""
+        topics = self.by_regex(regex)
+        at = bisect_left(topics, topic)
+        return at < len(topics) and topics[at] == topic
+
     def is_subscribed_to(self, topic: TopicName) -> bool:
         """Whether a member reads a topic."""
-        return topic in self.readers or any(topic in self.by_regex(regex) for regex in self.regex_users)
+        return topic in self.readers or any(self.is_meant_by(regex, topic) for regex in self.regex_users)
 
     def reads_any_of(self, topics: Set[TopicName]) -> bool:
         """Whether a member reads one of these topics; as quick as the fewer of both are."""
         return not self.readers.keys().isdisjoint(topics) or any(
-            not topics.isdisjoint(self.by_regex(regex)) for regex in self.regex_users
+            self._means_any_of(regex, topics) for regex in self.regex_users
         )
+
+    def _means_any_of(self, regex: str, topics: Set[TopicName]) -> bool:
+        meant = self.by_regex(regex)
+        if len(topics) * _STEPS_OF_A_SEARCH < len(meant):
+            return any(self.is_meant_by(regex, topic) for topic in topics)
+        return not topics.isdisjoint(meant)
 
     @property
     def is_known(self) -> bool:
