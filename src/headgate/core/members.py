@@ -94,6 +94,7 @@ class MemberDispatch:
         )
         if _take_given_id(turn, command):
             group.pending_joins[command.member_id] = None
+            turn.expect(group.group_id, command.member_id, command.session_timeout_ms)
         nobody_yet = group.metadata()
         effects = join(turn, group, command, token)
         self._classic_groups.settle(group)

@@ -187,6 +187,19 @@ def test_an_id_that_was_given_out_is_good_for_a_session() -> None:
     assert set(h.group.members) == {"c"}
 
 
+def test_an_id_that_comes_back_as_a_static_members_holds_nobody_up() -> None:
+    """It is refused, and the group does not wait for it longer than for a session."""
+    h = hourly()
+    emptied(h)
+    for member_id in ("c", "d"):
+        given_id(h, member_id)
+    h.send(join(group_id=G, member_id=MemberId("c")))
+    refused = h.ask(join(group_id=G, member_id=MemberId("d"), instance_id=InstanceId("i")))
+    assert refused.error is ErrorCode.UNKNOWN_MEMBER_ID
+    h.advance(11_000)
+    assert not h.shard.classic.live[G].pending_joins
+
+
 def test_a_client_that_no_group_could_have_leaves_it_as_it_is() -> None:
     """It names no protocol."""
     h = hourly()
