@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
@@ -23,6 +24,7 @@ from headgate.domain.settings import Settings
 from headgate.log.log import Log
 from headgate.server.clock import Clock
 from headgate.server.loop_watch import Job, LoopWatch
+from headgate.server.memory import collect_cycles_rarely
 from headgate.server.node import BrokerNode
 from headgate.server.request_work import RequestWork
 from headgate.topics.topic import Topic
@@ -348,3 +350,36 @@ def test_logs_are_recovered_after_a_crash_while_others_are_served(slow_opening: 
             node.close()
 
     asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_what_is_appended_while_many_partitions_are_read_is_not_missed(short_slices: None) -> None:
+    """A fetch that waits has seen what came to a partition after that was read and before it was parked."""
+
+    async def scenario(client: Client) -> None:
+        topic = client.node.topics.create(NewTopic("records", TopicId(b"r" * 16), 2000), client.node.now())
+        assert isinstance(topic, Topic)
+        send(client, fetch_records(2000), 11, 1)
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        assert not len(client.node.topics.waiters), "still being read"
+        first = topic.partition(0)
+        assert first.append(batch(b"late"), client.node.now()).error == ErrorCode.NONE
+        client.node.durability.when_durable(first.log, first.synced)
+        [(_, fetched)] = await client.receive(1)
+        assert b"late" in fetched
+
+    run_scenario(scenario)
+
+
+def test_cycles_are_looked_for_seldom_once_the_server_is_up() -> None:
+    """A request with a hundred thousand parts does not have the collector look at all of them again and again."""
+    before = gc.get_threshold()
+    try:
+        collect_cycles_rarely()
+        young, middle, old = gc.get_threshold()
+        assert young * middle <= 200_000, "what is looked at in one go"
+        assert young * middle * old > 10_000_000
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()

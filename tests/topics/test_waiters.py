@@ -65,3 +65,24 @@ def test_a_waiter_may_wait_again_from_its_own_call() -> None:
     assert called == ["look"]
     waiters.notify((LETTERS, 0), 10)
     assert called == ["look", "look"]
+
+
+def test_who_waits_for_very_many_partitions_is_told_like_everybody() -> None:
+    """Of records in any of them, and when one of their topics is no more."""
+    waiters, woken = Waiters(), []
+    keys = [(TopicId(b"w" * 16), index) for index in range(5000)]
+    waiters.add(keys, 10, lambda: woken.append("bytes"))
+    waiters.notify((TopicId(b"o" * 16), 7), 100)
+    waiters.notify(keys[4000], 6)
+    assert not woken
+    waiters.notify(keys[17], 6)
+    assert woken == ["bytes"]
+    waiters.add(keys, 10, lambda: woken.append("topic"))
+    waiters.wake_topic(TopicId(b"o" * 16))
+    assert woken == ["bytes"]
+    waiters.wake_topic(TopicId(b"w" * 16))
+    assert woken == ["bytes", "topic"]
+    waiters.remove(waiters.add(keys, 10, lambda: woken.append("removed")))
+    waiters.wake_all(keys[3])
+    assert woken == ["bytes", "topic"]
+    assert not len(waiters)

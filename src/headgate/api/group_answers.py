@@ -47,28 +47,32 @@ def submit_each(
 def answer_each(
     node: Node,
     call: Call,
-    commands: Sequence[tuple[GroupId, Any]],
+    group_ids: Sequence[GroupId],
+    command_of: Callable[[GroupId], Any],
     respond: Callable[[Sequence[Any]], RequestSteps[Any]],
 ) -> None:
-    """Hand each command to its group's shard, and answer what `respond` makes of the results, in the
-    commands' order; all of it in steps.
+    """Hand each group's command to its shard, and answer what `respond` makes of the results, in the
+    groups' order; all of it in steps.
     """
-    if len(commands) <= _SUBMITTED_AT_ONCE:
+    if len(group_ids) <= _SUBMITTED_AT_ONCE:
+        commands = [(group_id, command_of(group_id)) for group_id in group_ids]
         submit_each(node, commands, lambda results: call.answer_in_steps(respond(results)))
         return
-    call.answer_in_steps(_answered(node, commands, respond))
+    call.answer_in_steps(_answered(node, group_ids, command_of, respond))
 
 
 def _answered(
     node: Node,
-    commands: Sequence[tuple[GroupId, Any]],
+    group_ids: Sequence[GroupId],
+    command_of: Callable[[GroupId], Any],
     respond: Callable[[Sequence[Any]], RequestSteps[Any]],
 ) -> RequestSteps[Any]:
-    """Some commands after the others: no more are under way at a time."""
+    """Some groups after the others: no more commands are under way at a time."""
     all_results: list[Any] = []
-    for first in range(0, len(commands), _SUBMITTED_AT_ONCE):
+    for first in range(0, len(group_ids), _SUBMITTED_AT_ONCE):
+        some = group_ids[first : first + _SUBMITTED_AT_ONCE]
         there: Future[list[Any]] = Future()
-        submit_each(node, commands[first : first + _SUBMITTED_AT_ONCE], there.set_result)
+        submit_each(node, [(group_id, command_of(group_id)) for group_id in some], there.set_result)
         yield there
         all_results += there.result()
     return (yield from respond(all_results))

@@ -14,6 +14,7 @@ whatever its size.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from headgate.api.contract import Api, Call, Node, RequestSteps
@@ -65,6 +66,7 @@ class _Fetch:
         "_node",
         "_request",
         "_waiter",
+        "_was_read_at_once",
     )
 
     def __init__(self, node: Node, call: Call, request: FetchRequest, context: FetchContext) -> None:
@@ -78,10 +80,12 @@ class _Fetch:
         self._is_reading = False
         """Whether partitions are being read in steps."""
         self._is_time_over = False
+        self._was_read_at_once = True
 
     def begin(self) -> FetchResponse | None:
         """The answer if there is enough, or None: it comes later."""
         found = self._read_at_once()
+        self._was_read_at_once = found is not None
         if found is None:
             self._call.in_steps(self._read_in_steps(), self._begin_with)
             return None
@@ -114,8 +118,13 @@ class _Fetch:
     def _park(self, found: list[_Found], missing_bytes: int) -> None:
         keys = [one.partition.key for one in found if one.partition is not None]
         self._waiter = self._node.topics.waiters.add(keys, missing_bytes, self._wake)
-        if any(_has_moved(one) for one in found):
-            self._node.topics.waiters.remove(self._waiter)
+        if not self._was_read_at_once:
+            self._call.in_steps(_have_moved(found), partial(self._wake_if, self._waiter))
+
+    def _wake_if(self, waiter: Waiter, have_moved: bool) -> None:
+        """Look again if there was more to read already when the fetch was parked."""
+        if have_moved and self._waiter is waiter:
+            self._node.topics.waiters.remove(waiter)
             self._wake()
 
     def _wake(self) -> None:
@@ -163,6 +172,7 @@ class _Fetch:
     def _read(self, then: Callable[[list[_Found]], None]) -> None:
         """Read all partitions, now or in steps, and go on with what is found."""
         found = self._read_at_once()
+        self._was_read_at_once = found is not None
         if found is not None:
             then(found)
             return
@@ -290,14 +300,17 @@ class _Fetch:
         return data
 
 
-def _has_moved(one: _Found) -> bool:
-    """Whether more can be read of a partition than when it was read, in steps."""
-    if one.partition is None:
-        return False
-    partition = one.partition.topic.find_partition(one.partition.index)
-    return (
-        partition is not None and partition.is_open and partition.high_watermark != one.result.high_watermark
-    )
+def _have_moved(found: list[_Found]) -> RequestSteps[bool]:
+    """Whether more can be read of any partition than when it was read."""
+    for one in found:
+        yield None
+        if one.partition is None:
+            continue
+        partition = one.partition.topic.find_partition(one.partition.index)
+        is_open = partition is not None and partition.is_open
+        if partition is not None and is_open and partition.high_watermark != one.result.high_watermark:
+            return True
+    return False
 
 
 def handle(node: Node, call: Call, request: FetchRequest) -> FetchResponse | None:

@@ -42,7 +42,7 @@ def handle(node: Node, call: Call, request: wire.DescribeGroupsRequest) -> None:
             response.groups.append(group)
         return response
 
-    answer_each(node, call, [(group_id, DescribeGroup(group_id)) for group_id in group_ids], respond)
+    answer_each(node, call, group_ids, DescribeGroup, respond)
 
 
 def _group(group_id: GroupId, result: DescribedGroup | ErrorCode, version: int) -> wire.DescribedGroup:

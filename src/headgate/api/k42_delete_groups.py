@@ -30,7 +30,7 @@ def handle(node: Node, call: Call, request: DeleteGroupsRequest) -> None:
             response.results.append(DeletableGroupResult(group_id=group_id, error_code=error))
         return response
 
-    answer_each(node, call, [(group_id, DeleteGroup(group_id)) for group_id in group_ids], respond)
+    answer_each(node, call, group_ids, DeleteGroup, respond)
 
 
 API = Api(42, "DeleteGroups", 0, 2, DeleteGroupsRequest, DeleteGroupsResponse, handle)

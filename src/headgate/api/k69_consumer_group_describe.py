@@ -40,7 +40,7 @@ def handle(node: Node, call: Call, request: wire.ConsumerGroupDescribeRequest) -
             response.groups.append(group)
         return response
 
-    answer_each(node, call, [(group_id, DescribeConsumerGroup(group_id)) for group_id in group_ids], respond)
+    answer_each(node, call, group_ids, DescribeConsumerGroup, respond)
 
 
 def _group(group_id: GroupId, result: DescribedConsumerGroup | Refusal | ErrorCode) -> wire.DescribedGroup:

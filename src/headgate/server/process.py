@@ -21,7 +21,7 @@ from headgate.log.filesystem import OsFileSystem
 from headgate.server import log_lines
 from headgate.server.clock import Clock
 from headgate.server.listener import Listener
-from headgate.server.memory import give_back_large_blocks
+from headgate.server.memory import collect_cycles_rarely, give_back_large_blocks
 from headgate.server.node import BrokerNode
 from headgate.topics.catalogue import CatalogueCorrupt
 
@@ -86,6 +86,7 @@ async def _serve(options: ServeOptions, filesystem: OsFileSystem) -> None:
     node = BrokerNode(filesystem, options.data_dir, options.settings, Clock())
     await node.start()
     give_back_large_blocks()
+    collect_cycles_rarely()
     listener = Listener(node)
     try:
         host, port = await listener.listen(*options.listen)

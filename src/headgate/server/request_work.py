@@ -144,15 +144,20 @@ class RequestWork:
                     return
                 waits_for = next(steps)
         except StopIteration as stop:
-            piece.on_done(stop.value)
-            return
+            result = stop.value
         except Exception as failure:
             piece.on_failed(failure)
             return
+        else:
+            self._wait(piece, waits_for)
+            return
+        piece.on_done(result)
+
+    def _wait(self, piece: _Piece, waits_for: Callable[[], None] | Future[Any]) -> None:
         if isinstance(waits_for, Future):
             waiting: asyncio.Future[Any] = asyncio.wrap_future(waits_for, loop=self._loop)
         elif self._is_closed:
-            steps.close()
+            piece.steps.close()
             return
         else:
             waiting = self._loop.run_in_executor(self._executor, waits_for)
