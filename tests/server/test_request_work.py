@@ -356,14 +356,16 @@ def test_what_is_appended_while_many_partitions_are_read_is_not_missed(short_sli
     """A fetch that waits has seen what came to a partition after that was read and before it was parked."""
 
     async def scenario(client: Client) -> None:
-        topic = client.node.topics.create(NewTopic("records", TopicId(b"r" * 16), 2000), client.node.now())
+        topic = client.node.topics.create(
+            NewTopic("records", TopicId(b"r" * 16), 2000), client.node.system_time()
+        )
         assert isinstance(topic, Topic)
         send(client, fetch_records(2000), 11, 1)
         for _ in range(1000):
             await asyncio.sleep(0)
         assert not len(client.node.topics.waiters), "still being read"
         first = topic.partition(0)
-        assert first.append(batch(b"late"), client.node.now()).error == ErrorCode.NONE
+        assert first.append(batch(b"late"), client.node.system_time()).error == ErrorCode.NONE
         client.node.durability.when_durable(first.log, first.synced)
         [(_, fetched)] = await client.receive(1)
         assert b"late" in fetched
@@ -372,7 +374,7 @@ def test_what_is_appended_while_many_partitions_are_read_is_not_missed(short_sli
 
 
 def test_cycles_are_looked_for_seldom_once_the_server_is_up() -> None:
-    """A request with a hundred thousand parts does not have the collector look at all of them again and again."""
+    """The parts of a wide request are not looked at again and again while it is served."""
     before = gc.get_threshold()
     try:
         collect_cycles_rarely()

@@ -39,10 +39,10 @@ from headgate.core.consumer.commands import (
 from headgate.core.consumer.dispatch import ConsumerDispatch
 from headgate.core.consumer.group import ConsumerGroup
 from headgate.core.consumer.groups import ConsumerGroups
-from headgate.core.consumer.removal import group_tombstones
 from headgate.core.contract import Effects, Token
 from headgate.core.deadlines import Deadlines
 from headgate.core.effects import NOTHING, GroupEffects, answer, together
+from headgate.core.group_deletion import GroupDeletions
 from headgate.core.groups import Groups, GroupType
 from headgate.core.image import GroupTypes, apply_record_parts
 from headgate.core.members import MemberDispatch
@@ -62,7 +62,7 @@ from headgate.core.offsets.commands import (
 from headgate.core.offsets.commit import commit, commit_again, commits_again, unknown_group_error
 from headgate.core.offsets.conditions import refuse
 from headgate.core.offsets.fetch import fetch, fetch_again
-from headgate.core.offsets.removal import delete, delete_all
+from headgate.core.offsets.removal import delete
 from headgate.core.offsets.table import OffsetTable
 from headgate.core.system_time import SystemTime
 from headgate.core.timers import Timer, TimerKind
@@ -111,6 +111,7 @@ class GroupShard:
         self._upkeep = Upkeep(
             settings, self.offsets, (self.classic, self.consumer), self._deadlines, self._system_time
         )
+        self._deletions = GroupDeletions(self.offsets, self.groups, self._deadlines)
         self._classic_settings = ClassicSettings.of(settings)
         self._members = MemberDispatch(self._turn, self.groups, self._consumer_dispatch, migration)
         self._metadata_limit: int = settings["offset.metadata.max.bytes"]
@@ -220,6 +221,7 @@ class GroupShard:
         self.classic.loaded(self._turn(now))
         self.consumer.loaded(now)
         self._upkeep.loaded(now)
+        self._deletions.loaded()
 
     def next_deadline(self) -> Millis | None:
         """When `Tick` is due."""
@@ -263,6 +265,8 @@ class GroupShard:
                 return self._upkeep.sweep(now)
             case TimerKind.ERASE:
                 return self._upkeep.go_on_erasing(now)
+            case TimerKind.DELETE:
+                return self._deletions.go_on(now)
             case TimerKind.RECLAIM:
                 return self._upkeep.reclaim(now)
             case TimerKind.SESSION | TimerKind.JOIN | TimerKind.SYNC:
@@ -372,20 +376,10 @@ class GroupShard:
         return answer(token, self.groups.list(command))
 
     def _delete_group(self, command: DeleteGroup, now: Millis, token: Token) -> GroupEffects:
-        group = self.classic.live.get(command.group_id)
-        if group is not None and group.state is not ClassicState.EMPTY:
-            return answer(token, ErrorCode.NON_EMPTY_GROUP)
-        consumer_group = self.consumer.find(command.group_id)
-        if consumer_group is not None and not consumer_group.is_empty:
-            return answer(token, ErrorCode.NON_EMPTY_GROUP)
-        if self.groups.type_of(command.group_id) is None:
-            return answer(token, ErrorCode.GROUP_ID_NOT_FOUND)
-        records = delete_all(self.offsets, command.group_id)
-        if consumer_group is not None:
-            records += group_tombstones(consumer_group)
-        else:
-            records.append(GroupTombstone(command.group_id))
-        return together(Effects(records), answer(token, ErrorCode.NONE))
+        error = self._deletions.refusal_of(command.group_id)
+        if error:
+            return answer(token, error)
+        return self._deletions.begin(command.group_id, now, token)
 
     # --- topics ---
 

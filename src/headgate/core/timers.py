@@ -31,6 +31,8 @@ class TimerKind(IntEnum):
     """Expired offsets are looked for."""
     ERASE = auto()
     """Offsets of deleted topics are still to be removed."""
+    DELETE = auto()
+    """Groups are still to be deleted, on request."""
     RECLAIM = auto()
     """What removed offsets left behind is to be dropped."""
 

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from headgate.core.offsets.commands import DeleteOffsets, DeleteOffsetsResult
 from headgate.core.offsets.expiry import GroupClock, is_expired
 from headgate.core.offsets.scanning import OffsetsOfTopic
 from headgate.core.offsets.table import OffsetTable
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, Millis, TopicName
-from headgate.records import OffsetTombstone, Record
+from headgate.records import Change, OffsetTombstone, Record
+from headgate.records.offset_commit import key_prefix
+from headgate.records.offset_rows import OffsetRows
 
 SLICE_BYTES = 800_000
 SLICE_STEPS = 2000
@@ -24,6 +28,8 @@ _TOMBSTONE_STEPS = 8
 STRETCH_STEPS = 200
 """What it takes to look through a stretch of the table."""
 _ERASED_AT_ONCE = 64
+_FEWEST_IN_COLUMNS = 100
+"""Fewer removals are recorded one by one: that is as quick."""
 _TOMBSTONE_OVERHEAD_BYTES = 24
 
 
@@ -59,7 +65,7 @@ class Slice:
 
 def delete(
     table: OffsetTable, command: DeleteOffsets, is_subscribed: Callable[[TopicName], bool]
-) -> tuple[DeleteOffsetsResult, Sequence[Record]]:
+) -> tuple[DeleteOffsetsResult, Sequence[Change]]:
     """Delete the offsets of topics that the group does not read. One that was never committed is no error."""
     group_id = command.group_id
     outcomes = []
@@ -70,15 +76,37 @@ def delete(
             continue
         outcomes.append((topic, ErrorCode.NONE))
         for partition in partitions:
-            if table.get(group_id, topic, partition) is not None:
+            if table.has(group_id, topic, partition):
                 gone[topic, partition] = None
-    records = [OffsetTombstone(group_id, topic, partition) for topic, partition in gone]
-    return DeleteOffsetsResult(ErrorCode.NONE, outcomes), records
+    return DeleteOffsetsResult(ErrorCode.NONE, outcomes), removals_of(group_id, list(gone))
 
 
-def delete_all(table: OffsetTable, group_id: GroupId) -> list[Record]:
-    """Remove all offsets of a group."""
-    return [OffsetTombstone(group_id, topic, partition) for topic, partition, _ in table.offsets_of(group_id)]
+def removals_of(group_id: GroupId, offsets: Sequence[tuple[TopicName, int]]) -> Sequence[Change]:
+    """The removal of offsets of a group, all different; as one value if they are many."""
+    if len(offsets) < _FEWEST_IN_COLUMNS:
+        return [OffsetTombstone(group_id, topic, partition) for topic, partition in offsets]
+    prefixes: list[bytes] = []
+    stretch_of: list[int] = []
+    last: TopicName | None = None
+    for topic, _ in offsets:
+        if topic != last:
+            prefixes.append(key_prefix(group_id, topic))
+            last = topic
+        stretch_of.append(len(prefixes) - 1)
+    count = len(offsets)
+    nothing = np.zeros(count, np.int64)
+    return [
+        OffsetRows(
+            prefixes,
+            np.array(stretch_of, np.int64),
+            np.array([partition for _, partition in offsets], np.int64),
+            nothing,
+            np.zeros(count, np.int32),
+            nothing,
+            np.ones(count, np.bool_),
+            {},
+        )
+    ]
 
 
 def erase_topic(offsets: OffsetsOfTopic, topic: TopicName, room: Slice) -> bool:

@@ -236,6 +236,10 @@ class OffsetTable:
         row = self._row(group_id, topic, partition)
         return None if row < 0 else self._stored(row)
 
+    def has(self, group_id: GroupId, topic: TopicName, partition: int) -> bool:
+        """Whether a partition has a committed offset."""
+        return self._row(group_id, topic, partition) >= 0
+
     def get_each(
         self, group_id: GroupId, topic: TopicName, partitions: Iterable[int]
     ) -> list[tuple[int, StoredOffset | None]]:
