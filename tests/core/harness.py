@@ -11,12 +11,14 @@ What the harness checks at each step, whatever the test is about:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, repeat
 from typing import Any
 
 from hypothesis import HealthCheck, settings
 
 from headgate.core.classic.commands import Heartbeat, JoinGroup, LeaveGroup, LeavingMember, SyncGroup
+from headgate.core.classic.group import ClassicGroup
 from headgate.core.classic.state import ClassicState
 from headgate.core.commands import Tick
 from headgate.core.consumer.group import ConsumerGroup, tombstone_of
@@ -82,6 +84,11 @@ class Harness:
         self.answers: dict[Token, Any] = {}
         self.asked: set[Token] = set()
         self.batches: list[Sequence[Change]] = []
+        self.lateness_ms: Iterator[int] = repeat(0)
+        """How long after its deadline each tick comes: a loop that is busy, a machine that was suspended."""
+        self._next_late_ms = 0
+        self.ticks = 0
+        """How many ticks there were."""
         self._last_token = 0
         self.shard = GroupShard(self.settings)
         self.shard.loaded(self.now)
@@ -106,12 +113,19 @@ class Harness:
         return token not in self.answers
 
     def advance(self, duration_ms: int) -> None:
-        """Let time pass; what is due on the way happens when it is due."""
+        """Let time pass; what is due on the way happens when it is due, or later if ticks are late."""
         end = self.now + duration_ms
-        while (deadline := self.shard.next_deadline()) is not None and deadline <= end:
-            self.now = Millis(max(self.now, deadline))
+        while (deadline := self.shard.next_deadline()) is not None and deadline + self._next_late_ms <= end:
+            self.now = Millis(max(self.now, deadline + self._next_late_ms))
+            self._next_late_ms = next(self.lateness_ms)
+            self.ticks += 1
             self._handle(Tick(), 0)
         self.now = Millis(end)
+
+    def be_late(self, lateness_ms: Iterable[int]) -> None:
+        """The next ticks come so long after their deadlines; those after them are in time."""
+        self.lateness_ms = chain(lateness_ms, repeat(0))
+        self._next_late_ms = next(self.lateness_ms)
 
     def reload(self) -> None:
         """Crash: the shard starts anew from its log, and nobody gets an answer any more."""
@@ -147,7 +161,8 @@ class Harness:
     def _check_groups(self) -> None:
         for group_id, group in self.shard.classic.live.items():
             if group.state is ClassicState.STABLE:
-                assert group.metadata() == self.shard.classic.recorded[group_id]
+                recorded = self.shard.classic.recorded[group_id]
+                assert group.metadata() == ClassicGroup.of(recorded).metadata()
 
     # --- shorthand ---
 

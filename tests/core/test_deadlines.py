@@ -30,7 +30,7 @@ def test_a_moved_deadline_is_due_only_when_it_was_moved_to() -> None:
     deadlines: Deadlines[str] = Deadlines()
     deadlines.set("a", ms(10))
     deadlines.set("a", ms(30))
-    assert deadlines.pop(ms(29)) is None
+    assert deadlines.peek(ms(29)) is None
     assert deadlines.next() == 30
     deadlines.set("a", ms(20))
     assert deadlines.next() == 20
@@ -91,7 +91,9 @@ def test_deadlines_behave_like_a_dict_searched_for_its_smallest(
             deadlines.cancel(key)
             model.pop(key, None)
         else:
+            expected = deadlines.peek(ms(value))
             popped = deadlines.pop(ms(value))
+            assert popped == expected
             if popped is None:
                 assert all(due > value for due in model.values())
             else:
@@ -115,3 +117,31 @@ def test_who_wakes_when_told_to_finds_everything_at_its_time() -> None:
     assert 0 < wakes < 10_000 / 3
     assert [deadlines.pop(ms(20_000)) for _ in range(100)] == list(range(100))
     assert deadlines.next() is None
+
+
+def test_a_key_that_sets_itself_again_does_not_come_out_twice_at_one_time() -> None:
+    """A tick takes out all that is due and comes to an end, whatever times are set on the way."""
+    deadlines: Deadlines[str] = Deadlines()
+    for key in ("a", "b"):
+        deadlines.set(key, ms(10))
+    popped = []
+    deadlines.begin_tick(ms(500))
+    while (due := deadlines.pop(ms(500))) is not None:
+        popped.append(due)
+        deadlines.set(due, ms(5))
+    assert popped == ["a", "b"]
+    deadlines.end_tick()
+    assert deadlines.next() == 501
+    deadlines.set("c", ms(500))
+    assert deadlines.next() == 500
+
+
+def test_peeking_takes_nothing_out() -> None:
+    """The key that is next is told as often as it is asked for, also one that was moved."""
+    deadlines: Deadlines[str] = Deadlines()
+    deadlines.set("moved", ms(5))
+    deadlines.set("moved", ms(30))
+    deadlines.set("a", ms(20))
+    assert [deadlines.peek(ms(19)), deadlines.peek(ms(20)), deadlines.peek(ms(40))] == [None, "a", "a"]
+    assert deadlines.pop(ms(40)) == "a"
+    assert deadlines.peek(ms(40)) == "moved"

@@ -152,3 +152,18 @@ def test_parts_that_do_not_fit_together_are_refused(kind: str, damage: str) -> N
 
 def _commit(group: str, partition: int, metadata: str = "") -> OffsetCommit:
     return OffsetCommit(GroupId(group), TopicName("t"), partition, partition * 3, -1, metadata, Millis(1))
+
+
+def test_a_partition_out_of_range_that_comes_while_an_image_is_taken_is_nobody_elses() -> None:
+    """Its number is free after the image was restored, and the topic that gets it keeps its own name."""
+    live = fresh()
+    live.apply(_commit("g", 1), 0)
+    parts: Parts = []
+    for part in live.image():
+        parts.append(part)
+        if part[0] == image.KNOWN:
+            live.apply(OffsetCommit(GroupId("g"), TopicName("high"), 1 << 20, 5, -1, "", Millis(1)), 1)
+    again = restored(parts, live.contents())
+    again.apply(OffsetCommit(GroupId("g"), TopicName("other"), 3, 7, -1, "", Millis(1)), 1)
+    held = again.offsets.offsets_of(GroupId("g"))
+    assert {(topic, partition) for topic, partition, _ in held} == {("t", 1), ("other", 3)}

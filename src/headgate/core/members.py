@@ -24,7 +24,7 @@ from headgate.core.classic.commands import (
     SyncGroup,
     SyncResult,
 )
-from headgate.core.classic.group import ClassicGroup
+from headgate.core.classic.group import ClassicGroup, positive_rebalance_timeout
 from headgate.core.classic.groups import ClassicGroups
 from headgate.core.classic.join import invalid_join, join
 from headgate.core.classic.membership import heartbeat, leave, on_session_deadline
@@ -81,6 +81,9 @@ class MemberDispatch:
         error = invalid_join(command, turn.settings)
         if error:
             return answer(token, JoinResult(error=error, member_id=command.member_id))
+        timeout_ms = positive_rebalance_timeout(command.rebalance_timeout_ms, command.session_timeout_ms)
+        if timeout_ms != command.rebalance_timeout_ms:
+            command = replace(command, rebalance_timeout_ms=timeout_ms)
         before = self._consumer_groups.find(command.group_id)
         if before is not None:
             if before.is_empty:

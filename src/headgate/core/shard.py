@@ -86,13 +86,8 @@ from headgate.records import (
 from headgate.records.offset_rows import OffsetRows
 
 _NO_ERROR = ErrorCode.NONE  # found quicker than the member of its class
-_ALONE_IN_A_TICK = frozenset(TimerKind) - {
-    TimerKind.SESSION,
-    TimerKind.JOIN,
-    TimerKind.SYNC,
-    TimerKind.MEMBER_ID,
-}
-"""Deadlines whose decisions the next one has to see applied."""
+_WITHOUT_RECORDS = frozenset({TimerKind.SESSION, TimerKind.JOIN, TimerKind.SYNC, TimerKind.MEMBER_ID})
+"""Deadlines of classic groups, which decide by what is volatile alone. All others read what records say."""
 
 
 class GroupShard:
@@ -252,11 +247,23 @@ class GroupShard:
         return NOTHING
 
     def _tick(self, command: Tick, now: Millis, token: Token) -> GroupEffects:
-        effects = []
-        while (timer := self._deadlines.pop(now)) is not None:
-            effects.append(self._on_timer(timer, now))
-            if timer.kind in _ALONE_IN_A_TICK:
+        """Handle what is due in the order of its deadlines, as far as nothing reads what is not applied yet.
+
+        A deadline that reads durable state waits for the next tick if this one has decided records, and is
+        the last one of its tick: the next deadline may read what it decides.
+        """
+        effects: list[GroupEffects] = []
+        deadlines = self._deadlines
+        deadlines.begin_tick(now)
+        while (timer := deadlines.peek(now)) is not None:
+            reads_records = timer.kind not in _WITHOUT_RECORDS
+            if reads_records and any(one.records for one in effects):
                 break
+            deadlines.pop(now)
+            effects.append(self._on_timer(timer, now))
+            if reads_records:
+                break
+        deadlines.end_tick()
         return together(*effects)
 
     def _on_timer(self, timer: Timer, now: Millis) -> GroupEffects:

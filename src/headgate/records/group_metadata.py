@@ -97,7 +97,7 @@ def _read_member(reader: Reader, version: int) -> GroupMember:
     instance_id = reader.nullable_text(is_flexible=is_flexible) if version >= 3 else None
     client_id = reader.text(is_flexible=is_flexible)
     client_host = reader.text(is_flexible=is_flexible)
-    rebalance_timeout_ms = reader.int32() if version >= 1 else -1
+    rebalance_timeout_ms = reader.int32() if version >= 1 else None
     session_timeout_ms = reader.int32()
     subscription = reader.blob(is_flexible=is_flexible)
     assignment = reader.blob(is_flexible=is_flexible)
@@ -109,7 +109,7 @@ def _read_member(reader: Reader, version: int) -> GroupMember:
         client_id=client_id,
         client_host=client_host,
         # Before version 1 there was one timeout for both.
-        rebalance_timeout_ms=session_timeout_ms if rebalance_timeout_ms == -1 else rebalance_timeout_ms,
+        rebalance_timeout_ms=session_timeout_ms if rebalance_timeout_ms is None else rebalance_timeout_ms,
         session_timeout_ms=session_timeout_ms,
         subscription=subscription,
         assignment=assignment,

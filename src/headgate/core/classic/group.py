@@ -41,6 +41,15 @@ class Member:
         return next((metadata for name, metadata in self.protocols if name == protocol_name), b"")
 
 
+def positive_rebalance_timeout(rebalance_timeout_ms: int, session_timeout_ms: int) -> int:
+    """The rebalance timeout in force for a member that asks for this one.
+
+    Without one that is positive a member has its session timeout for both, as in JoinGroup 0. Kafka does so
+    for a record that has -1; to a member that asks for 0 or less it gives no time at all.
+    """
+    return rebalance_timeout_ms if rebalance_timeout_ms > 0 else session_timeout_ms
+
+
 class ClassicGroup:
     """One group with all that is volatile about it."""
 
@@ -104,7 +113,9 @@ class ClassicGroup:
                 instance_id=one.instance_id,
                 client_id=one.client_id,
                 client_host=one.client_host,
-                rebalance_timeout_ms=one.rebalance_timeout_ms,
+                rebalance_timeout_ms=positive_rebalance_timeout(
+                    one.rebalance_timeout_ms, one.session_timeout_ms
+                ),
                 session_timeout_ms=one.session_timeout_ms,
                 protocols=((metadata.protocol_name or "", one.subscription),),
                 assignment=one.assignment,

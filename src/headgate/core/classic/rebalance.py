@@ -16,6 +16,12 @@ from headgate.core.effects import NOTHING, GroupEffects, together
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import MemberId
 
+LEAST_WAIT_WITHOUT_JOINS_MS = 1000
+"""A group that waits for static members alone, and none comes, is looked at again after this time at least.
+
+Nothing is kept waiting by it: the first member that joins completes the rebalance, or waits for the others.
+"""
+
 
 def rebalance_or_complete(turn: Turn, group: ClassicGroup) -> GroupEffects:
     """The members changed: begin a rebalance, or see whether the one under way is complete."""
@@ -67,9 +73,10 @@ def on_join_deadline(turn: Turn, group: ClassicGroup) -> GroupEffects:
     """The time to wait for joins is over, unless an empty group got new members meanwhile and may wait on."""
     if group.state is not ClassicState.PREPARING_REBALANCE:
         return NOTHING
-    if group.has_new_members and group.initial_remaining_ms:
-        delay_ms = min(turn.settings.initial_rebalance_delay_ms, group.initial_remaining_ms)
-        group.initial_remaining_ms -= delay_ms
+    remaining_ms = group.initial_remaining_ms or 0
+    delay_ms = min(turn.settings.initial_rebalance_delay_ms, remaining_ms)
+    if group.has_new_members and delay_ms > 0:
+        group.initial_remaining_ms = remaining_ms - delay_ms
         group.has_new_members = False
         turn.wait_for_joins(group, delay_ms)
         return NOTHING
@@ -86,7 +93,7 @@ def complete_join(turn: Turn, group: ClassicGroup) -> GroupEffects:
             turn.end_session(group, member.member_id)
     if group.members and not _elect_leader(group):
         # Static members alone, and none of them came: there is nobody to begin a generation with.
-        turn.wait_for_joins(group, group.rebalance_timeout_ms)
+        turn.wait_for_joins(group, max(group.rebalance_timeout_ms, LEAST_WAIT_WITHOUT_JOINS_MS))
         return NOTHING
     group.generation += 1
     group.pending_syncs.clear()

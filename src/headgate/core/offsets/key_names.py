@@ -6,7 +6,7 @@ remembered by the names they stand for, and while a log is read by how its recor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -161,6 +161,20 @@ class KeyNames:
                 names[topic_id] = known
             topic, high = known
             yield topic, high << PARTITION_BITS | key & PARTITION_MASK
+
+    # --- from an image ---
+
+    def restore_high_partitions(self, found: Mapping[int, tuple[TopicName, int]]) -> None:
+        """Take in what an image says, once its names are there.
+
+        A partition that came while the image was taken may be in this part of it and have no name in it: its
+        number is then free, and whoever gets it next is something else.
+        """
+        self.high_partitions = {
+            topic_id: (name, high)
+            for topic_id, (name, high) in found.items()
+            if self.topics.find(_high_name(name.encode(), high)) == topic_id
+        }
 
     # --- names that are not used any more ---
 

@@ -24,9 +24,10 @@ ROWS_A_STRETCH: Final = 1 << 14
 
 
 class GroupsToSweep:
-    """Finds the known groups that may have something to expire: an offset committed at or before a time, an
-    offset with an expiry of its own, or no offset at all.
+    """Finds the groups that may have something to expire: an offset committed at or before a time, an offset
+    with an expiry of its own, or, if they are known, no offset at all.
 
+    A group that has offsets need not be known: after it has changed its type it is not, until a commit comes.
     A group may be found that has nothing of it any more, and one may be missed that came meanwhile.
     """
 
@@ -65,7 +66,7 @@ class GroupsToSweep:
     def groups(self) -> Int64s:
         """Their numbers, when there are no more rows: `OffsetTable.group_ids_of` tells the ids."""
         is_known = self._rows.known_groups()[: len(self._has_any)]
-        return np.flatnonzero((self._has_old | ~self._has_any) & is_known)
+        return np.flatnonzero(self._has_old | (~self._has_any & is_known))
 
 
 class OffsetsOfTopic:

@@ -435,11 +435,11 @@ class OffsetTable:
         return GroupsToSweep(self._rows, self._aside, committed_by)
 
     def group_ids_of(self, groups: Int64s) -> list[GroupId]:
-        """The groups with these numbers, but for those that are not known any more.
+        """The groups with these numbers, but for those that are neither known nor have offsets any more.
 
         A number that was another group's when it was told may be that of a new group by now.
         """
-        return [self._names.group_id(group) for group in groups.tolist() if self._rows.is_known(group)]
+        return [self._names.group_id(group) for group in groups.tolist() if not self._rows.is_unused(group)]
 
     def forget_prefixes(self) -> None:
         """Whoever read a log is done with it."""
@@ -477,7 +477,7 @@ class OffsetTable:
         yield from image.restore(
             self._names.groups, self._names.topics, self._rows, self._aside, parts, offset_count
         )
-        self._names.high_partitions = image.read_high_partitions(parts)
+        self._names.restore_high_partitions(image.read_high_partitions(parts))
 
     # --- what was left behind ---
 
