@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, repeat
-from typing import Any
+from typing import Any, Literal
 
 from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
 
 from headgate.core.classic.commands import Heartbeat, JoinGroup, LeaveGroup, LeavingMember, SyncGroup
 from headgate.core.classic.group import ClassicGroup
@@ -51,7 +52,7 @@ def durable_state(shard: GroupShard) -> Durable:
     return (
         {
             (group_id, topic, partition): stored
-            for group_id in known
+            for group_id in {*known, *shard.classic.recorded, *shard.consumer.by_id}
             for topic, partition, stored in shard.offsets.offsets_of(group_id)
         },
         known,
@@ -70,6 +71,18 @@ def _all_of(group: ConsumerGroup) -> tuple[object, ...]:
         dict(group.assignor_votes),
         group.classic_members,
         dict(group.classic_protocols),
+        group.has_lost_members,
+    )
+
+
+def volatile_state(shard: GroupShard) -> tuple[object, ...]:
+    """What a shard keeps beside durable state: after a load the same, however the shard was loaded."""
+    deadlines = shard._deadlines
+    return (
+        {timer: deadlines.due_at(timer) for timer in deadlines._entries},
+        {group_id: (group.state, group.metadata()) for group_id, group in shard.classic.live.items()},
+        frozenset(shard.consumer.verified),
+        dict(shard.consumer.patterns._changed),
     )
 
 
@@ -84,6 +97,8 @@ class Harness:
         self.answers: dict[Token, Any] = {}
         self.asked: set[Token] = set()
         self.batches: list[Sequence[Change]] = []
+        self.loads_from: Literal["log", "image", "compacted"] = "log"
+        """What a shard starts anew from."""
         self.lateness_ms: Iterator[int] = repeat(0)
         """How long after its deadline each tick comes: a loop that is busy, a machine that was suspended."""
         self._next_late_ms = 0
@@ -128,10 +143,43 @@ class Harness:
         self._next_late_ms = next(self.lateness_ms)
 
     def reload(self) -> None:
-        """Crash: the shard starts anew from its log, and nobody gets an answer any more."""
-        self.shard = self._replayed()
-        self.shard.loaded(self.now)
+        """Crash: the shard starts anew from its log, and nobody gets an answer any more.
+
+        A log that was compacted leads to the same, and so does an image, but for groups known by nothing but
+        offsets that were all removed: compaction takes the tombstones away.
+        """
+        replayed = self._replayed()
+        restored = self._restored()
+        compacted = self._replayed(self._compacted())
+        for shard in (replayed, restored, compacted):
+            shard.loaded(self.now)
+        offsets, known, *groups = durable_state(replayed)
+        assert durable_state(restored) == (offsets, known, *groups)
+        with_offsets = {group_id for group_id, _, _ in offsets}
+        compacted_offsets, compacted_known, *compacted_groups = durable_state(compacted)
+        assert (compacted_offsets, compacted_groups) == (offsets, groups)
+        assert with_offsets <= compacted_known | known
+        for shard in (restored, compacted):
+            assert volatile_state(shard) == volatile_state(replayed)
+        self.shard = {"log": replayed, "image": restored, "compacted": compacted}[self.loads_from]
         self.asked = set(self.answers)
+
+    def _restored(self) -> GroupShard:
+        parts = list(self.shard.image())
+        shard = GroupShard(self.settings)
+        contents = self.shard.contents()
+        for _ in shard.restore(lambda kind: iter([data for one, data in parts if one == kind]), contents):
+            pass
+        return shard
+
+    def _compacted(self) -> Iterable[tuple[bytes, bytes | None]]:
+        """The last record of each key, without tombstones."""
+        last = {key: position for position, (key, _) in enumerate(self.log)}
+        return [
+            (key, value)
+            for position, (key, value) in enumerate(self.log)
+            if last[key] == position and value is not None
+        ]
 
     def _handle(self, command: Any, token: Token) -> None:
         before = durable_state(self.shard)
@@ -152,9 +200,9 @@ class Harness:
             assert durable_state(self._replayed()) == durable_state(self.shard)
         self._check_groups()
 
-    def _replayed(self) -> GroupShard:
+    def _replayed(self, log: Iterable[tuple[bytes, bytes | None]] | None = None) -> GroupShard:
         shard = GroupShard(self.settings)
-        for position, (key, value) in enumerate(self.log):
+        for position, (key, value) in enumerate(self.log if log is None else log):
             shard.apply(decode(key, value), position)
         return shard
 
@@ -200,6 +248,8 @@ class Harness:
         assert self.state(group_id) is ClassicState.STABLE
         return generation
 
+
+LOADS_FROM = st.sampled_from(["log", "image", "compacted"])
 
 RANDOM_LIVES = settings(
     max_examples=30, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]

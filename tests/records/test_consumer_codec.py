@@ -171,9 +171,11 @@ def test_a_state_of_another_version_is_unknown() -> None:
     assert decode(KAFKA_WROTE[-2][0], bytes(value)) == current(state=MemberState.UNKNOWN)
 
 
-def test_the_time_a_group_became_empty_survives_its_bytes() -> None:
-    """It stands in a tagged field that Kafka skips (R0.4)."""
-    group = ConsumerGroupMetadata(group_id=G, epoch=7, metadata_hash=1, empty_since=Millis(1000))
+def test_what_kafka_does_not_know_of_a_group_survives_its_bytes() -> None:
+    """When it became empty (R0.4) and lost a member last stands in tagged fields, which Kafka skips."""
+    group = ConsumerGroupMetadata(
+        group_id=G, epoch=7, metadata_hash=1, empty_since=Millis(1000), last_removal_epoch=5
+    )
     record_key, value = encode(group)
     assert decode(record_key, value) == group
     assert value is not None

@@ -12,17 +12,23 @@ from hypothesis import strategies as st
 from tests.core.shard_states import changes, commits, state_of
 
 from headgate.core.shard import GroupShard
-from headgate.domain.ids import GroupId, Millis, TopicName
+from headgate.domain.ids import GroupId, MemberId, Millis, TopicName
 from headgate.domain.settings import Settings
 from headgate.log.batch import CorruptBatch, Record, encode_batch, iterate_records, place_batch, read_header
 from headgate.log.header import CONTROL, BatchHeader
 from headgate.records import (
+    ConsumerGroupMemberMetadata,
+    ConsumerGroupMetadata,
+    ConsumerGroupTombstone,
+    ConsumerRecordType,
     GroupMetadata,
     MalformedRecord,
+    OffsetCommit,
     OffsetCommits,
     decode,
     encode,
 )
+from headgate.records.consumer_model import NEVER
 from headgate.records.runs import HEADER_KEY, RunPlace, RunReader, run_place
 from headgate.server import shard_loading
 from headgate.server.shard_loading import LogLoading
@@ -113,9 +119,9 @@ def load_one_by_one(shard: GroupShard, batches: Batches) -> list[Any]:
         for offset, record in iterate_records(batch):
             if record.headers or runs.is_open:
                 for at, complete in runs.take((offset, record), run_place(record.headers)):
-                    shard.apply(decode(complete.key, complete.value), at)
+                    shard.apply(decode(complete.key, complete.value, Millis(complete.timestamp)), at)
             else:
-                shard.apply(decode(record.key, record.value), offset)
+                shard.apply(decode(record.key, record.value, Millis(record.timestamp)), offset)
     return [decode(record.key, record.value) for _, record in runs.end()]
 
 
@@ -216,3 +222,29 @@ def test_a_commit_over_several_batches_is_not_read_record_by_record(monkeypatch:
     found = shard.offsets.get(GroupId("wide"), TopicName("t"), 29_999)
     assert found is not None
     assert found.offset == 30_003
+
+
+@pytest.mark.parametrize("with_plain_offsets", [False, True])
+def test_an_empty_group_that_kafka_wrote_is_empty_since_its_last_epoch(with_plain_offsets: bool) -> None:
+    """Kafka raises the epoch when the last member leaves, and says no time for it but the record's (R0.4)."""
+    group_id, member_id = GroupId("g"), MemberId("m")
+    member = ConsumerGroupMemberMetadata(group_id=group_id, member_id=member_id)
+    log = LogText()
+    written: list[tuple[int, Any]] = [
+        (1_000, member),
+        (1_000, ConsumerGroupMetadata(group_id=group_id, epoch=1)),
+        (5_000, ConsumerGroupTombstone(ConsumerRecordType.MEMBER, group_id, member_id)),
+        (5_000, ConsumerGroupMetadata(group_id=group_id, epoch=2)),
+    ]
+    if with_plain_offsets:
+        offset = OffsetCommit(group_id, TopicName("t"), 0, 1, -1, "", Millis(900))
+        written = [(900, offset), *written[:2], *([(2_000, offset)] * 40), *written[2:]]
+    for time, record in written:
+        log.add_records([Record(*encode(record), time)])
+    for applied, expected in ((written[:-2], NEVER), (written, Millis(5_000))):
+        shard = GroupShard(Settings({}))
+        for _ in LogLoading(shard).steps(log.batches[: len(applied)]):
+            pass
+        metadata = shard.consumer.by_id[group_id].metadata
+        assert metadata is not None
+        assert metadata.empty_since == expected

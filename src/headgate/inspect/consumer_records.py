@@ -18,7 +18,7 @@ from headgate.records import (
     ConsumerRecord,
     ConsumerRecordType,
 )
-from headgate.records.consumer_model import NEVER, OwnedPartitions, TargetPartitions
+from headgate.records.consumer_model import NEVER, UNKNOWN_EPOCH, OwnedPartitions, TargetPartitions
 
 Json = dict[str, Any]
 
@@ -78,6 +78,7 @@ def _group(group: ConsumerGroupMetadata) -> tuple[str, str, Json]:
         "epoch": group.epoch,
         "metadata_hash": group.metadata_hash,
         "empty_since": None if group.empty_since == NEVER else group.empty_since,
+        "last_removal_epoch": None if group.last_removal_epoch == UNKNOWN_EPOCH else group.last_removal_epoch,
     }
     return "consumer-group-metadata", words, fields
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from headgate.domain.ids import Millis
 from headgate.records import consumer_group, group_metadata, offset_commit
-from headgate.records.consumer_model import is_consumer_record
+from headgate.records.consumer_model import NEVER, ConsumerGroupMetadata, is_consumer_record
 from headgate.records.errors import MalformedRecord
 from headgate.records.model import (
     GroupMetadata,
@@ -37,8 +40,11 @@ def encode(record: Record) -> tuple[bytes, bytes | None]:
             return consumer_group.encode_consumer(record)
 
 
-def decode(key: bytes | None, value: bytes | None) -> Record:
-    """The record of a key and a value; raises MalformedRecord. Key types not known give an UnknownRecord."""
+def decode(key: bytes | None, value: bytes | None, written: Millis = NEVER) -> Record:
+    """The record of a key and a value; raises MalformedRecord. Key types not known give an UnknownRecord.
+
+    `written` is the time at which a log has it, for records that keep it.
+    """
     if key is None:
         raise MalformedRecord("a record without a key")
     if key.startswith(offset_commit.KEY_STARTS):
@@ -48,5 +54,8 @@ def decode(key: bytes | None, value: bytes | None) -> Record:
     if key_type == group_metadata.KEY_TYPE:
         return group_metadata.decode_group(reader, value)
     if key_type in consumer_group.KEY_TYPES:
-        return consumer_group.decode_consumer(key_type, reader, value)
+        record = consumer_group.decode_consumer(key_type, reader, value)
+        if written != NEVER and isinstance(record, ConsumerGroupMetadata):
+            return replace(record, written=written)
+        return record
     return UnknownRecord(key_type, key, value)

@@ -16,6 +16,7 @@ from typing import assert_never
 from headgate.domain.ids import GroupId, InstanceId, MemberId, Millis, TopicId, TopicName
 from headgate.records.consumer_model import (
     NEVER,
+    UNKNOWN_EPOCH,
     ClassicMemberMetadata,
     ConsumerGroupCurrentAssignment,
     ConsumerGroupMemberMetadata,
@@ -53,6 +54,7 @@ _END = tagged_bytes({})
 
 _METADATA_HASH_TAG = 0
 _EMPTY_SINCE_TAG = 1000
+_LAST_REMOVAL_EPOCH_TAG = 1001
 _CLASSIC_TAG = 0
 _TIMESTAMP_TAG = 0
 _ASSIGNMENT_EPOCHS_TAG = 0
@@ -121,6 +123,8 @@ def _group_value(group: ConsumerGroupMetadata) -> bytes:
         fields[_METADATA_HASH_TAG] = int64_bytes(group.metadata_hash)
     if group.empty_since != NEVER:
         fields[_EMPTY_SINCE_TAG] = int64_bytes(group.empty_since)
+    if group.last_removal_epoch != UNKNOWN_EPOCH:
+        fields[_LAST_REMOVAL_EPOCH_TAG] = int64_bytes(group.last_removal_epoch)
     return _HEAD + int32_bytes(group.epoch) + tagged_bytes(fields)
 
 
@@ -237,6 +241,7 @@ def _read_group(group_id: GroupId, name: str, reader: Reader) -> ConsumerGroupMe
         epoch=epoch,
         metadata_hash=_tagged_int64(fields, _METADATA_HASH_TAG, 0),
         empty_since=Millis(_tagged_int64(fields, _EMPTY_SINCE_TAG, NEVER)),
+        last_removal_epoch=_tagged_int64(fields, _LAST_REMOVAL_EPOCH_TAG, UNKNOWN_EPOCH),
     )
 
 

@@ -8,7 +8,7 @@ key, the last one counts, and a `ConsumerGroupTombstone` takes one away.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TypeGuard, get_args
 
@@ -16,6 +16,7 @@ from headgate.domain.ids import GroupId, InstanceId, MemberId, Millis, TopicId, 
 
 NEVER = Millis(-1)
 NO_ASSIGNMENT_YET = Millis(0)
+UNKNOWN_EPOCH = -1
 
 TargetPartitions = Mapping[TopicId, tuple[int, ...]]
 """Partitions by topic, ascending. Nobody changes one."""
@@ -59,6 +60,13 @@ class ConsumerGroupMetadata:
     """Of the topics that its members read: when it differs, they changed."""
     empty_since: Millis = NEVER
     """When its last member left (R0.4); -1: it has members, or Kafka wrote the record."""
+    last_removal_epoch: int = UNKNOWN_EPOCH
+    """The epoch of the target that was in force when a member id was last given up, 0 if none was.
+
+    -1: Kafka wrote the record, or a version that did not tell.
+    """
+    written: Millis = field(default=NEVER, compare=False)
+    """When the record was written, if it was read from a log. Not part of the record itself."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)

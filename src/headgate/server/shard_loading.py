@@ -15,6 +15,7 @@ import numpy as np
 
 from headgate.core.contract import Pictured, Shard, TakesRows
 from headgate.core.offsets.image import MalformedImage
+from headgate.domain.ids import Millis
 from headgate.log.batch import BatchHeader, CorruptBatch, Record, iterate_records
 from headgate.log.record_columns import RecordColumns, read_columns
 from headgate.log.state_file import StateFileUnusable, open_state_file, why_not
@@ -115,9 +116,9 @@ class LogLoading:
             for offset, record in iterate_records(batch):
                 if record.headers or runs.is_open:
                     for at, complete in runs.take((offset, record), run_place(record.headers)):
-                        apply(decode(complete.key, complete.value), at)
+                        apply(decode(complete.key, complete.value, Millis(complete.timestamp)), at)
                 else:
-                    apply(decode(record.key, record.value), offset)
+                    apply(decode(record.key, record.value, Millis(record.timestamp)), offset)
                 count += 1
                 if not count % _STEP_RECORDS:
                     yield
@@ -151,7 +152,8 @@ class LogLoading:
         return True
 
     def _apply(self, columns: RecordColumns, at: int) -> None:
-        self._shard.apply(decode(columns.key(at), columns.value(at)), int(columns.offsets[at]))
+        record = decode(columns.key(at), columns.value(at), Millis(int(columns.timestamps[at])))
+        self._shard.apply(record, int(columns.offsets[at]))
 
     def _apply_rows(self, rows: OffsetRows) -> Iterator[None]:
         """Apply them, some groups and topics at a time: each of them may be new."""

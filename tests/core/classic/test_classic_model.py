@@ -12,7 +12,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from tests.core.harness import NONE, RANDOM_LIVES, Harness, heartbeat, join, leave, sync
+from tests.core.harness import LOADS_FROM, NONE, RANDOM_LIVES, Harness, heartbeat, join, leave, sync
 
 from headgate.core.classic.group import ClassicGroup
 from headgate.core.classic.state import ClassicState
@@ -146,8 +146,14 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         self.h.advance(duration_ms)
         self.collect()
 
-    @rule()
-    def crash(self) -> None:
+    @rule(lateness_ms=st.sampled_from([1, 300, 5_000, 120_000]))
+    def stall(self, lateness_ms: int) -> None:
+        """The next tick comes late."""
+        self.h.be_late([lateness_ms])
+
+    @rule(loads_from=LOADS_FROM)
+    def crash(self, loads_from: Any) -> None:
+        self.h.loads_from = loads_from
         self.h.reload()
         self.led.clear()
         self.highest_generation = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,8 @@ from tests.core.consumer.support import (
 
 from headgate.core.offsets.commands import CommitOffsets, FetchOffsets, OffsetColumns
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import MemberId, TopicName
+from headgate.domain.ids import InstanceId, MemberId, TopicName
+from headgate.records import encode
 
 NONE = ErrorCode.NONE
 STALE = ErrorCode.STALE_MEMBER_EPOCH
@@ -239,8 +241,12 @@ def test_a_fetch_that_names_a_member_has_to_be_its_in_its_present_epoch(
         assert result.topics
 
 
-def test_who_leaves_and_comes_back_at_once_is_in_a_new_epoch() -> None:
-    """Though the target is not old enough: what it sent in its former life is not believed in this one."""
+@pytest.mark.parametrize("loads_from", [None, "log", "image", "compacted"])
+def test_who_leaves_and_comes_back_at_once_is_in_a_new_epoch(loads_from: Any) -> None:
+    """Though the target is not old enough: what it sent in its former life is not believed in this one.
+
+    That is not forgotten over a crash, whatever the shard is loaded from.
+    """
     h = ConsumerHarness({"t": 2}, group_consumer_assignment_interval_ms="1000")
     a, b = Client(h, "a"), Client(h, "b")
     settle(a)
@@ -248,7 +254,49 @@ def test_who_leaves_and_comes_back_at_once_is_in_a_new_epoch() -> None:
     settle(a, b)
     (had,) = a.owned
     h.beat("a", -1)
+    if loads_from is not None:
+        h.loads_from = loads_from
+        h.reload()
     a = Client(h, "a")
     a.beat()
     assert a.epoch > 3
     assert h.commit_as("a", 3, had) is STALE
+
+
+def test_an_id_that_a_static_member_gave_up_comes_back_in_a_new_epoch() -> None:
+    """Another life has its place by then, so that its commits from before must not be believed."""
+    h = ConsumerHarness({"t": 2}, group_consumer_assignment_interval_ms="1000")
+    a = Client(h, "a", more={"instance_id": InstanceId("i")})
+    settle(a)
+    h.beat("a", -2, instance_id=InstanceId("i"))
+    h.join("other", "t", instance_id=InstanceId("i"))
+    h.loads_from = "compacted"
+    h.reload()
+    assert h.join("a", "t").member_epoch > a.epoch
+    assert h.commit_as("a", a.epoch, ("t", 0)) is STALE
+
+
+def test_a_group_that_kafka_wrote_may_have_lost_members() -> None:
+    """Nothing says so in its records: whoever joins is in an epoch that no member id had."""
+    h = ConsumerHarness({"t": 2}, group_consumer_assignment_interval_ms="1000")
+    settle(Client(h, "a"))
+    metadata = h.group.metadata
+    assert metadata is not None
+    as_kafka = replace(metadata, last_removal_epoch=-1)
+    h.shard.apply(as_kafka, 0)
+    h.log.append(encode(as_kafka))
+    assert h.join("b", "t").member_epoch == h.group.epoch
+
+
+def test_joins_share_a_target_as_long_as_nobody_went() -> None:
+    """Also in a group that lost a member before its last target was made (KIP-1263)."""
+    h = ConsumerHarness({"t": 2}, group_consumer_assignment_interval_ms="1000")
+    a, b = Client(h, "a"), Client(h, "b")
+    settle(a)
+    h.advance(1_000)
+    settle(a, b)
+    h.beat("b", -1)
+    h.advance(1_000)
+    settle(a)
+    epoch = h.group.assignment_epoch
+    assert [h.join(one, "t").member_epoch for one in ("x", "y", "z")] == [epoch] * 3

@@ -26,7 +26,7 @@ from tests.core.consumer.support import (
     topic_id,
     topics,
 )
-from tests.core.harness import RANDOM_LIVES, durable_state
+from tests.core.harness import LOADS_FROM, RANDOM_LIVES, durable_state
 
 from headgate.core.consumer.commands import (
     ConsumerHeartbeat,
@@ -281,9 +281,15 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         """Some targets may be made then that were not before."""
         self.h.advance(700)
 
-    @rule()
-    def crash(self) -> None:
+    @rule(loads_from=LOADS_FROM)
+    def crash(self, loads_from: Any) -> None:
+        self.h.loads_from = loads_from
         self.h.reload()
+
+    @rule(lateness_ms=st.sampled_from([1, 300, 5_000, 120_000]))
+    def stall(self, lateness_ms: int) -> None:
+        """The next tick comes late."""
+        self.h.be_late([lateness_ms])
 
     @rule(name=st.sampled_from(["t", "u"]))
     def grow(self, name: str) -> None:

@@ -46,6 +46,7 @@ class History:
     def __init__(self, seed: int) -> None:
         """All members are there and of one kind, none has said anything."""
         self.random = Random(seed)
+        self.crashes = Random(f"crashes of {seed}")
         self.partitions = 4
         self.h = ConsumerHarness(
             {"t": self.partitions, "u": 3},
@@ -241,7 +242,9 @@ class History:
         self.h.change_topics(topics(t=self.partitions))
 
     def crash(self) -> None:
-        """Who waited for an answer asks again."""
+        """Who waited for an answer asks again; the first tick after it may be late."""
+        self.h.loads_from = self.crashes.choice(("log", "image", "compacted"))
+        self.h.be_late([self.crashes.choice((0, 0, 700, 5_000))])
         self.h.reload()
         for member in self.members:
             if isinstance(member, ClassicClient):

@@ -222,7 +222,10 @@ def test_offsets_outlive_a_forgotten_group() -> None:
 
 
 def test_groups_to_sweep_are_those_with_something_old_or_nothing_at_all() -> None:
-    """Old offsets, offsets with an expiry of their own, no offsets: each makes a candidate, nothing else."""
+    """Old offsets, offsets with an expiry of their own, no offsets: each makes a candidate, nothing else.
+
+    A group that was forgotten and has offsets all the same changed its type; one that has none is gone.
+    """
     table = OffsetTable()
     table.put(offset_at(("old", "t", 0), 10))
     table.put(offset_at(("old", "t", 1), 900))
@@ -232,10 +235,13 @@ def test_groups_to_sweep_are_those_with_something_old_or_nothing_at_all() -> Non
     remove(table, ("bare", "t", 0))
     table.put(offset_at(("forgotten", "t", 0), 10))
     table.forget_group(GroupId("forgotten"))
+    table.put(offset_at(("gone", "t", 0), 10))
+    remove(table, ("gone", "t", 0))
+    table.forget_group(GroupId("gone"))
     looking = table.groups_to_sweep(Millis(1500))
     while looking.step():
         pass
-    assert sorted(table.group_ids_of(looking.groups())) == ["bare", "old", "own"]
+    assert sorted(table.group_ids_of(looking.groups())) == ["bare", "forgotten", "old", "own"]
 
 
 MEASURE = """

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from headgate.core.consumer.subscriptions import Subscriptions, count_down
-from headgate.domain.ids import GroupId, InstanceId, MemberId, TopicId, TopicName
+from headgate.domain.ids import GroupId, InstanceId, MemberId, Millis, TopicId, TopicName
 from headgate.records import (
     ConsumerGroupCurrentAssignment,
     ConsumerGroupMemberMetadata,
@@ -28,7 +28,13 @@ from headgate.records import (
     ConsumerRecordType,
     MemberState,
 )
-from headgate.records.consumer_model import NO_ASSIGNMENT_YET, OwnedPartitions, TargetPartitions
+from headgate.records.consumer_model import (
+    NEVER,
+    NO_ASSIGNMENT_YET,
+    UNKNOWN_EPOCH,
+    OwnedPartitions,
+    TargetPartitions,
+)
 
 
 class ConsumerState(Enum):
@@ -94,7 +100,6 @@ class ConsumerGroup:
         "classic_protocols",
         "currents",
         "group_id",
-        "has_lost_members",
         "instances",
         "members",
         "metadata",
@@ -128,8 +133,6 @@ class ConsumerGroup:
         """How many members speak the classic protocol."""
         self.classic_protocols: Counter[str] = Counter()
         """How many of those support a protocol."""
-        self.has_lost_members = False
-        """Whether somebody has gone since the target was made."""
 
     # --- what it is ---
 
@@ -153,6 +156,34 @@ class ConsumerGroup:
         """When the target was made."""
         target = self.target_metadata
         return NO_ASSIGNMENT_YET if target is None else target.assignment_timestamp
+
+    @property
+    def last_removal_epoch(self) -> int:
+        """The epoch of the target that was in force when a member id was last given up, or may have been."""
+        if self.metadata is None:
+            return 0
+        epoch = self.metadata.last_removal_epoch
+        return self.assignment_epoch if epoch == UNKNOWN_EPOCH else epoch
+
+    @property
+    def has_lost_members(self) -> bool:
+        """Whether somebody has gone since the target was made: its epoch may be one that a member id had.
+
+        This follows from the group's own record, because the tombstone of a member does not last.
+        """
+        return self.metadata is not None and self.last_removal_epoch >= self.assignment_epoch
+
+    def at_epoch(
+        self, epoch: int, metadata_hash: int, *, loses_member: bool = False, empty_since: Millis = NEVER
+    ) -> ConsumerGroupMetadata:
+        """The group's own record in an epoch; `loses_member`: a member id is given up with it."""
+        return ConsumerGroupMetadata(
+            group_id=self.group_id,
+            epoch=epoch,
+            metadata_hash=metadata_hash,
+            empty_since=empty_since,
+            last_removal_epoch=self.assignment_epoch if loses_member else self.last_removal_epoch,
+        )
 
     @property
     def is_empty(self) -> bool:
@@ -222,10 +253,9 @@ class ConsumerGroup:
             case ConsumerGroupCurrentAssignment(member_id=member_id):
                 self._set_current(member_id, record)
             case ConsumerGroupMetadata():
-                self.metadata = record
+                self._set_metadata(record)
             case ConsumerGroupTargetMetadata():
                 self.target_metadata = record
-                self.has_lost_members = False
             case ConsumerGroupPartitionMetadata():
                 self.partition_metadata = record
             case ConsumerGroupMemberMetadata(member_id=member_id):
@@ -246,7 +276,6 @@ class ConsumerGroup:
                 self.partition_metadata = None
             case ConsumerRecordType.MEMBER:
                 self._set_member(MemberId(tombstone.name), None)
-                self.has_lost_members = True
             case ConsumerRecordType.CURRENT_ASSIGNMENT:
                 self._set_current(MemberId(tombstone.name), None)
             case ConsumerRecordType.TARGET_MEMBER:
@@ -300,6 +329,15 @@ class ConsumerGroup:
         for record in (self.partition_metadata, self.target_metadata, self.metadata):
             if record is not None:
                 yield record
+
+    def _set_metadata(self, record: ConsumerGroupMetadata) -> None:
+        """Take in the group's own record. One that Kafka wrote for an empty group tells when it became empty.
+
+        Kafka raises the epoch when the last member leaves, and keeps no time of its own for that.
+        """
+        if record.empty_since == NEVER and record.written != NEVER and not self.members:
+            record = replace(record, empty_since=record.written)
+        self.metadata = record
 
     # --- what follows from the records ---
 

@@ -29,7 +29,6 @@ from headgate.domain.ids import MemberId, TopicId, TopicName
 from headgate.records import (
     ConsumerGroupCurrentAssignment,
     ConsumerGroupMemberMetadata,
-    ConsumerGroupMetadata,
     ConsumerGroupTargetMember,
     ConsumerGroupTargetMetadata,
     ConsumerRecord,
@@ -226,10 +225,9 @@ def _members_records(
         metadata_hash = turn.topics.hash_of(after.topics())
         is_rising = is_rising or metadata_hash != group.metadata_hash
     epoch = max(group.epoch, FIRST_EPOCH) + is_rising
-    if is_rising or group.is_empty:
-        records.append(
-            ConsumerGroupMetadata(group_id=group.group_id, epoch=epoch, metadata_hash=metadata_hash)
-        )
+    loses_member = admitted.replaces is not None
+    if is_rising or group.is_empty or (loses_member and not group.has_lost_members):
+        records.append(group.at_epoch(epoch, metadata_hash, loses_member=loses_member))
     return epoch, records
 
 

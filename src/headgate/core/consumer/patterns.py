@@ -22,7 +22,7 @@ from headgate.core.topic_image import TopicChange, TopicImage
 from headgate.core.topic_pattern import InvalidPattern, TopicPattern, compile_pattern
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicName
-from headgate.records import ConsumerGroupMetadata, ConsumerGroupRegularExpression, ConsumerRecord
+from headgate.records import ConsumerGroupRegularExpression, ConsumerRecord
 
 STEPS_AT_ONCE = 250_000
 """At worst 5 ms: as many steps a tick takes, and the groups together on the spot when topics change."""
@@ -259,7 +259,5 @@ def _records(turn: ConsumerTurn, group: ConsumerGroup, meanings: Meanings) -> li
         for regex in group.subscriptions.regex_users:
             names.update(meanings.get(regex, group.subscriptions.by_regex(regex)))
         metadata_hash = turn.topics.hash_of(frozenset(names))
-        records.append(
-            ConsumerGroupMetadata(group_id=group.group_id, epoch=group.epoch + 1, metadata_hash=metadata_hash)
-        )
+        records.append(group.at_epoch(group.epoch + 1, metadata_hash))
     return records

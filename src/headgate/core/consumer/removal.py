@@ -15,7 +15,6 @@ from headgate.core.consumer.group import ConsumerGroup, Member, tombstone_of
 from headgate.core.consumer.turn import ConsumerTurn
 from headgate.domain.ids import MemberId
 from headgate.records import (
-    ConsumerGroupMetadata,
     ConsumerGroupTargetMetadata,
     ConsumerGroupTombstone,
     ConsumerRecord,
@@ -69,10 +68,10 @@ def remove_members(
     epoch = group.epoch + 1
     is_anybody_left = len(gone) < len(group.members)
     records.append(
-        ConsumerGroupMetadata(
-            group_id=group.group_id,
-            epoch=epoch,
-            metadata_hash=turn.topics.hash_of(group.subscriptions.topics_after(gone)),
+        group.at_epoch(
+            epoch,
+            turn.topics.hash_of(group.subscriptions.topics_after(gone)),
+            loses_member=True,
             empty_since=NEVER if is_anybody_left else turn.system_time,
         )
     )

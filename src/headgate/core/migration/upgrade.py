@@ -37,7 +37,6 @@ from headgate.records import (
     ClassicMemberMetadata,
     ConsumerGroupCurrentAssignment,
     ConsumerGroupMemberMetadata,
-    ConsumerGroupMetadata,
     ConsumerGroupTargetMember,
     ConsumerGroupTargetMetadata,
     ConsumerRecord,
@@ -91,7 +90,7 @@ def upgraded(group: ClassicGroup, topics: TopicImage) -> ConsumerGroup | Refusal
     is_settled = group.state is ClassicState.STABLE and not pending and _is_all_assigned(converted, topics)
     metadata_hash = topics.hash_of(converted.subscriptions.topics()) if is_settled else _NO_HASH
     converted.apply(ConsumerGroupTargetMetadata(group_id=group.group_id, assignment_epoch=epoch))
-    converted.apply(ConsumerGroupMetadata(group_id=group.group_id, epoch=epoch, metadata_hash=metadata_hash))
+    converted.apply(converted.at_epoch(epoch, metadata_hash))
     return converted
 
 
