@@ -99,6 +99,10 @@ class OneCall:
         """Take all the steps at once."""
         then(drive_request(steps))
 
+    def answer_aside(self, make: Callable[[], Any]) -> None:
+        """Make it here."""
+        self.answer(make())
+
     def answer_in_steps(self, steps: RequestSteps[Any]) -> None:
         """Take all the steps at once."""
         self.answer(drive_request(steps))

@@ -12,11 +12,12 @@ from itertools import count
 from typing import Any
 
 import pytest
-from tests.server.clients import Client, commit, run_scenario
+from tests.server.clients import Client, commit, committed, run_scenario
 from tests.server.disk import DATA_DIR, new_disk
 from tests.server.test_turn import beside
 from tests.topics.disk import batch
 
+from headgate.api import k08_offset_commit, k47_offset_delete
 from headgate.api.contract import RequestSteps
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicId
@@ -29,6 +30,7 @@ from headgate.server.node import BrokerNode
 from headgate.server.request_work import RequestWork
 from headgate.topics.topic import Topic
 from headgate.topics.topics import NewTopic
+from headgate.wire.codec import decode
 from headgate.wire.framing import request_frame
 from headgate.wire.message import Request
 from headgate.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -38,6 +40,23 @@ from headgate.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from headgate.wire.messages.metadata import MetadataRequest
+from headgate.wire.messages.offset_commit import OffsetCommitResponse
+from headgate.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from headgate.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+)
+from headgate.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 
 pytestmark = pytest.mark.timeout(60)
 JOB = Job("test")
@@ -308,6 +327,12 @@ def fetch_records(partition_count: int) -> FetchRequest:
     )
 
 
+def produce_records(partition_count: int) -> ProduceRequest:
+    """A record to each of so many partitions."""
+    data = [PartitionProduceData(index=index, records=batch(b"new")) for index in range(partition_count)]
+    return ProduceRequest(acks=-1, topic_data=[TopicProduceData(name="records", partition_data=data)])
+
+
 def list_records(partition_count: int) -> ListOffsetsRequest:
     """Where so many partitions end."""
     partitions = [
@@ -336,16 +361,21 @@ def test_logs_are_recovered_after_a_crash_while_others_are_served(slow_opening: 
         node = BrokerNode(files, DATA_DIR, settings, Clock())
         await node.start()
         try:
-            reader, finder, other = Client(node), Client(node), Client(node)
+            reader, finder, producer, other = (Client(node) for _ in range(4))
             send(reader, fetch_records(4), 11, 1)
             send(finder, list_records(4), 5, 1)
+            send(producer, produce_records(4), 9, 1)
             await other.ask(commit(1, [3]), 9)
             assert not reader.wire.sent
             assert not finder.wire.sent
+            assert not producer.wire.sent
             slow_opening.set()
             [(_, fetched)] = await reader.receive(1)
-            assert fetched.count(b"key") == 6
+            assert fetched.count(b"key") >= 6
             await finder.receive(1)
+            [(_, produced)] = await producer.receive(1)
+            answers = decode(ProduceResponse, 9, produced, 5).responses[0].partition_responses
+            assert [(one.error_code, one.base_offset) for one in answers] == [(0, 2)] * 3 + [(0, 0)]
         finally:
             node.close()
 
@@ -385,3 +415,69 @@ def test_cycles_are_looked_for_seldom_once_the_server_is_up() -> None:
     finally:
         gc.set_threshold(*before)
         gc.unfreeze()
+
+
+def test_many_groups_are_asked_for_in_steps() -> None:
+    """A commit of another client is answered before them, and each group has its own answer."""
+
+    async def scenario(client: Client) -> None:
+        for number in (3, 250, 499):
+            await client.ask(commit(number, [5], f"g{number}"), 9, "committer")
+        other = beside(client)
+        groups = [OffsetFetchRequestGroup(group_id=f"g{number}", topics=None) for number in range(500)]
+        send(client, OffsetFetchRequest(groups=groups), 8, 1)
+        assert not client.wire.sent
+        await other.ask(commit(1, [3]), 9)
+        [(_, frame)] = await client.receive(1)
+        answers = decode(OffsetFetchResponse, 8, frame, 5).groups
+        assert [one.group_id for one in answers] == [one.group_id for one in groups]
+        assert [
+            (number, one.topics[0].partitions[0].committed_offset)
+            for number, one in enumerate(answers)
+            if one.topics
+        ] == [(3, 3), (250, 250), (499, 499)]
+
+    run_scenario(scenario)
+
+
+def test_a_wide_commit_with_a_retention_of_its_own_goes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each partition is committed and answered, those that do not exist are refused."""
+    monkeypatch.setattr(k08_offset_commit, "_MOST_WITH_RETENTION", 7)
+
+    async def scenario(client: Client) -> None:
+        partitions = [*range(30), 99, *range(30, 40)]
+        body = await client.send(commit(1000, partitions, retention_time_ms=3_600_000), 4, "old")
+        answers = decode(OffsetCommitResponse, 4, bytes(4) + body, 4).topics[0].partitions
+        assert [one.partition_index for one in answers] == partitions
+        assert {one.partition_index for one in answers if one.error_code} == {99}
+        expected = {index: 1000 + place for place, index in enumerate(partitions) if index != 99}
+        assert await committed(client) == expected
+
+    run_scenario(scenario)
+
+
+def test_many_offsets_are_deleted_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every partition is answered, in the order asked; a group that is not there is one error."""
+    monkeypatch.setattr(k47_offset_delete, "_MOST_AT_ONCE", 7)
+
+    async def scenario(client: Client) -> None:
+        await client.ask(commit(1, [*range(40)]), 9, "committer")
+        names = {"t": [*range(5, 50)], "u": [0], "empty": []}
+        topics = [
+            OffsetDeleteRequestTopic(
+                name=name,
+                partitions=[OffsetDeleteRequestPartition(partition_index=index) for index in indexes],
+            )
+            for name, indexes in names.items()
+        ]
+        response = await client.ask(OffsetDeleteRequest(group_id="g", topics=topics), 0)
+        assert {
+            topic.name: [one.partition_index for one in topic.partitions] for topic in response.topics
+        } == names
+        refused = [one.partition_index for one in response.topics[0].partitions if one.error_code]
+        assert refused == [*range(40, 50)]
+        assert [*await committed(client)] == [0, 1, 2, 3, 4]
+        response = await client.ask(OffsetDeleteRequest(group_id="nobody", topics=topics), 0)
+        assert response.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+    run_scenario(scenario)

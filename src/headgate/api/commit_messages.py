@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.api.contract import Node
+from headgate.api.contract import Node, RequestSteps
 from headgate.api.group_answers import error_of
 from headgate.api.offset_topics import find_topic, unknown_topic_error
 from headgate.core.offsets.commands import (
@@ -29,6 +29,7 @@ from headgate.domain.ids import GroupId, InstanceId, MemberId, TopicName
 from headgate.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -70,28 +71,55 @@ class SortedCommit(NamedTuple):
 def sort_out(node: Node, version: int, request: OffsetCommitRequest) -> SortedCommit:
     """Tell the partitions that can be committed from those that do not exist."""
     sorted_commit = SortedCommit(OffsetCommitResponse(), [], [])
-    response, wanted, open_answers = sorted_commit
     for topic in request.topics:
-        known = find_topic(node, version, topic)
-        if known is not None and not topic.partitions:
-            continue  # as Kafka: a topic that exists and of which nothing is committed is not answered
-        answers: Any
-        to_commit: ToCommit
-        to_answer: Answers | WideAnswers
-        if known is None:
-            answers = _all_refused(topic.partitions, unknown_topic_error(version))
-        else:
-            if isinstance(topic.partitions, WideStructs):
-                answers, to_answer, to_commit = _in_columns(topic.partitions, known.partition_count)
-            else:
-                answers, to_answer, to_commit = _one_by_one(topic.partitions, known.partition_count)
-            if partition_count(to_commit):
-                wanted.append((known.name, to_commit))
-                open_answers.append(to_answer)
-        response.topics.append(
-            OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
-        )
+        _sort_out_topic(node, version, topic, sorted_commit)
     return sorted_commit
+
+
+def sort_out_in_steps(node: Node, version: int, request: OffsetCommitRequest) -> RequestSteps[SortedCommit]:
+    """The same, a topic a step."""
+    sorted_commit = SortedCommit(OffsetCommitResponse(), [], [])
+    for topic in request.topics:
+        yield None
+        _sort_out_topic(node, version, topic, sorted_commit)
+    return sorted_commit
+
+
+def part_of(
+    partitions: ToCommit, answers: Answers | WideAnswers, first: int, end: int
+) -> tuple[ToCommit, Answers | WideAnswers]:
+    """Some of what is to be committed of a topic, and the answers that wait for that."""
+    if isinstance(answers, WideAnswers):
+        some = WideAnswers(answers.errors, answers.waiting[first:end])
+        assert isinstance(partitions, OffsetColumns)
+        return partitions.at(np.arange(first, min(end, len(partitions.partitions)))), some
+    assert not isinstance(partitions, OffsetColumns)
+    return partitions[first:end], answers[first:end]
+
+
+def _sort_out_topic(
+    node: Node, version: int, topic: OffsetCommitRequestTopic, sorted_commit: SortedCommit
+) -> None:
+    response, wanted, open_answers = sorted_commit
+    known = find_topic(node, version, topic)
+    if known is not None and not topic.partitions:
+        return  # as Kafka: a topic that exists and of which nothing is committed is not answered
+    answers: Any
+    to_commit: ToCommit
+    to_answer: Answers | WideAnswers
+    if known is None:
+        answers = _all_refused(topic.partitions, unknown_topic_error(version))
+    else:
+        if isinstance(topic.partitions, WideStructs):
+            answers, to_answer, to_commit = _in_columns(topic.partitions, known.partition_count)
+        else:
+            answers, to_answer, to_commit = _one_by_one(topic.partitions, known.partition_count)
+        if partition_count(to_commit):
+            wanted.append((known.name, to_commit))
+            open_answers.append(to_answer)
+    response.topics.append(
+        OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers)
+    )
 
 
 def command_of(request: OffsetCommitRequest, wanted: Wanted, api_version: int) -> CommitOffsets:

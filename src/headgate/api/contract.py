@@ -68,6 +68,12 @@ class Call(Protocol):
         """
         ...
 
+    def answer_aside(self, make: Callable[[], Any]) -> None:
+        """Make the response in a thread, write it there, and send it: for long responses made of what nobody
+        changes; called instead of `answer`.
+        """
+        ...
+
     def no_answer(self) -> None:
         """Finish the request without a response (Produce with acks=0)."""
         ...

@@ -17,11 +17,12 @@ been.
 
 from __future__ import annotations
 
-from headgate.api.contract import Api, Call, Node
+from headgate.api.contract import Api, Call, Node, RequestSteps
 from headgate.domain.errors import ErrorCode
 from headgate.log.header import HEADER_BYTES, MAGIC, TRANSACTIONAL
 from headgate.topics.admission import AppendResult
 from headgate.topics.appends import Budget
+from headgate.topics.opening_aside import opened_aside
 from headgate.topics.partition import Partition
 from headgate.topics.topic import Topic
 from headgate.wire.messages.produce import (
@@ -43,6 +44,8 @@ _READ_ASIDE_BYTES = 1 << 20
 _CODEC_AT = 22
 """The low byte of a batch's attributes."""
 _MAGIC_AT = 16
+_MOST_AT_ONCE = 200
+"""Batches of more partitions are appended in steps."""
 
 
 class _Produce:
@@ -154,6 +157,37 @@ class _Produce:
 def handle(node: Node, call: Call, request: ProduceRequest) -> ProduceResponse | None:
     """Append every partition's batch, each for itself."""
     produce = _Produce(node, call, request.acks)
+    if _is_short(node, call, request):
+        for _ in _append_each(node, call, request, produce):
+            pass
+        return produce.finish()
+
+    def finish(nothing: None) -> None:
+        response = produce.finish()
+        if response is not None:
+            call.answer(response)
+
+    call.in_steps(_append_each(node, call, request, produce), finish)
+    return None
+
+
+def _is_short(node: Node, call: Call, request: ProduceRequest) -> bool:
+    """Whether there are few partitions, and no log among them has to be opened."""
+    count = 0
+    for topic_data in request.topic_data:
+        count += 1 + len(topic_data.partition_data)
+        if count > _MOST_AT_ONCE:
+            return False
+        topic = _find_topic(node, call, topic_data)
+        if not isinstance(topic, ErrorCode):
+            for data in topic_data.partition_data:
+                if topic.needs_opening(data.index):
+                    return False
+    return True
+
+
+def _append_each(node: Node, call: Call, request: ProduceRequest, produce: _Produce) -> RequestSteps[None]:
+    """Append one batch after the other, or note why it is refused."""
     budget = Budget()
     refusal = _refuse_all(request)
     for topic_data in request.topic_data:
@@ -167,12 +201,13 @@ def handle(node: Node, call: Call, request: ProduceRequest) -> ProduceResponse |
             if isinstance(topic, ErrorCode):
                 result.error_code = topic
                 continue
+            yield None
             found = _find_partition(call, topic, data)
             if isinstance(found, Partition):
+                yield from opened_aside(found)
                 produce.append(found, data.records or b"", budget, result)
             else:
                 _fill_in(result, found)
-    return produce.finish()
 
 
 def _refuse_all(request: ProduceRequest) -> ErrorCode | None:

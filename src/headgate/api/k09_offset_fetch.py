@@ -8,23 +8,65 @@ that is not known is no error: offset -1; a topic id that is nobody's is UNKNOWN
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import Any
 
-from headgate.api.contract import Api, Call, Node
-from headgate.api.fetch_messages import groups_asked, response_of
+from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.fetch_messages import AskedGroup, groups_asked, response_of
 from headgate.api.fetch_repeat import fetch_repeat
 from headgate.api.group_answers import submit_each
+from headgate.core.offsets.commands import FetchedColumns, FetchedOffsets
 from headgate.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+
+_MOST_AT_ONCE = 100
+"""More groups are asked for in steps."""
+_MOST_WRITTEN_AT_ONCE = 2000
+"""An answer of more partitions that are told one by one is written in a thread."""
 
 
 def handle(node: Node, call: Call, request: OffsetFetchRequest) -> None:
     """Answer with the offsets of one group, or of each group asked for."""
+    if len(request.groups) > _MOST_AT_ONCE:
+        call.in_steps(_ask_each(node, request, call.api_version), lambda found: _answer(call, *found))
+        return
     asked = groups_asked(node, request, call.api_version)
+    commands = [(group.command.group_id, group.command) for group in asked]
+    submit_each(node, commands, lambda results: _answer(call, asked, results))
 
-    def on_results(results: list[Any]) -> None:
-        call.answer(response_of(asked, results, call.api_version))
 
-    submit_each(node, [(group.command.group_id, group.command) for group in asked], on_results)
+def _answer(call: Call, asked: Sequence[AskedGroup], results: Sequence[Any]) -> None:
+    version = call.api_version
+    if len(results) > _MOST_AT_ONCE or sum(map(_partition_count, results)) > _MOST_WRITTEN_AT_ONCE:
+        call.answer_aside(lambda: response_of(asked, results, version))
+    else:
+        call.answer(response_of(asked, results, version))
+
+
+def _partition_count(result: Any) -> int:
+    """How many partitions an answer tells of, one by one."""
+    if not isinstance(result, FetchedOffsets):
+        return 0
+    return sum(
+        1 if isinstance(partitions, FetchedColumns) else len(partitions) for _, partitions in result.topics
+    )
+
+
+def _ask_each(
+    node: Node, request: OffsetFetchRequest, version: int
+) -> RequestSteps[tuple[list[AskedGroup], list[Any]]]:
+    """Ask for some groups after the others."""
+    all_asked: list[AskedGroup] = []
+    all_results: list[Any] = []
+    for first in range(0, len(request.groups), _MOST_AT_ONCE):
+        some = OffsetFetchRequest(groups=request.groups[first : first + _MOST_AT_ONCE])
+        asked = groups_asked(node, some, version)
+        there: Future[list[Any]] = Future()
+        submit_each(node, [(group.command.group_id, group.command) for group in asked], there.set_result)
+        yield there
+        all_asked += asked
+        all_results += there.result()
+    return all_asked, all_results
 
 
 API = Api(9, "OffsetFetch", 1, 10, OffsetFetchRequest, OffsetFetchResponse, handle, fetch_repeat)

@@ -92,6 +92,10 @@ class PendingCall:
         """Drive the steps and send the response they return; see `headgate.api.contract.Call`."""
         self.connection.serve_in_steps(self, steps)
 
+    def answer_aside(self, make: Callable[[], Message]) -> None:
+        """Make, write and send the response; see `headgate.api.contract.Call`."""
+        self.connection.make_aside(self, make)
+
     def frame_of(self, response: Message) -> bytes:
         """The response as it is sent."""
         route = self.route

@@ -30,7 +30,7 @@ from headgate.server.failures import Where, unexpected
 from headgate.server.loop_watch import LoopWatch
 from headgate.server.metrics import Metrics
 from headgate.server.request_memory import RequestMemory
-from headgate.server.request_work import RequestWork, answering, reading
+from headgate.server.request_work import RequestWork, answering, making, reading
 from headgate.server.turn import Turn
 from headgate.wire.codec import reader_for
 from headgate.wire.errors import MalformedMessage, WireError
@@ -327,6 +327,10 @@ class Connection(asyncio.Protocol):
     def serve_in_steps(self, call: PendingCall, steps: RequestSteps[Message]) -> None:
         """Answer a request with what the steps return; later requests of the connection wait for it."""
         self.occupy(call, answering(call, steps), lambda answer: answer())
+
+    def make_aside(self, call: PendingCall, make: Callable[[], Message]) -> None:
+        """Answer a request with what is made and written in a thread."""
+        self.occupy(call, making(call, make), call.answer_frame)
 
     def occupy(
         self, call: PendingCall, steps: RequestSteps[ResultT], then: Callable[[ResultT], None]

@@ -45,6 +45,13 @@ def reading(call: PendingCall, frame: bytes) -> RequestSteps[Any]:
     return read[0]
 
 
+def making(call: PendingCall, make: Callable[[], Message]) -> RequestSteps[bytes | bytearray]:
+    """Make and write a response in a thread; its frame."""
+    frames: list[bytes] = []
+    yield lambda: frames.append(call.frame_of(make()))
+    return frames[0]
+
+
 def answering(call: PendingCall, steps: RequestSteps[Message]) -> RequestSteps[Answer]:
     """Drive the steps to a response; what sends it, written already if there were many steps to it."""
     count = 0

@@ -156,6 +156,13 @@ class Topic:
         kept = self._kept.setdefault(partition.index, partition)
         assert kept is partition, f"{partition} was held by somebody while it was kept for nobody"
 
+    def needs_opening(self, index: int) -> bool:
+        """Whether the log of a partition has to be read from the disk before it can be used."""
+        if index not in self._written:
+            return False
+        partition = self._kept.get(index)
+        return partition is None or partition.needs_opening
+
     def is_written(self, index: int) -> bool:
         """Whether the partition has a directory."""
         return index in self._written
