@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from tests.log.support import DATA, DIRECTORY, Place, append, contents, filled, names, sync
 
@@ -56,14 +58,35 @@ def test_retention_stops_at_what_is_durable(place: Place) -> None:
     assert log.apply_retention(10**9, 1, 1) > 0
 
 
-def test_records_without_timestamps_do_not_age(place: Place) -> None:
-    """A segment without timestamps is kept by time and let go by size."""
+def test_records_without_timestamps_age_since_they_were_written(place: Place) -> None:
+    """A segment without timestamps is as old as its file; as ever, size lets it go as well."""
     log = place.open()
     for _ in range(20):
         append(log, timestamp=-1)
     sync(log)
-    assert log.apply_retention(10**15, 1, -1) == 0
+    oldest, *others = [place.files.modified_ms(segment.path()) for segment in log.segments]
+    assert abs(oldest - time.time() * 1000) < 60_000
+    assert log.apply_retention(oldest + 50, 50, -1) == 0
+    assert log.apply_retention(oldest - 10**9, 50, -1) == 0, "the clock was set back"
+    assert log.apply_retention(max(others) + 51, 50, -1) == 1 + len(others)
+    append(log, timestamp=-1)
+    sync(log)
     assert log.apply_retention(10**15, -1, 0) > 0
+
+
+def test_a_log_keeps_the_age_of_records_without_timestamps(place: Place) -> None:
+    """To open it does not make them younger, and one timestamp among them counts for its segment."""
+    log = place.open()
+    append(log, timestamp=-1)
+    sync(log)
+    (written,) = (place.files.modified_ms(segment.path()) for segment in log.segments)
+    log.close()
+    log = place.open(clean=True)
+    assert log.apply_retention(written + 51, 50, -1) == 1
+    append(log, timestamp=-1)
+    append(log, timestamp=10**14)
+    sync(log)
+    assert log.apply_retention(10**14 + 50, 50, -1) == 0
 
 
 def test_truncating_drops_whole_batches_from_an_offset_on(place: Place) -> None:

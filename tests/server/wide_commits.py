@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 
 from tests.server.disk import new_disk
 from tests.server.shard_life import ShardLife
+from tests.simulation.clock import SimulatedTime
 from tests.simulation.disk import SimulatedSyncer
-from tests.simulation.loop import SimulatedLoop, SimulatedTime
+from tests.simulation.loop import SimulatedLoop
 
 from headgate.core.offsets.commands import CommitOffsets, FetchOffsets, OffsetToCommit
 from headgate.domain.ids import GroupId, MemberId, TopicName

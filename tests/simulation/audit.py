@@ -7,11 +7,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.clients import METADATA_LIMIT
+from tests.simulation.clock import START_MS, SimulatedTime
 from tests.simulation.consumer_model import ConsumerGroupModel, Setting
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.group_model import GroupModel
 from tests.simulation.journal import Journal
-from tests.simulation.loop import SimulatedTime
 from tests.simulation.offset_effects import MemberGroups, Rules
 from tests.simulation.offset_model import OffsetModel
 from tests.simulation.past_model import Told
@@ -23,7 +23,7 @@ from tests.simulation.surroundings import Surroundings
 from headgate.core.classic.commands import DescribeGroup, JoinGroup
 from headgate.core.consumer.commands import ConsumerHeartbeat, DescribeConsumerGroup
 from headgate.core.offsets.commands import CommitResult, FetchOffsets
-from headgate.core.offsets.history import GroupHistory
+from headgate.core.offsets.history import GroupHistory, HistoryEntry
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicName
 from headgate.domain.partitioning import partition_for
@@ -58,10 +58,10 @@ class Audit:
         self._journal = journal
         self._surroundings = surroundings
         self._members = members = MemberGroups(balanced={*balanced, *mixed})
-        rules = Rules(RETENTION_MS, plan.sweep_interval_ms, METADATA_LIMIT)
+        rules = Rules(RETENTION_MS, plan.sweep_interval_ms, METADATA_LIMIT, time)
         self._shards = [OffsetModel(rules, members) for _ in range(plan.shards)]
-        self._groups = {group_id: GroupModel(group_id, members, RETENTION_MS) for group_id in joined}
-        self._balanced = {one: ConsumerGroupModel(one, members, RETENTION_MS) for one in balanced}
+        self._groups = {group_id: GroupModel(group_id, members, rules) for group_id in joined}
+        self._balanced = {one: ConsumerGroupModel(one, members, rules) for one in balanced}
         self._mixed = set(mixed)
         """Nothing is known of their members; of their offsets, and of when they are at rest, all the same."""
         self._group_ids = [*simple, *joined, *balanced, *mixed]
@@ -70,7 +70,7 @@ class Audit:
         """How often the past was looked at."""
         self._stopped: dict[int, Any] = {}
         """What shards have to be after the next start."""
-        self._erasing_ms: dict[TopicName, int] = {}
+        self._erasing_at: dict[TopicName, float] = {}
         """When shards were asked last to forget a topic."""
         self._failing: set[int] = set()
         """Shards that failed and were not loaded again since."""
@@ -158,22 +158,22 @@ class Audit:
 
     def erasing(self, topic: TopicName) -> None:
         """Every shard is asked to forget the offsets of a topic that is no more."""
-        self._erasing_ms[topic] = self._time.system_time()
+        self._erasing_at[topic] = self._time.seconds
         for model in self._shards:
-            model.erasing(topic, self._erasing_ms[topic])
+            model.erasing(topic, self._erasing_at[topic])
 
     def erased(self, topic: TopicName) -> None:
         """Every shard has answered."""
         if self._life is None or self._life.is_over or self._disk.is_off:
             return
         for model in self._shards:
-            model.erased(topic, self._erasing_ms[topic])
+            model.erased(topic, self._erasing_at[topic])
 
     # --- the past ---
 
     def look_at_past(self, reader: PastReader) -> None:
         """What the history tells of every group must be what was. Raises Violation."""
-        now, counts = self._time.system_time(), self._journal.counts
+        now, counts = self._time.seconds, self._journal.counts
         self._looks += 1
         asked_more = self._group_ids[self._looks % len(self._group_ids)]
         for group_id in map(GroupId, self._group_ids):
@@ -181,33 +181,40 @@ class Audit:
             if told is None:
                 continue
             model = self._shards[partition_for(group_id, self._plan.shards)]
-            kept_ms = HISTORY_RETENTION_MS if self._plan.keeps_history else 0
-            until_ms = min(told.known_since, now - kept_ms) if kept_ms else told.known_since
-            judged = Told(told, now, until_ms, model.gone_by(group_id))
+            kept_ms = HISTORY_RETENTION_MS if self._plan.keeps_history else None
+            judged = Told(told, now, kept_ms, self._time, model.gone_by(group_id, now))
             counts["changes told"] += model.check_past(group_id, judged)
             counts["pasts without a beginning"] += told.known_since >= 0
-            self._check_lives(told, reader)
+            self._check_lives(told, reader, model)
             times = sorted({entry.time for one in told.partitions for entry in one.entries})
             if times and group_id == asked_more:
                 reader.check_last_change(group_id, told)
                 reader.check_as_of(group_id, told, times[len(times) // 2])
 
-    def _check_lives(self, told: GroupHistory, reader: PastReader) -> None:
+    def _check_lives(self, told: GroupHistory, reader: PastReader, model: OffsetModel) -> None:
         """What was committed for a topic that is gone is told as such."""
         for one in told.partitions:
             topic = reader.topic(one.topic)
             own = one.entries[: len(one.entries) - one.former]
             former = one.entries[len(own) :]
             # Clients here commit also while there is no topic, which a server refuses: that is nobody's.
-            deleted_ms = NEVER if topic is None else self._surroundings.deleted_ms.get(topic.name, -1)
-            created_ms = -1
-            if topic is not None and deleted_ms >= 0:
-                created_ms = self._surroundings.created_ms[topic.topic_id]
+            deleted_at = NEVER if topic is None else self._surroundings.deleted_at.get(topic.name, -1.0)
+            created_at = -1.0
+            if topic is not None and deleted_at >= 0:
+                created_at = self._surroundings.created_at[topic.topic_id]
                 self._journal.counts["changes told of former topics"] += len(former)
-            if own and own[-1].written < deleted_ms:
-                raise Violation(f"topic {one.topic} was deleted at {deleted_ms}, and is told to own {own}")
-            if topic is not None and former and former[0].written > created_ms:
-                raise Violation(f"topic {one.topic} was made at {created_ms}, and does not own {former}")
+            oldest_own = next(filter(None, (self._seconds_of(entry, model) for entry in own[::-1])), NEVER)
+            if oldest_own < deleted_at:
+                raise Violation(f"topic {one.topic} was deleted at {deleted_at}, and is told to own {own}")
+            newest_former = next(filter(None, (self._seconds_of(entry, model) for entry in former)), -1.0)
+            if topic is not None and newest_former > created_at:
+                raise Violation(f"topic {one.topic} was made at {created_at}, and does not own {former}")
+
+    def _seconds_of(self, entry: HistoryEntry, model: OffsetModel) -> float | None:
+        """When a change was made, within a millisecond; None where a clock that was set does not tell."""
+        if entry.commit is not None:
+            return model.committed_at[entry.commit.offset]
+        return None if self._time.was_set else (entry.written - START_MS + 1) / 1000
 
     # --- shards ---
 
@@ -245,14 +252,15 @@ class Audit:
         """A shard has read its log."""
         before = self._stopped.pop(shard, None)
         if before is not None:
-            self._journal.counts["shards found as they were left"] += before == state
-            if before != state:
+            is_same = _may_become(before, state)
+            self._journal.counts["shards found as they were left"] += is_same
+            if not is_same:
                 self._journal.report(f"shard {shard} was {before!r}, and after a start it is {state!r}")
 
     def loaded(self, shard: int, life: Life) -> None:
         """A shard has read its log: look at everything it holds, before anybody else does."""
         self._failing.discard(shard)
-        since_ms = self._time.system_time()
+        since = self._time.seconds
         group_ids = [one for one in self._group_ids if partition_for(one, self._plan.shards) == shard]
         found: dict[str, Any] = {}
 
@@ -264,7 +272,7 @@ class Audit:
             }
             if len(found) == len(group_ids):
                 self._journal.trace(f"shard {shard} holds {found!r}")
-                self._journal.judged(lambda: self._shards[shard].loaded(found, since_ms, since_ms))
+                self._journal.judged(lambda: self._shards[shard].loaded(found, since))
                 life.looked_at(shard, found)
 
         def on_described(group_id: str, at: float, result: Any) -> None:
@@ -289,5 +297,16 @@ class Audit:
         for group_id in group_ids:
             life.ask_shard(shard, FetchOffsets(GroupId(group_id), None), partial(on_found, group_id))
         if not group_ids:
-            self._shards[shard].loaded({}, since_ms, since_ms)
+            self._shards[shard].loaded({}, since)
             life.looked_at(shard, {})
+
+
+def _may_become(before: Any, after: Any) -> bool:
+    """Whether a shard may be that after a start. A group that only tombstones of offsets told of is known
+    until compaction has dropped them.
+    """
+    offsets, known, *others = before
+    offsets_after, known_after, *others_after = after
+    with_offsets = {group_id for group_id, _, _ in offsets}
+    is_known = known_after <= known and not (known - known_after) & with_offsets
+    return bool((offsets, others) == (offsets_after, others_after) and is_known)

@@ -23,7 +23,7 @@ from typing import Any
 
 from tests.simulation.described_group import check_described, concerns_member, owned_by
 from tests.simulation.member_view import Grant, MemberView, Part, parts_of
-from tests.simulation.offset_effects import MemberGroups
+from tests.simulation.offset_effects import MemberGroups, Rules
 from tests.simulation.requests import Request, Violation, each_to_commit, error_of
 
 from headgate.core.classic.commands import LeaveGroup
@@ -60,9 +60,9 @@ class Setting:
 class ConsumerGroupModel:
     """One group's members, over all lives of its shard."""
 
-    def __init__(self, group_id: str, members: MemberGroups, retention_ms: int) -> None:
+    def __init__(self, group_id: str, members: MemberGroups, rules: Rules) -> None:
         self._group_id = group_id
-        self._retention_ms = retention_ms
+        self._rules = rules
         self._offsets = members
         self._views: dict[MemberId, MemberView] = {}
         self._epochs = (0, 0)
@@ -152,7 +152,7 @@ class ConsumerGroupModel:
                     self._check_beat(request, command, view)
                 self._step(request, command, view, result)
                 view.heard(request.arrived_at, setting.session_seconds)
-                self._offsets.saw_alive(self._group_id, request.arrived_ms, self._retention_ms)
+                self._offsets.saw_alive(self._group_id, request.arrived_at, self._rules)
             case ErrorCode.UNKNOWN_MEMBER_ID | ErrorCode.GROUP_ID_NOT_FOUND:
                 self._fails_to_know(request, view)
             case ErrorCode.FENCED_INSTANCE_ID:

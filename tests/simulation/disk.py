@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 
-from tests.simulation.loop import SimulatedTime
+from tests.simulation.clock import SimulatedTime
 
 from headgate.log.memory_filesystem import Fault, MemoryFileSystem, PowerCut
 from headgate.log.sync import SyncRequest
@@ -23,6 +23,7 @@ class SimulatedDisk(MemoryFileSystem):
     def __init__(self, time: SimulatedTime, counts: Counter[str]) -> None:
         super().__init__()
         self._time = time
+        self.now_ms = time.system_time
         self._counts = counts
         self.is_off = False
         self.refused_at = NEVER

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tests.simulation.offset_effects import MemberGroups
+from tests.simulation.offset_effects import MemberGroups, Rules
 from tests.simulation.requests import Request, Violation, error_of
 
 from headgate.core.classic.commands import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
@@ -71,9 +71,9 @@ class Proof:
 class GroupModel:
     """One group's members, over all lives of its shard."""
 
-    def __init__(self, group_id: str, members: MemberGroups, retention_ms: int) -> None:
+    def __init__(self, group_id: str, members: MemberGroups, rules: Rules) -> None:
         self._group_id = group_id
-        self._retention_ms = retention_ms
+        self._rules = rules
         self._members = members
         self._newest = 0
         self._synced = 0
@@ -239,7 +239,7 @@ class GroupModel:
             raise Violation(f"{request} got {assignment}, others that of attempt {known.attempt}")
         known.attempt = assignment.attempt
         self._synced = command.generation
-        self._members.saw_alive(self._group_id, request.arrived_ms, self._retention_ms)
+        self._members.saw_alive(self._group_id, request.arrived_at, self._rules)
         self._heard[command.member_id] = now
 
     def _accepted(self, request: Request, member_id: str, generation: int) -> None:
@@ -262,7 +262,7 @@ class GroupModel:
         if request.command.generation == self._synced and member_id in self._timeouts:
             lasts = min(self._timeouts[member_id])
             self._proofs[member_id] = Proof(request.arrived_at, lasts)
-            self._members.saw_alive(self._group_id, request.arrived_ms, self._retention_ms)
+            self._members.saw_alive(self._group_id, request.arrived_at, self._rules)
 
     def _is_proven(self, member_id: str, at: float) -> bool:
         proof = self._proofs.get(member_id)

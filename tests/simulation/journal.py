@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from hashlib import sha256
 
-from tests.simulation.loop import SimulatedTime
+from tests.simulation.clock import SimulatedTime
 from tests.simulation.requests import Violation
 
 

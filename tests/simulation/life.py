@@ -171,6 +171,7 @@ class Life:
     async def _main(self) -> None:
         world = self.world
         topics = Topics.open(world.disk, DATA_DIR, self.settings, world.time.system_time())
+        topics._shared.seconds = lambda: world.time.seconds
         world.surroundings.begin(self, topics)
         self.surroundings = GroupSurroundings(topics)
         topic = topics.by_name(GROUP_OFFSETS_TOPIC)
@@ -218,16 +219,17 @@ class Life:
         await self._coordinator.load()
         history.open(topic)
         self.surroundings.keep_telling(self._coordinator)
-        self._look_after(topics)
+        self._look_after(topics, history)
         if not self._is_last:
             WatchedErasure(self, topics, self._coordinator).start()
             for runner in runners:
                 runner.start()
             self.world.surroundings.started()
 
-    def _look_after(self, topics: Topics) -> None:
+    def _look_after(self, topics: Topics, history: OffsetHistory) -> None:
         drive(topics.housekeeping(self.world.time.system_time()))
-        self.later(HOUSEKEEPING_SECONDS, lambda: self._look_after(topics))
+        drive(history.mark_emptied())
+        self.later(HOUSEKEEPING_SECONDS, lambda: self._look_after(topics, history))
 
     def _started(self, starting: asyncio.Task[None]) -> None:
         if not starting.cancelled() and (failure := starting.exception()) is not None:
@@ -268,6 +270,10 @@ class Life:
     def later(self, delay_seconds: float, action: Callable[[], None]) -> None:
         """Do something later in this life."""
         self._loop.call_later(delay_seconds, lambda: None if self.is_over else action())
+
+    def soon(self, action: Callable[[], None]) -> None:
+        """Do something when this turn of the loop is over."""
+        self._loop.call_soon(lambda: None if self.is_over else action())
 
     def submit(self, request: Request, on_reply: Callable[[Any], None]) -> None:
         """Hand a request to the coordinator; one that came before as one that comes again."""

@@ -11,25 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from headgate.domain.ids import Millis
-from headgate.server.clock import Clock
-
-START_MS = 1_700_000_000_000
-
-
-class SimulatedTime(Clock):
-    """The one time of a simulation; it goes on from one life of the server to the next."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def steady_time(self) -> Millis:
-        """The loop's own time, behind it by less than a millisecond."""
-        return Millis(int(self.seconds * 1000))
-
-    def system_time(self) -> Millis:
-        """The time since the epoch."""
-        return Millis(START_MS + int(self.seconds * 1000))
+from tests.simulation.clock import SimulatedTime
 
 
 class NothingLeft(Exception):

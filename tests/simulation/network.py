@@ -7,9 +7,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.audit import SETTLING_SECONDS, Audit
+from tests.simulation.clock import SimulatedTime
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.journal import Journal
-from tests.simulation.loop import SimulatedTime
 from tests.simulation.plan import Plan
 from tests.simulation.requests import OnResult, Request, Violation
 

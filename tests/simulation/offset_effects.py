@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tests.simulation.clock import SimulatedTime
 from tests.simulation.requests import Request
 
 from headgate.core.offsets.commands import Place
@@ -21,6 +22,8 @@ class Value(NamedTuple):
     metadata: str
     committed_ms: int
     expires_ms: int = -1
+    committed_at: float = 0.0
+    """By steady time, in seconds."""
 
 
 Offsets = dict[Key, Value]
@@ -33,6 +36,7 @@ class Rules:
     retention_ms: int
     sweep_interval_ms: int
     metadata_limit: int
+    time: SimulatedTime
 
 
 @dataclass(eq=False)
@@ -65,16 +69,17 @@ class MemberGroups:
 
     may_have_record: dict[str, int] = field(default_factory=dict)
     """Groups somebody wanted to join since they were last deleted, and the last such request."""
-    seen_alive_ms: dict[str, int] = field(default_factory=dict)
+    seen_alive_at: dict[str, float] = field(default_factory=dict)
     """When a group was last known to have members whom a crash would not make forgotten."""
-    absent_until_ms: dict[str, int] = field(default_factory=dict)
+    absent_until: dict[str, float] = field(default_factory=dict)
     """When that was so again after so long a time that what was committed before may have expired."""
 
     balanced: set[str] = field(default_factory=set)
     """Groups that the server balances: an offset of a topic that nobody reads ages since its commit."""
 
-    def saw_alive(self, group_id: str, now_ms: int, retention_ms: int) -> None:
-        """The group has such members now."""
-        if now_ms - self.seen_alive_ms.get(group_id, 0) >= retention_ms:
-            self.absent_until_ms[group_id] = now_ms
-        self.seen_alive_ms[group_id] = max(self.seen_alive_ms.get(group_id, 0), now_ms)
+    def saw_alive(self, group_id: str, at: float, rules: Rules) -> None:
+        """The group had such members then."""
+        seen_at = self.seen_alive_at.get(group_id)
+        if seen_at is None or rules.time.largest_rise(seen_at, at) >= rules.retention_ms:
+            self.absent_until[group_id] = at
+        self.seen_alive_at[group_id] = max(seen_at or 0.0, at)

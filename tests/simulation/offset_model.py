@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Any
 
+from tests.simulation.clock import START_MS
 from tests.simulation.offset_effects import Effect, Key, MemberGroups, Offsets, Rules, Value
 from tests.simulation.past_model import GoneBy, OffsetPast, Told
 from tests.simulation.requests import Request, Violation, each_to_commit, error_of
@@ -47,11 +48,13 @@ class OffsetModel:
         self.past = OffsetPast()
         self._uncertain: list[list[Effect]] = []
         """For each failure not looked into yet, what was open then."""
-        self._active_since_ms: int | None = None
-        self._erasing_ms: dict[str, int] = {}
+        self._active_since: float | None = None
+        self._erasing_at: dict[str, float] = {}
         """When a topic was deleted last: what was committed until then may be gone."""
-        self._erased_ms: dict[str, int] = {}
+        self._erased_at: dict[str, float] = {}
         """The same, where that was answered: it is gone."""
+        self.committed_at: dict[int, float] = {}
+        """When a commit came, by the offset that it alone wrote."""
         self.expired = 0
         self.undone = 0
         self.survived = 0
@@ -124,11 +127,14 @@ class OffsetModel:
                 if offset == NOTHING_COMMITTED and command.expected is not None:
                     gone.add((topic, partition))
                     continue
-                value = Value(offset, leader_epoch, metadata, request.arrived_ms)
+                value = Value(
+                    offset, leader_epoch, metadata, request.arrived_ms, committed_at=request.arrived_at
+                )
                 if command.retention_ms >= 0:
                     expires_ms = request.arrived_ms + command.retention_ms
                     value = value._replace(leader_epoch=-1, expires_ms=expires_ms)
                 effect.puts[topic, partition] = value
+                self.committed_at[offset] = request.arrived_at
         effect.drops = frozenset(gone)
         effect.too_large = frozenset(too_large)
         return effect
@@ -151,7 +157,7 @@ class OffsetModel:
 
     def _check_conditions(self, effect: Effect, result: Any) -> None:
         """What the answer says of the conditions must be so, and lead to what was done or not."""
-        group_id, now_ms = effect.request.group_id, effect.request.arrived_ms
+        group_id, at = effect.request.group_id, effect.request.arrived_at
         differing = {}
         for (number, index), offset in (result.current or {}).items():
             topic, partitions = effect.request.command.topics[number]
@@ -167,11 +173,11 @@ class OffsetModel:
             if value is None and offset == NOTHING_COMMITTED:
                 continue
             if value is not None and offset == NOTHING_COMMITTED:
-                if not self._may_be_gone(group_id, key, value, now_ms):
+                if not self._may_be_gone(group_id, key, value, at):
                     raise Violation(f"{effect.request}: {key} is said to be gone, and should be {value}")
                 self.expired += 1
                 del offsets[key]
-            elif value is None or offset != value.offset or self._must_be_gone(group_id, key, value, now_ms):
+            elif value is None or offset != value.offset or self._must_be_gone(group_id, key, value, at):
                 raise Violation(f"{effect.request}: {key} is said to be {offset}, and should be {value}")
         is_refused = effect.is_conditional and bool(differing or effect.too_large)
         if result.is_attempted == is_refused:
@@ -203,7 +209,7 @@ class OffsetModel:
 
     def _is_gone(self, request: Request) -> None:
         """The group is said not to be there: then nothing can be left of it."""
-        self._check(request.group_id, {}, self.groups.get(request.group_id, {}), request.arrived_ms)
+        self._check(request.group_id, {}, self.groups.get(request.group_id, {}), request.arrived_at)
         self.groups.pop(request.group_id, None)
 
     def _fetched(self, request: Request, result: Any) -> None:
@@ -222,69 +228,73 @@ class OffsetModel:
                 raise Violation(f"{request} asked for {wanted}, not for {list(found)}")
             expected = {key: expected[key] for key in wanted if key in expected}
         found = {key: stored for key, stored in found.items() if stored is not None}
-        self._check(group_id, found, expected, request.arrived_ms)
+        self._check(group_id, found, expected, request.arrived_at)
         left = self.groups.get(group_id, {})
         for key in expected.keys() - found.keys():
             del left[key]
 
     # --- comparing ---
 
-    def _check(self, group_id: str, found: dict[Key, Any], expected: Offsets, now_ms: int) -> None:
-        problem = self._difference(group_id, found, expected, now_ms)
+    def _check(self, group_id: str, found: dict[Key, Any], expected: Offsets, at: float) -> None:
+        problem = self._difference(group_id, found, expected, at)
         if problem:
             raise Violation(f"group {group_id}: {problem}")
         self.expired += len(expected) - len(found)
 
-    def _difference(self, group_id: str, found: dict[Key, Any], expected: Offsets, now_ms: int) -> str | None:
+    def _difference(self, group_id: str, found: dict[Key, Any], expected: Offsets, at: float) -> str | None:
         """What is wrong with what was found, if anything is."""
         for key, stored in found.items():
             value = expected.get(key)
             if value is None or (stored.offset, stored.leader_epoch, stored.metadata) != value[:3]:
                 return f"{key} is {stored}, and should be {value}"
-            if self._must_be_gone(group_id, key, value, now_ms):
-                return f"{key} is {stored} at {now_ms} and should have expired"
+            if self._must_be_gone(group_id, key, value, at):
+                return f"{key} is {stored} at {at} s and should have expired"
         if len(found) < len(expected):
             for key, value in expected.items():
-                if key not in found and not self._may_be_gone(group_id, key, value, now_ms):
-                    return f"{key} is gone at {now_ms}, and should be {value}"
+                if key not in found and not self._may_be_gone(group_id, key, value, at):
+                    return f"{key} is gone at {at} s, and should be {value}"
         return None
 
-    def _may_be_gone(self, group_id: str, key: Key, value: Value, now_ms: int) -> bool:
-        if value.committed_ms <= self._erasing_ms.get(key[0], -1):
+    def _may_be_gone(self, group_id: str, key: Key, value: Value, at: float) -> bool:
+        if value.committed_at <= self._erasing_at.get(key[0], -1):
             return True
+        time, retention_ms = self._rules.time, self._rules.retention_ms
+        highest_ms = time.highest(value.committed_at, at)
         if value.expires_ms >= 0:
-            return now_ms >= value.expires_ms
-        since_ms = value.committed_ms
-        if group_id in self._members.balanced and now_ms - since_ms >= self._rules.retention_ms:
+            return highest_ms >= value.expires_ms
+        is_old = highest_ms - value.committed_ms >= retention_ms
+        if group_id in self._members.balanced and is_old:
             return True
         if group_id in self._members.may_have_record:
-            if value.committed_ms <= self._members.absent_until_ms.get(group_id, 0):
+            if value.committed_at <= self._members.absent_until.get(group_id, 0):
                 return True
-            since_ms = self._members.seen_alive_ms.get(group_id, 0)
-        return now_ms - since_ms >= self._rules.retention_ms
+            seen_at = self._members.seen_alive_at.get(group_id)
+            return seen_at is None or time.largest_rise(seen_at, at) >= retention_ms
+        return is_old
 
-    def _must_be_gone(self, group_id: str, key: Key, value: Value, now_ms: int) -> bool:
-        if value.committed_ms < self._erased_ms.get(key[0], -1):
+    def _must_be_gone(self, group_id: str, key: Key, value: Value, at: float) -> bool:
+        if value.committed_at < self._erased_at.get(key[0], -1):
             return True
-        if group_id in self._members.may_have_record or self._active_since_ms is None:
+        if group_id in self._members.may_have_record or self._active_since is None:
             return False
         due_ms = value.committed_ms + self._rules.retention_ms if value.expires_ms < 0 else value.expires_ms
-        swept_ms = max(due_ms, self._active_since_ms) + 2 * self._rules.sweep_interval_ms
-        return now_ms > swept_ms + 1000
+        since = max(value.committed_at, self._active_since)
+        past_seconds = self._rules.time.longest_past(due_ms, since, at)
+        return past_seconds > 2 * self._rules.sweep_interval_ms / 1000 + 1
 
-    def erasing(self, topic: str, now_ms: int) -> None:
+    def erasing(self, topic: str, now: float) -> None:
         """The shard is to forget a topic's offsets that were committed until now."""
-        self._erasing_ms[topic] = now_ms
+        self._erasing_at[topic] = now
 
-    def erased(self, topic: str, asked_ms: int) -> None:
+    def erased(self, topic: str, asked_at: float) -> None:
         """It has forgotten what was committed until then."""
-        self._erased_ms[topic] = max(asked_ms, self._erased_ms.get(topic, -1))
+        self._erased_at[topic] = max(asked_at, self._erased_at.get(topic, -1))
 
     # --- failures ---
 
     def fails(self) -> None:
         """The shard's memory is gone, or the whole machine's."""
-        self._active_since_ms = None
+        self._active_since = None
         if self._open:
             self._uncertain.append(self._open)
             self._open = []
@@ -293,9 +303,9 @@ class OffsetModel:
         """The shard is about to be loaded: what comes from now on is behind all that is uncertain."""
         self._uncertain.append([])
 
-    def loaded(self, found: Found, now_ms: int, active_since_ms: int) -> None:
+    def loaded(self, found: Found, at: float) -> None:
         """All groups of the shard were looked at, first thing after a load."""
-        self._active_since_ms = active_since_ms
+        self._active_since = at
         group_ids = found.keys() | self.groups.keys()
         problem = "?"
         for cut in self._cuts():
@@ -304,7 +314,7 @@ class OffsetModel:
             ]
             outcome: dict[str, Offsets] = {}
             for group_id in sorted(group_ids):
-                offsets, why_not = self._explain(group_id, chosen, found.get(group_id, {}), now_ms)
+                offsets, why_not = self._explain(group_id, chosen, found.get(group_id, {}), at)
                 if offsets is None:
                     problem = f"group {group_id}: {why_not}"
                     break
@@ -325,9 +335,18 @@ class OffsetModel:
         uncertain = [effect for tier in [*self._uncertain, self._open] for effect in tier]
         return self.past.check(group_id, told, uncertain)
 
-    def gone_by(self, group_id: str) -> GoneBy:
-        """Whether offsets of a group may have been gone by a time."""
-        return lambda key, value, now_ms: self._may_be_gone(group_id, key, value, now_ms)
+    def gone_by(self, group_id: str, now: float) -> GoneBy:
+        """Whether offsets of a group may have been gone by a timestamp.
+
+        Of a clock that was set a timestamp does not tell when that was: then by now.
+        """
+        time = self._rules.time
+
+        def may_be_gone(key: Key, value: Value, by_ms: int) -> bool:
+            at = now if time.was_set else (by_ms - START_MS + 1) / 1000
+            return self._may_be_gone(group_id, key, value, at)
+
+        return may_be_gone
 
     def _cuts(self) -> Iterator[tuple[int, ...]]:
         """How many of each failure's open requests may have survived, all of them first."""
@@ -335,7 +354,7 @@ class OffsetModel:
         return product(*(range(len(tier), -1, -1) for tier in self._uncertain))
 
     def _explain(
-        self, group_id: str, chosen: list[Effect], found: dict[Key, Any], now_ms: int
+        self, group_id: str, chosen: list[Effect], found: dict[Key, Any], at: float
     ) -> tuple[Offsets | None, str | None]:
         """The group's offsets if these effects, as far as they were not refused, explain what was found."""
         effects = [effect for effect in chosen if effect.request.group_id == group_id]
@@ -348,7 +367,7 @@ class OffsetModel:
                 if is_accepted:
                     offsets = effect.on(offsets)
             else:
-                difference = self._difference(group_id, found, offsets, now_ms)
+                difference = self._difference(group_id, found, offsets, at)
                 if difference is None:
                     self.expired += len(offsets) - len(found)
                     return {key: offsets[key] for key in found}, None
@@ -359,12 +378,12 @@ class OffsetModel:
         """Whether a request may have been accepted, or refused, when the group's offsets were these."""
         if not effect.is_conditional:
             return is_accepted or effect.may_be_refused
-        group_id, now_ms = effect.request.group_id, effect.request.arrived_ms
+        group_id, at = effect.request.group_id, effect.request.arrived_at
         may_hold, may_fail = not effect.too_large, bool(effect.too_large) or effect.may_be_refused
         for key, expected in effect.conditions.items():
             value = offsets.get(key)
-            is_there = value is not None and not self._must_be_gone(group_id, key, value, now_ms)
-            may_be_gone = value is None or self._may_be_gone(group_id, key, value, now_ms)
+            is_there = value is not None and not self._must_be_gone(group_id, key, value, at)
+            may_be_gone = value is None or self._may_be_gone(group_id, key, value, at)
             possible = ({value.offset} if value and is_there else set()) | (
                 {NOTHING_COMMITTED} if may_be_gone else set()
             )

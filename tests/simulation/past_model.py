@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from tests.simulation.clock import SimulatedTime
 from tests.simulation.requests import Violation
 
 from headgate.core.offsets.history import Earlier, GroupHistory, HistoryEntry, PartitionHistory
@@ -39,9 +40,11 @@ class Told:
     """What the history told of one group, and what to judge it by."""
 
     history: GroupHistory
-    now_ms: int
-    forgotten_until_ms: int
-    """What was replaced then or before may be missing."""
+    now: float
+    kept_ms: int | None
+    """What was replaced longer ago than that may be missing; None: anything may be that was replaced before
+    the time since which all is known."""
+    time: SimulatedTime
     may_be_gone: GoneBy
     halves: dict[int, set[bool]] = field(default_factory=lambda: defaultdict(set))
     """Of commits that may have been, by their number, whether parts of them are told, or are not."""
@@ -131,7 +134,8 @@ def _problem(key: Key, states: list[State], partition: PartitionHistory | None, 
     if partition is not None and partition.earlier is Earlier.MORE:
         return "keeps something back"
     for one, following in pairwise(entries):
-        if one.log_offset >= following.log_offset or one.written > following.written:
+        is_before = told.time.was_set or one.written <= following.written
+        if one.log_offset >= following.log_offset or not is_before:
             return "is out of order"
     places = [_find(entry, states) for entry in entries if entry.commit is not None]
     if -1 in places:
@@ -174,16 +178,16 @@ class _Walk:
         A removal that is told before that is of something that is forgotten, and left behind with it.
         """
         self._at = first
-        until_ms = self._told.forgotten_until_ms
+        knows_all = self._told.history.known_since < 0
         before: Value | None = None
         for index, (value, is_certain) in enumerate(self._states[:first]):
-            if value is not None and is_certain and self._replaced_ms(index) > until_ms:
+            if value is not None and is_certain and self._must_be_told(index):
                 return f"does not tell of {value}"
-            if value is not None and not is_certain and until_ms < 0:
+            if value is not None and not is_certain and knows_all:
                 self._told.halves[value.offset].add(False)
             if value is None or is_certain:
                 before = value
-        had_nothing = until_ms < 0 or all(one.value is None for one in self._states[:first])
+        had_nothing = knows_all or all(one.value is None for one in self._states[:first])
         if entries and entries[0].commit is None and had_nothing:
             return "tells of a removal of nothing"
         is_first = partition is not None and partition.earlier is Earlier.NOTHING and bool(entries)
@@ -193,15 +197,24 @@ class _Walk:
                 return f"tells that there was nothing before, and it was {before}"
         return None
 
-    def _replaced_ms(self, index: int) -> int:
-        """When a value may have been replaced at the earliest; in the far future for one that stands."""
-        value = self._states[index].value
+    def _must_be_told(self, index: int) -> bool:
+        """Whether a value must not be missing: it stands, or was replaced late enough."""
+        told, value = self._told, self._states[index].value
         assert value is not None
         following = [one.value for one in self._states[index + 1 :]]
-        until_ms = min((one.committed_ms for one in following if one is not None), default=self._told.now_ms)
-        if None in following or self._told.may_be_gone(self._key, value, until_ms):
-            return value.committed_ms
-        return until_ms if following else 1 << 62
+        replaced = min(
+            ((one.committed_ms, one.committed_at) for one in following if one is not None),
+            default=(told.time.system_time(), told.now),
+        )
+        if None in following or told.may_be_gone(self._key, value, replaced[0]):
+            # By a removal, of which nobody knows when it was.
+            replaced = min(replaced[0], told.time.lowest(value.committed_at, told.now)), value.committed_at
+        elif not following:
+            return True
+        replaced_ms, replaced_at = replaced
+        if replaced_ms > told.history.known_since:
+            return True
+        return told.kept_ms is not None and told.time.largest_rise(replaced_at, told.now) < told.kept_ms
 
     def step(self, entry: HistoryEntry) -> str | None:
         """Go on to what an entry tells."""

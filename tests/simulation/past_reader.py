@@ -11,7 +11,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from tests.simulation.loop import SimulatedTime
+from tests.simulation.clock import SimulatedTime
 from tests.simulation.requests import Violation
 
 from headgate.core.offsets.history import (

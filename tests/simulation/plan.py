@@ -66,6 +66,8 @@ class Plan:
     """How long topics and group settings stay as they are, on average."""
     assignment_interval_ms: int
     room_after_bytes: int
+    clock_seconds: float
+    """How long the system's clock is left alone, on average; 0: always."""
     troubles: tuple[str, ...] | None = None
     """None: all there are."""
 
@@ -103,6 +105,7 @@ class Plan:
             change_seconds=later.choice((1.0, 10.0)),
             assignment_interval_ms=later.choice((0, 300, 1000)),
             room_after_bytes=later.choice((0, 4096)),
+            clock_seconds=Random(f"clock of {seed}").choice((0.0, 0.0, 3.0, 30.0)),
         )
 
     def tool_count(self) -> int:

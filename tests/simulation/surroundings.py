@@ -39,9 +39,9 @@ class SurroundingsView:
         self.is_calm = False
         """Everybody behaves: whoever is to let go does so, nobody leaves or wants something else."""
         self._names: dict[TopicId, TopicName] = {}
-        self.created_ms: dict[TopicId, int] = {}
-        """When topics were created, or would have been."""
-        self.deleted_ms: dict[TopicName, int] = {}
+        self.created_at: dict[TopicId, float] = {}
+        """When topics were created, or would have been, in seconds of steady time."""
+        self.deleted_at: dict[TopicName, float] = {}
         """When a topic of a name was deleted last."""
         self._topics: Topics | None = None
 
@@ -68,6 +68,7 @@ class Surroundings(SurroundingsView):
         self._journal = journal
         self._group_ids = group_ids
         self._now: Callable[[], Millis]
+        self._seconds: Callable[[], float]
 
     # --- the life of the server ---
 
@@ -75,6 +76,7 @@ class Surroundings(SurroundingsView):
         """The catalogue is read; from the first life on there are topics."""
         self._topics = topics
         self._now = life.world.time.system_time
+        self._seconds = lambda: life.world.time.seconds
         for topic in topics.all():
             self._names[topic.topic_id] = topic.name
 
@@ -151,7 +153,7 @@ class Surroundings(SurroundingsView):
         created = self._topics.create(wanted, self._now())
         # A creation that failed may be found in the catalogue after a crash.
         self._names[topic_id] = name
-        self.created_ms[topic_id] = self._now()
+        self.created_at[topic_id] = self._seconds()
         refusal = created if isinstance(created, Refusal) else None
         self._note(f"topic {name} in life {life}", refusal, "topics created")
 
@@ -168,7 +170,7 @@ class Surroundings(SurroundingsView):
         assert self._topics is not None
         refusal = self._topics.delete(topic, self._now())
         if refusal is None:
-            self.deleted_ms[topic.name] = self._now()
+            self.deleted_at[topic.name] = self._seconds()
         self._note(f"topic {topic.name} is deleted", refusal, "topics deleted")
 
     def _note(self, what: str, refusal: Refusal | None, count: str) -> None:

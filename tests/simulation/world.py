@@ -7,6 +7,7 @@ models live on.
 
     plan        what the seed decides at its beginning
     clients     tools and members, who ask           nemesis    what goes wrong
+    clock       steady time and the system's         clock_setter   what the system's clock is set to
     surroundings   topics and group settings, and what of them members may know
     calm        nothing goes wrong, and all groups come to rest
     network     brings requests and answers          life       one life of the server, on loop and disk
@@ -24,12 +25,13 @@ from tests.simulation.audit import Audit
 from tests.simulation.calm import Calm
 from tests.simulation.classic_consumer import ClassicConsumer
 from tests.simulation.clients import Client, Member, Tool
+from tests.simulation.clock import SimulatedTime
+from tests.simulation.clock_setter import ClockSetter
 from tests.simulation.consumer_member import ConsumerMember
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.fittings import fitted
 from tests.simulation.journal import Journal
 from tests.simulation.life import DATA_DIR, Life
-from tests.simulation.loop import SimulatedTime
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.network import SimulatedNetwork
 from tests.simulation.past_reader import PastReader
@@ -94,6 +96,7 @@ class World:
         self._clients += consumers
         calm = Calm(plan, self.disk, self.journal, self.surroundings, consumers)
         self._nemesis = Nemesis(plan, random, self.disk, self.journal, self._clients, calm)
+        self._clock_setter = ClockSetter(plan, seed, self.time, self.journal)
         self._failed_starts = 0
         """In a row."""
 
@@ -134,6 +137,7 @@ class World:
         if self.journal.violation is None:
             self._look_at_past()
         self.time.seconds += self.random.random() * self.random.choice((5, 5, 5, 2 * RETENTION_MS / 1000))
+        self._clock_setter.between_lives()
 
     def _look_at_past(self) -> None:
         try:
@@ -162,4 +166,5 @@ class World:
         for client in self._clients:
             client.connect()
         self._nemesis.begin(life)
+        self._clock_setter.begin(life)
         self._network.look_for_the_forgotten()

@@ -97,6 +97,10 @@ class FileSystem(Protocol):
         """The size of a file in bytes."""
         ...
 
+    def modified_ms(self, path: Path) -> int:
+        """When the contents of a file changed last, in ms since the epoch by the system's clock."""
+        ...
+
     def listdir(self, path: Path) -> list[str]:
         """The names in a directory, in any order."""
         ...
@@ -193,6 +197,9 @@ class OsFileSystem:
 
     def size(self, path: Path) -> int:
         return path.stat().st_size
+
+    def modified_ms(self, path: Path) -> int:
+        return path.stat().st_mtime_ns // 1_000_000
 
     def listdir(self, path: Path) -> list[str]:
         return [entry.name for entry in path.iterdir()]

@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import errno
 import os
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
     from random import Random
 
@@ -52,6 +54,7 @@ class _FileNode:
     data: bytearray = field(default_factory=bytearray)
     disk: bytearray = field(default_factory=bytearray)
     dirty: list[tuple[int, int]] = field(default_factory=list)
+    modified_ms: int = 0
 
     def write(self, data: Buffer, position: int) -> None:
         if position > len(self.data):
@@ -174,6 +177,7 @@ class MemoryFile:
         if fault is None:
             self._files.written_bytes += len(data)
             node.write(data, position)
+            node.modified_ms = self._files.now_ms()
             return len(data)
         written = min(fault.written, len(data))
         node.write(memoryview(data)[:written], position)
@@ -185,6 +189,7 @@ class MemoryFile:
         node = self._live()
         self._files.fail_or_pass("truncate", self._path)
         node.truncate(size)
+        node.modified_ms = self._files.now_ms()
 
     def reserve(self, size: int, position: int) -> None:
         node = self._live()
@@ -230,6 +235,8 @@ class MemoryFileSystem:
         self.operations = 0
         self.written_bytes = 0
         self.generation = 0
+        self.now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+        """When files are modified, by the system's clock."""
         self._root = _DirectoryNode()
         self._faults: list[Fault] = []
         self._power_cut_at: int | None = None
@@ -363,6 +370,9 @@ class MemoryFileSystem:
 
     def size(self, path: Path) -> int:
         return len(self._file(path).data)
+
+    def modified_ms(self, path: Path) -> int:
+        return self._file(path).modified_ms
 
     def listdir(self, path: Path) -> list[str]:
         return list(self._directory(path).entries)

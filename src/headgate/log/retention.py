@@ -21,15 +21,14 @@ class Retention:
     def start_offset(self, segments: Segments, start_offset: int) -> int:
         """Where the log is to start: past every leading segment that is too old or too much.
 
-        A segment is too old when its newest timestamp is, so one without timestamps never is. It is too much
-        when the log without it still holds `retention_bytes`.
+        A segment is too old when its newest timestamp is, or, without timestamps, its file. It is too much
+        when the log without it still holds `retention_bytes`. Raises OSError.
         """
         surplus = segments.size_bytes - self.retention_bytes if self.retention_bytes >= 0 else -1
         for segment in segments:
             if not segment.size or segment.next_offset > self.up_to:
                 break
-            newest = segment.max_timestamp
-            is_old = newest >= 0 and 0 <= self.retention_ms < self.now_ms - newest
+            is_old = 0 <= self.retention_ms < self.now_ms - segment.newest_ms()
             if not is_old and surplus < segment.size:
                 break
             surplus -= segment.size

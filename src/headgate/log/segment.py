@@ -98,6 +98,14 @@ class Segment:
         self._max_timestamp = -1
         self._max_timestamp_offset = -1
 
+    def newest_ms(self) -> int:
+        """The largest timestamp; without timestamps, when the file was written last, as in Kafka.
+
+        Raises OSError.
+        """
+        timestamp = self.max_timestamp
+        return timestamp if timestamp >= 0 else self._files.modified_ms(self.path())
+
     # Files.
 
     def path(self, suffix: str = LOG_SUFFIX) -> Path:

@@ -24,12 +24,21 @@ from headgate.core.offsets.history import FIRST_TIME, GroupHistory, HistoryColle
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC, Millis, TopicId, TopicName
 from headgate.domain.partitioning import partition_for
+from headgate.log.compaction import Steps
 from headgate.log.header import CorruptBatch
+from headgate.log.log import Log
 from headgate.records.history import SINCE_EVER
 from headgate.records.run_completeness import RunCompleteness
 from headgate.server.clock import Clock
 from headgate.server.history_scan import ScanCancelled, ScanOrder, known_since, scan
-from headgate.server.history_writer import HistoryWriter, append_mark, open_aside
+from headgate.server.history_writer import (
+    HistoryWriter,
+    append_mark,
+    last_move,
+    latest_time,
+    open_aside,
+    sync_aside,
+)
 from headgate.server.slices import SliceRunner
 from headgate.topics.compactor import NO_RULES, CompactionRules
 from headgate.topics.partition import Partition
@@ -131,20 +140,38 @@ class OffsetHistory:
 
     def _begin_anew(self, offsets: Topic, topic: Topic) -> None:
         """What was compacted so far is gone: every history is whole from now on."""
-        now = self._clock.system_time()
         for index in offsets.written_partitions():
-            if offsets.partition(index).log.compacted_to or topic.is_written(index):
+            log = offsets.partition(index).log
+            if log.compacted_to or topic.is_written(index):
                 history = topic.partition(index)
+                now = self._moved_by_now(log, history.log)
                 history.log.delete_before(history.log.log_end_offset)
                 self._mark(history, now)
 
+    def _moved_by_now(self, *logs: Log) -> Millis:
+        """A time at which all was moved that is not in these logs any more, whatever the clock was set to."""
+        return max(self._clock.system_time(), *map(latest_time, logs))
+
     def _keep_limits(self, topic: Topic, before_ms: int) -> None:
         """Of an empty history nothing but its retention says what is gone: write that down."""
-        now = self._clock.system_time()
         for index in topic.written_partitions():
             history = topic.partition(index)
-            if 0 < history.log.log_start_offset == history.log.log_end_offset:
-                self._mark(history, Millis(now - before_ms))
+            if _was_emptied(history.log):
+                self._mark(history, Millis(self._clock.system_time() - before_ms))
+
+    def mark_emptied(self) -> Steps[None]:
+        """The same of histories that retention has emptied by a clock that may be wrong. Raises OSError.
+
+        Driven to the end behind each round of retention.
+        """
+        topic = self._topic
+        if topic is None or self._retention_ms < 0:
+            return
+        for history in list(topic.open_partitions()):
+            if history.log.failure is None and _was_emptied(history.log):
+                now = self._clock.system_time()
+                append_mark(history, Millis(now - self._retention_ms), now)
+                yield from sync_aside(history.log)
 
     def _mark(self, history: Partition, known_since: Millis) -> None:
         append_mark(history, known_since, self._clock.system_time())
@@ -163,7 +190,9 @@ class OffsetHistory:
             return CompactionRules(new_completeness=RunCompleteness)
         history = self._topic.partition(partition.index)
         is_first = not partition.log.compacted_to
-        return CompactionRules(RunCompleteness, HistoryWriter(history, self._clock, is_first=is_first))
+        not_before = max(latest_time(partition.log), last_move(history.log))
+        writer = HistoryWriter(history, self._clock, is_first=is_first, not_before=not_before)
+        return CompactionRules(RunCompleteness, writer)
 
     # --- who asks ---
 
@@ -233,7 +262,7 @@ class OffsetHistory:
         if not offsets.is_written(index):
             return None
         partition, history = offsets.partition(index), None
-        since = now if partition.log.compacted_to else SINCE_EVER
+        since: Millis | None = None if partition.log.compacted_to else SINCE_EVER
         if self._topic is not None and self._topic.is_written(index):
             history = self._topic.partition(index).log
             if history.log_end_offset:
@@ -243,7 +272,7 @@ class OffsetHistory:
             log=partition.log,
             visible_end=partition.high_watermark,
             history=history,
-            known_since=since,
+            known_since=self._moved_by_now(partition.log) if since is None else since,
             life_of=partial(self._life_of, index),
             is_time_up=is_time_up,
             render=render,
@@ -264,3 +293,8 @@ class OffsetHistory:
         for task in self._tasks:
             task.cancel()
         self._slices.close()
+
+
+def _was_emptied(history: Log) -> bool:
+    """Whether a history was written and holds nothing, not even since when it is whole."""
+    return 0 < history.log_start_offset == history.log_end_offset

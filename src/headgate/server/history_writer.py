@@ -24,6 +24,7 @@ from headgate.records.history import (
     Origin,
     encode_mark,
 )
+from headgate.records.model import NO_TIMESTAMP
 from headgate.records.offset_commit import KEY_STARTS, KEY_TYPE
 from headgate.server.clock import Clock
 from headgate.topics.partition import Partition
@@ -34,6 +35,8 @@ FLUSH_BYTES: Final = 256 << 10
 """How much is kept in memory before it is written."""
 UNSYNCED_BYTES: Final = 4 << 20
 """How much is written before a sync is due."""
+LONGEST_TURN_MS: Final = 1000
+"""By so much at most is a commit younger than the record that it is written in."""
 _RECORD_OVERHEAD: Final = 48
 _LAID_OUT_AT_ONCE: Final = 64
 _FEWEST_ALIKE: Final = 8
@@ -47,11 +50,17 @@ _ORIGIN_HEAD: Final = varint(1) + varint(len(ORIGIN_KEY)) + ORIGIN_KEY + varint(
 class HistoryWriter:
     """A `headgate.log.compaction.Dropped` that keeps offsets."""
 
-    def __init__(self, history: Partition, clock: Clock, *, is_first: bool) -> None:
-        """`is_first`: nothing was ever taken out of the partition whose history this is."""
+    def __init__(
+        self, history: Partition, clock: Clock, *, is_first: bool, not_before: Millis = NO_TIMESTAMP
+    ) -> None:
+        """`is_first`: nothing was ever taken out of the partition whose history this is. `not_before` is the
+        latest time in that partition and its history: where the system's clock was set back since, things
+        count as moved then.
+        """
         self._history = history
         self._clock = clock
         self._is_first = is_first
+        self._not_before = not_before
         self._batch: BatchBuilder | None = None
         self._full: list[bytearray] = []
         self._full_bytes = 0
@@ -110,7 +119,7 @@ class HistoryWriter:
 
     def _open_batch(self) -> BatchBuilder:
         if self._batch is None:
-            self._batch = BatchBuilder(self._clock.system_time())
+            self._batch = BatchBuilder(self._now())
         return self._batch
 
     def _close_full_batch(self, batch: BatchBuilder) -> None:
@@ -121,6 +130,9 @@ class HistoryWriter:
         self._full.append(batch.build())
         self._full_bytes += len(self._full[-1])
         self._batch = None
+
+    def _now(self) -> Millis:
+        return max(self._clock.system_time(), self._not_before)
 
     @property
     def is_flush_due(self) -> bool:
@@ -156,25 +168,43 @@ class HistoryWriter:
         if log.failure is not None:
             log.recover()
         if not log.log_end_offset:
-            now = self._clock.system_time()
+            now = self._now()
             append_mark(self._history, SINCE_EVER if self._is_first else now, now)
         return log
 
     def _sync(self, log: Log) -> Steps[None]:
-        if not log.needs_sync:
-            return
-        request = log.begin_sync()
-        try:
-            yield request.run
-        except OSError:
-            log.complete_sync(request)
-            raise
-        except BaseException:
-            log.abandon_sync(request)
-            raise
+        if log.needs_sync:
+            yield from sync_aside(log)
+            self._unsynced_bytes = 0
+            self._history.advance()
+
+
+def sync_aside(log: Log) -> Steps[None]:
+    """Make all that a log holds durable, in the thread. Raises OSError."""
+    request = log.begin_sync()
+    try:
+        yield request.run
+    except OSError:
         log.complete_sync(request)
-        self._unsynced_bytes = 0
-        self._history.advance()
+        raise
+    except BaseException:
+        log.abandon_sync(request)
+        raise
+    log.complete_sync(request)
+
+
+def latest_time(log: Log) -> Millis:
+    """A time that none in a shard's log is past; `NO_TIMESTAMP` if there is nothing. Raises OSError."""
+    latest = max((segment.max_timestamp for segment in log.segments), default=NO_TIMESTAMP)
+    return NO_TIMESTAMP if latest < 0 else Millis(latest + LONGEST_TURN_MS)
+
+
+def last_move(history: Log) -> Millis:
+    """When something was moved last into a history; `NO_TIMESTAMP` if it holds nothing. Raises OSError."""
+    for segment in reversed(list(history.segments)):
+        if segment.size:
+            return Millis(segment.max_timestamp)
+    return NO_TIMESTAMP
 
 
 def open_aside(history: Partition) -> Steps[None]:

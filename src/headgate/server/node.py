@@ -188,6 +188,7 @@ class BrokerNode:
             try:
                 slices = self._housekeeping
                 await slices.run(self.topics.housekeeping(self.system_time(), slices.is_slice_over))
+                await slices.run(self.history.mark_emptied())
             except OSError as failure:
                 logger.error("retention failed", extra={"error": str(failure)})
             except Exception:  # what goes wrong once may go well the next time

@@ -224,7 +224,7 @@ class ShardRuntime(Generic[ShardT]):
 
     def _encode(self, effects: Effects[Any]) -> None:
         if self._position == self._written_position:
-            self._turn_time = self._clock.system_time()
+            self._turn_time = Millis(self._clock.steady_time() + self._told_ahead_ms)
         self._turn_batches.add(effects.records, self._position, self._turn_time)
 
     def _refuse(self, command: Any, token: Token, effects: Effects[Any], failure: Exception) -> None:
@@ -389,9 +389,12 @@ class ShardRuntime(Generic[ShardT]):
     # --- time ---
 
     def _now(self) -> Millis:
-        """The time for deadlines. If the system's clock was set meanwhile, the shard has been told."""
+        """The time for deadlines. If the system's clock was set meanwhile, the shard has been told.
+
+        What is written together is of one clock: a record is older than the commit in it by a turn at most.
+        """
         now = self._clock.steady_time()
-        if now != self._compared_at:
+        if now != self._compared_at and self._position == self._written_position:
             self._compared_at = now
             ahead_ms = self._clock.system_time() - now
             if ahead_ms != self._told_ahead_ms:
