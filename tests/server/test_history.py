@@ -231,6 +231,41 @@ def test_old_history_goes_and_is_then_not_known() -> None:
     life.end()
 
 
+def test_a_clock_that_is_set_back_makes_nothing_known_that_is_gone() -> None:
+    """What was in force before a commit of the future is told for as long as that lies ahead."""
+    life, past = Life(new_disk(), clock := SetClock()), Past()
+    life.commit(1, [0], past)
+    clock.time = Millis(START + 30 * DAY_MS)
+    for offset in range(2, 60):
+        life.commit(offset, [0], past)
+    clock.time = Millis(START + 1000)
+    assert life.compact()
+    clock.time = Millis(START + 10 * DAY_MS)
+    drive(life.topics.housekeeping(clock.system_time()))
+    drive(life.history.mark_emptied())
+    told = life.ask(HistoryQuery.as_of(GROUP, [(TOPIC, [0])], Millis(clock.time - DAY_MS)))
+    assert [entry.commit and entry.commit.offset for entry in told.partitions[0].entries] == [1]
+    life.end()
+
+
+def test_a_history_that_a_clock_ahead_has_emptied_is_not_known_afterwards() -> None:
+    """When the clock is right again, nothing is told of the time that was lost, and nothing wrong."""
+    life, past = Life(new_disk(), clock := SetClock()), Past()
+    fill(life, past)
+    assert life.compact()
+    clock.time = Millis(clock.time + 30 * DAY_MS)
+    drive(life.topics.housekeeping(clock.system_time()))
+    drive(life.history.mark_emptied())
+    clock.time = Millis(START + DAY_MS)
+    told = life.ask(HistoryQuery.as_of(GROUP, [(TOPIC, [0, 1])], Millis(START + 50)))
+    assert [(one.entries, one.earlier) for one in told.partitions] == [((), Earlier.UNKNOWN)] * 2
+    assert list(life.moved.log.batches(0)), "the mark"
+    drive(life.topics.housekeeping(clock.system_time()))
+    drive(life.history.mark_emptied())
+    assert len(list(life.moved.log.batches(life.moved.log.log_start_offset))) == 1
+    life.end()
+
+
 def test_a_history_that_was_off_begins_anew() -> None:
     """What was compacted meanwhile is not known, though what was moved before it is still on disk."""
     files, clock, past = new_disk(), SetClock(), Past()

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from tests.simulation.life import Life
 
 NEVER = 1 << 62
+TURN_SECONDS = 0.01
+"""More than a turn of the loop: so much apart are a commit and the time of its record."""
 SETTLING_SECONDS = 2.5
 """How long after its last refusal the disk's trouble may still be seen: a late sync, and a reload."""
 
@@ -207,7 +209,7 @@ class Audit:
             if oldest_own < deleted_at:
                 raise Violation(f"topic {one.topic} was deleted at {deleted_at}, and is told to own {own}")
             newest_former = next(filter(None, (self._seconds_of(entry, model) for entry in former)), -1.0)
-            if topic is not None and newest_former > created_at:
+            if topic is not None and newest_former > created_at + TURN_SECONDS:
                 raise Violation(f"topic {one.topic} was made at {created_at}, and does not own {former}")
 
     def _seconds_of(self, entry: HistoryEntry, model: OffsetModel) -> float | None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.simulation.clock import SimulatedTime
 
 from headgate.core.classic import join
 from headgate.core.classic import offsets as classic_offsets
@@ -363,3 +364,15 @@ def checkpoints_forget_members(patch: pytest.MonkeyPatch) -> None:
 
 def classic_members_are_not_told_to_join_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(classic_members, "_has_to_join", lambda *given: False)
+
+
+def the_systems_clock_is_read_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ShardRuntime, "_now", lambda runtime: runtime._clock.steady_time())
+
+
+def deadlines_follow_the_systems_clock(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SimulatedTime, "steady_time", SimulatedTime.system_time)
+
+
+def what_is_moved_bears_the_time_of_a_clock_that_was_set_back(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(HistoryWriter, "_now", lambda writer: writer._clock.system_time())

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.simulation import broken_servers as broken
+from tests.simulation.clock import START_MS, SimulatedTime
 from tests.simulation.world import World
 
 OPERATIONS = 300
@@ -81,6 +82,37 @@ def test_nothing_is_found_in_groups_that_the_server_balances() -> None:
         "topics grown",
     )
     assert [what for what in exercised if not counts[what]] == []
+
+
+def test_nothing_is_found_where_the_clock_is_set() -> None:
+    """By seconds, hours and months, in both directions, in a life of the server and between two."""
+    counts: Counter[str] = Counter()
+    for seed in range(1, 9):
+        outcome = World(seed, OPERATIONS, clock_seconds=(1.0, 3.0, 10.0, 30.0)[seed % 4]).run()
+        assert outcome.violation is None, seed
+        counts += outcome.counts
+    exercised = ("changes told", "expired offsets", "settings of the clock", "standstills of the clock")
+    assert [what for what in exercised if not counts[what]] == []
+
+
+def test_the_models_know_what_a_clock_that_was_set_can_have_been() -> None:
+    """Its highest and lowest time, its largest rise, and for how long on end it was past a time."""
+    time = SimulatedTime()
+    time.seconds = 10.0
+    time.set(START_MS + 100_000)
+    time.seconds = 20.0
+    time.set(START_MS + 5_000, is_running=False)
+    time.seconds = 30.0
+    assert time.system_time() == START_MS + 5_000
+    assert time.steady_time() == 30_000
+    assert time.highest(5.0, 9.0) == START_MS + 9_000
+    assert abs(time.highest(0.0, 30.0) - (START_MS + 110_000)) < 10
+    assert time.highest(25.0, 30.0) == time.lowest(12.0, 30.0) == START_MS + 5_000
+    assert abs(time.largest_rise(5.0, 30.0) - 105_000) < 10
+    assert time.largest_rise(21.0, 30.0) == 0
+    assert abs(time.longest_past(START_MS + 50_000, 0.0, 30.0) - 10) < 0.01
+    assert abs(time.longest_past(START_MS + 4_000, 0.0, 30.0) - 26) < 0.01
+    assert time.longest_past(START_MS + 200_000, 0.0, 30.0) == 0
 
 
 def test_a_seed_replays_exactly() -> None:
@@ -222,6 +254,12 @@ SLEEPY = {"consumers": 0, "mixed": 0, "trouble_seconds": 1.0, "sweep_interval_ms
         (broken.expressions_are_matched_once, CALM | {"consumers": 2}),
         (broken.classic_members_are_not_told_to_join_again, MIXED),
         (broken.checkpoints_forget_members, RESTARTING | {"checkpoint_records": 20}),
+        (broken.the_systems_clock_is_read_once, {"clock_seconds": 1.0, "consumers": 0, "mixed": 0}),
+        (broken.deadlines_follow_the_systems_clock, CROWDED | {"clock_seconds": 1.0}),
+        (
+            broken.what_is_moved_bears_the_time_of_a_clock_that_was_set_back,
+            REMEMBERING | {"clock_seconds": 1.0},
+        ),
     ],
 )
 @pytest.mark.plants_failures("reply", "shard", "request")

@@ -34,10 +34,10 @@ from headgate.server.history_scan import ScanCancelled, ScanOrder, known_since, 
 from headgate.server.history_writer import (
     HistoryWriter,
     append_mark,
-    last_move,
     latest_time,
     open_aside,
     sync_aside,
+    time_of_move,
 )
 from headgate.server.slices import SliceRunner
 from headgate.topics.compactor import NO_RULES, CompactionRules
@@ -144,13 +144,9 @@ class OffsetHistory:
             log = offsets.partition(index).log
             if log.compacted_to or topic.is_written(index):
                 history = topic.partition(index)
-                now = self._moved_by_now(log, history.log)
+                now = time_of_move(self._clock.system_time(), log, history.log)
                 history.log.delete_before(history.log.log_end_offset)
                 self._mark(history, now)
-
-    def _moved_by_now(self, *logs: Log) -> Millis:
-        """A time at which all was moved that is not in these logs any more, whatever the clock was set to."""
-        return max(self._clock.system_time(), *map(latest_time, logs))
 
     def _keep_limits(self, topic: Topic, before_ms: int) -> None:
         """Of an empty history nothing but its retention says what is gone: write that down."""
@@ -190,7 +186,7 @@ class OffsetHistory:
             return CompactionRules(new_completeness=RunCompleteness)
         history = self._topic.partition(partition.index)
         is_first = not partition.log.compacted_to
-        not_before = max(latest_time(partition.log), last_move(history.log))
+        not_before = time_of_move(self._clock.system_time(), partition.log, history.log)
         writer = HistoryWriter(history, self._clock, is_first=is_first, not_before=not_before)
         return CompactionRules(RunCompleteness, writer)
 
@@ -272,7 +268,7 @@ class OffsetHistory:
             log=partition.log,
             visible_end=partition.high_watermark,
             history=history,
-            known_since=self._moved_by_now(partition.log) if since is None else since,
+            known_since=max(now, latest_time(partition.log)) if since is None else since,
             life_of=partial(self._life_of, index),
             is_time_up=is_time_up,
             render=render,

@@ -193,10 +193,17 @@ def sync_aside(log: Log) -> Steps[None]:
     log.complete_sync(request)
 
 
+def time_of_move(now: Millis, partition: Log, history: Log) -> Millis:
+    """What counts as the present for what is moved between these logs: now, but no time before one that is in
+    them, where the system's clock was set back. Raises OSError.
+    """
+    latest = latest_time(partition)
+    return max(now if latest <= now else Millis(latest + LONGEST_TURN_MS), last_move(history))
+
+
 def latest_time(log: Log) -> Millis:
-    """A time that none in a shard's log is past; `NO_TIMESTAMP` if there is nothing. Raises OSError."""
-    latest = max((segment.max_timestamp for segment in log.segments), default=NO_TIMESTAMP)
-    return NO_TIMESTAMP if latest < 0 else Millis(latest + LONGEST_TURN_MS)
+    """The latest time of a record in a log; `NO_TIMESTAMP` if there is none. Raises OSError."""
+    return Millis(max((segment.max_timestamp for segment in log.segments), default=NO_TIMESTAMP))
 
 
 def last_move(history: Log) -> Millis:
