@@ -22,7 +22,7 @@ from headgate.wire.messages.list_config_resources import ListConfigResourcesRequ
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
-OVERRIDE, STATIC, DEFAULT = 1, 4, 5
+OVERRIDE, DYNAMIC_BROKER, DYNAMIC_ALL_BROKERS, STATIC, DEFAULT = 1, 2, 3, 4, 5
 
 
 def describe(node: OneNode, kind: int, name: str, *keys: str, version: int = 4, **more: Any) -> Any:
@@ -34,7 +34,7 @@ def describe(node: OneNode, kind: int, name: str, *keys: str, version: int = 4, 
     ).results[0]
 
 
-def value_of(node: OneNode, kind: int, name: str, key: str) -> tuple[str, int]:
+def value_of(node: OneNode, kind: int, name: str, key: str) -> tuple[str | None, int]:
     config = describe(node, kind, name, key).configs[0]
     return config.value, config.config_source
 
@@ -81,16 +81,101 @@ def test_synonyms_tell_where_a_value_would_come_from() -> None:
     assert [(one.name, one.value, one.source) for one in config.synonyms] == [
         ("retention.ms", "5000", OVERRIDE),
         ("log.retention.ms", "7000", STATIC),
-        ("log.retention.ms", str(7 * 24 * 3600 * 1000), DEFAULT),
+        ("log.retention.hours", "168", DEFAULT),
     ]
     assert describe(node, TOPIC, "letters", "retention.ms").configs[0].synonyms == []
 
 
-def test_the_broker_is_described_and_read_only(node: OneNode) -> None:
-    """By its id; without a name there is nothing, for nothing is set at run time."""
+def test_settings_that_stand_for_each_other_are_told_apart() -> None:
+    """Milliseconds before minutes before hours; a synonym that is not the setting's own needs it first."""
+    node = OneNode(log_retention_hours="2", log_retention_minutes="90")
+    node.topic("letters")
+    config = describe(node, TOPIC, "letters", "retention.ms", include_synonyms=True).configs[0]
+    assert (config.value, config.config_source, config.synonyms) == (str(90 * 60_000), DEFAULT, [])
+    assert value_of(node, BROKER, "1", "log.retention.ms") == (None, DEFAULT)
+    assert value_of(node, BROKER, "1", "log.retention.minutes") == ("90", STATIC)
+    assert value_of(OneNode(log_roll_hours="3"), BROKER, "1", "log.roll.hours") == ("3", STATIC)
+    for_ever = OneNode(log_retention_minutes="-1")
+    for_ever.topic("letters")
+    assert value_of(for_ever, TOPIC, "letters", "retention.ms") == ("-1", DEFAULT)
+
+
+FACTS = {
+    "advertised.listeners",
+    "broker.id",
+    "group.coordinator.rebalance.protocols",
+    "listeners",
+    "log.dirs",
+    "process.roles",
+}
+
+
+def test_the_broker_is_described(node: OneNode) -> None:
+    """By its id, with what it is as Kafka's settings say it; without a name: what was changed for all."""
     result = describe(node, BROKER, "1")
-    assert {config.name for config in result.configs} == set(BROKER_SETTINGS)
-    assert all(config.read_only for config in result.configs)
+    assert {config.name for config in result.configs} == {*BROKER_SETTINGS, *FACTS}
+    fixed = {config.name for config in result.configs if config.read_only}
+    assert "message.max.bytes" not in fixed and {"num.partitions", "log.dirs"} < fixed
+    assert value_of(node, BROKER, "1", "log.dirs") == (str(node.topics.data_dir), STATIC)
+    protocols = value_of(node, BROKER, "1", "group.coordinator.rebalance.protocols")
+    assert protocols == ("classic,consumer", STATIC)
+    assert describe(node, BROKER, "").configs == []
+
+
+def test_settings_of_the_broker_are_changed_while_it_runs(node: OneNode) -> None:
+    """For all brokers, or for this one, which counts more; topics without a value of their own follow."""
+    topic, own = node.topic("letters"), node.topic("own", max_message_bytes="77")
+    key = "message.max.bytes"
+    assert change(node, BROKER, "", (key, SET, "2000")) == ErrorCode.NONE
+    assert (topic.policy.max_message_bytes, own.policy.max_message_bytes) == (2000, 77)
+    assert change(node, BROKER, "1", (key, SET, "3000")) == ErrorCode.NONE
+    config = describe(node, TOPIC, "letters", "max.message.bytes", include_synonyms=True).configs[0]
+    assert [(one.name, one.value, one.source) for one in config.synonyms] == [
+        (key, "3000", DYNAMIC_BROKER),
+        (key, "2000", DYNAMIC_ALL_BROKERS),
+        (key, "1048588", DEFAULT),
+    ]
+    assert [(one.name, one.value) for one in describe(node, BROKER, "").configs] == [(key, "2000")]
+    node.restart()
+    topic = node.topics.by_name("letters") or topic
+    assert (topic.policy.max_message_bytes, value_of(node, BROKER, "1", key)) == (
+        3000,
+        ("3000", DYNAMIC_BROKER),
+    )
+    assert change(node, BROKER, "1", (key, DELETE, None)) == ErrorCode.NONE
+    assert change(node, BROKER, "", (key, DELETE, None)) == ErrorCode.NONE
+    assert topic.policy.max_message_bytes == 1_048_588
+    assert change(node, BROKER, "1", ("log.cleanup.policy", APPEND, "compact")) == ErrorCode.NONE
+    assert value_of(node, BROKER, "1", "log.cleanup.policy") == ("delete,compact", DYNAMIC_BROKER)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("num.partitions", "3", "Cannot update these configs dynamically: [num.partitions]"),
+        ("log.retention.hours", "3", "Cannot update these configs dynamically: [log.retention.hours]"),
+        ("log.dirs", "/x", "Cannot update these configs dynamically: [log.dirs]"),
+        (
+            "mesage.max.bytes",
+            "3",
+            "there is no setting called mesage.max.bytes; did you mean message.max.bytes?",
+        ),
+        ("log.segment.bytes", "x", "log.segment.bytes=x: a whole number is expected"),
+    ],
+)
+def test_what_cannot_be_changed_while_the_broker_runs(
+    node: OneNode, name: str, value: str, message: str
+) -> None:
+    """Refused as Kafka refuses it, with all that came with it; nothing is changed."""
+    for broker in ("", "1"):
+        config = incremental_alter_configs.AlterableConfig(name=name, value=value)
+        fine = incremental_alter_configs.AlterableConfig(name="message.max.bytes", value="5")
+        resource = incremental_alter_configs.AlterConfigsResource(
+            resource_type=BROKER, resource_name=broker, configs=[fine, config]
+        )
+        request = incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[resource])
+        answer = node.ask(k44_incremental_alter_configs.API, request).responses[0]
+        assert (answer.error_code, answer.error_message) == (ErrorCode.INVALID_REQUEST, message)
     assert describe(node, BROKER, "").configs == []
 
 

@@ -16,9 +16,13 @@ from headgate.api.contract import Node, RequestSteps
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
 from headgate.topics.configs import (
+    Change,
     ConfigValue,
     ResourceType,
+    altered,
+    altered_broker,
     check_group,
+    describe_all_brokers,
     describe_broker,
     describe_group,
     describe_topic,
@@ -36,6 +40,8 @@ class ConfigResource:
 
     described: Sequence[ConfigValue]
     overrides: Mapping[str, str]
+    altered: Callable[[Mapping[str, str], Sequence[Change]], Mapping[str, str] | Refusal]
+    """Own values after changes, or why these cannot be made."""
     replace: Callable[[Mapping[str, str]], Refusal | None]
     refusal_of: Callable[[Mapping[str, str]], Refusal | None] = lambda values: None
     """Why these values cannot stand together, though each of them is fit."""
@@ -49,9 +55,11 @@ def find_resource(node: Node, resource_type: int, name: str) -> ConfigResource |
         if not name:
             return Refusal(ErrorCode.INVALID_REQUEST, "The group id must not be empty.")
         overrides = node.topics.group_overrides(name)
+        described = describe_group(node.settings, overrides)
         return ConfigResource(
-            describe_group(node.settings, overrides),
+            described,
             overrides,
+            partial(altered, described),
             lambda values: node.topics.set_group_overrides(name, values, node.system_time()),
             lambda values: check_group(node.settings, values),
         )
@@ -61,8 +69,7 @@ def find_resource(node: Node, resource_type: int, name: str) -> ConfigResource |
                 ErrorCode.INVALID_REQUEST,
                 f"Unexpected broker id, expected {node.node_id} or empty string, but received {name}",
             )
-        # Without a name: what was set at run time for all brokers, and nothing can be.
-        return ConfigResource(describe_broker(node.settings) if name else (), {}, _refuse_broker)
+        return _find_broker(node, name)
     return Refusal(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
 
 
@@ -73,9 +80,11 @@ def _find_topic(node: Node, name: str) -> ConfigResource | Refusal:
     topic = node.topics.by_name(name)
     if topic is None:
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+    described = describe_topic(node.settings, topic.overrides)
     return ConfigResource(
-        describe_topic(node.settings, topic.overrides),
+        described,
         topic.overrides,
+        partial(altered, described),
         lambda values: _replace_topic(node, topic, values),
     )
 
@@ -90,14 +99,30 @@ def _replace_topic(node: Node, topic: Topic, values: Mapping[str, str]) -> Refus
     return refusal
 
 
-def _refuse_broker(values: Mapping[str, str]) -> Refusal | None:
-    if not values:
-        return None
-    return Refusal(
-        ErrorCode.INVALID_REQUEST,
-        f"Cannot update these configs dynamically: {', '.join(sorted(values))}. The broker takes its "
-        "settings at start.",
+def _find_broker(node: Node, name: str) -> ConfigResource:
+    """One broker, or without a name what is set for all of them."""
+    settings = node.settings
+    described = describe_broker(settings, _facts(node)) if name else describe_all_brokers(settings)
+    overrides = node.topics.broker_overrides(name)
+    return ConfigResource(
+        described,
+        overrides,
+        partial(altered_broker, settings),
+        lambda values: node.topics.set_broker_overrides(name, values, node.system_time()),
     )
+
+
+def _facts(node: Node) -> Mapping[str, str]:
+    """What Kafka has as settings and is given in other ways here, or fixed."""
+    address = f"PLAINTEXT://{node.advertised_host}:{node.advertised_port}"
+    return {
+        "advertised.listeners": address,
+        "broker.id": str(node.node_id),
+        "group.coordinator.rebalance.protocols": "classic,consumer",
+        "listeners": address,
+        "log.dirs": str(node.topics.data_dir),
+        "process.roles": "broker,controller",
+    }
 
 
 class AlterRequest(Protocol):
@@ -152,7 +177,5 @@ def _alter_one(
     values = decide(resource)
     if isinstance(values, Refusal):
         return values
-    if name[0] == ResourceType.BROKER:
-        return resource.replace(values)
     refusal = resource.refusal_of(values)
     return refusal if refusal or validate_only else resource.replace(values)

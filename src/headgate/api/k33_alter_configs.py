@@ -1,7 +1,7 @@
-"""AlterConfigs (key 33), versions 0-2: replace all the settings a topic or a group has of its own.
+"""AlterConfigs (key 33), versions 0-2: replace all the settings a topic, a group or a broker has of its own.
 
 What the request leaves out goes back to its default. Kafka keeps the API for old tools;
-IncrementalAlterConfigs (44) changes single settings. The broker takes its settings at start only.
+IncrementalAlterConfigs (44) changes single settings.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from headgate.api.config_resources import ConfigResource, alter
 from headgate.api.contract import Api, Call, Node, RequestSteps
-from headgate.topics.configs import Change, Operation, altered
+from headgate.topics.configs import Change, Operation
 from headgate.topics.refusal import Refusal
 from headgate.wire.messages.alter_configs import (
     AlterConfigsRequest,
@@ -29,7 +29,7 @@ def _answer(node: Node, request: AlterConfigsRequest) -> RequestSteps[AlterConfi
 
     def decide(wanted: AlterConfigsResource, resource: ConfigResource) -> Mapping[str, str] | Refusal:
         changes = [Change(config.name, Operation.SET, config.value) for config in wanted.configs]
-        return altered(resource.described, {}, changes)
+        return resource.altered({}, changes)
 
     responses = yield from alter(node, request, decide, AlterConfigsResourceResponse)
     return AlterConfigsResponse(responses=responses)

@@ -1,7 +1,8 @@
 """IncrementalAlterConfigs (key 44), versions 0-1: change single settings of a topic or a group (KIP-339).
 
 Operations are set, delete (back to the default), and for lists append and subtract. A resource's changes
-are made together or not at all. The broker takes its settings at start only.
+are made together or not at all. Some of the broker's settings may be changed while it runs, for this one or
+for all.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 
 from headgate.api.config_resources import ConfigResource, alter
 from headgate.api.contract import Api, Call, Node, RequestSteps
-from headgate.topics.configs import Change, altered
+from headgate.topics.configs import Change
 from headgate.topics.refusal import Refusal
 from headgate.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
@@ -31,7 +32,7 @@ def _answer(
 
     def decide(wanted: AlterConfigsResource, resource: ConfigResource) -> Mapping[str, str] | Refusal:
         changes = [Change(config.name, config.config_operation, config.value) for config in wanted.configs]
-        return altered(resource.described, resource.overrides, changes)
+        return resource.altered(resource.overrides, changes)
 
     responses = yield from alter(node, request, decide, AlterConfigsResourceResponse)
     return IncrementalAlterConfigsResponse(responses=responses)

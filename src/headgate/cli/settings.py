@@ -31,7 +31,8 @@ def settings(
         "setting", "default", "meaning", title="Settings of a topic" if topic else "Settings of the broker"
     )
     for setting in table.values():
-        grid.add_row(setting.name, setting.format(setting.default), setting.doc)
+        default = "-" if setting.default is None else setting.format(setting.default)
+        grid.add_row(setting.name, default, setting.doc)
     Console().print(grid)
 
 
@@ -39,7 +40,7 @@ def _as_json(setting: Setting) -> dict[str, object]:
     return {
         "name": setting.name,
         "type": setting.kind.name.lower(),
-        "default": setting.format(setting.default),
+        "default": None if setting.default is None else setting.format(setting.default),
         "choices": list(setting.choices),
         "doc": setting.doc,
     }

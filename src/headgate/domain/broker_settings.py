@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from headgate.domain.setting import (
     CLEANUP_POLICY,
@@ -25,7 +26,40 @@ from headgate.domain.setting import (
     table,
 )
 
-BROKER_SETTINGS: Mapping[str, Setting] = table(
+_DYNAMIC = frozenset(
+    {
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.type",
+        "compression.zstd.level",
+        "log.cleaner.backoff.ms",
+        "log.cleaner.dedupe.buffer.size",
+        "log.cleaner.delete.retention.ms",
+        "log.cleaner.max.compaction.lag.ms",
+        "log.cleaner.min.cleanable.ratio",
+        "log.cleaner.min.compaction.lag.ms",
+        "log.cleanup.policy",
+        "log.flush.interval.messages",
+        "log.flush.interval.ms",
+        "log.index.interval.bytes",
+        "log.message.timestamp.after.max.ms",
+        "log.message.timestamp.before.max.ms",
+        "log.message.timestamp.type",
+        "log.preallocate",
+        "log.retention.bytes",
+        "log.retention.ms",
+        "log.roll.jitter.ms",
+        "log.roll.ms",
+        "log.segment.bytes",
+        "max.connections",
+        "max.connections.per.ip",
+        "message.max.bytes",
+        "producer.id.expiration.ms",
+    }
+)
+"""What may be changed while the broker runs, as in Kafka 4.3."""
+
+_ALL = table(
     Setting("node.id", Kind.INT, 1, "This node's id in Metadata answers.", minimum=0),
     Setting("headgate.durability", Kind.STRING, SYNC, DURABILITY, choices=(SYNC, PAGE_CACHE)),
     Setting(
@@ -65,7 +99,15 @@ BROKER_SETTINGS: Mapping[str, Setting] = table(
         CLEANUP_POLICY,
         choices=("delete", "compact"),
     ),
-    Setting("log.retention.ms", Kind.LONG, 7 * DAY_MS, "How long records are kept; -1 for ever.", minimum=-1),
+    Setting(
+        "log.retention.ms",
+        Kind.LONG,
+        None,
+        "How long records are kept; -1 for ever. Not set: log.retention.minutes, then log.retention.hours.",
+        minimum=-1,
+    ),
+    Setting("log.retention.minutes", Kind.INT, None, "log.retention.ms in minutes.", minimum=-1),
+    Setting("log.retention.hours", Kind.INT, 7 * 24, "log.retention.ms in hours.", minimum=-1),
     Setting("log.retention.bytes", Kind.LONG, -1, "How many bytes a partition keeps; -1 all.", minimum=-1),
     Setting(
         "log.retention.check.interval.ms",
@@ -76,8 +118,13 @@ BROKER_SETTINGS: Mapping[str, Setting] = table(
     ),
     Setting("log.segment.bytes", Kind.INT, 1_073_741_824, "When a segment file is full.", minimum=1024),
     Setting(
-        "log.roll.ms", Kind.LONG, 7 * DAY_MS, "When a segment is closed though it is not full.", minimum=1
+        "log.roll.ms",
+        Kind.LONG,
+        None,
+        "When a segment is closed though it is not full. Not set: log.roll.hours.",
+        minimum=1,
     ),
+    Setting("log.roll.hours", Kind.INT, 7 * 24, "log.roll.ms in hours.", minimum=1),
     Setting(
         "log.index.interval.bytes",
         Kind.INT,
@@ -331,3 +378,22 @@ BROKER_SETTINGS: Mapping[str, Setting] = table(
         choices=("bidirectional", "upgrade", "downgrade", "disabled"),
     ),
 )
+
+BROKER_SETTINGS: Mapping[str, Setting] = {
+    name: replace(setting, is_dynamic=name in _DYNAMIC) for name, setting in _ALL.items()
+}
+
+IN_OTHER_UNITS: Mapping[str, tuple[tuple[str, int], ...]] = {
+    "log.retention.ms": (("log.retention.minutes", MINUTE_MS), ("log.retention.hours", HOUR_MS)),
+    "log.roll.ms": (("log.roll.hours", HOUR_MS),),
+}
+"""By setting: which others stand for it as long as it is not set, the first that is, and their unit in ms."""
+
+SAID_ELSEWHERE: Mapping[str, str] = {
+    "advertised.listeners": "the option --advertise",
+    "broker.id": "the setting node.id",
+    "listeners": "the option --listen",
+    "log.dir": "the option --data-dir",
+    "log.dirs": "the option --data-dir",
+}
+"""Settings of Kafka that are given in another way here."""

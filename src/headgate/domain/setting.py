@@ -48,6 +48,8 @@ class Setting:
     choices: tuple[str, ...] = ()
     excluded: tuple[int, ...] = ()
     """Values between minimum and maximum that mean nothing."""
+    is_dynamic: bool = False
+    """For a broker's setting: whether it may be changed while the broker runs."""
     broker_name: str | None = None
     """For a topic's setting: the broker setting that holds its default."""
 
@@ -59,7 +61,7 @@ class Setting:
         return value
 
     def format(self, value: Any) -> str:
-        """The text that `parse` reads back as `value`."""
+        """The text that `parse` reads back as `value`. (None, which only a default may be, has none.)"""
         if self.kind is Kind.BOOLEAN:
             return "true" if value else "false"
         if self.kind is Kind.LIST:

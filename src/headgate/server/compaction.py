@@ -33,7 +33,7 @@ class CompactionRunner:
         self, topics: Topics, clock: Clock, rules_of: Callable[[Partition], CompactionRules]
     ) -> None:
         self._clock = clock
-        self._backoff_seconds = topics.settings["log.cleaner.backoff.ms"] / 1000
+        self._settings = topics.settings
         self._compactor = Compactor(topics, rules_of)
         self._slices = SliceRunner("headgate-compaction", self._busy_share)
         self._share = LEAST_SHARE
@@ -63,7 +63,7 @@ class CompactionRunner:
         while True:
             job = self._compactor.next_job(self._clock.system_time(), self._slices.is_slice_over)
             if job is None:
-                await asyncio.sleep(self._backoff_seconds)
+                await asyncio.sleep(self._settings["log.cleaner.backoff.ms"] / 1000)
             else:
                 await self._compact(job)
 
@@ -73,7 +73,7 @@ class CompactionRunner:
             result = await self._slices.run(job.steps)
         except CompactionCancelled as reason:
             logger.info("compaction was cancelled", extra={"reason": str(reason)})
-            await asyncio.sleep(self._backoff_seconds)
+            await asyncio.sleep(self._settings["log.cleaner.backoff.ms"] / 1000)
             return
         except (OSError, CorruptBatch) as failure:
             logger.error("compaction failed", extra={"partition": str(job.partition), "error": str(failure)})

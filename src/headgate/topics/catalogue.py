@@ -106,6 +106,11 @@ def topics_gone(topic_ids: Sequence[TopicId], names: Sequence[TopicName]) -> Eve
     return {"type": "topics-gone", "ids": [one.hex() for one in topic_ids], "names": list(names)}
 
 
+def broker_configured(broker: str, overrides: Mapping[str, str]) -> Event:
+    """These are all the settings changed for a broker, by its id, or for all of them, by no name."""
+    return {"type": "broker-configured", "broker": broker, "configs": dict(overrides)}
+
+
 def producer_ids_reserved(end: int) -> Event:
     """Producer ids below `end` may have been handed out."""
     return {"type": "producer-ids-reserved", "end": end}
@@ -132,6 +137,7 @@ class Catalogue:
         self.former_ids: set[TopicId] = set()
         self.former_names: set[TopicName] = set()
         self.group_overrides: dict[str, dict[str, str]] = {}
+        self.broker_overrides: dict[str, dict[str, str]] = {}
         self.leader_epoch = 0
         self.cluster_id: str | None = None
         """The id of the cluster whose catalogue this is; None while that was not noted."""
@@ -232,6 +238,8 @@ class Catalogue:
         for group_id in list(self.group_overrides):
             if group_id in self.group_overrides:
                 yield group_configured(group_id, self.group_overrides[group_id])
+        for broker, overrides in list(self.broker_overrides.items()):
+            yield broker_configured(broker, overrides)
         # Last, so that topics are among them that have gone since this began.
         ids, names = sorted(self.former_ids), sorted(self.former_names)
         for first in range(0, max(len(ids), len(names)), _FORMER_A_RECORD):
@@ -297,6 +305,9 @@ class Catalogue:
         else:
             self.group_overrides.pop(event["group"], None)
 
+    def _configure_broker(self, event: Event) -> None:
+        self.broker_overrides[event["broker"]] = dict(event["configs"])
+
     def _reserve_producer_ids(self, event: Event) -> None:
         self._reserved_producer_ids = max(self._reserved_producer_ids, event["end"])
 
@@ -314,6 +325,7 @@ _APPLY: Mapping[str, Callable[[Catalogue, Event], None]] = {
     "partitions-added": Catalogue._add_partitions,
     "topic-configured": Catalogue._configure_topic,
     "group-configured": Catalogue._configure_group,
+    "broker-configured": Catalogue._configure_broker,
     "producer-ids-reserved": Catalogue._reserve_producer_ids,
     "leader-epoch-raised": Catalogue._raise_leader_epoch,
     "cluster-named": Catalogue._name_cluster,

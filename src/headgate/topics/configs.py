@@ -1,8 +1,9 @@
 """Configurations as clients see and change them: sources, synonyms, and the rules of an alteration.
 
 Three kinds of resource have settings: a topic (`TOPIC_SETTINGS`, each falling back to a broker setting), a
-group (`GROUP_SETTINGS`), and the broker itself (`BROKER_SETTINGS`, given at start and read-only while it
-runs). A resource keeps only what was set on it, as text; the value in force is worked out from that.
+group (`GROUP_SETTINGS`), and the broker itself (`BROKER_SETTINGS`, given at start; some may be changed while
+it runs, for one broker or for all). A resource keeps only what was set on it, as text; the value in force is
+worked out from that.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
+from headgate.domain.broker_settings import IN_OTHER_UNITS, SAID_ELSEWHERE
 from headgate.domain.errors import ErrorCode
 from headgate.domain.settings import (
     BROKER_SETTINGS,
@@ -19,6 +20,7 @@ from headgate.domain.settings import (
     TOPIC_SETTINGS,
     InvalidSetting,
     Kind,
+    Layer,
     Setting,
     Settings,
     find,
@@ -41,6 +43,8 @@ class ConfigSource(IntEnum):
     """Where a value in force comes from, by the numbers of the protocol."""
 
     TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
     GROUP = 8
@@ -66,9 +70,11 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
-    """A setting in force: the first of its synonyms wins."""
+    """A setting, its value in force as text, where that comes from, and what would count without it."""
 
     setting: Setting
+    value: str | None
+    source: ConfigSource
     synonyms: tuple[Synonym, ...]
     is_read_only: bool
 
@@ -76,16 +82,6 @@ class ConfigValue:
     def name(self) -> str:
         """The setting's name."""
         return self.setting.name
-
-    @property
-    def value(self) -> str:
-        """The value in force, as text."""
-        return self.synonyms[0].value
-
-    @property
-    def source(self) -> ConfigSource:
-        """Where the value in force comes from."""
-        return self.synonyms[0].source
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +93,23 @@ class Change:
     value: str | None
 
 
-def describe_broker(settings: Settings) -> list[ConfigValue]:
-    """Every setting of the broker."""
-    return [
-        ConfigValue(setting, tuple(_broker_synonyms(settings, setting)), is_read_only=True)
-        for setting in BROKER_SETTINGS.values()
-    ]
+def describe_broker(settings: Settings, facts: Mapping[str, str]) -> list[ConfigValue]:
+    """Every setting of the broker, and by the names of Kafka's settings what is given in other ways here."""
+    described = [_of_broker(settings, setting) for setting in BROKER_SETTINGS.values()]
+    return described + [_fact(name, value) for name, value in facts.items()]
+
+
+def describe_all_brokers(settings: Settings) -> list[ConfigValue]:
+    """The settings that were changed for all brokers while they ran."""
+    found = []
+    for setting in BROKER_SETTINGS.values():
+        for layer, value in settings.values_of(setting.name):
+            if layer is Layer.ALL_BROKERS:
+                synonym = Synonym(setting.name, setting.format(value), ConfigSource.DYNAMIC_DEFAULT_BROKER)
+                found.append(
+                    ConfigValue(setting, synonym.value, synonym.source, (synonym,), is_read_only=False)
+                )
+    return found
 
 
 def describe_topic(settings: Settings, overrides: Mapping[str, str]) -> list[ConfigValue]:
@@ -149,6 +156,30 @@ def check_group(settings: Settings, overrides: Mapping[str, str]) -> Refusal | N
     return None
 
 
+def altered_broker(
+    settings: Settings, overrides: Mapping[str, str], changes: Sequence[Change]
+) -> dict[str, str] | Refusal:
+    """The same as `altered`, for a broker or for all of them: only what may be changed while they run."""
+    fixed = [change.name for change in changes if not _is_dynamic(change.name)]
+    if unknown := [name for name in fixed if name not in BROKER_SETTINGS and name not in SAID_ELSEWHERE]:
+        try:
+            find(BROKER_SETTINGS, unknown[0])
+        except InvalidSetting as problem:
+            return Refusal(ErrorCode.INVALID_REQUEST, str(problem))
+    if fixed:
+        message = f"Cannot update these configs dynamically: [{', '.join(fixed)}]"
+        return Refusal(ErrorCode.INVALID_REQUEST, message)
+    described = [_of_broker(settings, setting) for setting in BROKER_SETTINGS.values()]
+    result = altered(described, overrides, changes)
+    if isinstance(result, Refusal):
+        return Refusal(ErrorCode.INVALID_REQUEST, result.message)
+    return result
+
+
+def _is_dynamic(name: str) -> bool:
+    return name in BROKER_SETTINGS and BROKER_SETTINGS[name].is_dynamic
+
+
 def altered(
     described: Sequence[ConfigValue], overrides: Mapping[str, str], changes: Sequence[Change]
 ) -> dict[str, str] | Refusal:
@@ -187,7 +218,7 @@ def _alter_one(in_force: Mapping[str, ConfigValue], result: dict[str, str], chan
                 ErrorCode.INVALID_CONFIG, f"Can't {verb} to key {change.name} because its type is not LIST."
             )
         given: tuple[str, ...] = setting.parse(change.value)
-        present: tuple[str, ...] = setting.parse(in_force[change.name].value)
+        present: tuple[str, ...] = setting.parse(in_force[change.name].value or "")
         if change.operation == Operation.APPEND:
             text = setting.format((*present, *(part for part in given if part not in present)))
         else:
@@ -203,21 +234,57 @@ def _describe(
     settings: Settings, setting: Setting, overrides: Mapping[str, str], source: ConfigSource
 ) -> ConfigValue:
     synonyms: list[Synonym] = []
-    if setting.name in overrides:
-        synonyms.append(Synonym(setting.name, overrides[setting.name], source))
+    in_force = setting.default
     if setting.broker_name:
         synonyms.extend(_broker_synonyms(settings, BROKER_SETTINGS[setting.broker_name]))
+        in_force = settings[setting.broker_name]
     else:
         synonyms.append(_default(setting))
-    return ConfigValue(setting, tuple(synonyms), is_read_only=False)
+    text = setting.format(in_force)
+    if setting.name in overrides:
+        text = overrides[setting.name]
+        synonyms.insert(0, Synonym(setting.name, text, source))
+    first = synonyms[0].source if synonyms else ConfigSource.DEFAULT
+    return ConfigValue(setting, text, first, tuple(synonyms), is_read_only=False)
+
+
+def _of_broker(settings: Settings, setting: Setting) -> ConfigValue:
+    synonyms = tuple(_broker_synonyms(settings, setting))
+    value, source = (synonyms[0].value, synonyms[0].source) if synonyms else (None, ConfigSource.DEFAULT)
+    return ConfigValue(setting, value, source, synonyms, is_read_only=not setting.is_dynamic)
+
+
+_SOURCES: Mapping[Layer, ConfigSource] = {
+    Layer.THIS_BROKER: ConfigSource.DYNAMIC_BROKER,
+    Layer.ALL_BROKERS: ConfigSource.DYNAMIC_DEFAULT_BROKER,
+    Layer.START: ConfigSource.STATIC_BROKER,
+    Layer.DEFAULT: ConfigSource.DEFAULT,
+}
 
 
 def _broker_synonyms(settings: Settings, setting: Setting) -> Iterator[Synonym]:
-    if settings.is_given(setting.name):
-        value: Any = settings[setting.name]
-        yield Synonym(setting.name, setting.format(value), ConfigSource.STATIC_BROKER)
-    yield _default(setting)
+    """The values of the setting, then those of the settings that stand for it, layer by layer.
+
+    As in Kafka, what comes before the setting's own first value is left out.
+    """
+    names = (setting.name, *(name for name, _ in IN_OTHER_UNITS.get(setting.name, ())))
+    given = {name: dict(settings.values_of(name)) for name in names}
+    is_own_value_seen = False
+    for layer, source in _SOURCES.items():
+        for name in names:
+            is_own_value_seen |= name == setting.name and layer in given[name]
+            if layer in given[name] and is_own_value_seen:
+                yield Synonym(name, BROKER_SETTINGS[name].format(given[name][layer]), source)
 
 
 def _default(setting: Setting) -> Synonym:
     return Synonym(setting.name, setting.format(setting.default), ConfigSource.DEFAULT)
+
+
+def _fact(name: str, value: str) -> ConfigValue:
+    synonym = Synonym(name, value, ConfigSource.STATIC_BROKER)
+    setting = Setting(name, Kind.LIST if "," in value or name.endswith("s") else Kind.STRING, None, _FACT_DOC)
+    return ConfigValue(setting, value, synonym.source, (synonym,), is_read_only=True)
+
+
+_FACT_DOC = "What this node is; given by an option of its start, or fixed."

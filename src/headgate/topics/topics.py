@@ -33,6 +33,7 @@ from headgate.log.recovery import LogDamaged
 from headgate.log.segment import LOG_SUFFIX
 from headgate.topics import catalogue as events
 from headgate.topics.catalogue import RESTORE, Catalogue, CatalogueCorrupt, CatalogueEntry
+from headgate.topics.changed_settings import take_over_changes
 from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop
 from headgate.topics.configs import check
 from headgate.topics.fetch_sessions import FetchSessions
@@ -107,6 +108,7 @@ class Topics:
             fs.sync_directory(data_dir)
         if stop is None and catalogue.topics:
             catalogue.commit([events.leader_epoch_raised(catalogue.leader_epoch + 1)], now)
+        take_over_changes(settings, catalogue)
         shared = Shared(fs, data_dir, settings, Waiters(), catalogue.leader_epoch)
         topics = cls(shared, catalogue)
         topics._find_partitions(None if stop is None else set(stop.unrecovered))
@@ -324,6 +326,21 @@ class Topics:
         if failure is None:
             for callback in self.on_group_configured:
                 callback(group_id)
+        return failure
+
+    def broker_overrides(self, broker: str) -> Mapping[str, str]:
+        """Return the settings changed for a broker, by its id, or for all, by no name; as texts."""
+        return self._catalogue.broker_overrides.get(broker, {})
+
+    def set_broker_overrides(self, broker: str, overrides: Mapping[str, str], now: Millis) -> Refusal | None:
+        """Change settings of this broker or of all, these and no others; they have been checked."""
+        if dict(overrides) == self.broker_overrides(broker):
+            return None
+        failure = self._commit([events.broker_configured(broker, overrides)], now)
+        if failure is None:
+            take_over_changes(self.settings, self._catalogue)
+            for topic in self._topics.values():
+                topic.settings_changed()
         return failure
 
     def new_producer_id(self, now: Millis) -> int | Refusal:
