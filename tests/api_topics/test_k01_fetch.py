@@ -185,6 +185,42 @@ def test_a_long_poll_waits_for_min_bytes_of_all_partitions(node: OneNode) -> Non
     assert found(call.response) == {0: [b"a"], 1: [b"b"]}
 
 
+def test_a_long_poll_counts_bytes_when_they_can_be_seen(node: OneNode) -> None:
+    """What is appended while a sync is under way counts at the next one, and answers then."""
+    node.durability.are_held = True
+    topic = node.topic("letters")
+    partition = topic.partition(0)
+    size = len(batch(b"a"))
+    call = _poll(node, wanted((0, 0)), min_bytes=2 * size)
+    partition.append(batch(b"a"), NOW)
+    first = partition.log.begin_sync()
+    partition.append(batch(b"b"), NOW)
+    for request in (first, None):
+        node.pass_time()
+        assert not call.is_finished
+        under_way = request or partition.log.begin_sync()
+        under_way.run()
+        partition.log.complete_sync(under_way)
+        partition.advance()
+    node.pass_time()
+    assert call.is_finished, "the reader sleeps on though all that it waits for is there"
+    assert found(call.response) == {0: [b"a", b"b"]}
+
+
+def test_a_long_poll_waits_for_no_more_than_it_may_get(node: OneNode) -> None:
+    """As in Kafka `max_bytes` bounds what `min_bytes` asks for."""
+    topic = node.topic("letters")
+    size = len(batch(b"a"))
+    request = FetchRequest(topics=[wanted((0, 0))], max_wait_ms=500, min_bytes=2**31 - 1, max_bytes=2 * size)
+    append(topic, b"a")
+    call = node.send(k01_fetch.API, request, 12)
+    node.pass_time()
+    assert not call.is_finished
+    append(topic, b"b")
+    node.pass_time()
+    assert found(call.response) == {0: [b"a", b"b"]}
+
+
 def test_a_long_poll_of_a_lost_connection_waits_no_longer(node: OneNode) -> None:
     """Neither for records nor for its time, whether it was woken already or not."""
     topic = node.topic("letters")

@@ -167,7 +167,9 @@ class _Fetch:
         """How much too little there is; 0 also when there is something to say at once."""
         if not found or any(one.result.error != ErrorCode.NONE for one in found):
             return 0
-        return self._request.min_bytes - sum(len(one.result.records) for one in found)
+        # Nobody gets more than `max_bytes`, so nobody waits for more.
+        wanted_bytes = min(self._request.min_bytes, self._most_bytes())
+        return wanted_bytes - sum(len(one.result.records) for one in found)
 
     def _read(self, then: Callable[[list[_Found]], None]) -> None:
         """Read all partitions, now or in steps, and go on with what is found."""

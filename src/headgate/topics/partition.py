@@ -16,6 +16,7 @@ from __future__ import annotations
 import errno
 import logging
 import math
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, NamedTuple
@@ -65,7 +66,6 @@ class Partition:
     """One partition of a topic; made by the topic. What is kept of it begins with its log."""
 
     __slots__ = (
-        "_announced_bytes",
         "_announced_offset",
         "_appended_bytes",
         "_epochs",
@@ -75,6 +75,7 @@ class Partition:
         "_opening",
         "_producers",
         "_snapshot_at_bytes",
+        "_unannounced",
         "_trouble",
         "index",
         "key",
@@ -92,10 +93,12 @@ class Partition:
         self._epochs = LeaderEpochs()
         self._epochs_are_saved = True
         self._producers: Producers | None = None
-        # Counted since the log was opened: what was appended, and how much of it readers have been told of.
         self._appended_bytes = 0
-        self._announced_bytes = 0
+        """Since the log was opened."""
         self._announced_offset = 0
+        """Up to where readers have been told of what there is."""
+        self._unannounced: deque[tuple[int, int]] = deque()
+        """What was appended beyond that, write by write: its end offset, and how many bytes it was."""
         self._snapshot_at_bytes = _SNAPSHOT_EVERY_BYTES
         self._trouble: PartitionTrouble | None = None
         """Since the first failure: what was told of it and the others."""
@@ -218,9 +221,11 @@ class Partition:
             return
         visible = self._high_watermark(log)
         if visible > self._announced_offset:
-            new_bytes = self._appended_bytes - self._announced_bytes
             self._announced_offset = visible
-            self._announced_bytes = self._appended_bytes
+            new_bytes = 0
+            unannounced = self._unannounced
+            while unannounced and unannounced[0][0] <= visible:
+                new_bytes += unannounced.popleft()[1]
             self.topic.shared.waiters.notify(self.key, max(new_bytes, 1))
 
     def synced(self, is_durable: bool) -> None:
@@ -445,6 +450,7 @@ class Partition:
             return  # It is being opened, and nothing was derived yet.
         self._producers = None
         self._announced_offset = min(self._announced_offset, end_offset)
+        self._unannounced.clear()
         self._epochs.truncate(end_offset)
         self._epochs_are_saved = (
             not self._epochs.begin(self.leader_epoch, end_offset) or self.leader_epoch == 0
@@ -480,6 +486,7 @@ class Partition:
         data = batches[0] if len(batches) == 1 else b"".join(batches)
         log.append(data, headers)
         self._appended_bytes += len(data)
+        self._unannounced.append((next_offset, len(data)))
         if self._producers is not None:
             for header in headers:
                 if header.producer_id >= 0:
