@@ -53,6 +53,25 @@ def test_a_deleted_topic_leaves_no_files(disk: Disk) -> None:
     assert [name for name in disk.files.listdir(DATA) if name.startswith("letters")] == []
 
 
+@pytest.mark.parametrize("length", [1, 246, 247, 248, 249])
+def test_a_topic_of_any_name_can_be_removed(tmp_path: Path, length: int) -> None:
+    """On a real disk, whose names have 255 bytes at most; a topic whose name differs in the end only stays."""
+    disk = Disk()
+    topics = Topics.open(OsFileSystem(), tmp_path, disk.settings, NOW)
+    doomed, other = (create(topics, disk, "n" * (length - 1) + end, partitions=12) for end in "ab")
+    for topic in (doomed, other):
+        append(topic, b"a", partition=11)
+        append(topic, b"a", partition=1)
+    assert topics.delete(doomed, NOW) is None
+    again = create(topics, disk, doomed.name)
+    assert append(again, b"b") == 0
+    assert topics.delete(other, NOW) is None
+    while topics.remove_deleted():
+        pass
+    assert {path.name for path in tmp_path.iterdir()} == {"catalogue", f"{doomed.name}-0"}
+    topics.close()
+
+
 def test_deleting_a_topic_of_many_partitions_syncs_once(disk: Disk) -> None:
     """The catalogue's record, and all the names together; the files go some at a time, the name is free."""
     topics = disk.start()

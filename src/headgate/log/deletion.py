@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -11,13 +12,15 @@ if TYPE_CHECKING:
     from headgate.log.filesystem import FileSystem
 
 DELETED_SUFFIX: Final = ".delete"
+LONGEST_NAME: Final = 255
+"""How many bytes a file's name has at most; names of partitions are ASCII."""
 
 
 def delete_directory(files: FileSystem, directory: Path) -> None:
     """Remove a partition's directory: in one step out of sight, then file by file. Raises OSError."""
     if not files.exists(directory):
         return
-    doomed = directory.with_name(directory.name + DELETED_SUFFIX)
+    doomed = _out_of_sight(directory)
     _remove_tree(files, doomed)
     files.rename(directory, doomed)
     files.sync_directory(directory.parent)
@@ -31,7 +34,7 @@ def put_aside(files: FileSystem, directories: Sequence[Path]) -> None:
     """
     for directory in directories:
         if files.exists(directory):
-            doomed = directory.with_name(directory.name + DELETED_SUFFIX)
+            doomed = _out_of_sight(directory)
             _remove_tree(files, doomed)
             files.rename(directory, doomed)
     if directories:
@@ -44,6 +47,15 @@ def remove_deleted(files: FileSystem, data_directory: Path, at_most: int | None 
     for name in names:
         _remove_tree(files, data_directory / name)
     return names
+
+
+def _out_of_sight(directory: Path) -> Path:
+    """What a directory is called once it is deleted; a long name is cut and told apart by a digest of it."""
+    name = directory.name
+    if len(name) + len(DELETED_SUFFIX) > LONGEST_NAME:
+        digest = blake2b(name.encode(), digest_size=8).hexdigest()
+        name = f"{name[: LONGEST_NAME - len(DELETED_SUFFIX) - len(digest) - 1]}.{digest}"
+    return directory.with_name(name + DELETED_SUFFIX)
 
 
 def _remove_tree(files: FileSystem, directory: Path) -> None:
