@@ -94,6 +94,14 @@ def test_an_unknown_topic_is_told_in_its_place(node: OneNode) -> None:
     assert pages(node, "c", "b", "a", limit=10) == [[("a", unknown, []), ("b", 0, [0]), ("c", unknown, [])]]
 
 
+@pytest.mark.parametrize("name", ["bad name", "", ".", "x" * 300])
+def test_a_name_that_cannot_be_is_told_as_such(node: OneNode, name: str) -> None:
+    """No topic can ever have it; the others are described."""
+    node.topic("b")
+    told = [(name, ErrorCode.INVALID_TOPIC_EXCEPTION, []), ("b", 0, [0])]
+    assert pages(node, "b", name, limit=10) == [sorted(told)]
+
+
 def test_no_page_is_larger_than_kafkas(node: OneNode) -> None:
     """2000 partitions, whatever the request says."""
     node.topic("wide", 4001)
@@ -101,15 +109,17 @@ def test_no_page_is_larger_than_kafkas(node: OneNode) -> None:
 
 
 def test_a_cursor_that_cannot_be_is_refused(node: OneNode) -> None:
-    """A negative partition is no place to go on from; one past the end is just the end."""
+    """Neither a negative partition nor a topic that is not asked for; one past the end is just the end."""
     node.topic("a")
 
-    def ask(index: int) -> Any:
-        cursor = Cursor(topic_name="a", partition_index=index)
+    def ask(index: int, name: str = "a") -> Any:
+        cursor = Cursor(topic_name=name, partition_index=index)
         request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="a")], cursor=cursor)
         return node.ask(k75_describe_topic_partitions.API, request).topics[0]
 
     assert ask(-1).error_code == ErrorCode.INVALID_REQUEST
+    assert ask(0, "b").error_code == ErrorCode.INVALID_REQUEST
+    assert ask(0, "A").error_code == ErrorCode.INVALID_REQUEST
     assert (ask(7).error_code, ask(7).partitions) == (ErrorCode.NONE, [])
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.api_topics.node import OneNode
+from tests.topics.disk import NOW
 
 from headgate.api import k03_metadata
 from headgate.domain.errors import ErrorCode
@@ -73,6 +74,15 @@ def test_a_missing_topic_is_created_where_that_is_allowed() -> None:
     answer = ask(node, "new", "new", allow_auto_topic_creation=True)
     assert [len(one.partitions) for one in answer.topics] == [3, 3]
     assert node.topics.by_name("new") is not None
+
+
+def test_who_asks_for_a_deleted_topic_learns_that_it_is_gone(node: OneNode) -> None:
+    """Though one of that name is made: it is told from the next time on."""
+    assert node.topics.delete(node.topic("letters"), NOW) is None
+    errors = [
+        ask(node, "letters", "letters", allow_auto_topic_creation=True).topics[0].error_code for _ in range(2)
+    ]
+    assert errors == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE]
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_a_deleted_topic_leaves_no_files(disk: Disk) -> None:
 
 @pytest.mark.parametrize("length", [1, 246, 247, 248, 249])
 def test_a_topic_of_any_name_can_be_removed(tmp_path: Path, length: int) -> None:
-    """On a real disk, whose names have 255 bytes at most; a topic whose name differs in the end only stays."""
+    """On a real disk, whose names have 255 bytes at most; each directory of two similar names by itself."""
     disk = Disk()
     topics = Topics.open(OsFileSystem(), tmp_path, disk.settings, NOW)
     doomed, other = (create(topics, disk, "n" * (length - 1) + end, partitions=12) for end in "ab")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from headgate.api.contract import Api, Call, Node, RequestSteps
 from headgate.api.topic_answers import TOPIC_OPERATIONS
 from headgate.domain.errors import ErrorCode
+from headgate.topics.names import why_invalid
 from headgate.topics.topic import Topic
 from headgate.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -33,7 +34,8 @@ def _answer(
 ) -> RequestSteps[DescribeTopicPartitionsResponse]:
     names = {topic.name for topic in request.topics}
     cursor = request.cursor
-    if cursor is not None and cursor.partition_index < 0:
+    # A page goes on with one of the topics that are asked for, at one of its partitions.
+    if cursor is not None and (cursor.partition_index < 0 or (names and cursor.topic_name not in names)):
         return DescribeTopicPartitionsResponse(
             topics=[_missing(name, ErrorCode.INVALID_REQUEST) for name in sorted(names)]
         )
@@ -50,7 +52,9 @@ def _answer(
             return response
         topic = node.topics.by_name(name)
         if topic is None:
-            response.topics.append(_missing(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            is_possible = why_invalid(name) is None
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_possible else ErrorCode.INVALID_TOPIC_EXCEPTION
+            response.topics.append(_missing(name, error))
             continue
         end = min(topic.partition_count, first + left)
         response.topics.append(_describe(node, topic, range(first, end)))

@@ -39,7 +39,11 @@ def new_topic_id() -> TopicId:
 def find_or_create(
     node: Node, names: list[str], *, may_create: bool
 ) -> RequestSteps[dict[str, Topic | ErrorCode]]:
-    """The topics of these names, made now if they are missing and that is allowed."""
+    """The topics of these names, made now if they are missing and that is allowed.
+
+    A topic that is made under the name of a deleted one is UNKNOWN_TOPIC_OR_PARTITION this once, as every
+    topic that Kafka makes so: who asks whether the deleted one is gone is not told of the new one.
+    """
     found: dict[str, Topic | ErrorCode] = {}
     wanted: list[NewTopic] = []
     may_create = may_create and bool(node.settings["auto.create.topics.enable"])
@@ -58,7 +62,12 @@ def find_or_create(
             found[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     results = yield from create_in_steps(node, wanted)
     for new, result in zip(wanted, results, strict=True):
-        found[new.name] = result.error if isinstance(result, Refusal) else result
+        if isinstance(result, Refusal):
+            found[new.name] = result.error
+        elif node.topics.was_another(result):
+            found[new.name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            found[new.name] = result
     return found
 
 
