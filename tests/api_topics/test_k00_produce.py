@@ -13,6 +13,7 @@ from headgate.api import k00_produce, k01_fetch
 from headgate.domain.errors import ErrorCode
 from headgate.log.batch import Record, encode_batch, iterate_records
 from headgate.log.filesystem import Fault
+from headgate.topics.topic import Topic
 from headgate.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
@@ -451,3 +452,59 @@ def test_a_refusal_tells_where_the_log_starts_once_the_batch_was_looked_at(node:
         assert produce(node, records).log_start_offset == 2
     for records in (_spoilt(), batch(b"x" * 1000), batch(b"a") * 2, b""):
         assert produce(node, records).log_start_offset == -1
+
+
+def _unsynced(topic: Topic, partition: int = 0) -> int:
+    log = topic.partition(partition).log
+    return log.log_end_offset - log.durable_offset
+
+
+def test_a_topic_on_the_page_cache_is_synced_after_as_many_records_as_it_says(node: OneNode) -> None:
+    """With the record that makes the number full; the answer waits for that sync."""
+    topic = node.topic("letters", headgate_durability="page-cache", flush_messages="5")
+    for expected in (2, 4, 0, 2):
+        assert produce(node, batch(b"a", b"b")).error_code == ErrorCode.NONE
+        assert _unsynced(topic) == expected
+    node.durability.are_held = True
+    assert produce(node, batch(b"a", b"b")).error_code == ErrorCode.NONE
+    waiting = node.send(k00_produce.API, request(batch(b"full")), 12)
+    assert not waiting.is_finished
+    node.durability.release()
+    assert waiting.is_finished
+
+
+@pytest.mark.parametrize("acks", [ALL, 0, 1])
+def test_a_topic_on_the_page_cache_is_synced_after_the_time_it_says(node: OneNode, acks: int) -> None:
+    """Counted from the first record that is not synced; nobody waits for it."""
+    topic = node.topic("letters", headgate_durability="page-cache", flush_ms="1000")
+    for _ in range(2):
+        for _ in range(3):
+            node.send(k00_produce.API, request(batch(b"a"), acks=acks), 12)
+            node.pass_time(333)
+        assert _unsynced(topic) == 3
+        node.pass_time(1)
+        assert _unsynced(topic) == 0
+        node.pass_time(5000)
+
+
+def test_a_planned_sync_finds_its_topic_gone(node: OneNode) -> None:
+    """That is nobody's trouble."""
+    topic = node.topic("letters", headgate_durability="page-cache", flush_ms="1000")
+    produce(node, batch(b"a"))
+    assert node.topics.delete(topic, NOW) is None
+    node.pass_time(5000)
+
+
+def test_no_time_at_all_is_a_sync_each_time(node: OneNode) -> None:
+    """`flush.ms` of 0."""
+    topic = node.topic("letters", headgate_durability="page-cache", flush_ms="0")
+    produce(node, batch(b"a"))
+    assert _unsynced(topic) == 0
+
+
+@pytest.mark.parametrize("replicas", ["1", "2", "2147483647"])
+def test_more_replicas_than_there_are_keep_nobody_from_writing(node: OneNode, replicas: str) -> None:
+    """As in Kafka `min.insync.replicas` asks for no more than the topic has."""
+    node.topic("letters", min_insync_replicas=replicas)
+    for acks in (ALL, 1):
+        assert produce(node, batch(b"a"), acks=acks).error_code == ErrorCode.NONE

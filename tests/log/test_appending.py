@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,26 @@ def test_a_segment_is_left_when_its_first_record_is_old() -> None:
     for timestamp in (1000, 1100, 1101, 1150, 1202):
         append(log, timestamp=timestamp)
     assert names(place, ".log") == [f"{base:020d}.log" for base in (0, 2, 4)]
+
+
+def _segment_lengths(directory: str, jitter_ms: int) -> list[int]:
+    settings = LogSettings(segment_ms=100, segment_jitter_ms=jitter_ms)
+    place = Place(directory=DATA / directory, settings=settings)
+    log = place.open()
+    for timestamp in range(1000, 6000):
+        append(log, timestamp=timestamp)
+    bases = [int(name[:20]) for name in names(place, ".log")]
+    return [end - base for base, end in pairwise(bases)]
+
+
+@pytest.mark.parametrize(("jitter_ms", "shortest"), [(30, 71), (100, 1), (10_000, 1)])
+def test_jitter_closes_segments_earlier_and_at_different_times(jitter_ms: int, shortest: int) -> None:
+    """By less than the jitter, in each segment and partition by another time, which stays the same."""
+    lengths = _segment_lengths("flights-0", jitter_ms)
+    assert all(shortest <= length <= 101 for length in lengths)
+    assert len(set(lengths)) > 5
+    assert lengths == _segment_lengths("flights-0", jitter_ms) != _segment_lengths("flights-1", jitter_ms)
+    assert set(_segment_lengths("flights-0", 0)) == {101}
 
 
 def test_a_batch_must_come_at_the_end(place: Place) -> None:

@@ -38,6 +38,28 @@ def test_there_is_as_much_room_as_was_written_up_to_a_limit() -> None:
     assert len(contents(log)) == 60
 
 
+def test_a_preallocated_segment_has_all_of_its_room_at_once() -> None:
+    """From its first batch on, in every segment; a crash leaves the log as it was."""
+    settings = LogSettings(segment_bytes=10_000, index_interval_bytes=500, reserves_segments=True)
+    files = memory()
+    place = Place(files, settings=settings)
+    log = place.open()
+    append(log, size=100)
+    assert file_bytes(place) == 10_000
+    while log.segment_count < 2:
+        append(log, size=100)
+    sync(log)
+    first, second = sorted(name for name in files.listdir(DIRECTORY) if name.endswith(".log"))
+    assert file_bytes(place, first) < 10_000 == file_bytes(place, second)
+    end = log.log_end_offset
+    files.crash()
+    log = place.open(clean=False)
+    assert log.log_end_offset == end
+    assert not place.reported
+    append(log, size=100)
+    assert file_bytes(place, second) == 10_000
+
+
 def test_room_is_given_back_when_a_segment_is_closed() -> None:
     """A file that is written no more is as long as what it holds, whether the log goes on or is closed."""
     files = memory()

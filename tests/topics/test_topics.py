@@ -130,6 +130,21 @@ REFUSALS = [
     ("an unknown setting", "new", 1, {"retention": "1"}, ErrorCode.INVALID_CONFIG),
     ("a bad value", "new", 1, {"retention.ms": "soon"}, ErrorCode.INVALID_CONFIG),
     ("an unsupported codec", "new", 1, {"compression.type": "brotli"}, ErrorCode.INVALID_CONFIG),
+    *(
+        (f"{name} {value}", "new", 1, {name: value}, ErrorCode.INVALID_CONFIG)
+        for name, values in {
+            "flush.messages": ("0", "-1"),
+            "flush.ms": ("-1",),
+            "segment.jitter.ms": ("-1",),
+            "preallocate": ("maybe", "1"),
+            "min.insync.replicas": ("0", "-1", "2147483648"),
+            "compression.gzip.level": ("0", "10", "-2"),
+            "compression.lz4.level": ("0", "18"),
+            "compression.zstd.level": ("23", "-131073"),
+            "retention.ms": ("1_0", "\u0661", "", "1.5", "9223372036854775808"),
+        }.items()
+        for value in values
+    ),
 ]
 
 

@@ -17,6 +17,8 @@ been.
 
 from __future__ import annotations
 
+from functools import partial
+
 from headgate.api.contract import Api, Call, Node, RequestSteps
 from headgate.domain.errors import ErrorCode
 from headgate.log.header import HEADER_BYTES, MAGIC, TRANSACTIONAL
@@ -95,10 +97,12 @@ class _Produce:
         _fill_in(result, outcome)
         if outcome.error != ErrorCode.NONE:
             return
-        if partition.topic.policy.is_durable:
+        if partition.topic.policy.is_durable or partition.is_flush_due:
             self._to_be_synced.append((partition, result))
         elif partition.log.has_unsynced_closed_segments:
             _sync_behind(self._node, partition)
+        elif (flush_ms := partition.plan_flush()) is not None:
+            self._node.call_later(flush_ms, partial(_flush, self._node, partition))
 
     def _appended_later(
         self, partition: Partition, outcome: AppendResult, result: PartitionProduceResponse
@@ -233,6 +237,12 @@ def _is_transactional(records: bytes | None) -> bool:
 def _sync_behind(node: Node, partition: Partition) -> None:
     """Nobody waits for this sync but the readers."""
     node.durability.when_durable(partition.log, partition.synced)
+
+
+def _flush(node: Node, partition: Partition) -> None:
+    """Sync what the topic's `flush.ms` says should not stay in the page cache any longer."""
+    if partition.flush_begins():
+        _sync_behind(node, partition)
 
 
 def _find_topic(node: Node, call: Call, topic_data: TopicProduceData) -> Topic | ErrorCode:

@@ -27,13 +27,9 @@ from headgate.domain.setting import (
 
 _KAFKA_ONLY: tuple[tuple[str, Kind, Any], ...] = (
     ("file.delete.delay.ms", Kind.LONG, MINUTE_MS),
-    ("flush.messages", Kind.LONG, LONG_MAX),
-    ("flush.ms", Kind.LONG, LONG_MAX),
     ("follower.replication.throttled.replicas", Kind.LIST, ()),
     ("leader.replication.throttled.replicas", Kind.LIST, ()),
-    ("preallocate", Kind.BOOLEAN, False),
     ("segment.index.bytes", Kind.INT, 10 * 1024 * 1024),
-    ("segment.jitter.ms", Kind.LONG, 0),
     ("unclean.leader.election.enable", Kind.BOOLEAN, False),
 )
 
@@ -70,6 +66,20 @@ TOPIC_SETTINGS: Mapping[str, Setting] = table(
         "How long tombstones outlive compaction.",
         minimum=0,
         broker_name="log.cleaner.delete.retention.ms",
+    ),
+    Setting(
+        "flush.messages",
+        Kind.LONG,
+        LONG_MAX,
+        "After how many records a topic that trusts the page cache is synced; others always are.",
+        minimum=1,
+    ),
+    Setting(
+        "flush.ms",
+        Kind.LONG,
+        LONG_MAX,
+        "After how long a record of a topic that trusts the page cache is synced; others always are.",
+        minimum=0,
     ),
     Setting(
         "index.interval.bytes",
@@ -136,7 +146,19 @@ TOPIC_SETTINGS: Mapping[str, Setting] = table(
         minimum=0,
         broker_name="log.cleaner.min.compaction.lag.ms",
     ),
-    Setting("min.insync.replicas", Kind.INT, 1, "One: there is one replica.", minimum=1, maximum=1),
+    Setting(
+        "min.insync.replicas",
+        Kind.INT,
+        1,
+        "How many replicas have a record with acks=all; as in Kafka no more than there are, which is one.",
+        minimum=1,
+    ),
+    Setting(
+        "preallocate",
+        Kind.BOOLEAN,
+        False,
+        "Reserve room on the disk for a whole segment as soon as it is begun.",
+    ),
     Setting(
         "retention.bytes",
         Kind.LONG,
@@ -160,6 +182,13 @@ TOPIC_SETTINGS: Mapping[str, Setting] = table(
         "When a segment file is full.",
         minimum=1024,
         broker_name="log.segment.bytes",
+    ),
+    Setting(
+        "segment.jitter.ms",
+        Kind.LONG,
+        0,
+        "By how much earlier than segment.ms says a segment may be closed, by chance.",
+        minimum=0,
     ),
     Setting(
         "segment.ms",

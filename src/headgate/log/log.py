@@ -118,7 +118,7 @@ class Log:
             clean,
             recovery_point,
             synced_before,
-            has_room=settings.room_bytes > 0,
+            has_room=settings.has_room,
             keeps_all=settings.keeps_all,
         )
         loaded = load(loading)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from headgate.log.segment import LARGEST_RELATIVE_OFFSET
 
@@ -32,12 +33,23 @@ class LogSettings:
     """How much room is reserved on the disk ahead of what is written, at most; never more than that is."""
     room_after_bytes: int = 0
     """A segment smaller than that has none."""
+    reserves_segments: bool = False
+    """Whether a segment has room for all that it may hold from its first batch on."""
+    segment_jitter_ms: int = 0
+    """By how much less than `segment_ms` a segment may be open: as many do not end at the same time."""
     keeps_all: bool = False
     """Whether each append is synced before the next: then whole batches behind a bad one are damage."""
 
     def room_for(self, end: int) -> int:
         """How much room there is to be behind `end` in a segment that ends there."""
+        if self.reserves_segments:
+            return max(self.segment_bytes - end, 0)
         return min(end, self.room_bytes) if end >= self.room_after_bytes else 0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether there may be room behind the end of a log."""
+        return self.room_bytes > 0 or self.reserves_segments
 
     def is_full(self, segment: Segment, size: int, first: BatchHeader, last: BatchHeader) -> bool:
         """Whether `size` bytes of batches, the first and the last of which are these, have no place there."""
@@ -45,6 +57,11 @@ class LogSettings:
             return False
         if segment.size + size > self.segment_bytes:
             return True
-        if 0 <= segment.first_timestamp < first.max_timestamp - self.segment_ms:
+        if 0 <= segment.first_timestamp < first.max_timestamp - self.segment_ms + self._jitter_ms(segment):
             return True
         return last.last_offset - segment.base_offset > LARGEST_RELATIVE_OFFSET
+
+    def _jitter_ms(self, segment: Segment) -> int:
+        """By how much less than `segment_ms` this segment is open: by chance, but always the same."""
+        most = min(self.segment_jitter_ms, self.segment_ms)
+        return crc32(str(segment.path()).encode()) % most if most > 0 else 0

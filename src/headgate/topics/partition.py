@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
+from headgate.domain.setting import DAY_MS
+from headgate.domain.settings import LONG_MAX
 from headgate.log.batch import BatchHeader, CorruptBatch, place_batch, read_header, set_log_append_time
 from headgate.log.log import LogFailed
 from headgate.topics.admission import Admitted, AppendResult, Buffer, admit
@@ -70,6 +72,7 @@ class Partition:
         "_appended_bytes",
         "_epochs",
         "_epochs_are_saved",
+        "_is_flush_planned",
         "_log",
         "_mend_at",
         "_opening",
@@ -93,6 +96,7 @@ class Partition:
         self._epochs = LeaderEpochs()
         self._epochs_are_saved = True
         self._producers: Producers | None = None
+        self._is_flush_planned = False
         self._appended_bytes = 0
         """Since the log was opened."""
         self._announced_offset = 0
@@ -227,6 +231,29 @@ class Partition:
             while unannounced and unannounced[0][0] <= visible:
                 new_bytes += unannounced.popleft()[1]
             self.topic.shared.waiters.notify(self.key, max(new_bytes, 1))
+
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether as much was written without a sync as the topic's `flush.messages` and `flush.ms` allow."""
+        log, policy = self._log, self.topic.policy
+        if log is None:
+            return False
+        return policy.flush_ms == 0 or log.log_end_offset - log.durable_offset >= policy.flush_messages
+
+    def plan_flush(self) -> int | None:
+        """How many milliseconds from now the log is to be synced; None if that is planned, or not wanted.
+
+        Whoever asks does it then, and tells `flush_begins` before.
+        """
+        if self._is_flush_planned or self.topic.policy.flush_ms >= LONG_MAX:
+            return None
+        self._is_flush_planned = True
+        return min(self.topic.policy.flush_ms, DAY_MS)
+
+    def flush_begins(self) -> bool:
+        """What was planned is done now; whether there is something to sync."""
+        self._is_flush_planned = False
+        return self._log is not None and self._log.failure is None and self._log.needs_sync
 
     def synced(self, is_durable: bool) -> None:
         """What a sync of the log came to."""

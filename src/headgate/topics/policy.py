@@ -34,6 +34,12 @@ class TopicPolicy:
     retention_bytes: int
     segment_bytes: int
     segment_ms: int
+    segment_jitter_ms: int
+    reserves_segments: bool
+    flush_messages: int
+    """In a topic that trusts the page cache: how many records may be written without a sync."""
+    flush_ms: int
+    """The same in time."""
     index_interval_bytes: int
     delete_retention_ms: int
     min_cleanable_dirty_ratio: float
@@ -92,6 +98,10 @@ def policy_of(settings: Settings, overrides: Mapping[str, str], *, is_always_com
         retention_bytes=value("retention.bytes"),
         segment_bytes=value("segment.bytes"),
         segment_ms=min(value("segment.ms"), longest_open_ms),
+        segment_jitter_ms=value("segment.jitter.ms"),
+        reserves_segments=settings.of_topic(overrides, "preallocate"),
+        flush_messages=value("flush.messages"),
+        flush_ms=value("flush.ms"),
         index_interval_bytes=value("index.interval.bytes"),
         delete_retention_ms=value("delete.retention.ms"),
         min_cleanable_dirty_ratio=float(settings.of_topic(overrides, "min.cleanable.dirty.ratio")),

@@ -217,6 +217,8 @@ class Topic:
             sync_on_roll=policy.is_durable,
             room_bytes=self.shared.settings["headgate.preallocate.bytes"] if policy.is_durable else 0,
             room_after_bytes=ROOM_AFTER_BYTES,
+            reserves_segments=policy.reserves_segments,
+            segment_jitter_ms=policy.segment_jitter_ms,
         )
 
     @property
