@@ -49,7 +49,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
     if codec == GZIP:
         return bytes(cramjam.gzip.compress(data, level=level))
     if codec == SNAPPY:
-        return _compress_snappy(data)
+        return bytes(cramjam.snappy.compress_raw(data))
     if codec == LZ4:
         frame = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
         with memoryview(data) as view:
@@ -61,8 +61,8 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
     raise ValueError(f"no compression codec has the number {codec}")
 
 
-def _compress_snappy(data: Buffer) -> bytes:
-    """In xerial's framing, which every client reads."""
+def compress_snappy_framed(data: Buffer) -> bytes:
+    """`data` packed by snappy in xerial's framing, as Kafka does it: some clients read nothing else."""
     parts = [_XERIAL_HEADER]
     view = memoryview(data)
     for at in range(0, len(view), _XERIAL_BLOCK_BYTES):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from headgate.log.batch import BatchHeader, seal_batch
-from headgate.log.compression import NONE, compress
+from headgate.log.compression import NONE, SNAPPY, compress, compress_snappy_framed
 from headgate.log.header import CODEC_MASK, DELETE_HORIZON, Buffer
 
 _KEPT_ATTRIBUTES: Final = 0xFF & ~(CODEC_MASK | DELETE_HORIZON)
@@ -17,5 +17,8 @@ def with_codec(header: BatchHeader, records: Buffer, codec: int, level: int | No
     `level` is the codec's own; None its usual one.
     """
     attributes = header.attributes & _KEPT_ATTRIBUTES | codec
-    body = records if codec == NONE else compress(codec, records, level)
+    if codec == NONE:
+        body = records
+    else:
+        body = compress_snappy_framed(records) if codec == SNAPPY else compress(codec, records, level)
     return seal_batch(header._replace(attributes=attributes), body)
