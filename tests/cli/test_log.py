@@ -157,7 +157,7 @@ def test_the_topics_of_a_directory_are_listed(data_dir: Path) -> None:
     assert (offsets["name"], offsets["is_internal"]) == ("__consumer_offsets", True)
     assert (flights["name"], flights["partition_count"]) == ("flights", 2)
     assert flights["topic_id"] == "ZmZmZmZmZmZmZmZmZmZmZg"
-    assert flights["configs"] == {"segment.bytes": "3060", "index.interval.bytes": "300"}
+    assert flights["configs"] == {"segment.bytes": "3000", "index.interval.bytes": "300"}
     first, second = flights["written_partitions"]
     size = sum(path.stat().st_size for path in (data_dir / FLIGHTS).glob("*.log"))
     assert first == {
@@ -170,7 +170,7 @@ def test_the_topics_of_a_directory_are_listed(data_dir: Path) -> None:
     }
     assert (second["log_start_offset"], second["log_end_offset"]) == (0, 9)
     table = process("dump", data_dir).stdout
-    for text in ("flights", "segment.bytes=3060", "30 up to 240", f"{size:,}", flights["topic_id"]):
+    for text in ("flights", "segment.bytes=3000", "30 up to 240", f"{size:,}", flights["topic_id"]):
         assert text in table
 
 

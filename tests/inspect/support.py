@@ -30,7 +30,7 @@ from headgate.topics.topics import NewTopic, Topics
 NOW = Millis(1_750_000_000_000)
 FLIGHTS = "flights-0"
 OFFSETS = f"{GROUP_OFFSETS_TOPIC}-0"
-SMALL_SEGMENTS = {"segment.bytes": "3060", "index.interval.bytes": "300"}
+SMALL_SEGMENTS = {"segment.bytes": "3000", "index.interval.bytes": "300"}
 
 
 def errors(data_dir: Path) -> list[Finding]:
