@@ -86,6 +86,10 @@ class OneCall:
         """None of these APIs waits for records."""
         raise AssertionError("no connection is lost here")
 
+    def guard(self, action: Callable[..., None]) -> Callable[..., None]:
+        """A failure fails the test."""
+        return action
+
     def disconnect(self, reason: str) -> None:
         """None of these APIs may do this."""
         raise AssertionError(f"disconnected: {reason}")

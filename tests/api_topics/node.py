@@ -116,6 +116,10 @@ class OneCall:
         """Remember what a lost connection leads to."""
         self.lose = action
 
+    def guard(self, action: Callable[..., None]) -> Callable[..., None]:
+        """A failure fails the test."""
+        return action
+
     def disconnect(self, reason: str) -> None:
         """The connection is closed instead of an answer."""
         assert not self.is_finished, "answered twice"

@@ -105,9 +105,9 @@ def test_a_lost_identity_is_not_made_up(tmp_path: Path) -> None:
     assert (tmp_path / "meta.properties").read_text() == "version=1\n"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_closes_cleanly(tmp_path: Path, number: signal.Signals) -> None:
-    """SIGTERM and Ctrl-C end the process with exit code 0 and nothing to recover at the next start."""
+    """SIGTERM, SIGHUP and Ctrl-C end the process with exit code 0, and leave nothing to recover."""
     broker = Broker(tmp_path / "data", {}, 0, 30, "info")
     broker.start()
     process = broker._process
@@ -151,6 +151,7 @@ def test_metrics_are_served_to_prometheus(tmp_path: Path) -> None:
         "headgate_loop_longest_stall_seconds",
     ):
         assert f"\n{name} " in text
+    assert 'headgate_unexpected_failures_total{where="shard"} 0.0' in text
 
 
 def test_the_broker_of_a_test_says_why_it_did_not_start(tmp_path: Path) -> None:

@@ -82,6 +82,14 @@ class Call(Protocol):
         """Call `action` if the connection is lost before the answer: nobody waits for it any more."""
         ...
 
+    def guard(self, action: Callable[..., None]) -> Callable[..., None]:
+        """`action`, to be called later on behalf of this request: if it raises, the connection is closed.
+
+        For whatever keeps a function and calls it some time (timers, waiters, syncs). The coordinator and
+        `in_steps` know by themselves who asks.
+        """
+        ...
+
     def disconnect(self, reason: str) -> None:
         """Close the connection: the only way to tell a client that waits for no answer of a failure."""
         ...

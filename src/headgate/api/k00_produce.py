@@ -132,7 +132,7 @@ class _Produce:
                 result.error_message = "The records could not be made durable"
             self._release()
 
-        self._node.durability.when_durable(partition.log, done)
+        self._node.durability.when_durable(partition.log, self._call.guard(done))
 
     def _release(self) -> None:
         """One reason less to wait."""

@@ -102,7 +102,9 @@ class _Fetch:
         missing_bytes = self._missing_bytes(found)
         if missing_bytes <= 0 or self._request.max_wait_ms <= 0:
             return False
-        self._cancel_timeout = self._node.call_later(self._request.max_wait_ms, self._give_up_waiting)
+        self._cancel_timeout = self._node.call_later(
+            self._request.max_wait_ms, self._call.guard(self._give_up_waiting)
+        )
         self._park(found, missing_bytes)
         self._call.when_lost(self._abandon)
         return True
@@ -131,7 +133,7 @@ class _Fetch:
         # Look when this turn is over: it may append to more of the partitions.
         self._waiter = None
         self._is_woken = True
-        self._node.call_later(0, self._look_again)
+        self._node.call_later(0, self._call.guard(self._look_again))
 
     def _look_again(self) -> None:
         if not self._is_woken:

@@ -77,8 +77,8 @@ def _answer_when_free(
             cancel()
             call.answer(response)
 
-    cancel = node.call_later(max(0, timeout_ms), answer)
-    take_at = gather(len(names), lambda results: answer())
+    cancel = node.call_later(max(0, timeout_ms), call.guard(answer))
+    take_at = gather(len(names), call.guard(lambda results: answer()))
     for index, name in enumerate(names):
         node.topics.held_names.when_free(name, partial(take_at(index), None))
 

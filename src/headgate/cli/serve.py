@@ -44,7 +44,7 @@ def serve(
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
     log_format: Annotated[str, typer.Option(help="text or json.")] = "text",
 ) -> None:
-    """Run a broker on a data directory until SIGTERM or Ctrl-C.
+    """Run a broker on a data directory until SIGTERM, SIGHUP or Ctrl-C, which all stop it cleanly.
 
     When it is ready it prints one line: [bold]headgate is listening on HOST:PORT[/bold]
 

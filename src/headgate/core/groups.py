@@ -7,7 +7,7 @@ table knows of it. Another type of group comes in here, as one more place to loo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from enum import Enum
 
 from headgate.core.classic.group import ClassicGroup
@@ -87,13 +87,36 @@ class Groups:
 
     def count_by_state(self) -> Mapping[str, int]:
         """How many groups are in which state."""
-        counts = Counter(group.state.value for group in self.classic.live.values())
-        consumer = {
-            group_id: group for group_id, group in self.consumer.by_id.items() if group.metadata is not None
-        }
-        counts.update(group.state.value for group in consumer.values())
-        recorded_only = self.classic.recorded.keys() - self.classic.live.keys()
-        with_record = self.classic.recorded.keys() | self.classic.live.keys() | consumer.keys()
-        committed_only = self._offsets.group_count - sum(map(self._offsets.has_group, with_record))
-        counts[ClassicState.EMPTY.value] += len(recorded_only) + committed_only
+        steps = self.counting()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as stop:
+                counts: Counter[str] = stop.value
+                return counts
+
+    def counting(self) -> Generator[None, None, Counter[str]]:
+        """Count the groups by state in small steps. Groups that come or go meanwhile may count or not."""
+        counts: Counter[str] = Counter()
+        live, recorded, consumer = self.classic.live, self.classic.recorded, self.consumer.by_id
+        with_offsets = 0
+        for group_id in list(live):
+            classic = live.get(group_id)
+            if classic is not None:
+                counts[classic.state.value] += 1
+                with_offsets += self._offsets.has_group(group_id)
+            yield
+        for group_id in list(recorded):
+            if group_id not in live:
+                counts[ClassicState.EMPTY.value] += 1
+                with_offsets += self._offsets.has_group(group_id)
+            yield
+        for group_id in list(consumer):
+            group = consumer.get(group_id)
+            if group is not None and group.metadata is not None:
+                counts[group.state.value] += 1
+                if group_id not in live and group_id not in recorded:
+                    with_offsets += self._offsets.has_group(group_id)
+            yield
+        counts[ClassicState.EMPTY.value] += max(0, self._offsets.group_count - with_offsets)
         return counts

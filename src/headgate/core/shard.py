@@ -10,7 +10,8 @@ A group belongs to one shard, so that no command needs another.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any
 
 from headgate.core.classic import offsets as classic_offsets
@@ -232,6 +233,10 @@ class GroupShard:
     def topics_with_offsets(self) -> set[TopicName]:
         """The topics that some group has an offset in."""
         return self.offsets.topics_with_offsets()
+
+    def counting_groups_by_state(self) -> Generator[None, None, Counter[str]]:
+        """The same in small steps, between which others have their turn."""
+        return self.groups.counting()
 
     def count_groups_by_state(self) -> Mapping[str, int]:
         """How many groups are in which state, by the state's name."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from headgate.api.contract import Api, RequestSteps
 from headgate.api.k18_api_versions import unsupported
+from headgate.server.asking import NOW
 from headgate.server.failures import Where
 from headgate.wire.framing import response_frame
 from headgate.wire.message import Message
@@ -125,6 +126,20 @@ class PendingCall:
 
     def ask_each(self) -> None:
         """See `Asker`: it is alone already."""
+
+    def guard(self, action: Callable[..., None]) -> Callable[..., None]:
+        """The action, for later; see `headgate.api.contract.Call`."""
+
+        def run(*given: Any) -> None:
+            before, NOW.asker = NOW.asker, self
+            try:
+                action(*given)
+            except Exception as failure:
+                self.connection.refuse_failed(self.route, failure, Where.REPLY)
+            finally:
+                NOW.asker = before
+
+        return run
 
     def give_up(self) -> None:
         """Close the connection, unless the answer is there: it cannot be made any more."""

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from headgate.core.contract import Pictured
 from headgate.log.header import CorruptBatch
 from headgate.log.state_file import StateFileUnusable, StateFileWriter, bind
+from headgate.server.failures import Where, unexpected
 from headgate.server.group_commit import GroupCommit
 
 if TYPE_CHECKING:
@@ -174,8 +175,13 @@ class CheckpointRunner:
             for number, runtime in enumerate(self._runtimes):
                 if time.monotonic() < self._not_before.get(number, 0):
                     continue
-                if runtime.is_active and _is_due(runtime, self._interval(runtime)):
-                    await self._write(number, runtime)
+                try:
+                    if runtime.is_active and _is_due(runtime, self._interval(runtime)):
+                        await self._write(number, runtime)
+                except (
+                    Exception
+                ) as problem:  # nothing that goes wrong with one may end the checkpoints of all
+                    self._failed(number, runtime, problem)
 
     def _interval(self, runtime: ShardRuntime[Any]) -> int:
         held = runtime.shard.contents().get("offsets", 0)
@@ -185,14 +191,17 @@ class CheckpointRunner:
         began = time.perf_counter()
         try:
             await CheckpointWriter(runtime).write(self._group_commit, self._execute)
-        except (OSError, CorruptBatch, CheckpointGivenUp) as problem:
-            _tell_failed(runtime, problem)
-            self._not_before[number] = time.monotonic() + RETRY_AFTER_SECONDS
-        except Exception:  # nothing that goes wrong with one shard may end the checkpoints of all
-            logger.exception("a checkpoint failed", extra={"partition": str(runtime.partition)})
-            self._not_before[number] = time.monotonic() + RETRY_AFTER_SECONDS
+        except Exception as problem:
+            self._failed(number, runtime, problem)
         else:
             _tell_written(runtime, began)
+
+    def _failed(self, number: int, runtime: ShardRuntime[Any], problem: Exception) -> None:
+        self._not_before[number] = time.monotonic() + RETRY_AFTER_SECONDS
+        if isinstance(problem, (OSError, CorruptBatch, CheckpointGivenUp)):
+            _tell_failed(runtime, problem)
+        else:
+            unexpected(Where.CHECKPOINT, "a checkpoint failed", problem, partition=str(runtime.partition))
 
     async def _execute(self, work: Callable[[], None]) -> None:
         await asyncio.get_running_loop().run_in_executor(self._executor, work)

@@ -15,6 +15,7 @@ from headgate.log.compaction import CompactionCancelled
 from headgate.log.header import CorruptBatch
 from headgate.server.clock import Clock
 from headgate.server.compaction_share import LEAST_SHARE, share_under
+from headgate.server.failures import Where, unexpected
 from headgate.server.slices import SliceRunner
 from headgate.topics.compactor import CompactionJob, CompactionRules, Compactor
 from headgate.topics.partition import Partition
@@ -22,6 +23,7 @@ from headgate.topics.topics import Topics
 
 logger = logging.getLogger(__name__)
 
+RETRY_SECONDS = 1.0
 _LOOK_EVERY_SECONDS = 0.05
 """How often it is looked how much there is to do."""
 
@@ -61,11 +63,15 @@ class CompactionRunner:
 
     async def _run(self) -> None:
         while True:
-            job = self._compactor.next_job(self._clock.system_time(), self._slices.is_slice_over)
-            if job is None:
-                await asyncio.sleep(self._settings["log.cleaner.backoff.ms"] / 1000)
-            else:
-                await self._compact(job)
+            try:
+                job = self._compactor.next_job(self._clock.system_time(), self._slices.is_slice_over)
+                if job is None:
+                    await asyncio.sleep(self._settings["log.cleaner.backoff.ms"] / 1000)
+                else:
+                    await self._compact(job)
+            except Exception as failure:
+                unexpected(Where.COMPACTION, "the search for something to compact failed", failure)
+                await asyncio.sleep(RETRY_SECONDS)
 
     async def _compact(self, job: CompactionJob) -> None:
         started = time.perf_counter()
@@ -79,8 +85,8 @@ class CompactionRunner:
             logger.error("compaction failed", extra={"partition": str(job.partition), "error": str(failure)})
             self._failed(job.partition)
             return
-        except Exception:  # nothing that goes wrong with one log may end the compaction of all
-            logger.exception("compaction failed", extra={"partition": str(job.partition)})
+        except Exception as failure:  # nothing that goes wrong with one log may end the compaction of all
+            unexpected(Where.COMPACTION, "compaction failed", failure, partition=str(job.partition))
             self._failed(job.partition)
             return
         logger.info(

@@ -147,6 +147,8 @@ class Connection(asyncio.Protocol):
         self._is_read_paused = False
         self.is_short_of_memory = False
         """Whether no more of an incomplete request is taken now."""
+        self._has_place = True
+        """Whether there are no more connections than may be (`max.connections`)."""
         self._is_stopped = False
         self._is_receiving = False
         self.last_heard = perf_counter()
@@ -161,10 +163,13 @@ class Connection(asyncio.Protocol):
         self._peer = f"{peer[0]}:{peer[1]}"
         self._open_connections.add(self)
         self.metrics.connections_opened += 1
-        if not self._limits.opened(peer[0]):
+        self._has_place = self._limits.opened(self)
+        if not self._limits.may_stay(peer[0]):
             self.metrics.connections_rejected += 1
             self._close()
             return
+        if not self._has_place:
+            self._balance()
         logger.debug("connection opened", extra={"peer": self._peer})
 
     def eof_received(self) -> None:
@@ -178,7 +183,7 @@ class Connection(asyncio.Protocol):
         self._transport = None
         if self in self._open_connections:
             self._open_connections.discard(self)
-            self._limits.closed(self.client_host[1:])
+            self._limits.closed(self, self.client_host[1:])
         self._give_up_waiting()
         self.outgoing.clear()
         logger.debug("connection closed", extra={"peer": self._peer, "reason": reason or "by the client"})
@@ -487,6 +492,15 @@ class Connection(asyncio.Protocol):
         if self._is_read_paused:
             self._balance()
 
+    def take_place(self) -> None:
+        """Begin to read: another connection has ended."""
+        self._has_place = True
+        self._balance()
+
+    def close_short(self) -> None:
+        """Close a connection that kept memory which others wait for."""
+        self.refuse("a request that did not end, while memory for requests was short")
+
     def balance_memory(self, *, is_short: bool) -> None:
         """Leave an incomplete request in the socket, or go on with it."""
         self.is_short_of_memory = is_short
@@ -499,6 +513,7 @@ class Connection(asyncio.Protocol):
         is_to_pause = (
             self._is_write_paused
             or self._is_stopped
+            or not self._has_place
             or self.is_short_of_memory
             or len(self.waiting) > MOST_REQUESTS_WAITING
             or bool(self._unserved)

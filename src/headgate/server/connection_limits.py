@@ -1,8 +1,9 @@
 """How many connections there may be: in all (`max.connections`), and from one address
 (`max.connections.per.ip`).
 
-As in Kafka, a connection above the first limit waits in the backlog of the listening socket until another one
-ends, and one above the second is closed at once.
+As in Kafka, a connection above the first limit waits until another one ends, and one above the second is
+closed at once. Connections that wait are left in the backlog of the listening socket, but for those that were
+accepted together with the last one there was room for: these are left unread.
 """
 
 from __future__ import annotations
@@ -10,11 +11,20 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
+from typing import Protocol
 
 from headgate.domain.setting import INT_MAX
 from headgate.server.seldom import Seldom
 
 logger = logging.getLogger(__name__)
+
+
+class Limited(Protocol):
+    """A connection: it may have to wait for its place."""
+
+    def take_place(self) -> None:
+        """Begin to read: there is room now."""
+        ...
 
 
 class ConnectionLimits:
@@ -25,19 +35,25 @@ class ConnectionLimits:
         self._most_per_ip = most_per_ip
         self._count = 0
         self._by_ip: Counter[str] = Counter()
+        self._waiting: dict[Limited, None] = {}
+        """Connections without a place, in their order."""
+        self._log = Seldom()
         self.is_full = False
         """Whether there is no room for another connection."""
-        self._log = Seldom()
         self.on_full: Callable[[bool], None] = lambda is_full: None
         """Told when there is no room for another connection, and when there is again."""
 
-    def accepted(self) -> None:
-        """A connection was accepted, and will be opened."""
+    def opened(self, connection: Limited) -> bool:
+        """A connection was accepted; whether it has a place, or else `take_place` is called later."""
+        if self._count >= self._most:
+            self._waiting[connection] = None
+            return False
         self._count += 1
         self._look()
+        return True
 
-    def opened(self, ip: str) -> bool:
-        """A connection from this address is open; whether it may stay so."""
+    def may_stay(self, ip: str) -> bool:
+        """Count a connection from this address; whether it is none too many."""
         self._by_ip[ip] += 1
         if self._by_ip[ip] <= self._most_per_ip:
             return True
@@ -52,12 +68,19 @@ class ConnectionLimits:
             )
         return False
 
-    def closed(self, ip: str) -> None:
-        """An accepted connection from this address is gone."""
-        self._count -= 1
+    def closed(self, connection: Limited, ip: str) -> None:
+        """A connection from this address is gone."""
         self._by_ip[ip] -= 1
         if not self._by_ip[ip]:
             del self._by_ip[ip]
+        if connection in self._waiting:
+            del self._waiting[connection]
+        elif self._waiting:  # its place goes to the next
+            first = next(iter(self._waiting))
+            del self._waiting[first]
+            first.take_place()
+        else:
+            self._count -= 1
         self._look()
 
     def _look(self) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from headgate.core.commands import DeleteTopicOffsets
 from headgate.domain.ids import TopicName
 from headgate.server.coordinator import GroupCoordinator
+from headgate.server.failures import Where, unexpected
 from headgate.topics.topics import Topics
 
 logger = logging.getLogger(__name__)
@@ -48,7 +49,11 @@ class OffsetErasure:
         self._ask(name)
 
     def _ask(self, name: TopicName) -> None:
-        self._coordinator.submit_to_all(DeleteTopicOffsets(name), partial(self._on_replies, name))
+        try:
+            self._coordinator.submit_to_all(DeleteTopicOffsets(name), partial(self._on_replies, name))
+        except Exception as failure:
+            unexpected(Where.ERASURE, "offsets of a deleted topic cannot be removed", failure, topic=name)
+            self._call_later(RETRY_MS, lambda: self._ask(name))
 
     def _on_replies(self, name: TopicName, errors: list[Any]) -> None:
         if any(errors):

@@ -17,6 +17,7 @@ from time import perf_counter
 
 from headgate.log.log import Log
 from headgate.log.sync import SyncRequest
+from headgate.server.failures import Where, unexpected
 from headgate.server.syncing import Syncer, syncer_for
 
 logger = logging.getLogger(__name__)
@@ -143,5 +144,5 @@ def _call_all(callbacks: Iterable[OnDone], is_durable: bool) -> None:
     for callback in callbacks:
         try:
             callback(is_durable)
-        except Exception:
-            logger.exception("a callback of the group commit failed")
+        except Exception as failure:
+            unexpected(Where.SYNC, "what waited for a sync failed", failure)

@@ -29,7 +29,9 @@ from headgate.log.header import CorruptBatch
 from headgate.log.log import Log
 from headgate.records.history import SINCE_EVER
 from headgate.records.run_completeness import RunCompleteness
+from headgate.server.asking import guarded
 from headgate.server.clock import Clock
+from headgate.server.failures import Where, unexpected
 from headgate.server.history_scan import ScanCancelled, ScanOrder, known_since, scan
 from headgate.server.history_writer import (
     HistoryWriter,
@@ -203,7 +205,8 @@ class OffsetHistory:
         if len(self._tasks) >= LONGEST_LINE:
             on_reply(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
-        task = asyncio.get_running_loop().create_task(self._answer(query, max_wait_ms, render, on_reply))
+        answering = self._answer(query, max_wait_ms, render, guarded(on_reply))
+        task = asyncio.get_running_loop().create_task(answering)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -221,8 +224,8 @@ class OffsetHistory:
             except (OSError, CorruptBatch) as failure:
                 logger.error("history unreadable", extra={"group": query.group_id, "error": str(failure)})
                 result = ErrorCode.KAFKA_STORAGE_ERROR
-            except Exception:  # whoever asked waits for an answer
-                logger.exception("history failed", extra={"group": query.group_id})
+            except Exception as failure:  # whoever asked waits for an answer
+                unexpected(Where.HISTORY, "history failed", failure, group=query.group_id)
                 result = ErrorCode.UNKNOWN_SERVER_ERROR
         on_reply(result)
 

@@ -9,7 +9,6 @@ import socket
 from collections.abc import Callable, Iterable
 from time import perf_counter
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric
 
 from headgate.api.registry import apis_by_key
@@ -58,28 +57,25 @@ class Listener:
         self.metrics.add_gauges(failure_counters)
         node.observe_sync = self.metrics.observe_sync
         node.send_responses = self.served.outbox.send
-        self.registry = CollectorRegistry()
-        self.registry.register(self.metrics)
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
         """Accept connections; returns the address that was bound. Raises OSError when it cannot be had."""
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(self._accept, host, port, backlog=BACKLOG)
+        server = await loop.create_server(self._new_connection, host, port, backlog=BACKLOG)
         self._servers = [server]
         self._sockets = [os.dup(listening.fileno()) for listening in server.sockets]
         bound: tuple[str, int] = server.sockets[0].getsockname()[:2]
         self._schedule_sweep()
         return bound
 
-    def _accept(self) -> Connection:
-        self._limits.accepted()
+    def _new_connection(self) -> Connection:
         return Connection(self._node, self.served)
 
     def _on_full(self, is_full: bool) -> None:
         """Accept nobody while there are as many connections as may be."""
-        if is_full:
+        if is_full and self._servers:
             logger.warning("no more connections are accepted", extra={"reason": "max.connections is reached"})
-            self._close_servers()
+            asyncio.get_running_loop().call_soon(self._close_servers)
         elif self._sockets and not self._is_resuming:
             self._is_resuming = True
             self._resuming = asyncio.get_running_loop().create_task(self._resume())
@@ -90,7 +86,7 @@ class Listener:
             for descriptor in self._sockets:
                 listening = socket.socket(fileno=os.dup(descriptor))
                 server = await asyncio.get_running_loop().create_server(
-                    self._accept, sock=listening, backlog=BACKLOG
+                    self._new_connection, sock=listening, backlog=BACKLOG
                 )
                 self._servers.append(server)
         except Exception as failure:

@@ -1,6 +1,9 @@
 """Structured log lines: one line an event, the event first, then what is known of it as key=value.
 
 2026-11-20T23:40:01.123Z WARN  connection closed peer=127.0.0.1:40412 reason="frame of 2 GiB"
+
+What clients say of themselves may be long, and may hold any character: here, and nowhere else, it is cut, and
+written so that it cannot be taken for another line or field.
 """
 
 from __future__ import annotations
@@ -13,8 +16,26 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 _LEVELS = {"WARNING": "WARN", "CRITICAL": "FATAL"}
 
 
+LONGEST_EVENT = 1000
+LONGEST_VALUE = 500
+"""In characters; what is longer is cut, and how long it was is said."""
+LONGEST_TRACE = 20_000
+
+
+def _cut(text: str, longest: int) -> str:
+    return text if len(text) <= longest else f"{text[:longest]}... ({len(text)} characters)"
+
+
 def _fields(record: logging.LogRecord) -> dict[str, object]:
-    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
+    return {
+        name: value if value is None or isinstance(value, (int, float)) else _cut(str(value), LONGEST_VALUE)
+        for name, value in vars(record).items()
+        if name not in _STANDARD
+    }
+
+
+def _event(record: logging.LogRecord) -> str:
+    return _cut(record.getMessage(), LONGEST_EVENT)
 
 
 def _timestamp(record: logging.LogRecord) -> str:
@@ -23,7 +44,8 @@ def _timestamp(record: logging.LogRecord) -> str:
 
 def _quoted(value: object) -> str:
     text = str(value)
-    return json.dumps(text) if not text or any(c in text for c in ' "=\n') else text
+    is_plain = text.isprintable() and not any(c in text for c in ' "=')
+    return text if text and is_plain else json.dumps(text)
 
 
 class TextFormatter(logging.Formatter):
@@ -32,8 +54,11 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         level = _LEVELS.get(record.levelname, record.levelname)
         fields = "".join(f" {name}={_quoted(value)}" for name, value in _fields(record).items())
-        trace = "\n" + self.formatException(record.exc_info) if record.exc_info else ""
-        return f"{_timestamp(record)} {level:<5} {record.getMessage()}{fields}{trace}"
+        trace = "\n" + _cut(self.formatException(record.exc_info), LONGEST_TRACE) if record.exc_info else ""
+        event = _event(record)
+        return (
+            f"{_timestamp(record)} {level:<5} {event if event.isprintable() else repr(event)}{fields}{trace}"
+        )
 
 
 class JsonFormatter(logging.Formatter):
@@ -44,11 +69,11 @@ class JsonFormatter(logging.Formatter):
             "time": _timestamp(record),
             "level": _LEVELS.get(record.levelname, record.levelname),
             "logger": record.name,
-            "event": record.getMessage(),
+            "event": _event(record),
             **_fields(record),
         }
         if record.exc_info:
-            line["trace"] = self.formatException(record.exc_info)
+            line["trace"] = _cut(self.formatException(record.exc_info), LONGEST_TRACE)
         return json.dumps(line, default=str)
 
 

@@ -61,7 +61,7 @@ class Metrics(Collector):
         self._api_names = api_names
         self._requests = {key: Histogram() for key in api_names}
         self._syncs = Histogram()
-        self._gauges: list[Callable[[], Iterable[Metric]]] = []
+        self._gauges: list[Callable[[], Iterable[Metric | None]]] = []
         self.connections_opened = 0
         self.connections_refused = 0
         self.connections_rejected = 0
@@ -78,12 +78,16 @@ class Metrics(Collector):
         """Count one round of syncs."""
         self._syncs.observe(seconds)
 
-    def add_gauges(self, read: Callable[[], Iterable[Metric]]) -> None:
-        """Ask `read` for its metrics at every scrape."""
+    def add_gauges(self, read: Callable[[], Iterable[Metric | None]]) -> None:
+        """Ask `read` for its metrics at every scrape; it gives None where others may have their turn."""
         self._gauges.append(read)
 
     def collect(self) -> Iterator[Metric]:
-        """Everything, now."""
+        """Everything, now; on the loop's thread."""
+        return (metric for metric in self.steps() if metric is not None)
+
+    def steps(self) -> Iterator[Metric | None]:
+        """Everything in small steps; None where others may have their turn."""
         latency = HistogramMetricFamily(
             "headgate_request_seconds", "From a request's frame to its response.", labels=["api"]
         )

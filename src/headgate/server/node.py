@@ -6,7 +6,7 @@ import asyncio
 import logging
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from prometheus_client.metrics_core import Metric
@@ -23,6 +23,7 @@ from headgate.server.compaction import CompactionRunner
 from headgate.server.compaction_share import LEAST_SHARE
 from headgate.server.coordinator import GroupCoordinator
 from headgate.server.erasure import OffsetErasure
+from headgate.server.failures import Where, unexpected
 from headgate.server.group_commit import GroupCommit
 from headgate.server.group_surroundings import GroupSurroundings
 from headgate.server.history import OffsetHistory
@@ -41,6 +42,7 @@ logger = logging.getLogger(__name__)
 
 REMOVE_EVERY_MS = 20
 """How long others have their turn between two lots of files of deleted topics."""
+RETRY_MS = 10_000
 TIDY_EVERY_MS = 50
 """The same between two lots of records of the catalogue."""
 
@@ -159,12 +161,12 @@ class BrokerNode:
         """A fresh id for a member of a consumer group, as Kafka makes them."""
         return random_id()
 
-    def gauges(self) -> Iterable[Metric]:
-        """What this node holds, for the metrics."""
+    def gauges(self) -> Iterator[Metric | None]:
+        """What this node holds, for the metrics; None where others may have their turn."""
         shards = self.coordinator.shards()
         states: Counter[str] = Counter()
         for shard in shards:
-            states.update(shard.count_groups_by_state())
+            states.update((yield from shard.counting_groups_by_state()))
         yield gauge(
             "headgate_groups",
             "Groups by state.",
@@ -174,14 +176,20 @@ class BrokerNode:
         yield gauge(
             "headgate_offsets", "Committed offsets held.", [((), sum(shard.offset_count for shard in shards))]
         )
-        log_bytes = sum(
-            partition.size_bytes for topic in self.topics.all() for partition in topic.open_partitions()
-        )
+        log_bytes = 0
+        for topic in self.topics.all():
+            for partition in topic.open_partitions():
+                log_bytes += partition.size_bytes
+                yield None
         yield gauge("headgate_log_bytes", "Bytes of all logs that are open.", [((), log_bytes)])
 
     def _remove_deleted(self) -> None:
-        if self.topics.remove_deleted():
-            self.call_later(REMOVE_EVERY_MS, self._remove_deleted)
+        try:
+            if self.topics.remove_deleted():
+                self.call_later(REMOVE_EVERY_MS, self._remove_deleted)
+        except Exception as failure:
+            unexpected(Where.HOUSEKEEPING, "files of deleted topics cannot be removed", failure)
+            self.call_later(RETRY_MS, self._remove_deleted)
 
     async def _look_after_topics(self) -> None:
         while True:
@@ -191,8 +199,8 @@ class BrokerNode:
                 await slices.run(self.history.mark_emptied())
             except OSError as failure:
                 logger.error("retention failed", extra={"error": str(failure)})
-            except Exception:  # what goes wrong once may go well the next time
-                logger.exception("retention failed")
+            except Exception as failure:  # what goes wrong once may go well the next time
+                unexpected(Where.HOUSEKEEPING, "retention failed", failure)
             self._tidy_catalogue()
             await asyncio.sleep(self.settings["log.retention.check.interval.ms"] / 1000)
 
@@ -202,3 +210,5 @@ class BrokerNode:
                 self.call_later(TIDY_EVERY_MS, self._tidy_catalogue)
         except OSError as failure:
             logger.error("the catalogue cannot be tidied up", extra={"error": str(failure)})
+        except Exception as failure:
+            unexpected(Where.HOUSEKEEPING, "the catalogue cannot be tidied up", failure)

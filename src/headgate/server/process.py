@@ -14,15 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import uvloop
-from prometheus_client import CollectorRegistry, start_http_server
 
 from headgate.domain.settings import Settings
 from headgate.log.filesystem import OsFileSystem
 from headgate.server import log_lines
 from headgate.server.clock import Clock
+from headgate.server.failures import on_loop_exception
 from headgate.server.listener import Listener
 from headgate.server.memory import collect_cycles_rarely, give_back_large_blocks
 from headgate.server.node import BrokerNode
+from headgate.server.scraping import metrics_server
 from headgate.topics.catalogue import CatalogueCorrupt
 
 logger = logging.getLogger(__name__)
@@ -46,7 +47,7 @@ class ServeOptions:
 
 
 def run_server(options: ServeOptions) -> None:
-    """Serve until SIGTERM or SIGINT. Raises OSError when the directory or an address cannot be had."""
+    """Serve until SIGTERM, SIGINT or SIGHUP. Raises OSError when directory or address cannot be had."""
     log_lines.configure(options.log_level, options.log_as_json)
     _allow_many_files()
     options.data_dir.mkdir(parents=True, exist_ok=True)
@@ -79,8 +80,10 @@ def _allow_many_files() -> None:
 async def _serve(options: ServeOptions, filesystem: OsFileSystem) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    loop.set_exception_handler(on_loop_exception)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup means it
+            loop.add_signal_handler(number, stop.set)
     if options.with_parent:
         loop.add_reader(sys.stdin.fileno(), _stop_at_end_of_input, stop)
     node = BrokerNode(filesystem, options.data_dir, options.settings, Clock())
@@ -94,7 +97,7 @@ async def _serve(options: ServeOptions, filesystem: OsFileSystem) -> None:
         logger.info(
             "clients are told to come to", extra={"address": f"{node.advertised_host}:{node.advertised_port}"}
         )
-        with _metrics_server(options.metrics_listen, listener.registry), node.watch.watching(loop):
+        with metrics_server(options.metrics_listen, listener.metrics), node.watch.watching(loop):
             print(f"headgate is listening on {host}:{port}", flush=True)
             await stop.wait()
             logger.info("stopping")
@@ -111,19 +114,3 @@ def _stop_at_end_of_input(stop: asyncio.Event) -> None:
     if not os.read(descriptor, 4096):
         asyncio.get_running_loop().remove_reader(descriptor)
         stop.set()
-
-
-@contextlib.contextmanager
-def _metrics_server(address: Address | None, registry: CollectorRegistry):  # type: ignore[no-untyped-def]
-    if address is None:
-        yield
-        return
-    host, port = address
-    server, thread = start_http_server(port, host, registry)
-    logger.info("metrics are served", extra={"url": f"http://{host}:{server.server_port}/metrics"})
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

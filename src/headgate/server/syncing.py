@@ -23,6 +23,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from headgate.log.sync import SyncRequest
+from headgate.server.failures import Where, unexpected
 from headgate.server.kernel_queues import MOST_IN_FLIGHT, AsynchronousIo, KernelQueue, RingQueue
 
 logger = logging.getLogger(__name__)
@@ -86,8 +87,10 @@ class ThreadSyncer:
                 request.run()
             except OSError:
                 pass  # the request keeps it, and complete_sync tells
-            except BaseException:  # the request has failed, and the next one is to be run all the same
-                logger.exception("a sync ended with an unexpected failure")
+            except (
+                BaseException
+            ) as failure:  # the request has failed, and the next one is to be run all the same
+                unexpected(Where.SYNC, "a sync failed", failure)
             with suppress(RuntimeError):  # the loop is closed: nobody is left to tell
                 self._loop.call_soon_threadsafe(self._tell, on_run)
 
@@ -138,8 +141,8 @@ class KernelSyncer:
         for on_run in ended:
             try:
                 on_run()
-            except Exception:  # one log must not hold up the others
-                logger.exception("a callback of a sync failed")
+            except Exception as failure:  # one log must not hold up the others
+                unexpected(Where.SYNC, "a callback of a sync failed", failure)
 
     def _take(self) -> list[OnRun]:
         """Take what is done; the callbacks it leads to. Raises OSError when the queue is of no more use."""

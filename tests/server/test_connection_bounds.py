@@ -1,0 +1,256 @@
+"""What connections may hold: responses nobody reads, requests that never end, and how many there are."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import uvloop
+from tests.server.disk import DATA_DIR, new_disk
+from tests.waiting import until
+
+from headgate.domain.ids import TopicId
+from headgate.domain.settings import Settings
+from headgate.log.batch import Record, encode_batch
+from headgate.server import connection as connections
+from headgate.server.clock import Clock
+from headgate.server.connection import Connection
+from headgate.server.listener import Listener
+from headgate.server.node import BrokerNode
+from headgate.topics.topics import NewTopic
+from headgate.wire.framing import request_frame
+from headgate.wire.messages.api_versions import ApiVersionsRequest
+from headgate.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+
+RESPONSE_BYTES = 500_000
+WITHIN_S = 20
+
+
+class Server:
+    """A node on a real socket."""
+
+    def __init__(self, node: BrokerNode, listener: Listener, address: tuple[str, int]) -> None:
+        self.node = node
+        self.listener = listener
+        self.address = address
+        self.writers: list[asyncio.StreamWriter] = []
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection(*self.address, limit=1 << 16)
+        self.writers.append(writer)
+        return reader, writer
+
+    @property
+    def connections(self) -> set[Connection]:
+        return self.listener.served.open_connections
+
+    def only_connection(self) -> Connection:
+        (connection,) = self.connections
+        return connection
+
+
+@asynccontextmanager
+async def serving(**given: str) -> AsyncIterator[Server]:
+    settings = Settings({name.replace("_", "."): value for name, value in given.items()})
+    node = BrokerNode(new_disk(), DATA_DIR, settings, Clock())
+    await node.start()
+    listener = Listener(node)
+    server = Server(node, listener, await listener.listen("127.0.0.1", 0))
+    try:
+        yield server
+    finally:
+        for writer in server.writers:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+        listener.stop_accepting()
+        node.close()
+        await listener.close()
+
+
+def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    uvloop.run(asyncio.wait_for(scenario(), 20))
+
+
+def write_large_topic(node: BrokerNode) -> None:
+    created = node.topics.create(NewTopic("large", TopicId(b"l" * 16), 2), node.system_time())
+    partition = created.partition(0)  # type: ignore[union-attr]
+    partition.append_internal([encode_batch([Record(b"k", b"v" * RESPONSE_BYTES, 1_700_000_000_000)])])
+    node.durability.when_durable(partition.log, partition.synced)
+
+
+def fetch(correlation_id: int, partition: int = 0, max_wait_ms: int = 0) -> bytes:
+    wanted = FetchTopic(
+        topic="large", partitions=[FetchPartition(partition=partition, partition_max_bytes=1 << 20)]
+    )
+    request = FetchRequest(max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1 << 20, topics=[wanted])
+    return request_frame(request, 4, correlation_id, "greedy")
+
+
+def held_bytes(connection: Connection) -> int:
+    """What the server holds of responses for a connection."""
+    assert connection._transport is not None
+    return connection.unsent_bytes + connection._transport.get_write_buffer_size()
+
+
+async def read_response(reader: asyncio.StreamReader) -> tuple[int, int]:
+    """The correlation id and the size of the next response."""
+    size, correlation_id = struct.unpack(">ii", await reader.readexactly(8))
+    await reader.readexactly(size - 4)
+    return correlation_id, size
+
+
+async def settle(server: Server) -> None:
+    """Let the server do all it can."""
+    for _ in range(200):
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.1)
+
+
+def test_a_client_that_reads_nothing_is_served_no_further_until_it_reads() -> None:
+    """Two hundred fetches cost the memory of a few responses, and all are answered in their order."""
+
+    async def scenario() -> None:
+        async with serving() as server:
+            write_large_topic(server.node)
+            await settle(server)
+            reader, writer = await server.connect()
+            writer.write(b"".join(map(fetch, range(200))))
+            await settle(server)
+            connection = server.only_connection()
+            assert held_bytes(connection) < connections.MOST_UNSENT_BYTES + 2 * RESPONSE_BYTES
+            for number in range(200):
+                correlation_id, size = await read_response(reader)
+                assert correlation_id == number
+                assert size > RESPONSE_BYTES
+            assert held_bytes(connection) == 0
+            writer.write(fetch(200))
+            assert (await read_response(reader))[0] == 200, "it goes on as before"
+            writer.close()
+
+    run(scenario)
+
+
+def test_responses_behind_one_that_is_not_ready_are_bounded() -> None:
+    """A long poll at the head of the line does not let a hundred responses pile up behind it."""
+
+    async def scenario() -> None:
+        async with serving() as server:
+            write_large_topic(server.node)
+            await settle(server)
+            reader, writer = await server.connect()
+            writer.write(fetch(0, partition=1, max_wait_ms=1500) + b"".join(map(fetch, range(1, 60))))
+            await settle(server)
+            assert held_bytes(server.only_connection()) < connections.MOST_UNSENT_BYTES + 2 * RESPONSE_BYTES
+            for number in range(60):
+                assert (await read_response(reader))[0] == number
+            writer.close()
+
+    run(scenario)
+
+
+def test_requests_that_never_end_take_bounded_memory_and_keep_nobody_else_waiting() -> None:
+    """Above queued.max.request.bytes large requests are not read further, small ones are, and it is told."""
+
+    async def scenario() -> None:
+        async with serving(queued_max_request_bytes="3000000") as server:
+            memory = server.listener.served.memory
+            writers = []
+            for _ in range(20):
+                _, writer = await server.connect()
+                writer.write(struct.pack(">i", 10_000_000) + bytes(2_000_000))
+                writers.append(writer)
+            await settle(server)
+            # Each connection may have been read once more when the bound was reached.
+            assert memory.held_bytes <= 3_000_000 + 20 * 350_000
+            assert sum(connection._frames.pending_bytes for connection in server.connections) <= 10_000_000
+            reader, writer = await server.connect()
+            writer.write(request_frame(ApiVersionsRequest(), 0, 7, "small"))
+            assert (await read_response(reader))[0] == 7
+            for one in writers:
+                one.transport.abort()
+            await until(lambda: memory.held_bytes == 0, "nothing is held", WITHIN_S)
+            writer.write(struct.pack(">i", 5_000_000) + b"\x7f\xff" + bytes(4_999_998))
+            assert await reader.read() == b"", "the large request was read to its end, and refused"
+
+    run(scenario)
+
+
+def test_a_large_request_goes_on_when_there_is_room_again() -> None:
+    """A connection that was left unread because of others is read once they have gone."""
+
+    async def scenario() -> None:
+        async with serving(queued_max_request_bytes="1000000") as server:
+            _, other = await server.connect()
+            other.write(struct.pack(">i", 50_000_000) + bytes(1_500_000))
+            await until(lambda: server.listener.served.memory.held_bytes > 1_000_000, "it is full", WITHIN_S)
+            reader, writer = await server.connect()
+            writer.write(struct.pack(">i", 700_000) + b"\x7f\xff" + bytes(699_998))
+            await settle(server)
+            assert any(connection.is_short_of_memory for connection in server.connections)
+            other.transport.abort()
+            assert await reader.read() == b"", "it was read to its end: an unknown API key"
+
+    run(scenario)
+
+
+def test_a_length_that_is_announced_takes_no_memory() -> None:
+    """What counts is what came."""
+
+    async def scenario() -> None:
+        async with serving() as server:
+            _, writer = await server.connect()
+            writer.write(struct.pack(">i", 100_000_000))
+            await until(lambda: bool(server.connections), "it is connected", WITHIN_S)
+            await settle(server)
+            assert server.only_connection()._frames._pending.__sizeof__() < 1000
+            writer.close()
+
+    run(scenario)
+
+
+def test_a_connection_above_max_connections_waits_until_another_one_ends() -> None:
+    """It is neither refused nor served; then it is served."""
+
+    async def scenario() -> None:
+        async with serving(max_connections="2") as server:
+            opened = [await server.connect() for _ in range(2)]
+            for reader, writer in opened:
+                writer.write(request_frame(ApiVersionsRequest(), 0, 1, "one"))
+                await read_response(reader)
+            for _ in range(3):
+                late_reader, late_writer = await server.connect()
+                late_writer.write(request_frame(ApiVersionsRequest(), 0, 9, "late"))
+                answer = asyncio.create_task(read_response(late_reader))
+                await settle(server)
+                assert not answer.done()
+                assert len(server.connections) == 2
+                opened.pop(0)[1].close()
+                assert (await asyncio.wait_for(answer, WITHIN_S))[0] == 9
+                opened.append((late_reader, late_writer))
+            for _, writer in opened:
+                writer.close()
+
+    run(scenario)
+
+
+def test_a_connection_above_max_connections_per_ip_is_closed_and_counted() -> None:
+    """The others of the same address stay, and there is room again when one ends."""
+
+    async def scenario() -> None:
+        async with serving(max_connections_per_ip="2") as server:
+            first, second = await server.connect(), await server.connect()
+            third, _ = await server.connect()
+            assert await third.read() == b""
+            assert server.listener.metrics.connections_rejected == 1
+            first[1].close()
+            await until(lambda: len(server.connections) == 1, "it is closed", WITHIN_S)
+            fourth, writer = await server.connect()
+            for reader, other in ((second[0], second[1]), (fourth, writer)):
+                other.write(request_frame(ApiVersionsRequest(), 0, 4, "x"))
+                assert (await read_response(reader))[0] == 4
+
+    run(scenario)
