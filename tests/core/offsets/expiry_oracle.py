@@ -1,0 +1,82 @@
+"""When offsets may expire and when they must, said once more and simply (KIP-211, R0.3 to R0.12).
+
+The oracle sees what an administrator sees: which groups there are, of which type, in which state, what their
+members read. Of commits it knows what it was told of them. It knows nothing of how the shard sweeps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headgate.core.consumer.commands import DescribedConsumerGroup
+from headgate.domain.ids import Millis
+
+Place = tuple[str, str, int]
+"""A group, a topic and a partition."""
+
+
+@dataclass(frozen=True)
+class SeenGroup:
+    """A group as an administrator sees it."""
+
+    group_type: str
+    state: str
+    protocol_type: str
+    reads: frozenset[str] | None
+    """The topics that its members read; None when that cannot be known."""
+
+    @property
+    def is_empty(self) -> bool:
+        return self.state == "Empty"
+
+
+@dataclass(frozen=True)
+class KnownOffset:
+    """A commit: when it was made, and when it expires if its client said so."""
+
+    committed_at: Millis
+    expires_at: Millis | None
+
+
+@dataclass
+class ExpiryOracle:
+    """What is known of the groups and offsets of a shard."""
+
+    retention_ms: int
+    offsets: dict[Place, KnownOffset] = field(default_factory=dict)
+    groups: dict[str, SeenGroup] = field(default_factory=dict)
+    empty_since: dict[str, Millis] = field(default_factory=dict)
+    """Of groups that had members and have none."""
+
+    def sees(self, groups: dict[str, SeenGroup], now: Millis) -> None:
+        """The groups are these now."""
+        for group_id, seen in groups.items():
+            before = self.groups.get(group_id)
+            if not seen.is_empty:
+                self.empty_since.pop(group_id, None)
+            elif before is not None and not before.is_empty:
+                self.empty_since[group_id] = now
+        for group_id in self.groups.keys() - groups.keys():
+            self.empty_since.pop(group_id, None)
+        self.groups = groups
+
+    def is_expired(self, place: Place, now: Millis) -> bool:
+        """Whether an offset may go now, and has to before long."""
+        group_id, topic, _ = place
+        offset, group = self.offsets[place], self.groups.get(group_id)
+        age_ms = now - offset.committed_at
+        if group is not None and not group.is_empty:
+            if group.group_type == "Classic" and (group.protocol_type, group.state) != ("consumer", "Stable"):
+                return False
+            if group.reads is None or topic in group.reads:
+                return False
+        elif group_id in self.empty_since:
+            age_ms = now - self.empty_since[group_id]
+        if offset.expires_at is not None:
+            return now >= offset.expires_at
+        return age_ms >= self.retention_ms
+
+
+def reads_of_consumer_group(described: DescribedConsumerGroup) -> frozenset[str]:
+    """The topics that the members of a consumer group read by their names."""
+    return frozenset(name for member in described.members for name in member.subscribed_topic_names)

@@ -1,0 +1,298 @@
+"""Random months of many groups: offsets expire when the rules say so, and at no other time.
+
+One group moves between the protocols while its members come, go and change what they read; others have
+members of a protocol of their own, or only ever commit, also as clients of old with a retention of their own.
+Ticks come late, by seconds and by hours; the shard starts anew from its log, from an image and from a
+compacted log, also with another retention. `ExpiryOracle` says what may go at each tick. What may go has to
+be gone when two sweeps have looked for it since.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from tests.core.consumer.support import ConsumerHarness, G
+from tests.core.harness import join, leave, sync
+from tests.core.migration import support
+from tests.core.migration.support import Anyone, ClassicClient, NewClient
+from tests.core.offsets.expiry_oracle import (
+    ExpiryOracle,
+    KnownOffset,
+    Place,
+    SeenGroup,
+    reads_of_consumer_group,
+)
+
+from headgate.core.classic.commands import DescribeGroup
+from headgate.core.commands import DeleteGroup, DeleteTopicOffsets, ListGroups, Tick
+from headgate.core.consumer.commands import DescribeConsumerGroup
+from headgate.core.migration.consumer_protocol import read_subscription
+from headgate.core.offsets.commands import CommitOffsets, OffsetToCommit
+from headgate.core.timers import Timer, TimerKind
+from headgate.domain.ids import GroupId, MemberId, Millis, TopicName
+from headgate.domain.settings import Settings
+from headgate.records import OffsetTombstone
+from headgate.records.columns import records_of
+
+MINUTE = 60_000
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+SEEDS = 20
+ACTIONS = 50
+SIMPLE = ("s1", "s2", "old")
+CONNECT = "connect"
+TOPICS = ("t", "u", "v")
+TOKEN = -7
+
+
+class Months(ConsumerHarness):
+    """A shard over months, held against the oracle at every command and tick."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random = Random(seed)
+        self.sweeps = 0
+        self.expired_at_sweep: dict[Place, int] = {}
+        """How many sweeps there had been when an offset was first seen to be expired."""
+        super().__init__(
+            dict.fromkeys(TOPICS, 2),
+            group_initial_rebalance_delay_ms="0",
+            group_max_session_timeout_ms=str(20 * DAY),
+            group_consumer_session_timeout_ms=str(20 * DAY),
+            group_consumer_max_session_timeout_ms=str(20 * DAY),
+            group_consumer_migration_policy=random.choice(("bidirectional", "bidirectional", "upgrade")),
+            group_consumer_assignment_interval_ms=random.choice(("0", "1000")),
+            offsets_retention_minutes=str(random.choice((1, 10, 7 * 24 * 60))),
+            offsets_retention_check_interval_ms=str(random.choice((10 * MINUTE, HOUR))),
+        )
+        self.replays_each_step = False
+        self.oracle = ExpiryOracle(self.settings["offsets.retention.minutes"] * MINUTE)
+
+    def change_retention(self, minutes: int) -> None:
+        """Keep offsets for so long, from the next start on."""
+        self.settings = Settings({**self.given, "offsets.retention.minutes": str(minutes)})
+
+    def reload(self) -> None:
+        """Crash, and look at what there is afterwards."""
+        super().reload()
+        self.oracle.retention_ms = self.settings["offsets.retention.minutes"] * MINUTE
+        self.expired_at_sweep.clear()
+        self.look()
+
+    def _handle(self, command: Any, token: int) -> None:
+        is_sweep = self.shard._deadlines.due_at(Timer(TimerKind.SWEEP))
+        self.batches.clear()
+        super()._handle(command, token)
+        if not hasattr(self, "oracle"):
+            return
+        gone = [
+            (record.group_id, record.topic, record.partition)
+            for batch in self.batches
+            for change in batch
+            for record in records_of(change)
+            if isinstance(record, OffsetTombstone)
+        ]
+        for place in gone:
+            if isinstance(command, Tick) and place in self.oracle.offsets:
+                assert self.oracle.is_expired(place, self.now), f"{place} went at {self.now}: {self.oracle}"
+            self.oracle.offsets.pop(place, None)
+        if isinstance(command, CommitOffsets):
+            self._take_in(command, token)
+        self.look()
+        if self.shard._deadlines.due_at(Timer(TimerKind.SWEEP)) != is_sweep:
+            self.sweeps += self.shard._upkeep._candidates is None
+        self._check_none_is_forgotten()
+
+    def _take_in(self, command: CommitOffsets, token: int) -> None:
+        if self.answers[token].error:
+            return
+        own = None if command.retention_ms == -1 else Millis(self.now + command.retention_ms)
+        for topic, partitions in command.topics:
+            for one in partitions:
+                self.oracle.offsets[command.group_id, topic, one.partition] = KnownOffset(self.now, own)
+
+    def look(self) -> None:
+        """Tell the oracle which groups there are."""
+        seen = {}
+        for listed in self._answer(ListGroups()).groups:
+            reads: frozenset[str] | None = frozenset()
+            if listed.group_type == "consumer":
+                reads = reads_of_consumer_group(self._answer(DescribeConsumerGroup(listed.group_id)))
+            elif listed.protocol_type == "consumer" and listed.state != "Empty":
+                reads = self._reads_of_classic_group(listed.group_id)
+            kind = listed.group_type.capitalize()
+            seen[str(listed.group_id)] = SeenGroup(kind, listed.state, listed.protocol_type, reads)
+        self.oracle.sees(seen, self.now)
+        held = {
+            (group_id, topic, partition)
+            for group_id in seen
+            for topic, partition, _ in self.shard.offsets.offsets_of(GroupId(group_id))
+        }
+        assert held == set(self.oracle.offsets)
+
+    def _reads_of_classic_group(self, group_id: GroupId) -> frozenset[str] | None:
+        reads: set[str] = set()
+        for member in self._answer(DescribeGroup(group_id)).members:
+            subscription = read_subscription(member.metadata)
+            if subscription is None:
+                return None
+            reads.update(subscription.topics)
+        return frozenset(reads)
+
+    def _answer(self, command: Any) -> Any:
+        effects = self.shard.handle(command, self.now, TOKEN)
+        assert not effects.records
+        return effects.replies[0].result
+
+    def _check_none_is_forgotten(self) -> None:
+        for place in self.oracle.offsets:
+            if not self.oracle.is_expired(place, self.now):
+                self.expired_at_sweep.pop(place, None)
+                continue
+            since = self.expired_at_sweep.setdefault(place, self.sweeps)
+            assert self.sweeps - since <= 1, f"{place} is expired and stays: {self.oracle}"
+        for place in self.expired_at_sweep.keys() - self.oracle.offsets.keys():
+            del self.expired_at_sweep[place]
+
+
+class Life:
+    """What happens in these months."""
+
+    def __init__(self, seed: int) -> None:
+        self.h = Months(seed)
+        self.random = self.h.random
+        self.members: list[Anyone] = [
+            ClassicClient(self.h, "a"),
+            ClassicClient(self.h, "b"),
+            NewClient(self.h, "x"),
+            NewClient(self.h, "y"),
+        ]
+        self.joined: list[Anyone] = []
+        self.connects = 0
+
+    def run(self) -> None:
+        """Until enough has happened, and then once more what must be gone is looked for."""
+        actions = [
+            *(self.wait,) * 6,
+            *(self.commit_simple, self.commit_member, self.come, self.go) * 2,
+            *(self.commit_without_members, self.change_topics, self.connect, self.crash),
+            *(self.be_late, self.delete_group, self.erase, self.fall_silent),
+        ]
+        for _ in range(ACTIONS):
+            self.random.choice(actions)()
+            self.steps(self.random.choice((0, 1, 6)))
+        self.h.be_late([])
+        self.h.advance(3 * HOUR)
+
+    def steps(self, rounds: int) -> None:
+        """Members go on."""
+        for _ in range(rounds):
+            for member in self.joined:
+                member.step()
+            self.h.advance(1_000)
+
+    def wait(self) -> None:
+        """Time passes."""
+        self.h.advance(self.random.choice((1, 5_000, 3 * MINUTE, 10 * MINUTE, 2 * HOUR, DAY, 5 * DAY)))
+
+    def be_late(self) -> None:
+        """The next ticks are late, by seconds to hours."""
+        self.h.be_late([self.random.choice((500, 20_000, 11 * MINUTE, 3 * HOUR)) for _ in range(3)])
+
+    def commit_simple(self) -> None:
+        """A tool commits, or a client of old with its own retention."""
+        group_id = self.random.choice(SIMPLE)
+        more: dict[str, Any] = {}
+        if group_id == "old":
+            more["retention_ms"] = self.random.choice((0, 5 * MINUTE, 30 * DAY, 2**62))
+        self.h.commit(group_id, self.random.choice(TOPICS), self.random.randrange(3), **more)
+
+    def commit_without_members(self) -> None:
+        """A tool commits for a group that may have members, and is refused if so."""
+        group_id = self.random.choice((G, CONNECT))
+        topics = [(TopicName(self.random.choice(TOPICS)), [OffsetToCommit(5, 1, -1, "")])]
+        self.h.ask(CommitOffsets(GroupId(group_id), topics))
+
+    def commit_member(self) -> None:
+        """A member commits for whatever it likes, read or not."""
+        if self.joined:
+            member = self.random.choice(self.joined)
+            places = [(self.random.choice(TOPICS), self.random.randrange(2))]
+            self.h.commit_as(member.member_id, member.generation, *places)
+
+    def come(self) -> None:
+        """Somebody joins the group of both protocols."""
+        absent = [one for one in self.members if one not in self.joined]
+        if absent:
+            member = self.random.choice(absent)
+            member.names = tuple(sorted(self.random.sample(TOPICS, self.random.choice((1, 2)))))
+            self.joined.append(member)
+            self.steps(8)
+
+    def go(self) -> None:
+        """Somebody leaves."""
+        if self.joined:
+            self.joined.pop(self.random.randrange(len(self.joined))).leave()
+
+    def fall_silent(self) -> None:
+        """Somebody is not heard of again, and its session ends."""
+        if self.joined:
+            self.joined.pop(self.random.randrange(len(self.joined))).forget()
+
+    def change_topics(self) -> None:
+        """Somebody leaves and reads something else from now on."""
+        self.go()
+        self.come()
+
+    def connect(self) -> None:
+        """A group of another protocol has a member for a while."""
+        self.connects += 1
+        member_id = MemberId(f"c{self.connects}")
+        token = self.h.send(
+            join(
+                group_id=CONNECT,
+                new_member_id=member_id,
+                must_know_member_id=False,
+                protocol_type="connect",
+                session_timeout_ms=self.random.choice((10_000, 10 * MINUTE, 5 * DAY)),
+                rebalance_timeout_ms=1_000,
+            )
+        )
+        self.h.advance(2_000)
+        if self.h.is_parked(token) or self.h.answers[token].error:
+            return
+        generation = self.h.answers[token].generation
+        self.h.send(sync(member_id, generation, group_id=CONNECT, assignments=((member_id, b"all"),)))
+        self.h.commit(CONNECT, self.random.choice(TOPICS), member_id=member_id, generation=generation)
+        if self.random.random() < 0.5:
+            self.h.advance(self.random.choice((1, HOUR, DAY)))
+            self.h.ask(leave((member_id, None), group_id=CONNECT))
+
+    def crash(self) -> None:
+        """The shard starts anew, perhaps with another retention."""
+        self.h.loads_from = self.random.choice(("log", "image", "compacted"))
+        if self.random.random() < 0.3:
+            self.h.change_retention(self.random.choice((1, 10, 60, 7 * 24 * 60, 2**31 - 1)))
+        self.h.reload()
+        for member in self.joined:
+            if isinstance(member, ClassicClient):
+                member.lose_answers()
+
+    def delete_group(self) -> None:
+        """An administrator deletes a group, if it is empty."""
+        self.h.ask(DeleteGroup(GroupId(self.random.choice((*SIMPLE, G, CONNECT)))))
+
+    def erase(self) -> None:
+        """A topic is deleted; its offsets go with it."""
+        token = self.h.send(DeleteTopicOffsets(TopicName("v")))
+        while self.h.is_parked(token):
+            self.h.advance(5)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_offsets_expire_when_the_rules_say_so(seed: int) -> None:
+    """Not earlier in any of these months, and not later than the second sweep."""
+    with patch.object(support, "SESSION_TIMEOUT_MS", 20 * DAY):
+        Life(seed).run()
