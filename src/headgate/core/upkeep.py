@@ -20,7 +20,7 @@ from headgate.core.consumer.removal import group_tombstones
 from headgate.core.contract import Effects, Reply, Token
 from headgate.core.deadlines import Deadlines
 from headgate.core.effects import NOTHING, GroupEffects
-from headgate.core.offsets.expiry import GroupClock, group_clock
+from headgate.core.offsets.expiry import MINUTE_MS, GroupClock, group_clock
 from headgate.core.offsets.removal import GroupWalk, Retention, Slice, erase_topic
 from headgate.core.offsets.scanning import OffsetsOfTopic
 from headgate.core.offsets.table import OffsetTable
@@ -31,8 +31,6 @@ from headgate.domain.ids import Millis, TopicName
 from headgate.domain.settings import Settings
 from headgate.records import GroupTombstone
 from headgate.records.model import NO_TIMESTAMP
-
-MINUTE_MS = 60_000
 
 BETWEEN_SLICES_MS = 5
 """A slice takes as long: others have their turn."""

@@ -17,9 +17,11 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Final, TypeVar
 
+from headgate.core.offsets.expiry import MINUTE_MS
 from headgate.core.offsets.history import FIRST_TIME, GroupHistory, HistoryCollector, HistoryQuery, TopicLife
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC, Millis, TopicId, TopicName
@@ -266,8 +268,9 @@ class OffsetHistory:
             history = self._topic.partition(index).log
             if history.log_end_offset:
                 since = known_since(history, now, self._retention_ms)
+        kept_ms: int = self._topics.settings["offsets.retention.minutes"] * MINUTE_MS
         return ScanOrder(
-            query=query,
+            query=replace(query, retention_ms=kept_ms) if query.is_last_change else query,
             log=partition.log,
             visible_end=partition.high_watermark,
             history=history,

@@ -111,7 +111,9 @@ class Months(ConsumerHarness):
         own = None if command.retention_ms == -1 else Millis(self.now + command.retention_ms)
         for topic, partitions in command.topics:
             for one in partitions:
-                self.oracle.offsets[command.group_id, topic, one.partition] = KnownOffset(self.now, own)
+                assert isinstance(one, OffsetToCommit)
+                place = (command.group_id, topic, one.partition)
+                self.oracle.offsets[place] = KnownOffset(self.now, own)
 
     def look(self) -> None:
         """Tell the oracle which groups there are."""
@@ -171,14 +173,22 @@ class Life:
         ]
         self.joined: list[Anyone] = []
         self.connects = 0
+        self.connected: MemberId | None = None
 
     def run(self) -> None:
         """Until enough has happened, and then once more what must be gone is looked for."""
         actions = [
             *(self.wait,) * 6,
-            *(self.commit_simple, self.commit_member, self.come, self.go) * 2,
-            *(self.commit_without_members, self.change_topics, self.connect, self.crash),
-            *(self.be_late, self.delete_group, self.erase, self.fall_silent),
+            *(self.commit_simple, self.commit_member, self.come, self.connect) * 3,
+            *(
+                self.commit_without_members,
+                self.go,
+                self.change_topics,
+                self.crash,
+                self.be_late,
+                self.all_go,
+            ),
+            self.random.choice((self.delete_group, self.erase, self.fall_silent)),
         ]
         for _ in range(ACTIONS):
             self.random.choice(actions)()
@@ -236,6 +246,11 @@ class Life:
         if self.joined:
             self.joined.pop(self.random.randrange(len(self.joined))).leave()
 
+    def all_go(self) -> None:
+        """Nobody is left, for a while at least."""
+        while self.joined:
+            self.go()
+
     def fall_silent(self) -> None:
         """Somebody is not heard of again, and its session ends."""
         if self.joined:
@@ -247,7 +262,11 @@ class Life:
         self.come()
 
     def connect(self) -> None:
-        """A group of another protocol has a member for a while."""
+        """A group of another protocol gets a member, which commits; or the one that it has goes."""
+        if self.connected is not None:
+            self.h.ask(leave((self.connected, None), group_id=CONNECT))
+            self.connected = None
+            return
         self.connects += 1
         member_id = MemberId(f"c{self.connects}")
         token = self.h.send(
@@ -256,19 +275,18 @@ class Life:
                 new_member_id=member_id,
                 must_know_member_id=False,
                 protocol_type="connect",
-                session_timeout_ms=self.random.choice((10_000, 10 * MINUTE, 5 * DAY)),
-                rebalance_timeout_ms=1_000,
+                session_timeout_ms=self.random.choice((DAY, 20 * DAY)),
             )
         )
-        self.h.advance(2_000)
-        if self.h.is_parked(token) or self.h.answers[token].error:
+        while self.h.is_parked(token):
+            self.h.advance(10_000)
+        if self.h.answers[token].error:
             return
+        self.connected = member_id
         generation = self.h.answers[token].generation
-        self.h.send(sync(member_id, generation, group_id=CONNECT, assignments=((member_id, b"all"),)))
-        self.h.commit(CONNECT, self.random.choice(TOPICS), member_id=member_id, generation=generation)
-        if self.random.random() < 0.5:
-            self.h.advance(self.random.choice((1, HOUR, DAY)))
-            self.h.ask(leave((member_id, None), group_id=CONNECT))
+        if self.random.random() < 0.8:
+            self.h.send(sync(member_id, generation, group_id=CONNECT, assignments=((member_id, b"all"),)))
+            self.h.commit(CONNECT, self.random.choice(TOPICS), member_id=member_id, generation=generation)
 
     def crash(self) -> None:
         """The shard starts anew, perhaps with another retention."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
+from unittest.mock import patch
 
+import numpy as np
 import pytest
 
+from headgate.core.commands import Tick
+from headgate.core.offsets import history as history_rules
 from headgate.core.offsets.history import (
+    MOST_BETWEEN_SLICES_MS,
     Earlier,
     GroupHistory,
     HistoryCollector,
@@ -15,13 +20,16 @@ from headgate.core.offsets.history import (
     HistoryQuery,
     TopicLife,
 )
+from headgate.core.shard import GroupShard
 from headgate.domain.ids import GroupId, Millis, TopicId, TopicName
-from headgate.records import OffsetCommit, OffsetTombstone
+from headgate.domain.settings import Settings
+from headgate.records import OffsetCommit, OffsetCommits, OffsetTombstone
 from headgate.records.history import SINCE_EVER
 
 GROUP, OTHER, TOPIC = GroupId("g"), GroupId("other"), TopicName("t")
 PARTITIONS = range(4)
 RETENTION_MS = 300
+KEPT_MS = 4_000
 PRESENT = {TOPIC: TopicLife(TopicId(bytes([1] * 16)))}
 """The topic that always had its name."""
 Record = OffsetCommit | OffsetTombstone
@@ -312,6 +320,7 @@ def test_values_written_again_behind_a_torn_commit_are_no_changes() -> None:
         assert [entry.log_offset for entry in answer.entries] == [3, 2]
 
 
+@patch.object(history_rules, "MOST_BETWEEN_SLICES_MS", 0)
 def test_a_removal_of_nothing_behind_a_torn_commit_is_no_change() -> None:
     """An undo goes on to the last real change, however far back it is; a removal of something stays one."""
     collector = HistoryCollector(HistoryQuery.last_change(GROUP, None))
@@ -350,3 +359,62 @@ def test_very_many_entries_are_fewer_of_each_partition(limit: int) -> None:
     answers = collector.answer(SINCE_EVER, PRESENT).partitions
     assert sum(len(answer.entries) for answer in answers) <= 100
     assert all(answer.earlier is Earlier.MORE for answer in answers)
+
+
+@pytest.mark.parametrize("late_ms", [0, 400])
+@pytest.mark.parametrize("records_a_segment", [100, 10_000])
+def test_an_expiry_of_a_wide_group_is_one_change(late_ms: int, records_a_segment: int) -> None:
+    """Though it went in slices, each with a time of its own, and the loop was late between them."""
+    count = 2_000
+    shard = GroupShard(Settings({"offsets.retention.minutes": "10"}))
+    numbers = np.arange(count)
+    shard.apply(OffsetCommits(GROUP, TOPIC, numbers, numbers, np.full(count, -1), "", Millis(1_000)), 0)
+    shard.loaded(Millis(1_000))
+    written: list[tuple[int, Millis, Record]] = [
+        (number, Millis(1_000), commit(number, number, 1_000)) for number in range(count)
+    ]
+    slices = set()
+    while len(shard.offsets):
+        deadline = shard.next_deadline()
+        assert deadline is not None
+        now = Millis(deadline + late_ms)
+        for record in shard.handle(Tick(), now).records:
+            shard.apply(record, 0)
+            if isinstance(record, OffsetTombstone):
+                slices.add(now)
+                written.append((len(written), now, record))
+    assert len(slices) > 2
+    collector = HistoryCollector(replace(HistoryQuery.last_change(GROUP, None), retention_ms=KEPT_MS))
+    for end in range(len(written), 0, -records_a_segment):
+        assert not collector.is_answered(Millis(min(slices) - 1)) or end <= count
+        for log_offset, time, record in written[max(0, end - records_a_segment) : end]:
+            collector.take(log_offset, time, record)
+        collector.end_segment()
+    found = collector.answer(SINCE_EVER, PRESENT).partitions
+    assert [one.partition for one in found] == list(range(count))
+    assert all([entry.commit is None for entry in one.entries] == [True, False] for one in found)
+
+
+def test_a_removal_a_while_before_the_last_one_is_another_change() -> None:
+    """So is a removal of what was not old enough to expire; what was committed between two slices stays."""
+    apart = MOST_BETWEEN_SLICES_MS + 1
+    for times, young, expected in (
+        ([0, apart], None, [1]),
+        ([0, apart - 1], None, [0, 1]),
+        ([0, 900, 1_800], None, [0, 1, 2]),
+        ([0, 10, 20], 0, [1, 2]),
+        ([0, 10, 20], 2, [2]),
+    ):
+        collector = HistoryCollector(replace(HistoryQuery.last_change(GROUP, None), retention_ms=KEPT_MS))
+        log_offset = 0
+        for partition in range(len(times)):
+            committed_at = 4_900 if partition == young else 10
+            collector.take(log_offset := log_offset + 1, Millis(10), commit(partition, 5, committed_at))
+        for partition, time in enumerate(times):
+            collector.take(log_offset := log_offset + 1, Millis(5_000 + time), commit(7, time, 5_000 + time))
+            removal = OffsetTombstone(GROUP, TOPIC, partition)
+            collector.take(log_offset := log_offset + 1, Millis(5_001 + time), removal)
+        collector.end_segment()
+        answer = collector.answer(SINCE_EVER, PRESENT)
+        assert [one.partition for one in answer.partitions] == expected
+        assert collector.is_answered(Millis(1_000))

@@ -16,6 +16,8 @@ from headgate.domain.ids import Millis
 from headgate.records.model import NO_EXPIRY, NO_TIMESTAMP
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
+MINUTE_MS = 60_000
+"""The unit of `offsets.retention.minutes`."""
 
 
 class Aging(Enum):

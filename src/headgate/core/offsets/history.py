@@ -10,7 +10,10 @@ log before those of its history. Rules:
 3. What was written again behind a commit that a crash cut short is no change: same value, same commit time;
    or a removal where there was nothing.
 4. A commit's time is its commit timestamp, a removal's that of its record.
-5. Offsets are kept by names of topics. What was committed before the topic was made that has a name now is
+5. All that one request changed is one change: it has one time. An expiry is one change too, but goes in
+   slices, each with a time of its own: removals of a group that follow each other closely are one change, if
+   each took an offset that was old enough to expire.
+6. Offsets are kept by names of topics. What was committed before the topic was made that has a name now is
    another's, and told as such (`TopicLife`).
 """
 
@@ -25,11 +28,15 @@ from typing import NamedTuple
 
 from headgate.domain.ids import ZERO_TOPIC_ID, GroupId, Millis, TopicId, TopicName
 from headgate.records import OffsetCommit, OffsetTombstone
+from headgate.records.model import NO_EXPIRY
 
 FIRST_TIME = Millis(-1)
 LAST_TIME = Millis(2**63 - 1)
 MOST_ENTRIES = 500_000
 """How many entries are collected for one query: of each partition fewer where a group has very many."""
+
+MOST_BETWEEN_SLICES_MS = 1000
+"""Removals that are no farther apart are slices of one expiry; the sweep goes on after a few milliseconds."""
 
 _BEFORE_AND_AFTER = 2
 _NOWHERE: frozenset[int] = frozenset()
@@ -52,6 +59,8 @@ class HistoryQuery:
     """Only what was in force at `until`: with a limit of 1."""
     is_last_change: bool = False
     """Only partitions that the newest change in scope changed: that change, and what stood before."""
+    retention_ms: int | None = None
+    """How long offsets are kept, which tells an expiry; None: every time is a change of its own."""
 
     @property
     def least_entries(self) -> int:
@@ -252,8 +261,8 @@ class HistoryCollector:
         """Whether older segments of the history have nothing to add, all moved at that time or before."""
         query = self._query
         if query.is_last_change:
-            newest = self._newest(moved_until)
-            return newest is not None and moved_until < newest.written
+            since = self._last_change_since(moved_until)
+            return since is not None and moved_until < since - MOST_BETWEEN_SLICES_MS
         if moved_until < (query.until if query.is_as_of else query.since):
             return True
         keys = self._asked_for()
@@ -264,9 +273,16 @@ class HistoryCollector:
     def _is_enough(self, timeline: _Timeline) -> bool:
         return bool(timeline.entries) if self._query.is_as_of else timeline.has_more
 
-    def _newest(self, known_since: Millis) -> HistoryEntry | None:
-        changes = (one.entries[-1] for one in self._known.values() if one.has_change(known_since))
-        return max(changes, default=None, key=_place)
+    def _newest(self, known_since: Millis) -> dict[_Key, HistoryEntry]:
+        """The newest change of each partition that has one."""
+        known = self._known.items()
+        return {key: one.entries[-1] for key, one in known if one.has_change(known_since)}
+
+    def _last_change_since(self, known_since: Millis) -> Millis | None:
+        """When the last change began at the earliest; None if there is none."""
+        newest = self._newest(known_since).values()
+        last = max(newest, default=None, key=_place)
+        return None if last is None else _began(last, [entry for entry in newest if entry.commit is None])
 
     def topics(self) -> set[TopicName]:
         """The names of the topics that the answer may tell of."""
@@ -312,13 +328,28 @@ class HistoryCollector:
 
     def _last_changed(self, known_since: Millis) -> list[_Key]:
         newest = self._newest(known_since)
-        if newest is None:
+        last = max(newest.values(), default=None, key=_place)
+        if last is None:
             return []
+        expired = {key: entry for key, entry in newest.items() if self._is_expiry(self._known[key])}
+        is_expiry = last in expired.values()
+        began = _began(last, expired.values()) if is_expiry else last.written
         return _in_order(
             key
-            for key, timeline in self._known.items()
-            if timeline.has_change(known_since) and timeline.entries[-1].written == newest.written
+            for key, entry in newest.items()
+            if entry.written == last.written or (key in expired and entry.written >= began)
         )
+
+    def _is_expiry(self, timeline: _Timeline) -> bool:
+        """Whether the newest change took an offset that was old enough to expire."""
+        if self._query.retention_ms is None or len(timeline.entries) < _BEFORE_AND_AFTER:
+            return False
+        commit, removal = timeline.entries[-2].commit, timeline.entries[-1]
+        if commit is None or removal.commit is not None:
+            return False
+        if commit.expire_timestamp != NO_EXPIRY:
+            return removal.written >= commit.expire_timestamp
+        return removal.written - commit.commit_timestamp >= self._query.retention_ms
 
     def _of_partition(self, key: _Key, known_since: Millis, life: TopicLife) -> PartitionHistory:
         timeline = self._known.get(key)
@@ -346,6 +377,17 @@ def _in_order(keys: Iterable[_Key]) -> list[_Key]:
 
 def _place(entry: HistoryEntry) -> int:
     return entry.log_offset
+
+
+def _began(last: HistoryEntry, removals: Iterable[HistoryEntry]) -> Millis:
+    """When the change began that ended with the last entry, if these removals may be slices of it."""
+    began = last.written
+    if last.commit is None:
+        for written in sorted({entry.written for entry in removals}, reverse=True):
+            if written < began - MOST_BETWEEN_SLICES_MS:
+                break
+            began = min(began, written)
+    return began
 
 
 def _repeats(entry: HistoryEntry, before: HistoryEntry) -> bool:
