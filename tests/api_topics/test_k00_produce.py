@@ -418,16 +418,16 @@ def test_a_topic_deleted_during_the_check_takes_nothing(node: OneNode) -> None:
 
 def test_a_request_has_a_bounded_share_of_the_loop(node: OneNode) -> None:
     """What goes beyond it is checked aside, however many partitions it is spread over."""
-    partitions = 400
+    partitions = 180
     topic = node.topic("letters", partitions)
     wanted = request(batch(b"a"))
     wanted.topic_data[0].partition_data = [
-        PartitionProduceData(index=index, records=batch(b"a")) for index in range(partitions)
+        PartitionProduceData(index=index, records=batch(*[b"a"] * 100)) for index in range(partitions)
     ]
     answers = node.ask(k00_produce.API, wanted, 12).responses[0].partition_responses
     assert [one.error_code for one in answers] == [0] * partitions
     assert 0 < node.aside.count < partitions
-    assert all(topic.partition(index).log_end_offset == 1 for index in range(partitions))
+    assert all(topic.partition(index).log_end_offset == 100 for index in range(partitions))
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
@@ -508,3 +508,28 @@ def test_more_replicas_than_there_are_keep_nobody_from_writing(node: OneNode, re
     node.topic("letters", min_insync_replicas=replicas)
     for acks in (ALL, 1):
         assert produce(node, batch(b"a"), acks=acks).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", [12, 13])
+def test_of_a_partition_given_twice_the_last_batch_counts(node: OneNode, version: int) -> None:
+    """In one entry for the topic or in two; it is answered once, and other partitions are not touched."""
+    topic = node.topic("letters", 2)
+    other = node.topic("numbers")
+
+    def entry(topic: Topic, *batches: tuple[int, bytes]) -> TopicProduceData:
+        data = [PartitionProduceData(index=index, records=batch(value)) for index, value in batches]
+        return TopicProduceData(name=topic.name, topic_id=topic.topic_id, partition_data=data)
+
+    wanted = ProduceRequest(
+        acks=ALL,
+        topic_data=[
+            entry(topic, (0, b"first"), (1, b"kept"), (0, b"second")),
+            entry(other, (0, b"kept")),
+            entry(topic, (0, b"last")),
+        ],
+    )
+    answer = node.ask(k00_produce.API, wanted, version)
+    told = [one.index for entry in answer.responses for one in entry.partition_responses]
+    assert sorted(told) == [0, 0, 1]
+    assert visible_values(node) == [b"last"]
+    assert (topic.partition(1).log_end_offset, other.partition(0).log_end_offset) == (1, 1)

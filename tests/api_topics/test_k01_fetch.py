@@ -99,6 +99,8 @@ def test_leader_epochs_are_checked(node: OneNode) -> None:
     append(topic, b"a")
     node.restart(crash=True)
     for epoch, error in (
+        (-2, ErrorCode.NONE),
+        (-(2**31), ErrorCode.NONE),
         (0, ErrorCode.FENCED_LEADER_EPOCH),
         (1, ErrorCode.NONE),
         (2, ErrorCode.UNKNOWN_LEADER_EPOCH),
@@ -274,7 +276,9 @@ def test_byte_limits_hold_but_for_the_first_batch(node: OneNode) -> None:
     assert fetch(1 << 20, 2 * size) == [2, 2, 2]
     assert fetch(4 * size, 1 << 20) == [3, 1, 0]
     assert fetch(4 * size + 1, 2 * size + 1) == [2, 2, 0]
-    assert fetch(0, 0) == [1, 0, 0]
+    for least in (0, -1, -(2**31)):
+        for limits in ((least, least), (least, 1 << 20), (1 << 20, least)):
+            assert fetch(*limits) == [1, 0, 0]
 
 
 def _in_session(node: OneNode, session_id: int, epoch: int, *topics: FetchTopic, **more: Any) -> Any:

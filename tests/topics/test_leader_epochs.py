@@ -57,6 +57,8 @@ def test_what_is_no_such_file_is_not_believed(text: str) -> None:
 def test_an_epoch_ends_where_the_next_that_wrote_begins() -> None:
     """KIP-320: of an epoch that wrote nothing the one before it is named; the future has no answer."""
     epochs = epochs_of((0, 0), (2, 7), (5, 30))
+    assert [epochs.end_offset_of(epoch, 40) for epoch in (-5, -(2**31))] == [(-5, 0), (-(2**31), 0)]
+    assert epochs_of((3, 0), (4, 9)).end_offset_of(2, 40) == (2, 0)
     found = [epochs.end_offset_of(epoch, 40) for epoch in range(-1, 7)]
     assert found == [UNDEFINED, (0, 7), (0, 7), (2, 30), (2, 30), (2, 30), (5, 40), UNDEFINED]
     assert [epochs.epoch_of(offset) for offset in (0, 6, 7, 29, 30, 99)] == [0, 0, 2, 2, 5, 5]

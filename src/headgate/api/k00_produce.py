@@ -161,8 +161,9 @@ class _Produce:
 def handle(node: Node, call: Call, request: ProduceRequest) -> ProduceResponse | None:
     """Append every partition's batch, each for itself."""
     produce = _Produce(node, call, request.acks)
+    _drop_repeats(request)
     if _is_short(node, call, request):
-        for _ in _append_each(node, call, request, produce):
+        for _ in _append_each(node, call, request, produce, Budget()):
             pass
         return produce.finish()
 
@@ -171,8 +172,28 @@ def handle(node: Node, call: Call, request: ProduceRequest) -> ProduceResponse |
         if response is not None:
             call.answer(response)
 
-    call.in_steps(_append_each(node, call, request, produce), finish)
+    call.in_steps(_append_each(node, call, request, produce, None), finish)
     return None
+
+
+def _drop_repeats(request: ProduceRequest) -> None:
+    """Of a partition that is given twice take the last batch alone, and answer once, as Kafka does."""
+    if len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1:
+        return
+    count = 0
+    last: dict[tuple[str, bytes, int], PartitionProduceData] = {}
+    for topic_data in request.topic_data:
+        for data in topic_data.partition_data:
+            last[topic_data.name, topic_data.topic_id, data.index] = data
+            count += 1
+    if len(last) == count:
+        return
+    for topic_data in request.topic_data:
+        topic_data.partition_data = [
+            data
+            for data in topic_data.partition_data
+            if last[topic_data.name, topic_data.topic_id, data.index] is data
+        ]
 
 
 def _is_short(node: Node, call: Call, request: ProduceRequest) -> bool:
@@ -190,9 +211,13 @@ def _is_short(node: Node, call: Call, request: ProduceRequest) -> bool:
     return True
 
 
-def _append_each(node: Node, call: Call, request: ProduceRequest, produce: _Produce) -> RequestSteps[None]:
-    """Append one batch after the other, or note why it is refused."""
-    budget = Budget()
+def _append_each(
+    node: Node, call: Call, request: ProduceRequest, produce: _Produce, budget: Budget | None
+) -> RequestSteps[None]:
+    """Append one batch after the other, or note why it is refused.
+
+    Without a budget for the whole request each batch has one: others have their turn between them.
+    """
     refusal = _refuse_all(request)
     for topic_data in request.topic_data:
         answers = TopicProduceResponse(name=topic_data.name, topic_id=topic_data.topic_id)
@@ -209,7 +234,7 @@ def _append_each(node: Node, call: Call, request: ProduceRequest, produce: _Prod
             found = _find_partition(call, topic, data)
             if isinstance(found, Partition):
                 yield from opened_aside(found)
-                produce.append(found, data.records or b"", budget, result)
+                produce.append(found, data.records or b"", budget or Budget(), result)
             else:
                 _fill_in(result, found)
 

@@ -6,6 +6,7 @@ or `max_wait_ms` has passed. The answer holds whole batches, at most `max_bytes`
 whatever its size.
 
 * From version 7 within a fetch session (KIP-227), from 13 by topic id (KIP-516).
+* A negative limit of bytes is one of 0; Kafka fails over it (UNKNOWN_SERVER_ERROR).
 * From version 9 the client's leader epoch is checked (KIP-320).
 * There are no transactions yet: the last stable offset is the high watermark, and nothing was aborted.
 * `replica_id`, `rack_id` and the KRaft fields are for followers, which do not exist here.
@@ -193,7 +194,7 @@ class _Fetch:
         return len(self._context) > _MOST_AT_ONCE
 
     def _most_bytes(self) -> int:
-        return min(self._request.max_bytes, int(self._node.settings["fetch.max.bytes"]))
+        return max(0, min(self._request.max_bytes, int(self._node.settings["fetch.max.bytes"])))
 
     def _read_at_once(self) -> list[_Found] | None:
         """All partitions; None if that may take long: there are many, or a log has to be opened."""
@@ -209,7 +210,7 @@ class _Fetch:
                 continue
             if partition.needs_opening:
                 return None
-            limit = min(left, wanted.max_bytes)
+            limit = max(0, min(left, wanted.max_bytes))
             result = partition.read(wanted.fetch_offset, limit, minimum_one=is_empty)
             if result.records:
                 is_empty = False
@@ -229,7 +230,9 @@ class _Fetch:
                 found.append(_Found(wanted, partition, ReadResult(error)))
                 continue
             yield from opened_aside(partition)
-            result = partition.read(wanted.fetch_offset, min(left, wanted.max_bytes), minimum_one=is_empty)
+            result = partition.read(
+                wanted.fetch_offset, max(0, min(left, wanted.max_bytes)), minimum_one=is_empty
+            )
             if result.records:
                 is_empty = False
                 left -= len(result.records)
@@ -247,7 +250,8 @@ class _Fetch:
         partition = None if topic is None else topic.find_partition(wanted.key.partition)
         if partition is None:
             return None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return partition, partition.check_leader_epoch(wanted.current_leader_epoch)
+        # Below 0 a fetch asks for any epoch; elsewhere only -1 does.
+        return partition, partition.check_leader_epoch(max(wanted.current_leader_epoch, -1))
 
     def _respond(self, found: list[_Found]) -> FetchResponse:
         response = FetchResponse(session_id=self._context.session_id)

@@ -9,7 +9,8 @@ Rules, as Kafka's brokers answer OffsetForLeaderEpoch:
 1. The current epoch ends where the log ends.
 2. An epoch that has passed ends where the next one that wrote began; the answer names the greatest epoch
    not above the one asked for.
-3. An epoch above the current one has no answer: (-1, -1).
+3. An epoch above the current one has no answer, nor has -1, which is none: (-1, -1).
+4. An epoch below all that are known, also a negative one, ends where the first of them began.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 from bisect import bisect_right
 
 UNDEFINED = (-1, -1)
+_ANY = -1
 
 
 class LeaderEpochs:
@@ -58,7 +60,7 @@ class LeaderEpochs:
 
     def end_offset_of(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The epoch answered and the offset where it ends, or `UNDEFINED`."""
-        if epoch < 0 or epoch > self.latest:
+        if epoch == _ANY or epoch > self.latest:
             return UNDEFINED
         if epoch == self.latest:
             return epoch, log_end_offset

@@ -312,7 +312,7 @@ class Partition:
         """The greatest epoch not above `epoch` and where it ends; (-1, -1) if unknown. Raises OSError."""
         log = self._existing_log
         if log is None:
-            return (epoch, 0) if epoch == self.leader_epoch else UNDEFINED
+            return UNDEFINED if epoch == -1 or epoch > self.leader_epoch else (epoch, 0)
         return self._epochs.end_offset_of(epoch, self._high_watermark(log))
 
     def delete_records(self, before: int) -> tuple[ErrorCode, int]:
