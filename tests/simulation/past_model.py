@@ -61,7 +61,7 @@ class OffsetPast:
     def became(self, group_id: str, before: Offsets, after: Offsets) -> None:
         """A reply says what a group's offsets are."""
         for key in before.keys() | after.keys():
-            if before.get(key) != after.get(key):
+            if not _is_same(before.get(key), after.get(key)):
                 self._groups[group_id][key].append(State(after.get(key), is_certain=True))
 
     def may_have_been(self, effects: Iterable[Effect]) -> None:
@@ -102,16 +102,20 @@ class OffsetPast:
         return sum(len(one.entries) for one in told.history.partitions)
 
 
+def _is_same(one: Value | None, other: Value | None) -> bool:
+    return other is None if one is None else one.is_said_by(other)
+
+
 def _settle(states: list[State], found: Value | None) -> None:
     """What was found is the last of the states; what may have come after it did not."""
     for index in reversed(range(len(states))):
         value, is_certain = states[index]
-        if found is not None and value == found:
+        if found is not None and _is_same(value, found):
             states[index:] = [State(found, is_certain=True)]
             return
         if is_certain:
             break
-    if not states or states[-1] != State(found, is_certain=True):
+    if not states or not states[-1].is_certain or not _is_same(states[-1].value, found):
         states.append(State(found, is_certain=True))
 
 
@@ -241,9 +245,9 @@ class _Walk:
     def _pass(self, place: int) -> str | None:
         """Leave behind what comes before a state: only what may not have been, or is as it was told."""
         for value, is_certain in self._states[self._at : place]:
-            if is_certain and value != self._now:
+            if is_certain and not _is_same(value, self._now):
                 return f"does not tell that it was {value}"
-            if value is not None and value != self._now:
+            if value is not None and not _is_same(value, self._now):
                 self._told.halves[value.offset].add(False)
         return None
 
@@ -252,6 +256,6 @@ class _Walk:
         for value, is_certain in self._states[self._at :]:
             if value is None:
                 return True
-            if is_certain and value != self._now:
+            if is_certain and not _is_same(value, self._now):
                 break
         return self._told.may_be_gone(self._key, self._now, entry.time)

@@ -14,8 +14,12 @@ TOLD_OF = 3
 
 
 def moment(time: Millis) -> str:
-    """A time in ms as people and `--to-datetime` read it."""
-    return datetime.fromtimestamp(time / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    """A time in ms as people and `--to-datetime` read it; the number where no calendar has it."""
+    try:
+        found = datetime.fromtimestamp(time / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        return str(time)
+    return found.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class GroupIsActive(ClientError):
