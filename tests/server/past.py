@@ -116,7 +116,9 @@ class Life:
 
     def compact(self) -> bool:
         """Compact what is due; whether anything was."""
-        job = Compactor(self.topics, self.history.rules_of).next_job(self.clock.system_time(), lambda: True)
+        job = drive(
+            Compactor(self.topics, self.history.rules_of).next_job(self.clock.system_time(), lambda: True)
+        )
         if job is None:
             return False
         drive(job.steps)

@@ -174,15 +174,15 @@ def test_the_worst_log_that_waits_counts_as_well() -> None:
             loop.append(batches)
     compactor = Compactor(topics)
     assert compactor.pressure(Millis(1)) == 0
-    first = compactor.next_job(Millis(1), lambda: False)
+    first = drive(compactor.next_job(Millis(1), lambda: False))
     assert first is not None
     # Both are wholly dirty, so either may be first: the larger one presses.
     large = backlog_of(topic.partition(1).log, topic.partition(1).high_watermark)
     assert compactor.pressure(Millis(1)) == large.pressure(SEGMENT_BYTES) > GROWS_FROM
     for _ in range(2):
-        job = compactor.next_job(Millis(1), lambda: False)
+        job = drive(compactor.next_job(Millis(1), lambda: False))
         assert job is not None
         drive(job.steps)
     assert compactor.pressure(Millis(1)) < GROWS_FROM
-    assert compactor.next_job(Millis(1), lambda: False) is None
+    assert drive(compactor.next_job(Millis(1), lambda: False)) is None
     assert compactor.pressure(Millis(1)) == 0

@@ -199,7 +199,9 @@ def history_job(life: Life):  # type: ignore[no-untyped-def]
     """The steps of the compaction that is due."""
     from headgate.topics.compactor import Compactor
 
-    job = Compactor(life.topics, life.history.rules_of).next_job(life.clock.system_time(), lambda: True)
+    job = drive(
+        Compactor(life.topics, life.history.rules_of).next_job(life.clock.system_time(), lambda: True)
+    )
     assert job is not None
     return job.steps
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.log.compacting import advance, drive
 from tests.topics.disk import NOW, Disk, batch
 
 from headgate.domain.ids import Millis
@@ -44,7 +45,7 @@ def write(partition: Partition, count: int, *, keys: int = 3, now: int = NOW, se
 
 def due(compactor: Compactor, now: int = NOW) -> CompactionJob | None:
     """What is to be compacted now."""
-    return compactor.next_job(Millis(now), lambda: False)
+    return drive(compactor.next_job(Millis(now), lambda: False))
 
 
 def run(job: CompactionJob | None) -> None:
@@ -204,3 +205,62 @@ def test_what_was_closed_without_a_sync_is_made_durable_before_anything_goes_for
     found = disk.start().by_name("t")
     assert found is not None
     assert set(keys_of(found.partition(0))) == {b"k0", b"k1", b"k2"}
+
+
+def test_logs_that_are_looked_at_are_opened_in_another_thread(disk: Disk) -> None:
+    """Whoever drives the search is handed the opening; others have their turn in between."""
+    topics = disk.start()
+    topic = create(topics, disk, "t", partitions=3)
+    for index in range(3):
+        write(topic.partition(index), 3)
+    topics.close()
+    compactor = Compactor(disk.start())
+    steps = compactor.next_job(NOW, lambda: True)
+    works = pauses = 0
+    with pytest.raises(StopIteration):
+        while True:
+            work = next(steps)
+            if work is None:
+                pauses += 1
+            else:
+                works += 1
+                work()
+    assert works == 3
+    assert pauses >= 3
+
+
+def test_nothing_is_remembered_of_topics_that_are_deleted(disk: Disk) -> None:
+    """However many topics come and go."""
+    topics = disk.start()
+    create(topics, disk, "t", partitions=2)
+    write(topics.all()[0].partition(0), 50)
+    write(topics.all()[0].partition(1), 3)
+    topics.close()
+    topics = disk.start()
+    topic = topics.all()[0]
+    compactor = Compactor(topics)
+    run(due(compactor))
+    compactor.failed(topic.partition(1))
+    compactor._stuck_at[topic.topic_id, 0] = 7
+    assert compactor._looked_at
+    topics.delete(topic, NOW)
+    assert not (compactor._looked_at or compactor._not_before or compactor._stuck_at)
+    assert due(compactor) is None
+
+
+def test_a_topic_deleted_while_its_log_is_opened_is_not_compacted(disk: Disk) -> None:
+    """The search goes on without it."""
+    topics = disk.start()
+    topic = create(topics, disk, "t")
+    write(topic.partition(0), 50)
+    topics.close()
+    topics = disk.start()
+    compactor = Compactor(topics)
+    steps = compactor.next_job(NOW, lambda: False)
+    opening = next(steps)
+    assert opening is not None
+    opening()
+    topics.delete(topics.all()[0], NOW)
+    with pytest.raises(StopIteration) as stop:
+        advance(steps)
+    assert stop.value.value is None

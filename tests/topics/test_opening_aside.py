@@ -9,10 +9,11 @@ import pytest
 from tests.log.compacting import drive
 from tests.topics.disk import DATA, NOW, Disk, append, create, values
 
-from headgate.domain.ids import TopicName
+from headgate.domain.ids import Millis, TopicName
 from headgate.log.compaction import Steps, Work
 from headgate.log.filesystem import Fault
 from headgate.log.log import Log
+from headgate.topics import housekeeping
 from headgate.topics.held_names import HeldNames
 from headgate.topics.topic import Topic
 from headgate.topics.topics import NewTopic, Topics
@@ -132,7 +133,6 @@ def test_housekeeping_opens_logs_aside_and_closes_them_again(disk: Disk) -> None
     """Of partitions that nobody has open, whether or not there was anything to delete."""
     topics = restarted_topics(disk)
     found = letters(topics)
-    drive(topics.housekeeping(NOW))  # finds out what there is
     steps = topics.housekeeping(NOW)
     work = until_opening(steps)
     assert found.partition(0).is_opening
@@ -147,7 +147,6 @@ def test_housekeeping_leaves_a_log_open_that_somebody_asked_for_meanwhile(disk: 
     """It may be about to be compacted or written to: nobody closes it under their hands."""
     topics = restarted_topics(disk)
     topic = letters(topics)
-    drive(topics.housekeeping(NOW))
     steps = topics.housekeeping(NOW)
     until_opening(steps)()
     log = topic.partition(0).log
@@ -228,3 +227,54 @@ def test_a_name_is_free_when_all_who_hold_it_let_go(disk: Disk) -> None:
     assert freed == [1]
     held.when_free(name, lambda: freed.append(2))
     assert freed == [1, 2]
+
+
+def test_a_round_looks_at_every_idle_partition_once_and_not_again_before_something_expires(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many there are; when the time of a log's oldest records is over, it is opened for that."""
+    topics = disk.start()
+    topic = create(topics, disk, "letters", 600, retention_ms="1000")
+    for index in range(600):
+        append(topic, b"a", partition=index)
+    topics.close()
+    topics = disk.start()
+    opened: list[int] = []
+    load = Topic.load_log
+
+    def counting(topic: Topic, *given: object) -> Log:
+        opened.append(1)
+        return load(topic, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Topic, "load_log", counting)
+    drive(topics.housekeeping(NOW))
+    assert len(opened) == 600
+    assert not list(letters(topics).open_partitions())
+    drive(topics.housekeeping(Millis(NOW + 1000)))
+    assert len(opened) == 600, "nothing can have expired"
+    drive(topics.housekeeping(Millis(NOW + 1001)))
+    assert len(opened) == 1200
+    assert letters(topics).partition(0).log_start_offset == 1
+
+
+def test_idle_logs_are_looked_at_again_when_the_topic_has_other_settings(disk: Disk) -> None:
+    """A shorter retention takes effect in the next round."""
+    topics = restarted_topics(disk)
+    drive(topics.housekeeping(NOW))
+    topics.set_overrides(letters(topics), {"retention.ms": "5"}, NOW)
+    drive(topics.housekeeping(Millis(NOW + 10)))
+    assert letters(topics).partition(0).log_start_offset == 2
+
+
+def test_a_round_recovers_some_logs_after_a_crash(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is tried in turn, those that fail do not keep the others waiting."""
+    monkeypatch.setattr(housekeeping, "_RECOVERED_A_ROUND", 2)
+    topics = disk.start()
+    topic = create(topics, disk, "letters", 5)
+    for index in range(5):
+        append(topic, b"a", partition=index)
+    disk.files.crash()
+    topics = disk.start()
+    for at_least in (2, 4, 5):
+        drive(topics.housekeeping(NOW))
+        assert len(list(letters(topics).open_partitions())) == at_least

@@ -324,6 +324,10 @@ class Log:
         """The largest timestamp and the first offset in its batch that has it; None without timestamps."""
         return find_largest_timestamp(self._segments, self.log_start_offset)
 
+    def oldest_segment_timestamp(self) -> int:
+        """The newest timestamp of the oldest segment, which is what retention goes by; -1 without one."""
+        return next((segment.max_timestamp for segment in self._segments), -1)
+
     # Shortening.
 
     def delete_before(self, offset: int) -> None:

@@ -64,7 +64,8 @@ class CompactionRunner:
     async def _run(self) -> None:
         while True:
             try:
-                job = self._compactor.next_job(self._clock.system_time(), self._slices.is_slice_over)
+                now = self._clock.system_time()
+                job = await self._slices.run(self._compactor.next_job(now, self._slices.is_slice_over))
                 if job is None:
                     await asyncio.sleep(self._settings["log.cleaner.backoff.ms"] / 1000)
                 else:

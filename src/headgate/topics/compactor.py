@@ -27,6 +27,7 @@ from headgate.log.header import CorruptBatch
 if TYPE_CHECKING:
     from headgate.log.log import Log
     from headgate.topics.partition import Partition
+    from headgate.topics.topic import Topic
     from headgate.topics.topics import Topics
 
 RETRY_AFTER_SECONDS = 600.0
@@ -83,7 +84,7 @@ class Compactor:
     ) -> None:
         self._topics = topics
         self._rules_of = rules_of
-        self._looked_at: set[Key] = set()
+        self._looked_at: dict[TopicId, set[int]] = {}
         self._not_before: dict[Key, float] = {}
         """By steady time, in seconds."""
         self._stuck_at: dict[Key, int] = {}
@@ -91,13 +92,34 @@ class Compactor:
         """What was chosen last: it is compacted now, or was."""
         self._others_pressure = 0.0
         """That of the worst of those that had to wait then."""
+        topics.on_deleted.append(self._forget)
 
-    def next_job(self, now: Millis, is_slice_over: Callable[[], bool]) -> CompactionJob | None:
-        """The compaction that is due most by the system's time, or None.
+    def _forget(self, topic: Topic) -> None:
+        """A topic is no more."""
+        self._looked_at.pop(topic.topic_id, None)
+        for notes in (self._not_before, self._stuck_at):
+            for key in [key for key in notes if key[0] == topic.topic_id]:
+                del notes[key]
+
+    def next_job(self, now: Millis, is_slice_over: Callable[[], bool]) -> Steps[CompactionJob | None]:
+        """Look, in steps, for the compaction that is due most by the system's time; None if none is.
 
         `is_slice_over` says when others must have their turn.
         """
-        candidates = [found for partition in self._partitions() if (found := self._candidate(partition, now))]
+        candidates: list[_Candidate] = []
+        for partition in self._partitions():
+            if is_slice_over():
+                yield None
+            if not partition.is_open and (opening := partition.opening()) is not None:
+                was_open = False
+                yield opening
+            else:
+                was_open = partition.is_open
+            if not partition.topic.is_deleted:
+                found = self._candidate(partition, now, was_open=was_open or partition.is_open)
+                if found is not None:
+                    candidates.append(found)
+        candidates = [found for found in candidates if not found.partition.topic.is_deleted]
         if not candidates:
             self._chosen, self._others_pressure = None, 0.0
             return None
@@ -154,23 +176,20 @@ class Compactor:
             yield from topic.open_partitions()
             if not to_open:
                 continue
+            looked_at = self._looked_at.setdefault(topic.topic_id, set())
             for index in topic.written_partitions():
+                if index in looked_at:
+                    continue
                 partition = topic.partition(index)
                 # After a crash, opening one means to read it all: that is left to whoever needs it.
-                if (
-                    to_open
-                    and not partition.is_open
-                    and partition.key not in self._looked_at
-                    and partition.key not in topic.shared.unrecovered
-                ):
+                if to_open and not partition.is_open and partition.key not in topic.shared.unrecovered:
                     to_open -= 1
-                    self._looked_at.add(partition.key)
+                    looked_at.add(index)
                     yield partition
 
-    def _candidate(self, partition: Partition, now: Millis) -> _Candidate | None:
-        was_open = partition.is_open
+    def _candidate(self, partition: Partition, now: Millis, *, was_open: bool) -> _Candidate | None:
         try:
-            candidate = self._judge(partition, now)
+            candidate = self._judge(partition, now, was_open=was_open)
         except (OSError, CorruptBatch):
             self.failed(partition)
             return None
@@ -178,8 +197,7 @@ class Compactor:
             partition.put_back()
         return candidate
 
-    def _judge(self, partition: Partition, now: Millis) -> _Candidate | None:
-        was_open = partition.is_open
+    def _judge(self, partition: Partition, now: Millis, *, was_open: bool) -> _Candidate | None:
         if partition.topic.shared.seconds() < self._not_before.get(partition.key, -math.inf):
             return None
         log, policy = partition.log, partition.topic.policy

@@ -1,8 +1,8 @@
 """What time brings to partitions: records whose retention is over, producers not heard of any more.
 
 There may be many partitions, and opening a log takes long where it has many segments or was not closed well.
-So a round goes on in steps, and what nobody has open is opened in another thread, some logs in each round, in
-turn.
+So a round goes on in steps, and what nobody has open is opened in another thread: once to see when its oldest
+records have had their time, and again when they have. Of logs that have to be recovered a round opens some.
 """
 
 from __future__ import annotations
@@ -10,16 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from headgate.domain.ids import Millis
+from headgate.domain.ids import Millis, TopicId
 
 if TYPE_CHECKING:
     from headgate.log.compaction import Steps
     from headgate.topics.partition import Partition
+    from headgate.topics.policy import TopicPolicy
     from headgate.topics.topic import Topic
     from headgate.topics.topics import Topics
 
-_OPENED_A_ROUND = 256
-"""How many partitions nobody has open a round opens and closes."""
+_RECOVERED_A_ROUND = 256
+"""How many logs that a crash left a round reads: that may take seconds for each."""
+
+Key = tuple[TopicId, int]
 
 
 class Housekeeping:
@@ -27,7 +30,10 @@ class Housekeeping:
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
-        self._neglected: Iterator[tuple[Topic, int]] = iter(())
+        self._next_looks: dict[Key, tuple[TopicPolicy, Millis]] = {}
+        """Of logs that nobody has open, when the oldest records have had their time, by what policy."""
+        self._tried: set[Key] = set()
+        """Logs that were to be recovered in this round or one before."""
 
     def round(self, now: Millis, is_slice_over: Callable[[], bool]) -> Steps[None]:
         """Look after all that are open, and after some of the others."""
@@ -39,24 +45,33 @@ class Housekeeping:
                 if partition.is_open:
                     partition.expire_producers(expired_before)
                     partition.apply_retention(now)
-        for _ in range(_OPENED_A_ROUND):
-            found = next(self._neglected, None)
-            if found is None:
-                self._neglected = iter(self._may_expire())
-                return
+        looks, self._next_looks = self._next_looks, {}
+        to_recover = _RECOVERED_A_ROUND
+        for topic, index in self._may_expire():
             if is_slice_over():
                 yield None
-            partition_there = self._closed_partition(*found)
-            if partition_there is not None:
-                yield from self._look_after_closed(partition_there, now)
+            key = topic.topic_id, index
+            look = looks.get(key)
+            if look is not None and look[0] is topic.policy and now < look[1]:
+                self._next_looks[key] = look
+                continue
+            closed = self._closed_partition(topic, index)
+            if closed is None:
+                continue
+            if key in topic.shared.unrecovered:
+                if not to_recover or key in self._tried:
+                    continue
+                to_recover -= 1
+                self._tried.add(key)
+            yield from self._look_after_closed(closed, now)
+        if to_recover:
+            self._tried.clear()
 
-    def _may_expire(self) -> list[tuple[Topic, int]]:
-        return [
-            (topic, index)
-            for topic in self._topics.all()
-            if topic.policy.may_expire
-            for index in topic.written_partitions()
-        ]
+    def _may_expire(self) -> Iterator[tuple[Topic, int]]:
+        for topic in self._topics.all():
+            if topic.policy.may_expire:
+                for index in topic.written_partitions():
+                    yield topic, index
 
     def _closed_partition(self, topic: Topic, index: int) -> Partition | None:
         """The partition, if there still is such a topic and nobody has opened it or is about to."""
@@ -74,4 +89,5 @@ class Housekeeping:
         if partition.is_open or partition.topic.is_deleted:
             return  # somebody else opened it meanwhile, and goes on using it
         if not partition.apply_retention(now) and was_closed_well:
+            self._next_looks[partition.key] = partition.topic.policy, partition.expires_at()
             partition.put_back()

@@ -349,6 +349,14 @@ class Partition:
             logger.error("cannot delete old records of %s: %s", self, problem)
             return 0
 
+    def expires_at(self) -> Millis:
+        """When the time of the oldest records is over, if nothing is appended until then; 0 if unknown."""
+        retention_ms = self.topic.policy.retention_ms
+        if self._log is None:
+            return Millis(0)
+        oldest = self._log.oldest_segment_timestamp()
+        return Millis(oldest + retention_ms + 1 if retention_ms >= 0 and oldest >= 0 else LONG_MAX)
+
     def expire_producers(self, before: Millis) -> None:
         """Forget idempotent producers silent since before `before`."""
         if self._producers is not None:
