@@ -255,7 +255,8 @@ class GroupShard:
         """Handle what is due in the order of its deadlines, as far as nothing reads what is not applied yet.
 
         A deadline that reads durable state waits for the next tick if this one has decided records, and is
-        the last one of its tick: the next deadline may read what it decides.
+        the last one of its tick: the next deadline may read what it decides. One whose handler raises does so
+        alone: what others decided before it in the same tick is not lost.
         """
         effects: list[GroupEffects] = []
         deadlines = self._deadlines
@@ -265,7 +266,14 @@ class GroupShard:
             if reads_records and any(one.records for one in effects):
                 break
             deadlines.pop(now)
-            effects.append(self._on_timer(timer, now))
+            try:
+                effects.append(self._on_timer(timer, now))
+            except Exception:
+                deadlines.end_tick()
+                if not any(one.records or one.replies for one in effects):
+                    raise
+                deadlines.set(timer, now)
+                break
             if reads_records:
                 break
         deadlines.end_tick()

@@ -27,11 +27,12 @@ from headgate.core.offsets.table import OffsetTable
 from headgate.core.system_time import SystemTime
 from headgate.core.timers import Timer, TimerKind
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import Millis, TopicName
+from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.domain.settings import Settings
 from headgate.records import GroupTombstone
 from headgate.records.model import NO_TIMESTAMP
 
+BETWEEN_FAILURES_MS = 1000
 BETWEEN_SLICES_MS = 5
 """A slice takes as long: others have their turn."""
 _GROUP_STEPS = 4
@@ -57,6 +58,7 @@ class Upkeep:
         "_consumer",
         "_deadlines",
         "_erased",
+        "_failed",
         "_interval_ms",
         "_offsets",
         "_retention_ms",
@@ -83,6 +85,8 @@ class Upkeep:
         """Groups to look at next; None while no sweep is under way."""
         self._walk: GroupWalk | None = None
         """Along the group that is looked at."""
+        self._failed: GroupId | None = None
+        """The group that failed last in a sweep, after others in its slice."""
         self._to_erase: deque[tuple[TopicName, Token]] = deque()
         self._erased: OffsetsOfTopic | None = None
         """Those of the first topic that is to be erased, while they are looked for."""
@@ -106,7 +110,18 @@ class Upkeep:
     # --- expiry ---
 
     def sweep(self, now: Millis) -> GroupEffects:
-        """Remove what is expired, and the empty groups that have nothing left: one slice of it."""
+        """Remove what is expired, and the empty groups that have nothing left: one slice of it.
+
+        A group that fails raises alone, and is left out of this sweep: it goes on with the next group.
+        """
+        try:
+            return self._sweep(now)
+        except Exception:
+            self._walk = None
+            self._sweep_after(now, self._interval_ms if self._candidates is None else BETWEEN_SLICES_MS)
+            raise
+
+    def _sweep(self, now: Millis) -> GroupEffects:
         system_time = self._system_time.at(now)
         if self._candidates is None:
             groups = self._classic, self._consumer
@@ -114,11 +129,21 @@ class Upkeep:
         room = Slice()
         while not (room.is_full() or self._candidates.is_over):
             if self._walk is None:
-                group_id = self._candidates.next(room)
+                group_id = self._next_group(self._candidates, room)
                 if group_id is None:
                     break
                 self._walk = GroupWalk(self._offsets, group_id)
-            if not self._sweep_group(self._walk, system_time, room):
+            try:
+                is_looked_at = self._sweep_group(self._walk, system_time, room)
+            except Exception:
+                self._walk.offsets.close()
+                if not room.records or self._failed == self._walk.group_id:
+                    raise
+                # What was decided before comes first; the group fails again at the head of the next slice.
+                self._failed = self._walk.group_id
+                self._walk = GroupWalk(self._offsets, self._failed)
+                break
+            if not is_looked_at:
                 break
             self._walk.offsets.close()
             self._walk = None
@@ -128,6 +153,13 @@ class Upkeep:
             self.reclaim(now)
         self._sweep_after(now, self._interval_ms if is_done else BETWEEN_SLICES_MS)
         return Effects(room.records)
+
+    def _next_group(self, candidates: Candidates, room: Slice) -> GroupId | None:
+        try:
+            return candidates.next(room)
+        except Exception:
+            self._candidates = None  # the next sweep begins anew
+            raise
 
     def _sweep_group(self, walk: GroupWalk, system_time: Millis, room: Slice) -> bool:
         """Go on with a group; whether that is done, or goes on in the next slice."""
@@ -188,17 +220,30 @@ class Upkeep:
         return self.go_on_erasing(now)
 
     def go_on_erasing(self, now: Millis) -> GroupEffects:
-        """One slice of what is to be erased."""
+        """One slice of what is to be erased. A topic that fails is tried again later; if nothing else was
+        done, what it raised is raised.
+        """
         room = Slice()
-        replies = []
-        while self._to_erase and not room.is_full():
+        replies: list[Reply] = []
+        failures: list[Exception] = []
+        while len(failures) < len(self._to_erase) and not room.is_full():
             topic, token = self._to_erase[0]
-            if self._erased is None:
-                self._erased = self._offsets.offsets_of_topic(topic)
-            if erase_topic(self._erased, topic, room):
+            try:
+                if self._erased is None:
+                    self._erased = self._offsets.offsets_of_topic(topic)
+                is_done = erase_topic(self._erased, topic, room)
+            except Exception as failure:
+                failures.append(failure)
+                self._erased = None
+                self._to_erase.rotate(-1)
+                continue
+            if is_done:
                 self._erased = None
                 self._to_erase.popleft()
                 replies.append(Reply(token, ErrorCode.NONE))
         if self._to_erase:
-            self._deadlines.set(_ERASE, Millis(now + BETWEEN_SLICES_MS))
+            wait_ms = BETWEEN_FAILURES_MS if failures else BETWEEN_SLICES_MS
+            self._deadlines.set(_ERASE, Millis(now + wait_ms))
+        if failures and not (room.records or replies):
+            raise failures[0]
         return Effects(room.records, replies)
