@@ -418,3 +418,18 @@ def test_a_removal_a_while_before_the_last_one_is_another_change() -> None:
         answer = collector.answer(SINCE_EVER, PRESENT)
         assert [one.partition for one in answer.partitions] == expected
         assert collector.is_answered(Millis(1_000))
+
+
+def test_an_expiry_by_a_clock_that_was_ahead_is_no_part_of_a_later_change() -> None:
+    """Its time is after that of the last change, which is another expiry or a commit; its place is not."""
+    month_ms = 30 * 24 * 3_600_000
+    removals = [OffsetTombstone(GROUP, TOPIC, partition) for partition in (0, 1)]
+    for last, expected in ((removals[1], [1]), (commit(1, 9, 6_000), [1])):
+        collector = HistoryCollector(replace(HistoryQuery.last_change(GROUP, None), retention_ms=KEPT_MS))
+        collector.take(1, Millis(10), commit(0, 5, 10))
+        collector.take(2, Millis(10), commit(1, 5, 10))
+        collector.take(3, Millis(5_000 + month_ms), removals[0])
+        collector.take(4, Millis(6_000), last)
+        collector.end_segment()
+        answer = collector.answer(SINCE_EVER, PRESENT)
+        assert [one.partition for one in answer.partitions] == expected

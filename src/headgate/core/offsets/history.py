@@ -337,7 +337,7 @@ class HistoryCollector:
         return _in_order(
             key
             for key, entry in newest.items()
-            if entry.written == last.written or (key in expired and entry.written >= began)
+            if entry.written == last.written or (key in expired and began <= entry.written <= last.written)
         )
 
     def _is_expiry(self, timeline: _Timeline) -> bool:
@@ -383,7 +383,8 @@ def _began(last: HistoryEntry, removals: Iterable[HistoryEntry]) -> Millis:
     """When the change began that ended with the last entry, if these removals may be slices of it."""
     began = last.written
     if last.commit is None:
-        for written in sorted({entry.written for entry in removals}, reverse=True):
+        earlier = {entry.written for entry in removals if entry.written <= began}
+        for written in sorted(earlier, reverse=True):
             if written < began - MOST_BETWEEN_SLICES_MS:
                 break
             began = min(began, written)
