@@ -13,6 +13,8 @@ from headgate.log.memory_filesystem import PowerCut
 from headgate.server import failures
 from headgate.server.failures import Where
 
+pytest_plugins = ["tests.threads.plugin"]
+
 # How long an example takes tells how busy the machine is, and nothing of the code.
 settings.register_profile("headgate", deadline=None)
 settings.load_profile("headgate")

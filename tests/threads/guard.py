@@ -1,0 +1,140 @@
+"""A watch over what runs beside the event loop: which of our functions other threads call.
+
+`threading.setprofile` shows it every call in a thread that begins later, and none in the main thread, whose
+loop goes on as fast as before. What a thread calls of the guarded rooms and is not allowed to it is written
+to a report. Modules that are compiled show no calls: the guard sees the source only.
+
+It imports nothing of ours: a server process loads it before anything else.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+REPORT_VARIABLE = "HEADGATE_THREAD_REPORT"
+"""Names the file to which a guarded process writes what it found; one line each."""
+
+GUARDED = ("api", "core", "log.log", "server", "topics")
+"""The rooms and modules with state. What is in `records`, `wire` and `domain` are values, and what is in the
+rest of `log` belongs to whoever made it."""
+
+OPENING = (
+    "log.log:Log.__init__",
+    "log.log:Log._load",
+    "log.log:Log.close_files",
+    "log.log:Log.files",
+    "log.log:Log.open",
+    "topics.leader_epochs:*",
+    "topics.names:*",
+    "topics.partition:Partition.__str__",
+    "topics.partition:Partition._load",
+    "topics.partition:Partition._truncated",
+    "topics.partition:Partition.opening.<locals>.work",
+    "topics.partition:_close_unused",
+    "topics.partition_files:*",
+    "topics.policy:*",
+    "topics.producers:*",
+    "topics.topic:Topic.directory_of",
+    "topics.topic:Topic.is_written",
+    "topics.topic:Topic.load_log",
+    "topics.topic:Topic.log_settings",
+    "topics.topic:Topic.policy",
+)
+"""A log is made and read where it is opened; nobody else has it, or the epochs and producers read with it."""
+
+ALLOWED: Mapping[str, tuple[str, ...]] = {
+    "headgate-sync": ("server.syncing:ThreadSyncer._work",),
+    "headgate-checkpoint*": ("server.checkpoints:CheckpointWriter._finishing.<locals>.<lambda>",),
+    "headgate-compaction*": OPENING,
+    "headgate-history*": (
+        *OPENING,
+        "core.offsets.history:*",
+        "server.history_scan:_Reader.*",
+        "server.history_scan:_Scan._finish",
+        "server.history_scan:_elsewhere.<locals>.<lambda>",
+    ),
+    "headgate-housekeeping*": OPENING,
+    "headgate-requests*": (
+        *OPENING,
+        "server.calls:PendingCall.frame_of",
+        "server.request_work:*.<lambda>",
+    ),
+    "headgate-batch-check*": ("topics.admission:*", "topics.appends:_Pending.check", "topics.appends:_pause"),
+    "headgate-loop-watch": (
+        "server.loop_watch:LoopWatch.sample",
+        "server.loop_watch:LoopWatch.watching.<locals>.watch",
+        "server.loop_watch:_place_of",
+    ),
+    "Thread-* (process_request_thread)": ("*",),
+    "Thread-* (work)": OPENING,
+}
+"""By the thread's name: what it may call, as patterns. docs/threads.md says why."""
+
+_PACKAGE = f"{os.sep}headgate{os.sep}"
+
+
+def function_name(code: CodeType) -> str | None:
+    """`room.module:Class.function`; None for what is not guarded."""
+    _, found, inner = code.co_filename.rpartition(_PACKAGE)
+    if not found:
+        return None
+    module = inner.removesuffix(".py").replace(os.sep, ".")
+    if not any(module == there or module.startswith(there + ".") for there in GUARDED):
+        return None
+    return f"{module}:{code.co_qualname}"
+
+
+def is_allowed(thread_name: str, function: str) -> bool:
+    """Whether a thread of that name may call the function, itself or with what is defined in it."""
+    return any(
+        fnmatchcase(function, allowed) or fnmatchcase(function, allowed + ".<locals>.*")
+        for name, functions in ALLOWED.items()
+        if fnmatchcase(thread_name, name)
+        for allowed in functions
+    )
+
+
+class Guard:
+    """The profile function of all threads that begin after `install`."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        """`tell` gets a line for each function and thread that do not belong together, once."""
+        self._tell = tell
+        self._told: set[tuple[str, CodeType]] = set()
+
+    def __call__(self, frame: FrameType, event: str, arg: Any) -> None:
+        if event != "call":
+            return
+        code = frame.f_code
+        thread_name = threading.current_thread().name
+        known = (thread_name, code)
+        if known in self._told:
+            return
+        self._told.add(known)
+        function = function_name(code)
+        if function is not None and not is_allowed(thread_name, function):
+            caller = frame.f_back and f"{frame.f_back.f_code.co_filename}:{frame.f_back.f_lineno}"
+            self._tell(f"{thread_name} called {function} from {caller}")
+
+    def install(self) -> None:
+        """Watch all threads that begin from now on."""
+        threading.setprofile(self)
+
+
+def appender(report: Path) -> Callable[[str], None]:
+    """Writes lines to the end of a file, to which other processes write as well."""
+
+    def tell(line: str) -> None:
+        descriptor = os.open(report, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            os.write(descriptor, (line + "\n").encode())
+        finally:
+            os.close(descriptor)
+
+    return tell
