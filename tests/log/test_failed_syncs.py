@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import os
+from pathlib import Path
 
 import pytest
 from tests.log.support import Place, append, contents, sync
 
-from headgate.log.filesystem import Fault, MemoryFileSystem
-from headgate.log.log import LogFailed, LogSettings
+from headgate.log.filesystem import Fault, MemoryFileSystem, OsFileSystem
+from headgate.log.log import Log, LogFailed, LogSettings
 from headgate.log.sync_mark import SyncMark
 
 
@@ -121,3 +123,25 @@ def test_a_failed_log_does_not_close_as_if_it_were_clean(files: MemoryFileSystem
     log.fail(OSError(errno.EIO, "told"))
     with pytest.raises(LogFailed):
         log.close()
+
+
+def test_a_file_that_closes_with_an_error_fails_the_log(tmp_path: Path) -> None:
+    """What was not synced may be lost, and nobody is told a second time: it is written again."""
+    log = Log.open(OsFileSystem(), tmp_path / "t-0", LogSettings(), clean=True)
+    batches = [append(log)]
+    sync(log)
+    batches.append(append(log))
+    active = log.segments.active
+    assert active is not None
+    descriptor = active.file().descriptor
+    assert descriptor is not None
+    os.close(descriptor)
+    log.close_files()
+    assert log.failure is not None and log.failure.errno == errno.EBADF
+    with pytest.raises(LogFailed):
+        append(log)
+    assert contents(log) == batches, "it is read through another descriptor"
+    log.recover()
+    assert log.durable_offset == 2
+    append(log)
+    log.close()

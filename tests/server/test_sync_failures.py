@@ -261,3 +261,37 @@ def test_nobody_is_told_after_a_close(log: Log) -> None:
         assert told == []
 
     asyncio.run(scenario())
+
+
+def test_what_is_asked_for_after_the_close_is_not_durable(log: Log) -> None:
+    """Nothing syncs any more: whoever asks is refused, in the next turn."""
+
+    async def scenario() -> None:
+        commit = GroupCommit(asyncio.get_running_loop(), lambda seconds: None)
+        commit.close()
+        told: list[bool] = []
+        commit.when_durable(log, told.append)
+        commit.begin(log)
+        assert told == []
+        await until(lambda: told, "it is refused")
+        assert told == [False]
+        assert log.durable_offset == 1
+
+    asyncio.run(scenario())
+
+
+def test_an_outcome_of_nothing_harms_no_other(log: Log) -> None:
+    """A number that was never submitted is left aside, and the sync beside it ends."""
+
+    async def scenario() -> None:
+        queue = ScriptedQueue()
+        syncer = KernelSyncer(asyncio.get_running_loop(), queue)
+        request = log.begin_sync()
+        ran = asyncio.Event()
+        syncer.run(request, ran.set)
+        queue.announce((77, 0), (1, 0))
+        await asyncio.wait_for(ran.wait(), 10)
+        log.complete_sync(request)
+        syncer.close()
+
+    asyncio.run(scenario())

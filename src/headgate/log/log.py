@@ -440,9 +440,16 @@ class Log:
     # The end.
 
     def close_files(self) -> None:
-        """Give back every descriptor and what memory can be had again; all goes on working."""
+        """Give back every descriptor and what memory can be had again; all goes on working.
+
+        Some file systems tell of a failed write when a file is closed, and never again: the log has failed
+        then as if a sync had.
+        """
         for segment in self._segments:
-            segment.close_file()
+            try:
+                segment.close_file()
+            except OSError as error:
+                self._failure = self._failure or error
         for segment in self._segments.closed:
             if segment.indexes_synced:
                 segment.unload_indexes()

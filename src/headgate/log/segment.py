@@ -144,12 +144,12 @@ class Segment:
             self.close_file()
 
     def close_file(self) -> None:
-        """Close the file, at once or when it is no longer pinned."""
+        """Close the file, at once or when it is no longer pinned. Raises OSError, and it is closed."""
         if self._pins:
             self._close_when_unpinned = True
         elif self._file is not None:
-            self._file.close()
-            self._file = None
+            file, self._file = self._file, None
+            file.close()
 
     def unload_indexes(self) -> None:
         """Forget the indexes of a closed segment; the files have them."""

@@ -53,6 +53,7 @@ class GroupCommit:
         self._observe_sync = observe_sync
         self._syncer = syncer or syncer_for(loop)
         self._lines: dict[Log, _Line] = {}
+        self._is_closed = False
 
     def when_durable(self, log: Log, on_done: OnDone) -> None:
         """Call `on_done(True)` when all that `log` holds now is durable, `on_done(False)` if it cannot be.
@@ -62,6 +63,9 @@ class GroupCommit:
 
         The sync begins at the end of this turn of the loop, so that it serves all that the turn brings.
         """
+        if self._is_closed:
+            self._loop.call_soon(on_done, False)
+            return
         line = self._lines.get(log)
         if line is None:
             line = self._lines[log] = _Line()
@@ -77,7 +81,11 @@ class GroupCommit:
             self._begin(log, line)
 
     def close(self) -> None:
-        """Let the syncs end that run, then sync what still waits, here and now: its replies can leave."""
+        """Let the syncs end that run, then sync what still waits, here and now: its replies can leave.
+
+        What is asked for later is not made durable.
+        """
+        self._is_closed = True
         self._syncer.close()
         lines, self._lines = self._lines, {}
         for log, line in lines.items():
@@ -102,8 +110,8 @@ class GroupCommit:
         line.request = request
         try:
             self._syncer.run(request, lambda: self._on_run(log, line, request))
-        except RuntimeError as problem:  # no thread can be started
-            request.end(OSError(errno.EAGAIN, f"nothing runs the sync: {problem}"))
+        except Exception as problem:  # as where no thread can be started
+            request.end(OSError(errno.EIO, f"nothing runs the sync: {problem!r}"))
             self._end(log, line, is_durable=_complete(log, request))
 
     def _on_run(self, log: Log, line: _Line, request: SyncRequest) -> None:

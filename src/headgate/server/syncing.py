@@ -152,7 +152,11 @@ class KernelSyncer:
             raise OSError(errno.EIO, "the kernel announces outcomes of syncs and has none")
         ended: list[OnRun] = []
         for number, result in outcomes:
-            request, on_run = self._in_flight.pop(number)
+            given = self._in_flight.pop(number, None)
+            if given is None:
+                logger.error("the kernel ended a sync that it was not given", extra={"number": number})
+                continue
+            request, on_run = given
             if -result in _NOT_RUN:
                 try:
                     self._run_aside(request, on_run)
