@@ -62,17 +62,27 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
     "headgate-housekeeping*": OPENING,
     "headgate-requests*": (
         *OPENING,
+        "api.fetch_messages:*",
+        "api.k08_offset_commit:_commit",
+        "api.k09_offset_fetch:_answer",
         "server.calls:PendingCall.frame_of",
         "server.request_work:*.<lambda>",
     ),
-    "headgate-batch-check*": ("topics.admission:*", "topics.appends:_Pending.check", "topics.appends:_pause"),
+    "headgate-batch-check*": (
+        "server.aside:AsideThread._run",
+        "topics.admission:*",
+        "topics.appends:_Pending.check",
+        "topics.appends:_pause",
+    ),
     "headgate-loop-watch": (
         "server.loop_watch:LoopWatch.sample",
         "server.loop_watch:LoopWatch.watching.<locals>.watch",
         "server.loop_watch:_place_of",
     ),
     "Thread-* (process_request_thread)": ("*",),
+    # Of tests, which run the same functions in threads of their own.
     "Thread-* (work)": OPENING,
+    "test*": ("log.log:Log.files", "server.aside:AsideThread._run"),
 }
 """By the thread's name: what it may call, as patterns. docs/threads.md says why."""
 
