@@ -131,6 +131,7 @@ def test_what_the_kernel_did_not_run_is_run_by_the_thread(log: Log, code: int) -
     asyncio.run(scenario())
 
 
+@pytest.mark.plants_failures("sync")
 def test_a_callback_that_raises_does_not_hold_up_the_next(log: Log) -> None:
     """Outcomes come several at once, each of another log."""
 
@@ -171,6 +172,7 @@ def test_a_stop_says_that_it_waits(
 
 
 @pytest.mark.interpreted
+@pytest.mark.plants_failures("sync")
 def test_a_thread_goes_on_after_a_sync_that_ended_unexpectedly(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,18 +83,19 @@ class ThreadSyncer:
     def _work(self) -> None:
         while (given := self._requests.get()) is not None:
             request, on_run = given
+            problem: BaseException | None = None
             try:
                 request.run()
             except OSError:
                 pass  # the request keeps it, and complete_sync tells
-            except (
-                BaseException
-            ) as failure:  # the request has failed, and the next one is to be run all the same
-                unexpected(Where.SYNC, "a sync failed", failure)
+            except BaseException as unforeseen:  # it has failed, and the next one is run all the same
+                problem = unforeseen
             with suppress(RuntimeError):  # the loop is closed: nobody is left to tell
-                self._loop.call_soon_threadsafe(self._tell, on_run)
+                self._loop.call_soon_threadsafe(self._tell, on_run, problem)
 
-    def _tell(self, on_run: OnRun) -> None:
+    def _tell(self, on_run: OnRun, problem: BaseException | None) -> None:
+        if problem is not None:
+            unexpected(Where.SYNC, "a sync failed", problem)
         if not self._is_closed:
             on_run()
 
