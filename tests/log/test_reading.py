@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.log.support import DIRECTORY, Place, append, contents, filled, memory, names
 
-from headgate.log.batch import CorruptBatch, read_header
+from headgate.log.batch import CorruptBatch, Record, encode_batch, read_header
 from headgate.log.filesystem import MemoryFileSystem
 from headgate.log.log import LogSettings, OffsetOutOfRange
 from headgate.log.swap import save_compacted_to
+from headgate.log.time_search import Search
 
 
 @pytest.mark.parametrize("is_reopened", [False, True])
@@ -156,3 +157,54 @@ def test_a_read_of_a_file_that_was_cut_behind_our_back_says_so(files: MemoryFile
     files.open(DIRECTORY / f"{0:020d}.log").truncate(100)
     with pytest.raises(CorruptBatch, match="ends at"):
         log.read(0, 10_000)
+
+
+def _searched(search: Search) -> tuple[tuple[int, int] | None, list[bool]]:
+    """What a search comes to, and for each of its steps whether it was for a thread."""
+    steps: list[bool] = []
+    while True:
+        try:
+            work = next(search)
+        except StopIteration as end:
+            return end.value, steps
+        steps.append(work is not None)
+        if work is not None:
+            work()
+
+
+@pytest.mark.parametrize(("count", "codec", "is_aside"), [(10, 0, False), (10, 4, True), (3000, 0, True)])
+def test_batches_that_take_long_are_looked_into_aside(count: int, codec: int, is_aside: bool) -> None:
+    """Many records, or what may unpack to many: in a thread, for both searches."""
+    log = Place(settings=LogSettings()).open()
+    records = [Record(b"k", b"v", 1000 + at) for at in range(count)]
+    batch = bytes(encode_batch(records, codec=codec))
+    log.append(batch, [read_header(batch)])
+    assert _searched(log.search_timestamp(1005)) == ((1005, 5), [True] * is_aside)
+    found, steps = _searched(log.search_largest_timestamp())
+    assert found == (1000 + count - 1, count - 1)
+    assert any(steps) is is_aside
+
+
+def test_a_search_among_many_batches_pauses() -> None:
+    """Where the greatest timestamp was deleted, all that is left may have to be looked at."""
+    log = Place(settings=LogSettings()).open()
+    for timestamp in (9000, *range(1000, 1600)):
+        append(log, timestamp=timestamp)
+    log.delete_before(1)
+    found, steps = _searched(log.search_largest_timestamp())
+    assert found == (1599, 600)
+    assert len(steps) >= 6 and not any(steps)
+
+
+def test_a_search_goes_on_in_a_log_that_changes() -> None:
+    """Records that are deleted meanwhile are not found, nor do they end the search."""
+    log = Place(settings=LogSettings()).open()
+    for timestamp in range(1000, 1600):
+        append(log, timestamp=timestamp)
+    append(log, timestamp=500)
+    search = log.search_largest_timestamp()
+    assert next(search) is None
+    log.delete_before(600)
+    log.close_files()
+    assert _searched(search)[0] in ((500, 600), (1599, 599))
+    assert log.max_timestamp() == (500, 600)

@@ -89,7 +89,7 @@ def _find(node: Node, call: Call, topic_name: str, wanted: ListOffsetsPartition)
     if error != ErrorCode.NONE:
         return FoundOffset(error)
     yield from opened_aside(partition)
-    return partition.find_offset(wanted.timestamp)
+    return (yield from partition.find_offset(wanted.timestamp))
 
 
 API = Api(

@@ -29,7 +29,7 @@ from headgate.log.swap import carry_out, save_compacted_to
 from headgate.log.sync import SyncRequest
 from headgate.log.sync_mark import remove_sync_mark
 from headgate.log.terms import LogFailed, LogSettings, OffsetOutOfRange
-from headgate.log.time_search import find_largest_timestamp, find_timestamp
+from headgate.log.time_search import Search, found_now, search_largest_timestamp, search_timestamp
 from headgate.log.walking import walk_segments
 
 if TYPE_CHECKING:
@@ -318,11 +318,19 @@ class Log:
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """Timestamp and offset of the first record at or after `timestamp_ms`; None when there is none."""
-        return find_timestamp(self._segments, timestamp_ms, self.log_start_offset)
+        return found_now(self.search_timestamp(timestamp_ms))
 
     def max_timestamp(self) -> tuple[int, int] | None:
         """The largest timestamp and the first offset in its batch that has it; None without timestamps."""
-        return find_largest_timestamp(self._segments, self.log_start_offset)
+        return found_now(self.search_largest_timestamp())
+
+    def search_timestamp(self, timestamp_ms: int) -> Search:
+        """The same as `offset_for_timestamp` in steps (`log/time_search.py`)."""
+        return search_timestamp(self, self._segments, timestamp_ms)
+
+    def search_largest_timestamp(self) -> Search:
+        """The same as `max_timestamp` in steps."""
+        return search_largest_timestamp(self, self._segments)
 
     def oldest_segment_timestamp(self) -> int:
         """The newest timestamp of the oldest segment, which is what retention goes by; -1 without one."""

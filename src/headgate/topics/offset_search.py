@@ -5,7 +5,8 @@ Only what readers may see is found: a record at or past the high watermark is no
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from headgate.domain.errors import ErrorCode
 from headgate.topics.leader_epochs import LeaderEpochs
@@ -38,8 +39,12 @@ class Visible(NamedTuple):
     epochs: LeaderEpochs
 
 
-def find_offset(log: Log | None, visible: Visible, timestamp: int) -> FoundOffset:
-    """The first visible record at or after `timestamp`, or what a special timestamp names.
+FindSteps: TypeAlias = "Generator[Callable[[], None] | None, None, FoundOffset]"
+"""A search that yields None for others' turns, and functions to be run in a thread."""
+
+
+def find_offset(log: Log | None, visible: Visible, timestamp: int) -> FindSteps:
+    """The first visible record at or after `timestamp`, or what a special timestamp names, in steps.
 
     `log` is None for a partition that was never written. Raises OSError, CorruptBatch.
     """
@@ -52,7 +57,8 @@ def find_offset(log: Log | None, visible: Visible, timestamp: int) -> FoundOffse
         return FoundOffset(ErrorCode.NONE, -1, start, epoch)
     if log is None or timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return FoundOffset(ErrorCode.NONE)
-    found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
+    by_time = timestamp != MAX_TIMESTAMP
+    found = yield from (log.search_timestamp(timestamp) if by_time else log.search_largest_timestamp())
     if found is None or found[1] >= visible.high_watermark:
         return FoundOffset(ErrorCode.NONE)
     return FoundOffset(ErrorCode.NONE, found[0], found[1], visible.epochs.epoch_of(found[1]))

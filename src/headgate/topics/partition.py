@@ -29,7 +29,7 @@ from headgate.log.batch import BatchHeader, CorruptBatch, place_batch, read_head
 from headgate.log.log import LogFailed
 from headgate.topics.admission import Admitted, AppendResult, Buffer, admit
 from headgate.topics.leader_epochs import UNDEFINED, LeaderEpochs
-from headgate.topics.offset_search import FoundOffset, Visible, find_offset
+from headgate.topics.offset_search import FindSteps, FoundOffset, Visible, find_offset
 from headgate.topics.partition_files import (
     discard_producers_beyond,
     load_leader_epochs,
@@ -292,12 +292,13 @@ class Partition:
             return ReadResult(ErrorCode.KAFKA_STORAGE_ERROR)
         return ReadResult(ErrorCode.NONE, watermark, start, records)
 
-    def find_offset(self, timestamp: int) -> FoundOffset:
-        """The first visible record at or after `timestamp`, or what one of the special timestamps names."""
+    def find_offset(self, timestamp: int) -> FindSteps:
+        """The first visible record at or after `timestamp`, or what a special timestamp names, in steps."""
         try:
             log = self._existing_log
             watermark = self._high_watermark(log) if log else 0
-            return find_offset(log, Visible(watermark, self.leader_epoch, self._epochs), timestamp)
+            visible = Visible(watermark, self.leader_epoch, self._epochs)
+            return (yield from find_offset(log, visible, timestamp))
         except (OSError, CorruptBatch) as problem:
             self._known_trouble().read_failed(problem)
             return FoundOffset(ErrorCode.KAFKA_STORAGE_ERROR)
