@@ -158,7 +158,14 @@ class History:
             number = self.one()
             self.kill(number)
             self.members[number] = self.incarnation(number, is_new=is_new)
-            self.all_step_with_delays()
+            if is_new:
+                for _ in range(4):
+                    self.step_of(self.members[number])
+                    self.h.advance(500)
+            else:
+                for _ in range(self.random.randint(MEMBERS, 4 * MEMBERS)):
+                    self.step_of(self.members[self.one()])
+                    self.h.advance(100)
 
     def restart(self) -> None:
         """Perhaps with the other protocol; without a farewell it takes a session until that is seen."""
@@ -262,7 +269,7 @@ WEIGHTS = {
     History.step: 2,
     History.all_step: 2,
     History.all_step_with_delays: 2,
-    History.comes_amid_answers: 1,
+    History.comes_amid_answers: 2,
     History.restart: 2,
     History.roll: 1,
     History.static_there_and_back: 1,
