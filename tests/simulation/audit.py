@@ -12,6 +12,7 @@ from tests.simulation.consumer_model import ConsumerGroupModel, Setting
 from tests.simulation.disk import SimulatedDisk
 from tests.simulation.group_model import GroupModel
 from tests.simulation.journal import Journal
+from tests.simulation.mixed_model import MixedGroupModel
 from tests.simulation.offset_effects import MemberGroups, Rules
 from tests.simulation.offset_model import OffsetModel
 from tests.simulation.past_model import Told
@@ -64,8 +65,8 @@ class Audit:
         self._shards = [OffsetModel(rules, members) for _ in range(plan.shards)]
         self._groups = {group_id: GroupModel(group_id, members, rules) for group_id in joined}
         self._balanced = {one: ConsumerGroupModel(one, members, rules) for one in balanced}
-        self._mixed = set(mixed)
-        """Nothing is known of their members; of their offsets, and of when they are at rest, all the same."""
+        self._mixed = {one: MixedGroupModel(one) for one in mixed}
+        """Of their members it is only known who was given what."""
         self._group_ids = [*simple, *joined, *balanced, *mixed]
         self._life: Life | None = None
         self._looks = 0
@@ -89,6 +90,7 @@ class Audit:
         counts["rebalances"] = sum(group.rebalances for group in groups)
         for model in self._balanced.values():
             counts.update(model.counts)
+        counts["commits of former owners refused"] = sum(one.judged for one in self._mixed.values())
 
     # --- lives ---
 
@@ -116,6 +118,8 @@ class Audit:
             self._groups[request.group_id].arrived(request)
         if request.group_id in self._mixed and isinstance(request.command, JoinGroup | ConsumerHeartbeat):
             self._members.may_have_record[request.group_id] = request.number
+        if request.group_id in self._mixed:
+            self._mixed[request.group_id].arrived(request, self._surroundings.topic_ids())
         if request.group_id in self._balanced:
             session_seconds = self._surroundings.session_seconds(request.group_id)
             setting = Setting(session_seconds, self._surroundings.topic_ids())
@@ -143,6 +147,8 @@ class Audit:
             group.answered(request, result, self._time.seconds)
         if request.group_id in self._balanced:
             self._balanced[request.group_id].answered(request, result)
+        if request.group_id in self._mixed:
+            self._mixed[request.group_id].answered(request, result, self._surroundings.topic_ids())
 
     def _judge_refusal(self, request: Request, result: ErrorCode) -> None:
         self._journal.counts["retriable errors"] += 1

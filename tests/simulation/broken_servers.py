@@ -376,3 +376,7 @@ def deadlines_follow_the_systems_clock(patch: pytest.MonkeyPatch) -> None:
 
 def what_is_moved_bears_the_time_of_a_clock_that_was_set_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(HistoryWriter, "_now", lambda writer: writer._clock.system_time())
+
+
+def former_owners_may_commit(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(consumer_offsets, "commit_error", lambda *given: ErrorCode.NONE)

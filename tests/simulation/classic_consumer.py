@@ -163,8 +163,15 @@ class ClassicConsumer(Client):
         error = error_of(result)
         if error is ErrorCode.NONE:
             given = assigned_pairs(result.assignment)
-            self._is_joining = self._is_cooperative and not self.owned <= given
+            revoked = self.owned - given if self._is_cooperative else frozenset()
+            self._is_joining = bool(revoked)
+            commit = self._commit_of(revoked) if self.random.random() < 0.7 else None
             self.owned = given
+            if (
+                commit is not None
+            ):  # as clients do when they revoke, in the generation that takes it from them
+                self.ask(self.group_id, commit, lambda result: self._after(error_of(result)))
+                return
         self._after(error)
 
     def _heartbeat(self) -> None:
@@ -172,17 +179,23 @@ class ClassicConsumer(Client):
         self.ask(self.group_id, command, lambda error: self._after(error_of(error)))
 
     def _commit(self) -> None:
-        if not self.owned:
+        command = self._commit_of(self.owned)
+        if command is None:
             self._heartbeat()
             return
+        self.ask(self.group_id, command, lambda result: self._after(error_of(result)))
+
+    def _commit_of(self, parts: frozenset[NamedPart]) -> CommitOffsets | None:
+        """A commit of these partitions in its generation; None if there are none."""
+        if not parts:
+            return None
         number = self.network.next_number()
         topics: dict[TopicName, list[OffsetToCommit]] = {}
-        for name, index in sorted(self.owned):
+        for name, index in sorted(parts):
             topics.setdefault(TopicName(name), []).append(OffsetToCommit(index, number, -1, ""))
-        command = CommitOffsets(
+        return CommitOffsets(
             self.group_id, list(topics.items()), member_id=self.member_id, generation=self.generation
         )
-        self.ask(self.group_id, command, lambda result: self._after(error_of(result)))
 
     def _after(self, error: ErrorCode) -> None:
         """Go on after an answer."""

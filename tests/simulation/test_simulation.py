@@ -198,6 +198,8 @@ RESTARTING = BALANCED | {"trouble_seconds": 1.0, "troubles": ("kill", "stop", "d
 CALM = BALANCED | {"consumers": 3, "tools": 0, "trouble_seconds": 0.3, "troubles": ("calm",)}
 CALM |= {"longest_session_seconds": 1.0, "assignment_interval_ms": 0}
 MIXED = CALM | {"consumers": 0, "mixed": 4, "troubles": ("calm", "disconnect", "kill")}
+MOVING = MIXED | {"mixed": 6, "trouble_seconds": 3.0, "assignment_interval_ms": 0, "pace_seconds": 0.1}
+MOVING |= {"change_seconds": 3.0, "troubles": ("disconnect",)}
 REMEMBERING = CLEANING | {"keeps_history": True, "delete_retention_ms": 0}
 FORGETFUL = REMEMBERING | {"trouble_seconds": 0.3, "is_durable": True, "troubles": ("power",)}
 TORN = FORGETFUL | {"batch_bytes": 700, "partition_count": 20, "tools": 10, "pace_seconds": 0.005}
@@ -253,6 +255,7 @@ SLEEPY = {"consumers": 0, "mixed": 0, "trouble_seconds": 1.0, "sweep_interval_ms
         (broken.groups_do_not_look_at_topics_again, CALM),
         (broken.expressions_are_matched_once, CALM | {"consumers": 2}),
         (broken.classic_members_are_not_told_to_join_again, MIXED),
+        (broken.former_owners_may_commit, MOVING),
         (broken.checkpoints_forget_members, RESTARTING | {"checkpoint_records": 20}),
         (broken.the_systems_clock_is_read_once, {"clock_seconds": 1.0, "consumers": 0, "mixed": 0}),
         (broken.deadlines_follow_the_systems_clock, CROWDED | {"clock_seconds": 1.0}),
