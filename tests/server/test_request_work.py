@@ -353,7 +353,8 @@ def test_logs_are_recovered_after_a_crash_while_others_are_served(slow_opening: 
         node.topics.create(NewTopic("t", TopicId(b"t" * 16), 40), node.system_time())
         assert isinstance(topic, Topic)
         for index in range(3):
-            result = topic.partition(index).append(batch(b"a", b"b"), node.system_time())
+            records = batch(b"a", b"b", timestamp=node.system_time())
+            result = topic.partition(index).append(records, node.system_time())
             assert result.error == ErrorCode.NONE
             node.durability.when_durable(topic.partition(index).log, topic.partition(index).synced)
         await until(lambda: all(topic.partition(index).high_watermark for index in range(3)))

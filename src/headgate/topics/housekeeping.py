@@ -32,6 +32,10 @@ class Housekeeping:
         self._topics = topics
         self._next_looks: dict[Key, tuple[TopicPolicy, Millis]] = {}
         """Of logs that nobody has open, when the oldest records have had their time, by what policy."""
+        self._is_first = True
+        """The first round is at the start. It leaves alone what nobody has open: others need the disk, and
+        the system's clock may be set only now.
+        """
         self._tried: set[Key] = set()
         """Logs that were to be recovered in this round or one before."""
 
@@ -45,6 +49,9 @@ class Housekeeping:
                 if partition.is_open:
                     partition.expire_producers(expired_before)
                     partition.apply_retention(now)
+        if self._is_first:
+            self._is_first = False
+            return
         looks, self._next_looks = self._next_looks, {}
         to_recover = _RECOVERED_A_ROUND
         for topic, index in self._may_expire():
