@@ -120,6 +120,47 @@ def test_a_signal_closes_cleanly(tmp_path: Path, number: signal.Signals) -> None
     assert "truncated" not in broker.log_path.read_text()
 
 
+def test_a_signal_ends_a_server_that_still_reads_its_logs(tmp_path: Path) -> None:
+    """It does not read them to their end first, and the next start finds all as it was."""
+    broker = Broker(tmp_path / "data", {}, 0, 30, "info")
+    broker.start()
+    broker.stop()
+    program = (
+        "import asyncio, sys\n"
+        "from headgate.cli import main\n"
+        "from headgate.server.coordinator import GroupCoordinator\n"
+        "async def load(coordinator):\n"
+        "    print('loading', flush=True)\n"
+        "    await asyncio.sleep(60)\n"
+        "GroupCoordinator.load = load\n"
+        "main()\n"
+    )
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            program,
+            "serve",
+            "--data-dir",
+            str(broker.data_dir),
+            "--listen",
+            "127.0.0.1:0",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "loading\n"
+    process.terminate()
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 0, said
+    assert "Traceback" not in said
+    broker.start()
+    broker.stop()
+    assert "unclean" not in broker.log_path.read_text()
+
+
 def test_metrics_are_served_to_prometheus(tmp_path: Path) -> None:
     """--metrics-listen serves the counters in Prometheus' text format."""
     with socket.create_server(("127.0.0.1", 0)) as probe:

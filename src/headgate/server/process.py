@@ -87,7 +87,10 @@ async def _serve(options: ServeOptions, filesystem: OsFileSystem) -> None:
     if options.with_parent:
         loop.add_reader(sys.stdin.fileno(), _stop_at_end_of_input, stop)
     node = BrokerNode(filesystem, options.data_dir, options.settings, Clock())
-    await node.start()
+    if not await _start_unless_stopped(node, stop):
+        node.close()
+        logger.info("stopped while it was starting")
+        return
     give_back_large_blocks()
     collect_cycles_rarely()
     listener = Listener(node)
@@ -106,6 +109,21 @@ async def _serve(options: ServeOptions, filesystem: OsFileSystem) -> None:
         node.close()
         await listener.close()
     logger.info("stopped")
+
+
+async def _start_unless_stopped(node: BrokerNode, stop: asyncio.Event) -> bool:
+    """Bring the node up; False: it is to stop before it is up, for reading long logs takes long."""
+    loop = asyncio.get_running_loop()
+    starting, stopping = loop.create_task(node.start()), loop.create_task(stop.wait())
+    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if starting.done():
+        starting.result()
+        return True
+    starting.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await starting
+    return False
 
 
 def _stop_at_end_of_input(stop: asyncio.Event) -> None:
