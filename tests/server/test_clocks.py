@@ -6,14 +6,18 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
 from tests.log.compacting import drive
 from tests.server.clients import Client, commit, committed
+from tests.server.counting import AnswerLater, setup
 from tests.server.disk import DATA_DIR, new_disk
 from tests.topics.disk import batch
 
+from headgate.core.commands import Tick
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, Millis, TopicId, TopicName
 from headgate.domain.settings import Settings
+from headgate.log.memory_filesystem import MemoryFileSystem
 from headgate.server.clock import Clock
 from headgate.server.node import BrokerNode
 from headgate.topics.topics import NewTopic
@@ -180,3 +184,40 @@ def test_no_jump_of_the_clock_ends_a_session_or_stalls_a_rebalance() -> None:
         assert (again.error_code, again.member_id) == (0, first.member_id)
 
     run(scenario)
+
+
+class SlowClock(Clock):
+    """Steady time at a quarter of the pace of the loop's."""
+
+    def __init__(self) -> None:
+        self.began = Clock.steady_time(self)
+
+    def steady_time(self) -> Millis:
+        """What has passed of it, slowly."""
+        return Millis(self.began + (super().steady_time() - self.began) // 4)
+
+
+def test_a_timer_that_the_loop_fires_early_waits_for_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is ticked before the shard's own time has come, and then once."""
+    monkeypatch.setattr("tests.server.counting.Clock", SlowClock)
+    ticks = []
+
+    async def scenario() -> None:
+        async with setup(MemoryFileSystem()) as s:
+            handle = s.runtime.shard.handle
+
+            def watched(command: object, now: Millis, token: int = 0) -> Any:
+                if isinstance(command, Tick):
+                    ticks.append(now)
+                return handle(command, now, token)
+
+            monkeypatch.setattr(s.runtime.shard, "handle", watched)
+            waiting = asyncio.create_task(s.ask(AnswerLater()))
+            await asyncio.sleep(0)
+            deadline = s.runtime.shard.deadline
+            assert deadline is not None
+            assert await waiting == "late"
+            assert len(ticks) == 1
+            assert ticks[0] >= deadline
+
+    asyncio.run(scenario())

@@ -190,8 +190,7 @@ class OffsetHistory:
             return CompactionRules(new_completeness=RunCompleteness)
         history = self._topic.partition(partition.index)
         is_first = not partition.log.compacted_to
-        not_before = time_of_move(self._clock.system_time(), partition.log, history.log)
-        writer = HistoryWriter(history, self._clock, is_first=is_first, not_before=not_before)
+        writer = HistoryWriter(history, self._clock, is_first=is_first, moved_from=partition.log)
         return CompactionRules(RunCompleteness, writer)
 
     # --- who asks ---

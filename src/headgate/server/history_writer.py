@@ -51,16 +51,16 @@ class HistoryWriter:
     """A `headgate.log.compaction.Dropped` that keeps offsets."""
 
     def __init__(
-        self, history: Partition, clock: Clock, *, is_first: bool, not_before: Millis = NO_TIMESTAMP
+        self, history: Partition, clock: Clock, *, is_first: bool, moved_from: Log | None = None
     ) -> None:
-        """`is_first`: nothing was ever taken out of the partition whose history this is. `not_before` is the
-        latest time in that partition and its history: where the system's clock was set back since, things
-        count as moved then.
+        """`is_first`: nothing was ever taken out of the partition whose history this is. `moved_from` is its
+        log: where the system's clock was set back, nothing counts as moved before a time that is in there.
         """
         self._history = history
         self._clock = clock
         self._is_first = is_first
-        self._not_before = not_before
+        self._moved_from = moved_from
+        self._not_before = NO_TIMESTAMP
         self._batch: BatchBuilder | None = None
         self._full: list[bytearray] = []
         self._full_bytes = 0
@@ -132,7 +132,11 @@ class HistoryWriter:
         self._batch = None
 
     def _now(self) -> Millis:
-        return max(self._clock.system_time(), self._not_before)
+        now = self._clock.system_time()
+        if self._moved_from is not None:
+            self._not_before = time_of_move(now, self._moved_from, self._history.log)
+            self._moved_from = None
+        return max(now, self._not_before)
 
     @property
     def is_flush_due(self) -> bool:
