@@ -57,6 +57,11 @@ class Calm:
         life.later(self._seconds / 2, self._surroundings.change_topic)
         life.later(self._seconds, lambda: self._look(life, on_over))
 
+    @property
+    def is_under_way(self) -> bool:
+        """Whether nothing is to go wrong for now."""
+        return self._surroundings.is_calm
+
     def broken(self) -> None:
         """The server is gone, and so is the calm."""
         self._surroundings.is_calm = False

@@ -14,6 +14,8 @@ from headgate.domain.ids import Millis
 from headgate.server.clock import Clock
 
 START_MS = 1_700_000_000_000
+AFTER_STALL_SECONDS = 0.1
+"""After so long everything that was late has come."""
 _SETTING_SECONDS = 0.002
 """What it takes to set the clock: no two readings of one millisecond differ."""
 
@@ -38,6 +40,7 @@ class SimulatedTime(Clock):
 
     def __init__(self) -> None:
         self.seconds = 0.0
+        self._stalled_until = self._stall_seconds = 0.0
         self._stretches = [Stretch(0.0, START_MS, is_running=True)]
 
     # --- for the server ---
@@ -49,6 +52,17 @@ class SimulatedTime(Clock):
     def system_time(self) -> Millis:
         """The time since the epoch."""
         return Millis(self._stretches[-1].at(self.seconds))
+
+    def stall(self, seconds: float) -> None:
+        """Let time pass in which nothing happens."""
+        self.seconds += seconds
+        self._stalled_until, self._stall_seconds = self.seconds, seconds
+
+    @property
+    def lateness_seconds(self) -> float:
+        """How much later than it would have come something may come now, because nothing happened before."""
+        is_over = self.seconds > self._stalled_until + AFTER_STALL_SECONDS
+        return 0.0 if is_over else self._stall_seconds
 
     # --- for whoever sets it ---
 

@@ -197,9 +197,10 @@ class ConsumerGroupModel:
         return holder
 
     def _check_beat(self, request: Request, command: ConsumerHeartbeat, view: MemberView) -> None:
-        if not view.may_be_heard(request.arrived_at, TIMER_SLACK_SECONDS):
+        if not view.may_be_heard(request.arrived_at, TIMER_SLACK_SECONDS + request.lateness_seconds):
             raise Violation(f"{request} was accepted of a member not heard of since {view.heard_at}: {view}")
-        if view.late_at is not None and request.arrived_at > view.late_at + TIMER_SLACK_SECONDS:
+        latest = request.arrived_at - TIMER_SLACK_SECONDS - request.lateness_seconds
+        if view.late_at is not None and latest > view.late_at:
             raise Violation(f"{request} was accepted of a member that is late to let go: {view}")
         if command.member_epoch > view.epoch:
             raise Violation(f"{request} was accepted in an epoch that its member is not in: {view}")
@@ -332,7 +333,7 @@ class ConsumerGroupModel:
     ) -> None:
         if view is None:
             raise Violation(f"{request} was accepted of a member that nobody let in")
-        if not view.may_be_heard(request.arrived_at, TIMER_SLACK_SECONDS):
+        if not view.may_be_heard(request.arrived_at, TIMER_SLACK_SECONDS + request.lateness_seconds):
             raise Violation(f"{request} was accepted of a member not heard of since {view.heard_at}: {view}")
         if epoch == view.epoch:
             return

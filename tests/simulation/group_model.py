@@ -248,7 +248,7 @@ class GroupModel:
             raise Violation(f"{request} was accepted of a member that left")
         session, _ = self._timeouts.get(member_id, (1e9, 0.0))
         silent = request.arrived_at - self._heard.get(member_id, request.arrived_at)
-        if silent > session + TIMER_SLACK_SECONDS:
+        if silent > session + TIMER_SLACK_SECONDS + request.lateness_seconds:
             raise Violation(f"{request} was accepted of a member not heard of for {silent} s")
 
     def _hear(self, request: Request, member_id: str) -> None:

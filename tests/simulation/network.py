@@ -97,8 +97,16 @@ class SimulatedNetwork:
         self.requests += 1
         shard = partition_for(group_id, self._plan.shards)
         self._journal.trace(f"{self.requests} {group_id} {command!r}")
+        time = self._time
         return Request(
-            self.requests, group_id, shard, command, self._time.seconds, self._time.system_time(), on_result
+            self.requests,
+            group_id,
+            shard,
+            command,
+            time.seconds,
+            time.system_time(),
+            on_result,
+            time.lateness_seconds,
         )
 
     def _answer(self, request: Request, result: Any, *, is_refused_at_the_door: bool) -> None:

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.simulation.clock import SimulatedTime
+from tests.simulation.plan import RETENTION_MS
 from tests.simulation.requests import Violation
 
 from headgate.core.offsets.history import (
+    MOST_BETWEEN_SLICES_MS,
     Earlier,
     GroupHistory,
     HistoryEntry,
@@ -78,12 +80,7 @@ class PastReader:
         """What an undo goes by is the newest change and what stood before it. Raises Violation."""
         told = self._ask(HistoryQuery.last_change(group_id, None))
         assert told is not None
-        newest = max((one.entries[0] for one in all_told.partitions), default=None)
-        changed = {
-            _key(one): _put_back(one)
-            for one in all_told.partitions
-            if newest is not None and one.entries[0].written == newest.written
-        }
+        changed = {_key(one): _put_back(one) for one in self._last_changed(all_told)}
         found = {_key(one): _put_back(one) for one in told.partitions}
         if found != changed:
             differing = {
@@ -92,6 +89,34 @@ class PastReader:
                 if found.get(key) != changed.get(key)
             }
             raise Violation(f"the last change of group {group_id} and what it should be: {differing}")
+
+    def _last_changed(self, all_told: GroupHistory) -> list[PartitionHistory]:
+        """All that was written with the newest record; of an expiry, also what went in the slices before."""
+        newest = max((one.entries[0] for one in all_told.partitions), default=None)
+        if newest is None:
+            return []
+        changed = [one for one in all_told.partitions if one.entries[0].written == newest.written]
+        if not any(one.entries[0] == newest and self._is_expired(one) for one in changed):
+            return changed
+        expired = [one for one in all_told.partitions if self._is_expired(one) and one not in changed]
+        times = [newest.written]
+        for one in sorted(expired, key=lambda one: one.entries[0].written, reverse=True):
+            written = one.entries[0].written
+            if min(times) - MOST_BETWEEN_SLICES_MS <= written <= newest.written:
+                times.append(written)
+                changed.append(one)
+        return changed
+
+    def _is_expired(self, partition: PartitionHistory) -> bool:
+        """Whether what was removed last was as old as an offset that expires."""
+        if len(partition.entries) == 1:
+            return False
+        removal, before = partition.entries[0], partition.entries[1].commit
+        if removal.commit is not None or before is None:
+            return False
+        if before.expire_timestamp != -1:
+            return removal.written >= before.expire_timestamp
+        return removal.written - before.commit_timestamp >= RETENTION_MS
 
     def check_as_of(self, group_id: GroupId, all_told: GroupHistory, time: Millis) -> None:
         """What is told of a time is what was in force then. Raises Violation."""

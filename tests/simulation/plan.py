@@ -68,6 +68,8 @@ class Plan:
     room_after_bytes: int
     clock_seconds: float
     """How long the system's clock is left alone, on average; 0: always."""
+    stall_seconds: float
+    """How long the process goes on before it stands still for a while, on average; 0: always."""
     troubles: tuple[str, ...] | None = None
     """None: all there are."""
 
@@ -106,6 +108,7 @@ class Plan:
             assignment_interval_ms=later.choice((0, 300, 1000)),
             room_after_bytes=later.choice((0, 4096)),
             clock_seconds=Random(f"clock of {seed}").choice((0.0, 0.0, 3.0, 30.0)),
+            stall_seconds=Random(f"stalls of {seed}").choice((0.0, 0.0, 3.0, 20.0)),
         )
 
     def tool_count(self) -> int:

@@ -37,6 +37,7 @@ from tests.simulation.network import SimulatedNetwork
 from tests.simulation.past_reader import PastReader
 from tests.simulation.plan import RETENTION_MS, Plan
 from tests.simulation.requests import Violation
+from tests.simulation.stalls import Stalls
 from tests.simulation.surroundings import Surroundings
 
 from headgate.log.header import CorruptBatch
@@ -97,6 +98,7 @@ class World:
         calm = Calm(plan, self.disk, self.journal, self.surroundings, consumers)
         self._nemesis = Nemesis(plan, random, self.disk, self.journal, self._clients, calm)
         self._clock_setter = ClockSetter(plan, seed, self.time, self.journal)
+        self._stalls = Stalls(plan, seed, self.time, self.journal, calm)
         self._failed_starts = 0
         """In a row."""
 
@@ -167,4 +169,5 @@ class World:
             client.connect()
         self._nemesis.begin(life)
         self._clock_setter.begin(life)
+        self._stalls.begin(life)
         self._network.look_for_the_forgotten()

@@ -332,8 +332,9 @@ class HistoryCollector:
         if last is None:
             return []
         expired = {key: entry for key, entry in newest.items() if self._is_expiry(self._known[key])}
-        is_expiry = last in expired.values()
-        began = _began(last, expired.values()) if is_expiry else last.written
+        if last not in expired.values():
+            return _in_order(key for key, entry in newest.items() if entry.written == last.written)
+        began = _began(last, expired.values())
         return _in_order(
             key
             for key, entry in newest.items()
@@ -387,7 +388,7 @@ def _began(last: HistoryEntry, removals: Iterable[HistoryEntry]) -> Millis:
         for written in sorted(earlier, reverse=True):
             if written < began - MOST_BETWEEN_SLICES_MS:
                 break
-            began = min(began, written)
+            began = min(began, written)  # the clock may have been ahead when an earlier one was written
     return began
 
 

@@ -1,0 +1,49 @@
+"""The process stands still for a while, as one does that is suspended, or that the machine has no time for.
+
+All timers that were due meanwhile are late, and come in the order in which they were due. What was not due
+does not happen.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from tests.simulation.calm import Calm
+from tests.simulation.clock import SimulatedTime
+from tests.simulation.journal import Journal
+from tests.simulation.plan import Plan
+
+if TYPE_CHECKING:
+    from tests.simulation.life import Life
+
+LENGTHS_SECONDS = (0.2, 0.9, 3.0, 15.0, 90.0)
+
+
+class Stalls:
+    """When the process stands still, by a chance of its own: the rest of a seed is as it was without."""
+
+    def __init__(self, plan: Plan, seed: int, time: SimulatedTime, journal: Journal, calm: Calm) -> None:
+        self._seconds = plan.stall_seconds
+        self._random = Random(f"stalls of {seed}")
+        self._time = time
+        self._journal = journal
+        self._calm = calm
+        self._life: Life
+
+    def begin(self, life: Life) -> None:
+        """A life of the server has begun."""
+        self._life = life
+        if self._seconds:
+            self._rest()
+
+    def _rest(self) -> None:
+        self._life.later(self._random.expovariate(1 / self._seconds), self._stall)
+
+    def _stall(self) -> None:
+        if not self._calm.is_under_way:
+            seconds = self._random.choice(LENGTHS_SECONDS)
+            self._time.stall(seconds)
+            self._journal.trace(f"nothing happened for {seconds} s")
+            self._journal.counts["stalls"] += 1
+        self._rest()
