@@ -10,9 +10,11 @@ import pytest
 from tests.log.compacting import NOW, RETENTION, compacted
 from tests.log.support import Place, sync
 
-from headgate.log.batch import Record, encode_batch, read_header
+from headgate.log.batch import Record, encode_batch, place_batch, read_header
 from headgate.log.filesystem import OsFileSystem
+from headgate.log.header import HEADER_BYTES
 from headgate.log.log import LogSettings
+from headgate.log.recompression import with_codec
 
 JARS = Path(__file__).parents[2] / "build" / "kafka" / "libs"
 
@@ -38,6 +40,32 @@ def test_kafkas_dump_finds_every_batch_valid_and_every_index_entry_right(tmp_pat
     dump = dumped(place.directory)
     assert dump.count("isvalid: true") == 400
     assert dump.count("| offset: ") == log.log_end_offset
+
+
+def test_kafkas_dump_unpacks_what_was_compressed_anew(tmp_path: Path) -> None:
+    """By every codec, at its usual level and at others, over more than one block of any of them."""
+    place = Place(OsFileSystem(), tmp_path / "flights-0", LogSettings())
+    log = place.open()
+    levels: list[tuple[int, int | None]] = [
+        (0, None),
+        (1, None),
+        (1, 1),
+        (1, 9),
+        (2, None),
+        (3, None),
+        (3, 1),
+    ]
+    levels += [(3, 17), (4, None), (4, -50), (4, 22)]
+    records = [Record(b"k%d" % at, b"%d" % (at * 7919) * 20, 10**12 + at) for at in range(2000)]
+    for codec, level in levels:
+        sent = encode_batch(records)
+        batch = with_codec(read_header(sent), bytes(sent[HEADER_BYTES:]), codec, level)
+        place_batch(batch, 0, log.log_end_offset, 0)
+        log.append(batch, [read_header(batch)])
+    log.close()
+    dump = dumped(place.directory)
+    assert dump.count("isvalid: true") == len(levels)
+    assert dump.count("| offset: ") == len(levels) * len(records)
 
 
 def test_kafkas_dump_understands_a_compacted_log(tmp_path: Path) -> None:
