@@ -54,6 +54,7 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
     "headgate-compaction*": OPENING,
     "headgate-history*": (
         *OPENING,
+        "api.k20004_describe_offset_history:_*",
         "core.offsets.history:*",
         "server.history_scan:_Reader.*",
         "server.history_scan:_Scan._finish",
