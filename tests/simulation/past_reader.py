@@ -27,7 +27,6 @@ from headgate.domain.ids import GROUP_OFFSETS_TOPIC, GroupId, Millis, TopicName
 from headgate.domain.settings import Settings
 from headgate.log.memory_filesystem import MemoryFileSystem
 from headgate.records import OffsetCommit
-from headgate.records.model import NO_EXPIRY
 from headgate.server.history import OffsetHistory
 from headgate.server.history_scan import scan
 from headgate.topics.topic import Topic
@@ -83,8 +82,6 @@ class PastReader:
         assert told is not None
         changed = {_key(one): _put_back(one) for one in self._last_changed(all_told)}
         found = {_key(one): _put_back(one) for one in told.partitions}
-        if newest is not None:
-            found = {key: one for key, one in found.items() if key in changed or not _is_slice(one, newest)}
         if found != changed:
             differing = {
                 key: (found.get(key), changed.get(key))
@@ -135,16 +132,6 @@ class PastReader:
                     f"the offset of group {group_id} in {_key(one)} as of {time} "
                     f"is {found.get(_key(one))}, and should be {in_force}"
                 )
-
-
-def _is_slice(found: tuple[HistoryEntry, OffsetCommit | str | None], newest: HistoryEntry) -> bool:
-    """Whether a removal may be of an earlier slice of the expiry that ended with the newest one."""
-    entry, before = found
-    if entry.commit is not None or newest.commit is not None or not isinstance(before, OffsetCommit):
-        return False
-    expires_ms = before.expire_timestamp
-    due_ms = expires_ms if expires_ms != NO_EXPIRY else before.commit_timestamp + RETENTION_MS
-    return due_ms <= entry.written <= newest.written
 
 
 def _put_back(partition: PartitionHistory) -> tuple[HistoryEntry, OffsetCommit | str | None]:
