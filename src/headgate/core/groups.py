@@ -41,12 +41,11 @@ class Groups:
         """The group's type; None when there is no such group."""
         if self.consumer.find(group_id) is not None:
             return GroupType.CONSUMER
-        is_classic = self.has_classic_record(group_id) or group_id in self.classic.live
-        return GroupType.CLASSIC if is_classic or self._offsets.has_group(group_id) else None
+        return GroupType.CLASSIC if self.is_classic(group_id) or self._offsets.has_group(group_id) else None
 
-    def has_classic_record(self, group_id: GroupId) -> bool:
-        """Whether a record makes it a classic group."""
-        return group_id in self.classic.recorded
+    def is_classic(self, group_id: GroupId) -> bool:
+        """Whether a record makes it a classic group, or a client that is about to join."""
+        return group_id in self.classic.recorded or group_id in self.classic.live
 
     def with_classic_members(self, group_id: GroupId) -> ClassicGroup | None:
         """The classic group of that id that is not empty, if there is one."""

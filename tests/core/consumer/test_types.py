@@ -53,6 +53,16 @@ def test_a_group_that_only_ever_committed_becomes_what_its_first_member_is() -> 
     assert h.offset(G) == 5
 
 
+def test_a_classic_client_that_is_about_to_join_does_not_stay_in_the_way() -> None:
+    """A group that only ever committed gave it an id; members of the new protocol may commit all the same."""
+    h = ConsumerHarness()
+    h.commit(G, offset=5)
+    given_id(h, "c")
+    h.join("a", "t")
+    assert G not in h.shard.classic.live
+    assert h.commit_as("a", 2, ("t", 0)) is ErrorCode.NONE
+
+
 def test_an_empty_classic_group_becomes_a_consumer_group() -> None:
     """Its record goes, its offsets stay, and epochs begin from the beginning."""
     h = ConsumerHarness()

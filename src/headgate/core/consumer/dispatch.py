@@ -106,7 +106,7 @@ class ConsumerDispatch:
         result, records = outcome
         if classic is not None:
             return result, self._migration.upgrade(turn, classic, group, records)
-        given_up = (GroupTombstone(group_id),) if self._all.has_classic_record(group_id) else ()
+        given_up = (GroupTombstone(group_id),) if self._all.is_classic(group_id) else ()
         return result, Effects([*given_up, *records])
 
     def _leave(
