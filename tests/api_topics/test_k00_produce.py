@@ -189,6 +189,18 @@ def test_a_transactional_batch_without_an_id_refuses_the_whole_request(node: One
     assert topic.partition(0).log_end_offset == 0
 
 
+@pytest.mark.parametrize("size", range(1, 62))
+def test_no_beginning_of_a_batch_is_taken_or_stumbled_over(node: OneNode, size: int) -> None:
+    """Whatever is looked for in it, in every version."""
+    node.topic("letters")
+    for version in (3, 6, 12):
+        answer = node.ask(k00_produce.API, request(batch(b"a", codec=4)[:size]), version)
+        assert answer.responses[0].partition_responses[0].error_code in (
+            ErrorCode.INVALID_RECORD,
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        )
+
+
 def test_zstd_needs_version_7(node: OneNode) -> None:
     """A producer too old for zstd cannot have sent it in good faith (KIP-110)."""
     node.topic("letters")

@@ -100,6 +100,9 @@ REFUSED: list[tuple[str, bytes, ErrorCode]] = [
     ("11 bytes", GOOD[:11], INVALID),
     ("16 bytes", GOOD[:16], INVALID),
     ("60 bytes", GOOD[:60], INVALID),
+    ("an old message of the smallest size", bytes(8) + b"\0\0\0\x0e" + bytes(14), INVALID),
+    ("an old message below it", bytes(8) + b"\0\0\0\x0d" + bytes(14), CORRUPT),
+    ("a length of -1 behind a batch", GOOD + b"\xff" * 12, CORRUPT),
     ("two batches", GOOD + GOOD, INVALID),
     ("a batch and what is none", GOOD + b"\xff" * 17, CORRUPT),
     ("a flipped bit", GOOD[:-1] + bytes([GOOD[-1] ^ 1]), CORRUPT),
@@ -190,8 +193,9 @@ def test_the_bounds_of_time_are_inclusive(time: int, is_taken: bool) -> None:
     """The oldest and the newest allowed millisecond pass; -1 is no timestamp, -2 is one."""
     limits = {"message_timestamp_before_max_ms": str(BEFORE), "message_timestamp_after_max_ms": str(AFTER)}
     for codec in CODECS:
-        body = raw_record() + raw_record(offset=1, time=time)
-        answer = admit(raw_batch(body, 2, codec=codec), policy(**limits), NOW)
+        times = (0, time, -BEFORE, AFTER, -NOW - 1)
+        body = b"".join(raw_record(offset=at, time=delta) for at, delta in enumerate(times))
+        answer = admit(raw_batch(body, len(times), codec=codec), policy(**limits), NOW)
         assert isinstance(answer, Admitted) is is_taken
         if isinstance(answer, AppendResult):
             assert [error.batch_index for error in answer.record_errors] == [1]
