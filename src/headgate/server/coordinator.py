@@ -37,7 +37,7 @@ class GroupCoordinator:
     @property
     def is_wary(self) -> bool:
         """Whether a command failed a shard a while ago: then commands are better not put together."""
-        return not self._quarantine.is_empty()
+        return self._quarantine.over_at != 0 and not self._quarantine.is_empty()
 
     def submit_to_all(self, command: Any, on_replies: Callable[[list[Any]], None]) -> None:
         """Hand the same command to every shard; answers come together, one a shard, in their order."""

@@ -20,23 +20,23 @@ class Quarantine:
         self._seconds = seconds
         self._held: dict[Hashable, tuple[float, float]] = {}
         """Until when a key is refused, and for how long it was."""
-        self._over_at = 0.0
-        """When nothing is remembered any more."""
+        self.over_at = 0.0
+        """When nothing is remembered any more; 0 while nothing is, which every request asks."""
 
     def is_empty(self) -> bool:
         """Whether nothing was blamed in a while."""
-        if not self._over_at:
+        if not self.over_at:
             return True
-        if self._seconds() < self._over_at:
+        if self._seconds() < self.over_at:
             return False
         self._held.clear()
-        self._over_at = 0.0
+        self.over_at = 0.0
         return True
 
     def blame(self, key: Hashable) -> float:
         """Refuse a key from now on; for how many seconds. None: it is not known which."""
         if key is None:
-            self._over_at = max(self._over_at, self._seconds() + FIRST_SECONDS)
+            self.over_at = max(self.over_at, self._seconds() + FIRST_SECONDS)
             return 0.0
         _, before = self._held.pop(key, (0.0, 0.0))
         length = min(before * 2, LONGEST_SECONDS) if before else FIRST_SECONDS
@@ -44,7 +44,7 @@ class Quarantine:
             del self._held[next(iter(self._held))]
         until = self._seconds() + length
         self._held[key] = until, length
-        self._over_at = max(self._over_at, until + length)
+        self.over_at = max(self.over_at, until + length)
         return length
 
     def holds(self, key: Hashable) -> bool:

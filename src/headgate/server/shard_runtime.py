@@ -198,7 +198,7 @@ class ShardRuntime(Generic[ShardT]):
         if self._state is not State.ACTIVE:
             on_reply(_ERRORS[self._state])
             return
-        if not self.quarantine.is_empty() and self.quarantine.holds(key):
+        if self.quarantine.over_at and self.quarantine.holds(key):
             on_reply(ErrorCode.UNKNOWN_SERVER_ERROR)
             return
         self._last_token = token = self._last_token + 1
