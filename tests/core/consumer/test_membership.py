@@ -285,6 +285,7 @@ def test_a_member_in_a_state_of_another_version_begins_anew() -> None:
     h = ConsumerHarness()
     h.join("a", "t")
     strange = replace(h.group.member(MemberId("a")).current, state=MemberState.UNKNOWN)
+    h.shard.apply(strange, len(h.log))
     h.log.append(encode(strange))
     h.reload()
     assert h.beat("a", 2, reported=all_of("t", 3)).error is FENCED
