@@ -57,7 +57,13 @@ def test_time_entries_are_made_only_where_the_time_rises() -> None:
     for timestamp, offset in ((-1, 0), (5, 1), (5, 2), (3, 3), (7, 4)):
         times.append(timestamp, offset)
     assert list(times.timestamps) == [5, 7] and list(times.offsets) == [1, 4]
-    assert [times.start_before(timestamp) for timestamp in (0, 5, 6, 7, 8)] == [0, 0, 1, 1, 4]
+    assert [times.start_before(timestamp) for timestamp in (0, 5, 6, 7, 8)] == [
+        (0, -1),
+        (0, -1),
+        (1, 5),
+        (1, 5),
+        (4, 7),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -46,8 +46,15 @@ class OffsetIndex:
 
     def last_position_at_or_below(self, position: int) -> int:
         """The largest indexed position up to `position`: where a batch is known to begin; 0 without one."""
+        return self.last_entry_at_or_below(position)[0]
+
+    def last_entry_at_or_below(self, position: int) -> tuple[int, int]:
+        """The largest indexed position up to `position`, and the relative last offset of the batch there.
+
+        (0, -1) without one.
+        """
         at = bisect_right(self.positions, position)
-        return self.positions[at - 1] if at else 0
+        return (self.positions[at - 1], self.offsets[at - 1]) if at else (0, -1)
 
     def truncate(self, position: int) -> None:
         """Forget the batches that begin at `position` or later."""
@@ -99,10 +106,13 @@ class TimeIndex:
             self.timestamps.append(timestamp)
             self.offsets.append(relative_offset)
 
-    def start_before(self, timestamp: int) -> int:
-        """A relative offset up to which every timestamp is smaller than `timestamp`; 0 when none is known."""
+    def start_before(self, timestamp: int) -> tuple[int, int]:
+        """A relative offset up to which every timestamp is smaller than `timestamp`, and the largest of them.
+
+        (0, -1) when none is known.
+        """
         at = bisect_left(self.timestamps, timestamp)
-        return self.offsets[at - 1] if at else 0
+        return (self.offsets[at - 1], self.timestamps[at - 1]) if at else (0, -1)
 
     def truncate(self, relative_offset: int) -> None:
         """Forget the offsets at or past `relative_offset`."""

@@ -420,7 +420,7 @@ def _walk_tail(segment: Segment, size: int) -> bool:
             segment.note(at, header.size, header.last_offset, header.max_timestamp)
     except CorruptBatch:
         return False
-    segment.synced_bytes = size
+    segment.synced_bytes = segment.unchecked_bytes = size
     segment.is_loaded_as_saved = segment.size == size
     return segment.is_loaded_as_saved
 
@@ -432,7 +432,7 @@ def _scan(segment: Segment, size: int, previous_end: int | None, gaps_to: int | 
     """
     segment.forget_batches()
     segment.is_loaded_as_saved = False
-    segment.synced_bytes = 0
+    segment.synced_bytes = segment.unchecked_bytes = 0
     if previous_end is not None and segment.base_offset < previous_end:
         return f"it begins at {segment.base_offset}, the segment before it ends at {previous_end}"
     expected = segment.base_offset

@@ -10,6 +10,10 @@ searches the file. A closed one loads its indexes when first asked, and rebuilds
 Behind the last batch of the active segment there may be room on the disk, which reads as zeros: to write
 where there is room already, and make that durable, takes the disk two thirds of the time it takes to grow the
 file. Only what `size` tells counts; `finish` gives the room back.
+
+What was taken from the disk without being read is not trusted: a batch is served for the first time when its
+checksum was found to hold, and an entry of an index that was read from its file is held against the batch it
+names when it is used.
 """
 
 from __future__ import annotations
@@ -20,12 +24,17 @@ from contextlib import suppress
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
+from crc32c import crc32c
+
 from headgate.log.filesystem import File, FileSystem, read_file, write_fully
 from headgate.log.header import (
+    CRC_END,
+    HEADER_BYTES,
     LENGTH_FIELD_END,
     BatchHeader,
     Buffer,
     CorruptBatch,
+    read_header,
 )
 from headgate.log.index import OFFSET_ENTRY_BYTES, OffsetIndex, TimeIndex
 from headgate.log.walking import CHUNK_BYTES, batch_size, find_batch, walk_batches
@@ -38,12 +47,15 @@ INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 LARGEST_RELATIVE_OFFSET: Final = 2**31 - 1
 _INDEX_ENTRY: Final = Struct(">ii")
+_LENGTH_AND_CRC: Final = Struct(">8xi5xI")
 
 
 class Segment:
     """A segment of the log in `directory`, from `base_offset` up to and without `next_offset`."""
 
     __slots__ = (
+        "_checked_from",
+        "_checked_to",
         "_close_when_unpinned",
         "_directory",
         "_file",
@@ -65,6 +77,7 @@ class Segment:
         "reserved_to",
         "size",
         "synced_bytes",
+        "unchecked_bytes",
     )
 
     def __init__(
@@ -82,6 +95,9 @@ class Segment:
         self.synced_bytes = 0
         self.indexes_synced = False
         self.is_loaded_as_saved = False
+        self.unchecked_bytes = 0
+        """Batches that begin before this position were there before the process, and nobody has read them."""
+        self._checked_from = self._checked_to = 0
         self.forget_batches()
 
     def forget_batches(self) -> None:
@@ -304,7 +320,7 @@ class Segment:
     def use_saved(self, size: int, next_offset: int) -> None:
         """Take a closed segment as its files say, without reading the log."""
         self.unload_indexes()
-        self.size = self.synced_bytes = size
+        self.size = self.synced_bytes = self.unchecked_bytes = size
         self.next_offset = next_offset
         self.is_loaded_as_saved = self.indexes_synced = True
 
@@ -328,7 +344,13 @@ class Segment:
 
         Where timestamps rise the last entry is of the last batch. Where they do not, only so much is read.
         """
+        if self._max_timestamp_offset >= self.next_offset:
+            return False
         start = self.position_of(max(self._max_timestamp_offset, self.base_offset))
+        if self._max_timestamp >= 0 and not self._is_at(
+            start, self._max_timestamp_offset, self._max_timestamp
+        ):
+            return False
         with suppress(CorruptBatch):
             for position, header, _ in walk_batches(self.file(), start, self.size):
                 if header.max_timestamp > self._max_timestamp:
@@ -402,19 +424,102 @@ class Segment:
         if at == len(index) and self._recent_last_offsets is not None:
             recent = bisect_left(self._recent_last_offsets, offset)
             return self._recent_positions[recent] if recent < len(self._recent_positions) else self.size
-        start = index.positions[at - 1] if at else 0
-        return find_batch(self.file(), start, self.size, offset)
+        if not at:
+            return find_batch(self.file(), 0, self.size, offset)
+        if not self._is_at(index.positions[at - 1], self.base_offset + index.offsets[at - 1]):
+            self.replace_indexes()
+            return self.position_of(offset)
+        return find_batch(self.file(), index.positions[at - 1], self.size, offset)
+
+    def start_before(self, timestamp: int) -> int:
+        """An offset up to which every timestamp is smaller than `timestamp`."""
+        times = self.time_index
+        start, known = times.start_before(timestamp)
+        if known < 0:
+            return self.base_offset
+        position = self.position_of(self.base_offset + start)
+        if not self._is_at(position, self.base_offset + start, known):
+            self.replace_indexes()
+            return self.start_before(timestamp)
+        return self.base_offset + start
+
+    def _is_at(self, position: int, last_offset: int, max_timestamp: int | None = None) -> bool:
+        """Whether the batch at `position` is the one that an index says stands there.
+
+        What this process noted itself needs no proof.
+        """
+        if not self.unchecked_bytes:
+            return True
+        head = self.file().pread(HEADER_BYTES, position)
+        if len(head) < HEADER_BYTES:
+            return False
+        header = read_header(head)
+        return header.last_offset == last_offset and max_timestamp in (None, header.max_timestamp)
+
+    def replace_indexes(self) -> None:
+        """Index the segment anew: its index files are not what was written. Raises CorruptBatch, OSError."""
+        next_offset, unchecked_bytes = self.next_offset, self.unchecked_bytes
+        self.rebuild()
+        self.next_offset = max(next_offset, self.next_offset)
+        self.unchecked_bytes = unchecked_bytes
+        with suppress(OSError):
+            self.save_indexes()
 
     def read(self, position: int, end: int, max_bytes: int, *, minimum_one: bool) -> bytes:
         """Whole batches from the one at `position` on, before `end`, as many as `max_bytes` holds.
 
-        With `minimum_one` the first comes whole, however large.
+        With `minimum_one` the first comes whole, however large. Raises OSError, and CorruptBatch where the
+        first is not what was written; before any other such batch the answer ends.
         """
+        if position >= self.unchecked_bytes or (
+            self._checked_from <= position < self._checked_to
+            and min(position + max_bytes, end, self.unchecked_bytes) <= self._checked_to
+        ):
+            return self._read_trusted(position, end, max_bytes, minimum_one=minimum_one)
+        data = self._pread(min(end - position, max_bytes), position)
+        size = self._check(data, position)
+        if size or not minimum_one:
+            return data[:size]
+        prefix = data if len(data) >= LENGTH_FIELD_END else self._pread(LENGTH_FIELD_END, position)
+        size = batch_size(prefix, 0, position)
+        if size > end - position:
+            raise CorruptBatch(f"a batch of {size} bytes stands at {position}, {end - position} are left")
+        data = self._pread(size, position)
+        self._check(data, position)
+        return data
+
+    def _check(self, data: bytes, position: int) -> int:
+        """How many bytes of sound batches `data` begins with. Raises CorruptBatch where the first is none."""
+        at = 0
+        view = memoryview(data)
+        while len(data) - at >= HEADER_BYTES:
+            length, crc = _LENGTH_AND_CRC.unpack_from(data, at)
+            size = length + LENGTH_FIELD_END
+            if size >= HEADER_BYTES and size > len(data) - at:
+                break
+            if size < HEADER_BYTES or crc32c(view[at + CRC_END : at + size]) != crc:
+                if not at:
+                    raise CorruptBatch(
+                        f"the batch at {position} of {self.path().name} is not what was written"
+                    )
+                break
+            at += size
+        if position <= self._checked_to and position + at >= self._checked_from:
+            self._checked_from = min(self._checked_from, position)
+            self._checked_to = max(self._checked_to, position + at)
+        else:
+            self._checked_from, self._checked_to = position, position + at
+        return at
+
+    def _read_trusted(self, position: int, end: int, max_bytes: int, *, minimum_one: bool) -> bytes:
         if end - position <= max_bytes:
             return self._pread(end - position, position)
         data = self._pread(max_bytes, position)
         # The last batch boundary the index knows saves stepping over the batches before it.
-        at = max(self.offset_index.last_position_at_or_below(position + max_bytes) - position, 0)
+        known, last_offset = self.offset_index.last_entry_at_or_below(position + max_bytes)
+        at = (
+            known - position if known > position and self._is_at(known, self.base_offset + last_offset) else 0
+        )
         while at + LENGTH_FIELD_END <= len(data):
             after = at + batch_size(data, at, position)
             if after > len(data):

@@ -62,7 +62,7 @@ def _first_batch(
     for segment in segments:
         if segment.max_timestamp < timestamp_ms or segment.next_offset <= start_offset:
             continue
-        first = max(segment.base_offset + segment.time_index.start_before(timestamp_ms), start_offset)
+        first = max(segment.start_before(timestamp_ms), start_offset)
         for _, header, batch in walk_batches(segment.file(), segment.position_of(first), segment.size):
             if header.max_timestamp >= timestamp_ms and header.next_offset > start_offset:
                 return header, bytes(batch)

@@ -60,9 +60,9 @@ class GroupCoordinator:
         return [runtime.shard for runtime in self._runtimes if runtime.is_active]
 
     async def load(self) -> None:
-        """Bring every shard up from its log."""
+        """Bring every shard up from its log; one whose log is damaged is refused, and no other."""
         for runtime in self._runtimes:
-            await runtime.load()
+            await runtime.load_if_possible()
 
     def close(self) -> None:
         """Write what was decided and not yet written, and stop every timer."""

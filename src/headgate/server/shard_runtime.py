@@ -34,6 +34,8 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
 from headgate.log.batch import CorruptBatch
 from headgate.log.log import Log
+from headgate.log.recovery import LogDamaged
+from headgate.log.walking import checked_batches
 from headgate.records import MalformedRecord
 from headgate.records.columns import record_count
 from headgate.server.asking import NOW, Asker, give_up
@@ -53,6 +55,8 @@ Waiting = tuple[OnReply, Asker | None]
 """Who gets a reply, and the request that is given up if that fails."""
 
 RELOAD_DELAY_SECONDS = 1.0
+DAMAGED_DELAY_SECONDS = 5.0
+"""The same where somebody has to restore files first."""
 TICK_SLICE_SECONDS = 0.005
 """For how long timers that are due are served before others have their turn."""
 TICK_PAUSE_SECONDS = 0.1
@@ -438,6 +442,13 @@ class ShardRuntime(Generic[ShardT]):
 
     # --- up and down ---
 
+    async def load_if_possible(self) -> None:
+        """Load the shard at the start: one whose log cannot be read is refused alone, and tried again."""
+        try:
+            await self.load()
+        except OSError as failure:
+            self._fail("log cannot be loaded", failure)
+
     async def load(self) -> None:
         """Apply checkpoint and log; the loop goes on with other work between slices."""
         self.on_loading()
@@ -447,7 +458,9 @@ class ShardRuntime(Generic[ShardT]):
             try:
                 await self._apply_log(log, await self._restore_checkpoint())
             except (CorruptBatch, MalformedRecord) as problem:
-                raise OSError(f"{log.directory}: {problem}; `headgate log verify` tells more") from problem
+                raise LogDamaged(
+                    errno.EIO, f"{problem}; `headgate log verify` tells more", str(log.directory)
+                ) from problem
         self._state = State.ACTIVE
         now = self._clock.steady_time()
         self._tell_system_time(self._clock.system_time() - now, now)
@@ -503,7 +516,9 @@ class ShardRuntime(Generic[ShardT]):
     async def _apply_log(self, log: Log, from_offset: int | None) -> None:
         loading = LogLoading(self.shard)
         await self._take_turns(
-            loading.steps(log.batches(log.log_start_offset if from_offset is None else from_offset))
+            loading.steps(
+                checked_batches(log.batches(log.log_start_offset if from_offset is None else from_offset))
+            )
         )
         self._position = self._written_position = self._visible_position = log.log_end_offset
         self._torn = loading.torn()
@@ -532,12 +547,12 @@ class ShardRuntime(Generic[ShardT]):
         orphans = [waiting for _, waiting, _ in self._held] + list(self._waiting.values())
         self._forget()
         self._state = State.FAILED
-        self._reload_later()
+        self._reload_later(RELOAD_DELAY_SECONDS)
         _answer(orphans, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
-    def _reload_later(self) -> None:
+    def _reload_later(self, seconds: float) -> None:
         if not self._is_closed:
-            self._reload_timer = self._loop.call_later(RELOAD_DELAY_SECONDS, self._try_reload)
+            self._reload_timer = self._loop.call_later(seconds, self._try_reload)
 
     def _try_reload(self) -> None:
         if self._is_closed:
@@ -557,7 +572,7 @@ class ShardRuntime(Generic[ShardT]):
         if not isinstance(failure, (OSError, CorruptBatch)):
             unexpected(Where.SHARD, "a shard cannot be loaded again", failure)
         self._trouble.persists(failure)
-        self._reload_later()
+        self._reload_later(DAMAGED_DELAY_SECONDS if isinstance(failure, LogDamaged) else RELOAD_DELAY_SECONDS)
 
     async def _load_again(self) -> None:
         try:
@@ -567,6 +582,8 @@ class ShardRuntime(Generic[ShardT]):
             self._forget()
             self._state = State.FAILED
             self._retry_reload(failure)
+        else:
+            self._trouble.ended()
 
     def close(self) -> None:
         """Write what is left, and stop the timer and what loads the shard."""

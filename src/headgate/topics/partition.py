@@ -287,7 +287,10 @@ class Partition:
                 records = log.read(offset, max_bytes, minimum_one=minimum_one, up_to=watermark)
                 if self._trouble is not None:
                     self._trouble.was_read()
-        except (OSError, CorruptBatch) as problem:
+        except CorruptBatch as problem:
+            self._known_trouble().read_failed(problem)
+            return ReadResult(ErrorCode.CORRUPT_MESSAGE)
+        except OSError as problem:
             self._known_trouble().read_failed(problem)
             return ReadResult(ErrorCode.KAFKA_STORAGE_ERROR)
         return ReadResult(ErrorCode.NONE, watermark, start, records)

@@ -1,0 +1,125 @@
+"""What was on the disk before the process is not trusted: batches by checksums, indexes by the batches."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from tests.log.support import DIRECTORY, Place, append, batch_at, contents, names, sync
+
+from headgate.log.batch import iterate_records
+from headgate.log.filesystem import MemoryFileSystem
+from headgate.log.header import CorruptBatch
+from headgate.log.log import Log, LogSettings
+
+BATCH = len(batch_at(0))
+
+
+def reopened(files: MemoryFileSystem, place: Place, count: int = 12) -> Log:
+    """A log of one segment that was closed well and is open again."""
+    log = place.open()
+    for _ in range(count):
+        append(log)
+    log.close()
+    return place.open(clean=True)
+
+
+def flip(files: MemoryFileSystem, name: str, at: int) -> None:
+    file = files.open(DIRECTORY / name)
+    file.pwrite(bytes([file.pread(1, at)[0] ^ 0x40]), at)
+
+
+def offsets(data: bytes) -> list[int]:
+    return [offset for offset, _ in iterate_records(data)]
+
+
+@pytest.mark.parametrize("which", [0, 5, 11])
+@pytest.mark.parametrize("max_bytes", [1, 3 * BATCH, 1 << 20])
+def test_a_flipped_byte_is_never_served(files: MemoryFileSystem, which: int, max_bytes: int) -> None:
+    """All before it and all behind it is; whoever asks for that batch is refused, again and again."""
+    place = Place(files, settings=LogSettings())
+    log = reopened(files, place)
+    flip(files, f"{0:020d}.log", which * BATCH + 70)
+    for _ in range(2):
+        for first in range(12):
+            if first == which:
+                with pytest.raises(CorruptBatch, match="is not what was written"):
+                    log.read(first, max_bytes)
+                continue
+            found = offsets(log.read(first, max_bytes))
+            end = which if first < which else 12
+            assert found == list(range(first, min(end, first + max(max_bytes // BATCH, 1))))
+
+
+def test_what_was_found_right_is_not_summed_again(files: MemoryFileSystem, place: Place) -> None:
+    """A reader pays once for each batch, and nothing for what this process has written."""
+    place.settings = LogSettings()
+    log = reopened(files, place)
+    assert offsets(log.read(3, 1 << 20)) == list(range(3, 12))
+    flip(files, f"{0:020d}.log", 5 * BATCH + 70)
+    assert offsets(log.read(3, 1 << 20)) == list(range(3, 12))
+    assert offsets(log.read(0, 1 << 20)) == list(range(5))
+    append(log)
+    sync(log)
+    flip(files, f"{0:020d}.log", 12 * BATCH + 70)
+    assert offsets(log.read(12, 1 << 20)) == [12]
+
+
+def test_an_index_that_is_wrong_is_found_out_and_built_again(files: MemoryFileSystem, place: Place) -> None:
+    """Whatever byte of it is flipped: every offset and every time is found, wherever the segment stands."""
+    log = place.open()
+    batches = [append(log) for _ in range(40)]
+    log.close()
+    tried = 0
+    for suffix in (".index", ".timeindex"):
+        for name in names(place, suffix):
+            whole = files.open(DIRECTORY / name).pread(1 << 20, 0)
+            for at in range(len(whole)):
+                for mask in (0x01, 0x40):
+                    files.open(DIRECTORY / name).pwrite(bytes([whole[at] ^ mask]), at)
+                    log = place.open(clean=True)
+                    base = int(name[:20])
+                    for offset in range(base, min(base + 12, 40)):
+                        assert offsets(log.read(offset, BATCH))[0] == offset, (name, at)
+                        assert offsets(log.read(offset, 4 * BATCH))[0] == offset
+                        assert log.offset_for_timestamp(1000 + offset) == (1000 + offset, offset), (name, at)
+                    log.close_files()
+                    file = files.open(DIRECTORY / name)
+                    file.truncate(0)
+                    file.pwrite(whole, 0)
+                    tried += 1
+    assert tried > 200
+    assert contents(place.open(clean=True)) == batches
+
+
+def test_an_index_of_another_segment_is_found_out(files: MemoryFileSystem, place: Place) -> None:
+    """Its entries name batches that are not there."""
+    log = place.open()
+    for at in range(40):
+        append(log, size=20 + at % 3 * 7)
+    log.close()
+    for suffix in (".index", ".timeindex"):
+        one, other = names(place, suffix)[1:3]
+        aside = DIRECTORY / "aside"
+        files.rename(DIRECTORY / one, aside)
+        files.rename(DIRECTORY / other, DIRECTORY / one)
+        files.rename(aside, DIRECTORY / other)
+    log = place.open(clean=True)
+    for offset in range(40):
+        assert offsets(log.read(offset, 1))[0] == offset
+        assert log.offset_for_timestamp(1000 + offset) == (1000 + offset, offset)
+
+
+def test_an_entry_that_points_between_batches_does_not_cut_an_answer(
+    files: MemoryFileSystem, place: Place
+) -> None:
+    """Where an answer ends is looked up in the index as well."""
+    place.settings = LogSettings(index_interval_bytes=200)
+    log = reopened(files, place, 30)
+    log.read(0, 1 << 20)
+    index = names(place, ".index")[0]
+    last, position = struct.unpack(">ii", files.open(DIRECTORY / index).pread(8, 0))
+    files.open(DIRECTORY / index).pwrite(struct.pack(">ii", last, position - 9), 0)
+    log = place.open(clean=True)
+    assert offsets(log.read(0, 1 << 20)) == list(range(30))
+    assert len(log.read(0, position + 5)) == (position + 5) // BATCH * BATCH
