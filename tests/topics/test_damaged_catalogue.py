@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,10 @@ from tests.topics.disk import DATA, NOW, Disk, append, create, told
 
 from headgate.log.filesystem import MemoryFileSystem, read_file
 from headgate.log.walking import walk_batches
-from headgate.server.identity import FILE_NAME, cluster_id
+from headgate.server.identity import FILE_NAME, check_identity, cluster_id
 from headgate.topics.catalogue import CatalogueCorrupt
 from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop
+from headgate.topics.topics import Topics
 
 CATALOGUE = DATA / "catalogue"
 LOG = CATALOGUE / f"{0:020d}.log"
@@ -29,6 +31,12 @@ def filled(disk: Disk, *, is_closed: bool) -> list[object]:
         topics.close()
     disk.files.kill()
     return found
+
+
+def start_checked(disk: Disk) -> Topics:
+    """Start as a node does, which looks at the cluster's id before anything is changed."""
+    check = partial(check_identity, disk.files, DATA)
+    return Topics.open(disk.files, DATA, disk.settings, NOW, check)
 
 
 def contents(files: MemoryFileSystem, directory: Path = DATA) -> dict[str, bytes]:
@@ -85,9 +93,8 @@ def test_a_catalogue_that_lacks_changes_is_not_opened(disk: Disk, is_closed: boo
         file.truncate({"all": 0, "half": at[10], "last": at[-2], "within the last": at[-2] + 40}[cut])
     damaged = contents(disk.files)
     if cut == "directory" and not is_closed:
-        topics = disk.start()  # no partition was written: nothing but the cluster's id is left to tell
-        with pytest.raises(OSError, match="catalogue beside it is empty"):
-            cluster_id(disk.files, topics, NOW)
+        with pytest.raises(OSError, match="catalogue beside it is empty"):  # nothing else is left to tell
+            start_checked(disk)
         return
     if cut == "doubled":
         assert len(disk.start().all()) == TOPICS
@@ -159,8 +166,11 @@ def test_the_cluster_id_is_what_it_was(disk: Disk) -> None:
     assert made.encode() in read_file(disk.files, DATA / FILE_NAME)
     file = disk.files.open(DATA / FILE_NAME)
     file.pwrite(b"X" if made[3] != "X" else b"Y", len("version=1\ncluster.id=") + 3)
+    topics.close()
+    damaged = contents(disk.files)
     with pytest.raises(OSError, match="the catalogue that it is"):
-        cluster_id(disk.files, topics, NOW)
+        start_checked(disk)
+    assert contents(disk.files) == damaged
 
 
 def test_the_cluster_id_of_an_older_directory_is_noted(disk: Disk) -> None:

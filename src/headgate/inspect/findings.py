@@ -8,7 +8,7 @@ server deals with it by itself.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
@@ -72,6 +72,13 @@ class Findings:
         self._counts[key] += 1
         if self._counts[key] <= LISTED_PER_FILE:
             self.listed.append(finding)
+
+    def advise_all(self, next_step: str) -> None:
+        """Give every error this next step: what else is wrong is of no account beside it."""
+        self.listed = [
+            replace(one, next_step=next_step) if one.severity is Severity.ERROR else one
+            for one in self.listed
+        ]
 
     def merge(self, other: Findings) -> None:
         """Take over what another check found, of other files."""

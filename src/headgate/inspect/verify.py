@@ -158,18 +158,7 @@ def _check_directories(directory: DataDirectory, findings: Findings) -> None:
 def _check_node_files(directory: DataDirectory, findings: Findings) -> None:
     if directory.catalogue is None and directory.catalogue_problem is None:
         return  # Kafka's files are Kafka's.
-    if not (directory.path / IDENTITY_FILE).exists():
-        findings.error(
-            IDENTITY_FILE,
-            "the cluster's id is missing",
-            "Restore the file from a copy: the next start makes up a new id, which clients notice.",
-        )
-    elif not _is_id(directory.cluster_id):
-        findings.error(
-            IDENTITY_FILE,
-            "it holds no cluster id",
-            "Restore the file from a copy: the id cannot be had again.",
-        )
+    _check_identity(directory, findings)
     if directory.marker is None:
         if not directory.is_running:
             findings.note(
@@ -182,6 +171,32 @@ def _check_node_files(directory: DataDirectory, findings: Findings) -> None:
     if why is not None:
         findings.error(
             CLEAN_SHUTDOWN_FILE, why, "Nothing: it counts as absent, and the next start checks every log."
+        )
+
+
+def _check_identity(directory: DataDirectory, findings: Findings) -> None:
+    known = directory.catalogue.cluster_id if directory.catalogue is not None else None
+    found = directory.cluster_id
+    if not (directory.path / IDENTITY_FILE).exists():
+        if known is not None:
+            findings.note(
+                IDENTITY_FILE,
+                "the cluster's id is missing",
+                "Nothing: the next start writes the file again from the catalogue.",
+            )
+        else:
+            findings.error(
+                IDENTITY_FILE,
+                "the cluster's id is missing",
+                "The server does not start, and changes nothing. Restore the file from a copy.",
+            )
+    elif not _is_id(found) or (known is not None and found != known):
+        what = f"it says {found}, the catalogue {known}" if _is_id(found) else "it holds no cluster id"
+        remedy = "." if known is None else ", or remove it: it is written again from the catalogue."
+        findings.error(
+            IDENTITY_FILE,
+            what,
+            f"The server does not start, and changes nothing. Restore the file from a copy{remedy}",
         )
 
 

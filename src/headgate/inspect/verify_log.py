@@ -107,8 +107,8 @@ class LogCheck:
             self._check_producers(files, state)
             if STATE_NAME in files.names and log.place is not None:
                 check_state_file(files, log.place, state.expected_offset, findings)
-        if findings.errors == errors:
-            self._tell_next_start(following)
+        if following.refusal is not None:
+            self._tell_refusal(following, is_explained=findings.errors > errors)
 
     def _next_start(self) -> NextStart:
         """What the next start will do with the log. Raises OSError."""
@@ -134,22 +134,25 @@ class LogCheck:
         log = self._log
         if log.is_running:
             return "Whoever reads it is refused. Copy the directory before the server ends. " + _RESTORE
-        if log.place is None:
+        if log.place is None and following.recovery is None:
             return "The server does not start, and changes nothing. Restore the catalogue from a copy."
-        if following == NextStart() and log.place.topic == GROUP_OFFSETS_TOPIC:
+        is_of_groups = log.place is not None and log.place.topic == GROUP_OFFSETS_TOPIC
+        if following == NextStart() and is_of_groups:
             return (
                 "The server does not load this log, unless shard.checkpoint stands for the batch: groups of "
                 "this partition are refused, all others are served. " + _RESTORE
             )
         return following.consequence()
 
-    def _tell_next_start(self, following: NextStart) -> None:
-        """Tell what the next start does where nothing that was found leads one to expect it."""
-        if following.refusal is not None:
+    def _tell_refusal(self, following: NextStart, *, is_explained: bool) -> None:
+        """Tell that the server does not open the log, with each error if there are any that explain it."""
+        if is_explained:
+            self._findings.advise_all(self._consequence(following))
+        else:
             self._findings.error(
                 self._log.name,
                 f"the server does not open this log: {following.refusal}",
-                "Nothing in it is changed. Restore what is missing from a copy.",
+                self._consequence(following),
             )
 
     def _record_check(self) -> RecordCheck:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headgate.log.checkpoint import Checkpoint, save_checkpoint
-from headgate.log.segments import Segments
+from headgate.log.segments import Segments, last_crc
 from headgate.log.sync import SyncRequest
 from headgate.log.sync_mark import SyncMark, save_sync_mark
 
@@ -140,6 +140,7 @@ class Durability:
             segment.synced_bytes,
             self.durable_offset,
             self.checkpoint.log_start_offset,
+            last_crc(self._segments, self.durable_offset),
         )
         save_sync_mark(self._files, self._directory, mark)
 
@@ -157,6 +158,7 @@ class Durability:
     def save(self, checkpoint: Checkpoint) -> None:
         """Make this the checkpoint, durably. Raises OSError."""
         if checkpoint != self.checkpoint:
+            checkpoint = replace(checkpoint, log=self._directory.name)
             save_checkpoint(self._files, self._directory, checkpoint)
             if not self._parent_synced:
                 self._files.sync_directory(self._directory.parent)

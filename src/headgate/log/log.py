@@ -307,6 +307,10 @@ class Log:
             return b""
         return self._segments.read(offset, limit, max_bytes, minimum_one=minimum_one)
 
+    def header_of(self, offset: int) -> BatchHeader | None:
+        """The header of the first batch that reaches `offset`, None without one. OSError, CorruptBatch."""
+        return self._segments.header_of(offset)
+
     def batches(self, from_offset: int = 0, up_to: int | None = None) -> Iterator[tuple[BatchHeader, bytes]]:
         """Header and bytes of every batch from the one that holds `from_offset` to the log's end, or `up_to`.
 

@@ -33,6 +33,7 @@ from headgate.log.checkpoint import CHECKPOINT_NAME, Checkpoint, save_checkpoint
 from headgate.log.filesystem import read_file
 from headgate.log.header import CRC_END, MAGIC, CorruptBatch
 from headgate.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment
+from headgate.log.segments import Segments, last_crc
 from headgate.log.swap import (
     CLEANED_SUFFIX,
     COMPACTION_NAME,
@@ -140,6 +141,12 @@ def load(loading: Loading) -> Loaded:
     if not files.exists(directory):
         return Loaded(Checkpoint(), [], None, is_durable=False)
     checkpoint = _whole(files, directory, CHECKPOINT_NAME, Checkpoint.from_bytes) or Checkpoint()
+    if checkpoint.log not in ("", directory.name):
+        raise LogDamaged(
+            errno.EIO,
+            f"{CHECKPOINT_NAME} is that of {checkpoint.log}; restore it from a copy",
+            str(directory),
+        )
     _whole(files, directory, COMPACTION_NAME, CompactionState.from_bytes)
     loading = replace(loading, compacted_to=finish(files, directory))
     mark = load_sync_mark(files, directory)
@@ -157,7 +164,7 @@ def load(loading: Loading) -> Loaded:
         save_compacted_to(files, directory, holes[-1])
     first = found.segments[0].base_offset if found.segments else 0
     if not is_ours and first > checkpoint.log_start_offset:
-        checkpoint = replace(checkpoint, log_start_offset=first)
+        checkpoint = replace(checkpoint, log_start_offset=first, log=directory.name)
         save_checkpoint(files, directory, checkpoint)
     _tidy(loading, checkpoint.log_start_offset)
     segments, recovery = found.segments, None
@@ -251,6 +258,16 @@ def _check_end(loading: Loading, checkpoint: Checkpoint, mark: SyncMark, found: 
         raise _missing(
             loading.directory, max(end_offset, checkpoint.log_start_offset), durable_to, reason=reason
         )
+    if mark.last_crc >= 0 and mark.end_offset > max(loading.compacted_to, checkpoint.log_start_offset):
+        # What is damaged further on is dropped below; up to here the log is to be what it was.
+        crc = last_crc(Segments(found.segments), mark.end_offset)
+        if crc != mark.last_crc:
+            raise LogDamaged(
+                errno.EIO,
+                f"another batch ends at {mark.end_offset} than what the disk had; restore the segments from "
+                "a copy (`headgate log verify` tells more)",
+                str(loading.directory),
+            )
     if found.torn is not None and (what := _why_no_tail(loading, found, found.torn)):
         raise LogDamaged(
             errno.EIO,
@@ -299,6 +316,8 @@ def _find_holes(loading: Loading, checkpoint: Checkpoint, mark: SyncMark, *, is_
             if is_ours:
                 raise _missing(directory, end, following)
             holes.append(following)
+        elif end > following and is_ours:
+            raise _out_of_order(Segment(files, directory, following, 0), following, end)
     return holes
 
 
@@ -322,6 +341,8 @@ def _end_of_saved(segment: Segment, size: int) -> int:
                 for at, header, _ in walk_batches(file, last[1], size):
                     if at == last[1] and header.last_offset != last[0]:
                         break
+                    if at > last[1] and header.base_offset < end:
+                        raise _out_of_order(segment, header.base_offset, end)
                     end = header.next_offset
                 else:
                     return end
@@ -329,10 +350,21 @@ def _end_of_saved(segment: Segment, size: int) -> int:
         end = segment.base_offset
         with suppress(CorruptBatch):
             for _, header, _ in walk_batches(file, 0, size):
+                if header.base_offset < end:
+                    raise _out_of_order(segment, header.base_offset, end)
                 end = header.next_offset
         return end
     finally:
         segment.close_file()
+
+
+def _out_of_order(segment: Segment, offset: int, expected: int) -> LogDamaged:
+    return LogDamaged(
+        errno.EIO,
+        f"offset {offset} stands where {expected} was due; restore the segment from a copy (`headgate log "
+        "verify` tells more)",
+        str(segment.path()),
+    )
 
 
 def _sync_segments(segments: list[Segment], mark: SyncMark, synced_before: Mapping[int, int] | None) -> None:
@@ -365,7 +397,13 @@ def _settle_mark(loading: Loading, checkpoint: Checkpoint, mark: SyncMark, segme
     true = SyncMark()
     if segments:
         last = segments[-1]
-        true = SyncMark(last.base_offset, last.size, last.next_offset, checkpoint.log_start_offset)
+        true = SyncMark(
+            last.base_offset,
+            last.size,
+            last.next_offset,
+            checkpoint.log_start_offset,
+            last_crc(Segments(segments), last.next_offset),
+        )
     if mark > true:
         remove_sync_mark(loading.files, loading.directory)
     if segments and mark != true and not loading.clean:

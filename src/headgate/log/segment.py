@@ -47,6 +47,8 @@ INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
 LARGEST_RELATIVE_OFFSET: Final = 2**31 - 1
 _INDEX_ENTRY: Final = Struct(">ii")
+_OFFSETS: Final = Struct(">q15xi")
+"""Base offset and last offset delta."""
 _LENGTH_AND_CRC: Final = Struct(">8xi5xI")
 
 
@@ -462,8 +464,9 @@ class Segment:
         self.rebuild()
         self.next_offset = max(next_offset, self.next_offset)
         self.unchecked_bytes = unchecked_bytes
-        with suppress(OSError):
-            self.save_indexes()
+        if self.indexes_synced:  # else it is the last segment, whose indexes are saved when it is closed
+            with suppress(OSError):
+                self.save_indexes()
 
     def read(self, position: int, end: int, max_bytes: int, *, minimum_one: bool) -> bytes:
         """Whole batches from the one at `position` on, before `end`, as many as `max_bytes` holds.
@@ -492,18 +495,22 @@ class Segment:
         """How many bytes of sound batches `data` begins with. Raises CorruptBatch where the first is none."""
         at = 0
         view = memoryview(data)
+        expected = self.base_offset
         while len(data) - at >= HEADER_BYTES:
             length, crc = _LENGTH_AND_CRC.unpack_from(data, at)
             size = length + LENGTH_FIELD_END
             if size >= HEADER_BYTES and size > len(data) - at:
                 break
-            if size < HEADER_BYTES or crc32c(view[at + CRC_END : at + size]) != crc:
+            base_offset, delta = _OFFSETS.unpack_from(data, at)
+            is_in_place = expected <= base_offset <= base_offset + delta < self.next_offset
+            if size < HEADER_BYTES or not is_in_place or crc32c(view[at + CRC_END : at + size]) != crc:
                 if not at:
                     raise CorruptBatch(
                         f"the batch at {position} of {self.path().name} is not what was written"
                     )
                 break
             at += size
+            expected = base_offset + delta + 1
         if position <= self._checked_to and position + at >= self._checked_from:
             self._checked_from = min(self._checked_from, position)
             self._checked_to = max(self._checked_to, position + at)

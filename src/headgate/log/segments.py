@@ -5,10 +5,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
+from headgate.log.header import HEADER_BYTES, CorruptBatch, read_header
 from headgate.log.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from headgate.log.header import BatchHeader
 
 
 class Segments:
@@ -85,6 +88,23 @@ class Segments:
             at += 1
         return b""
 
+    def header_of(self, offset: int) -> BatchHeader | None:
+        """The header of the first batch that reaches `offset`, None without one. OSError, CorruptBatch."""
+        for segment in self.reaching(offset):
+            position = segment.position_of(offset)
+            if position < segment.size:
+                return read_header(segment.file().pread(HEADER_BYTES, position))
+        return None
+
     def reaching(self, offset: int) -> list[Segment]:
         """The segment that holds `offset`, and all after it."""
         return self._segments[max(bisect_right(self._base_offsets, offset) - 1, 0) :]
+
+
+def last_crc(segments: Segments, end_offset: int) -> int:
+    """The checksum of the batch that ends at `end_offset`, as its header has it; -1 where none ends there."""
+    try:
+        header = segments.header_of(end_offset - 1)
+    except (OSError, CorruptBatch):
+        return -1
+    return header.crc if header is not None and header.next_offset == end_offset else -1

@@ -5,6 +5,7 @@
     position 00000000000001048576
     end_offset 00000000000000061000
     start_offset 00000000000000001200
+    last_crc 00000000002872374117
     crc32c 0x1f2e3d4c
 
 A sync that fails leaves pages that read well and count as clean: no later sync writes them. The process that
@@ -50,6 +51,8 @@ class SyncMark:
     """Every record below is on the disk, under the name of its segment."""
     start_offset: int = 0
     """Where the log starts at least, by its checkpoint."""
+    last_crc: int = -1
+    """The checksum of the batch that ends at `end_offset`; -1 where it is not known."""
 
     def bytes_of(self, base_offset: int, size: int) -> int:
         """How many bytes of a segment the disk is known to have."""
@@ -62,6 +65,7 @@ class SyncMark:
         return _checked(
             f"{_TITLE}\nsegment {self.base_offset:020d}\nposition {self.position:020d}\n"
             f"end_offset {self.end_offset:020d}\nstart_offset {self.start_offset:020d}\n"
+            f"last_crc {self.last_crc:020d}\n"
         )
 
     def _to_first_format(self) -> bytes:

@@ -145,8 +145,12 @@ def _is_whole_batch(pread: Callable[[int, int], bytes], position: int, end: int,
 
 
 def checked_batches(batches: Iterable[tuple[BatchHeader, bytes]]) -> Iterator[tuple[BatchHeader, bytes]]:
-    """The same batches, each with its checksum checked. Raises CorruptBatch where one does not hold."""
+    """The same batches, their checksums and their order checked. Raises CorruptBatch for a wrong one."""
+    expected = 0
     for header, batch in batches:
+        if header.base_offset < expected:
+            raise CorruptBatch(f"offset {header.base_offset} stands where {expected} was due")
+        expected = header.next_offset
         if crc32c(memoryview(batch)[CRC_END:]) != header.crc:
             raise CorruptBatch(f"the CRC of the batch at offset {header.base_offset} is wrong")
         yield header, batch

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from headgate.domain.ids import Millis
 from headgate.log.filesystem import FileSystem, read_file, replace_file
+from headgate.topics.catalogue import Catalogue
 from headgate.topics.topics import Topics
 
 logger = logging.getLogger(__name__)
@@ -28,33 +29,38 @@ def random_id() -> str:
     return text
 
 
-def cluster_id(files: FileSystem, topics: Topics, now: Millis) -> str:
-    """The id of the cluster whose data this is, 22 characters. Raises OSError, with nothing changed."""
-    path, known = topics.data_dir / FILE_NAME, topics.cluster_id
+def check_identity(files: FileSystem, data_dir: Path, catalogue: Catalogue) -> None:
+    """Refuse a file and a catalogue that do not belong together. Raises OSError; changes nothing."""
+    path, known = data_dir / FILE_NAME, catalogue.cluster_id
     if not files.exists(path):
-        if known is None and not topics.is_new:
+        if known is None and catalogue.end_offset:
             raise OSError(f"{path} is missing; restore it from a copy")
-        if known is None:
-            known = random_id()
-            topics.name_cluster(known, now)
-        else:
-            logger.warning("%s was missing and is written again from the catalogue", path)
-        replace_file(files, path, f"version=1\n{_KEY}{known}\n".encode())
-        return known
+        return
     found = _read(files, path)
-    if found != known and known is not None:
+    if known is None and not catalogue.end_offset:
+        raise OSError(
+            f"{path} is there, and the catalogue beside it is empty; restore the directory `catalogue` from "
+            "a copy, or remove the file if nothing was ever kept here"
+        )
+    if known not in (None, found):
         raise OSError(
             f"{path} says that the cluster is {found}, the catalogue that it is {known}; restore what "
             "belongs here from a copy, or remove the file: it is written again from the catalogue"
         )
+
+
+def cluster_id(files: FileSystem, topics: Topics, now: Millis) -> str:
+    """The id of the cluster whose data this is, 22 characters, once it was checked. Raises OSError."""
+    path, known = topics.data_dir / FILE_NAME, topics.cluster_id
+    is_there = files.exists(path)
     if known is None:
-        if topics.is_new:
-            raise OSError(
-                f"{path} is there, and the catalogue beside it is empty; restore the directory `catalogue` "
-                "from a copy, or remove the file if nothing was ever kept here"
-            )
-        topics.name_cluster(found, now)
-    return found
+        known = _read(files, path) if is_there else random_id()
+        topics.name_cluster(known, now)
+    elif not is_there:
+        logger.warning("%s was missing and is written again from the catalogue", path)
+    if not is_there:
+        replace_file(files, path, f"version=1\n{_KEY}{known}\n".encode())
+    return known
 
 
 def _read(files: FileSystem, path: Path) -> str:

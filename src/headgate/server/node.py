@@ -7,6 +7,7 @@ import logging
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from prometheus_client.metrics_core import Metric
@@ -27,7 +28,7 @@ from headgate.server.failures import Where, unexpected
 from headgate.server.group_commit import GroupCommit
 from headgate.server.group_surroundings import GroupSurroundings
 from headgate.server.history import OffsetHistory
-from headgate.server.identity import cluster_id, random_id
+from headgate.server.identity import check_identity, cluster_id, random_id
 from headgate.server.loop_watch import LoopWatch
 from headgate.server.metrics import gauge
 from headgate.server.request_work import RequestWork
@@ -63,7 +64,9 @@ class BrokerNode:
         self.observe_sync: Callable[[float], None] = lambda seconds: None
         self.send_responses: Callable[[], None] = lambda: None
         """Sends at once what would leave at the end of the turn."""
-        self.topics = Topics.open(files, data_dir, settings, clock.system_time())
+        self.topics = Topics.open(
+            files, data_dir, settings, clock.system_time(), partial(check_identity, files, data_dir)
+        )
         self.cluster_id = cluster_id(files, self.topics, clock.system_time())
         self.durability = GroupCommit(self._loop, lambda seconds: self.observe_sync(seconds))
         self._batch_checks = AsideThread(self._loop, "headgate-batch-check")

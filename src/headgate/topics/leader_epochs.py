@@ -48,6 +48,10 @@ class LeaderEpochs:
             self._epochs.pop()
             self._start_offsets.pop()
 
+    def starts(self) -> list[tuple[int, int]]:
+        """Each epoch with its first offset."""
+        return list(zip(self._epochs, self._start_offsets, strict=True))
+
     @property
     def latest(self) -> int:
         """The last epoch that began; -1: none."""

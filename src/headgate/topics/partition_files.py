@@ -13,6 +13,7 @@ import logging
 from pathlib import Path
 
 from headgate.log.filesystem import FileSystem, read_file, replace_file, write_fully
+from headgate.log.header import BatchHeader, CorruptBatch
 from headgate.log.log import Log
 from headgate.topics.leader_epochs import LeaderEpochs
 from headgate.topics.producers import Producers
@@ -31,14 +32,47 @@ def load_leader_epochs(fs: FileSystem, directory: Path, log: Log) -> LeaderEpoch
         epochs = LeaderEpochs()
         if log.log_end_offset:
             epochs.begin(0, 0)
-        return epochs
+        return epochs if _agree(epochs, log) else _built_again(directory, log, "it is missing")
     if epochs is None:
-        logger.warning("%s does not read and is built again from the log", directory / LEADER_EPOCHS_FILE)
-        epochs = LeaderEpochs()
-        for header, _ in log.batches(log.log_start_offset):
-            epochs.begin(header.leader_epoch, header.base_offset)
+        return _built_again(directory, log, "it does not read")
     epochs.truncate(log.log_end_offset)
+    if not _agree(epochs, log):
+        return _built_again(directory, log, "the log says otherwise")
     return epochs
+
+
+def _built_again(directory: Path, log: Log, why: str) -> LeaderEpochs:
+    logger.warning("%s is built again from the log: %s", directory / LEADER_EPOCHS_FILE, why)
+    epochs = LeaderEpochs()
+    for header, _ in log.batches(log.log_start_offset):
+        epochs.begin(header.leader_epoch, header.base_offset)
+    return epochs
+
+
+def _agree(epochs: LeaderEpochs, log: Log) -> bool:
+    """Whether the first and last batch, and those where an epoch begins, were written in these epochs."""
+    start, end = log.log_start_offset, log.log_end_offset
+    for offset in {start, end - 1} if start < end else ():
+        header = _batch_with(log, offset)
+        if header is not None and epochs.epoch_of(header.base_offset) != header.leader_epoch:
+            return False
+    for epoch, begin in epochs.starts():
+        if begin <= max(start, log.compacted_to):
+            continue  # the batch before, or the first one, may be gone
+        first, before = _batch_with(log, begin), _batch_with(log, begin - 1)
+        if first is None or first.base_offset != begin or first.leader_epoch != epoch:
+            return False
+        if before is not None and before.leader_epoch >= epoch:
+            return False
+    return True
+
+
+def _batch_with(log: Log, offset: int) -> BatchHeader | None:
+    """The first batch that reaches an offset, as far as the log reads."""
+    try:
+        return log.header_of(offset)
+    except CorruptBatch:
+        return None
 
 
 def save_leader_epochs(fs: FileSystem, directory: Path, epochs: LeaderEpochs) -> None:
@@ -50,13 +84,25 @@ def save_leader_epochs(fs: FileSystem, directory: Path, epochs: LeaderEpochs) ->
 def load_producers(fs: FileSystem, directory: Path, log: Log) -> Producers:
     """The producers' state at the end of the log. Raises OSError."""
     decoded = _read_snapshot(fs, directory)
-    if decoded is None or decoded[1] > log.log_end_offset:
+    if decoded is None or decoded[1] > log.log_end_offset or not _is_of(decoded[0], log):
         producers, read_from = Producers(), log.log_start_offset
     else:
         producers, read_from = decoded[0], max(decoded[1], log.log_start_offset)
     for header, _ in log.batches(read_from):
         producers.remember(header)
     return producers
+
+
+def _is_of(producers: Producers, log: Log) -> bool:
+    """Whether the newest batch that is remembered stands in the log; another partition's does not."""
+    newest = max(
+        ((state.batches[-1].last_offset, key) for key, state in producers.items() if state.batches),
+        default=None,
+    )
+    if newest is None or newest[0] < log.log_start_offset:
+        return True
+    header = _batch_with(log, newest[0])
+    return header is not None and (header.last_offset, header.producer_id) == newest
 
 
 def save_producers(fs: FileSystem, directory: Path, producers: Producers, end_offset: int) -> None:

@@ -95,14 +95,24 @@ class Topics:
             self._add(Topic(entry, shared))
 
     @classmethod
-    def open(cls, fs: FileSystem, data_dir: Path, settings: Settings, now: Millis) -> Topics:
+    def open(
+        cls,
+        fs: FileSystem,
+        data_dir: Path,
+        settings: Settings,
+        now: Millis,
+        check: Callable[[Catalogue], None] = lambda catalogue: None,
+    ) -> Topics:
         """Read the catalogue of a data directory, which exists and is locked by the caller.
+
+        `check` may refuse the catalogue before anything is changed: what it raises is raised.
 
         Raises OSError, and CatalogueCorrupt for a catalogue that is damaged, or of a newer version.
         """
         marker = data_dir / CLEAN_SHUTDOWN_FILE
         stop = CleanStop.decode(read_or_nothing(fs, marker))
         catalogue = _open_catalogue(fs, data_dir, 0 if stop is None else stop.catalogue_end)
+        check(catalogue)
         if fs.exists(marker):
             fs.remove(marker)
             fs.sync_directory(data_dir)
@@ -128,11 +138,6 @@ class Topics:
     def cluster_id(self) -> str | None:
         """The id of the cluster, as the catalogue has it; None while it was not noted there."""
         return self._catalogue.cluster_id
-
-    @property
-    def is_new(self) -> bool:
-        """Whether nothing was ever written here."""
-        return self._catalogue.end_offset == 0
 
     def name_cluster(self, cluster_id: str, now: Millis) -> None:
         """Note the id of the cluster in the catalogue, durably. Raises OSError."""

@@ -1,0 +1,164 @@
+"""A data directory with something of everything, as two ends leave it; and an older copy of it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import (
+    GROUP_OFFSETS_TOPIC,
+    OFFSETS_HISTORY_TOPIC,
+    GroupId,
+    Millis,
+    TopicId,
+    TopicName,
+)
+from headgate.domain.partitioning import partition_for
+from headgate.domain.settings import Settings
+from headgate.log.batch import Record, encode_batch
+from headgate.log.filesystem import OsFileSystem
+from headgate.records import OffsetCommit, encode
+from headgate.server.checkpoints import CheckpointWriter
+from headgate.server.clock import Clock
+from headgate.server.history_writer import append_mark
+from headgate.server.node import BrokerNode
+from headgate.topics.partition import Partition
+from headgate.topics.topic import Topic
+from headgate.topics.topics import NewTopic, Topics
+
+NOW = Millis(1_750_000_000_000)
+SETTINGS = Settings(
+    {
+        "offsets.topic.num.partitions": "2",
+        "offsets.topic.segment.bytes": "3000",
+        "log.cleaner.enable": "false",
+        "log.retention.check.interval.ms": "100000000",
+    }
+)
+SMALL = {"segment.bytes": "3000", "index.interval.bytes": "300", "retention.ms": "-1"}
+DURABLE, CACHED = "durable", "cached"
+PRODUCER = 7
+GROUPS = [
+    next(GroupId(f"g{n}") for n in range(99) if partition_for(GroupId(f"g{n}"), 2) == i) for i in range(2)
+]
+DELETED_BEFORE = 12
+BEYOND_THE_MARK = 3
+"""Batches that are behind the mark in a directory of a server that was killed."""
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The same server's directory after a clean stop and after a SIGKILL, and a copy from before."""
+
+    closed: Path
+    killed: Path
+    older: Path
+
+
+def commit_of(index: int, number: int) -> OffsetCommit:
+    """The committed offset of number `number` in one of the two shards."""
+    return OffsetCommit(GROUPS[index], TopicName("flights"), number % 10, number, 3, f"at {number}", NOW)
+
+
+def _produce(partition: Partition, first: int, count: int) -> None:
+    """Batches of an idempotent producer, three records each, every one synced."""
+    for number in range(first, first + count):
+        records = [Record(b"k", b"%s %d %s" % (str(partition).encode(), number, b"x" * 60), NOW + number)]
+        batch = encode_batch(records * 3, producer_id=PRODUCER, producer_epoch=0, base_sequence=3 * number)
+        assert partition.append(batch, NOW).error == ErrorCode.NONE
+    _sync(partition)
+
+
+def _commit(partition: Partition, first: int, count: int) -> None:
+    for number in range(first, first + count):
+        record = Record(*encode(commit_of(partition.index, number)), NOW)
+        partition.append_internal([encode_batch([record])])
+    _sync(partition)
+
+
+def _mark_history(partition: Partition, first: int, count: int) -> None:
+    for number in range(first, first + count):
+        append_mark(partition, Millis(NOW - 1000 + number), NOW)
+    _sync(partition)
+
+
+def _sync(partition: Partition) -> None:
+    request = partition.log.begin_sync()
+    request.run()
+    partition.log.complete_sync(request)
+    partition.advance()
+
+
+def _open(path: Path) -> Topics:
+    return Topics.open(OsFileSystem(), path, SETTINGS, NOW)
+
+
+def _found(topics: Topics, name: str) -> Topic:
+    topic = topics.by_name(name)
+    assert topic is not None
+    return topic
+
+
+def _write(topics: Topics, first: int, count: int) -> None:
+    for name in (DURABLE, CACHED):
+        for index in range(2):
+            _produce(_found(topics, name).partition(index), first, count)
+    for index in range(2):
+        _commit(_found(topics, GROUP_OFFSETS_TOPIC).partition(index), first, count)
+        _mark_history(_found(topics, OFFSETS_HISTORY_TOPIC).partition(index), first, count)
+
+
+def _mark(topics: Topics) -> None:
+    for topic in topics.all():
+        for partition in topic.open_partitions():
+            partition.log.mark()
+
+
+def _live(path: Path, *, writes_checkpoints: bool) -> None:
+    """A node starts and ends."""
+
+    async def main() -> None:
+        node = BrokerNode(OsFileSystem(), path, SETTINGS, Clock())
+        await node.start()
+        for runtime in node.coordinator.runtimes if writes_checkpoints else ():
+            CheckpointWriter(runtime).write_at_once()
+        node.close()
+
+    asyncio.run(main())
+
+
+def build(path: Path) -> Ends:
+    """Several lives, one of which ended in a crash: two leader epochs, checkpoints, deleted records."""
+    ends = Ends(path / "closed", path / "killed", path / "older")
+    ends.closed.mkdir(parents=True)
+    _live(ends.closed, writes_checkpoints=False)
+    topics = _open(ends.closed)
+    for number, (name, durability) in enumerate({DURABLE: "sync", CACHED: "page-cache"}.items()):
+        new = NewTopic(
+            name, TopicId(bytes([65 + number]) * 16), 2, {**SMALL, "headgate.durability": durability}
+        )
+        assert isinstance(topics.create(new, NOW), Topic)
+    for name in (GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC):
+        topic = _found(topics, name)
+        topics.set_overrides(topic, {**topic.overrides, "index.interval.bytes": "300"}, NOW)
+    _write(topics, 0, 20)
+    topics.close()
+    _live(ends.closed, writes_checkpoints=True)
+    shutil.copytree(ends.closed, ends.older)
+    (ends.closed / "clean-shutdown").unlink()  # the life before this one ended in a crash
+    topics = _open(ends.closed)
+    topics.create(NewTopic("later", TopicId(b"L" * 16), 1), NOW)
+    _write(topics, 20, 20)
+    for name in (DURABLE, CACHED):
+        assert _found(topics, name).partition(0).delete_records(DELETED_BEFORE)[0] == ErrorCode.NONE
+    topics.close()
+    topics = _open(ends.closed)
+    _write(topics, 40, 6)
+    _mark(topics)
+    _write(topics, 46, BEYOND_THE_MARK)
+    shutil.copytree(ends.closed, ends.killed)
+    topics.close()
+    return ends
