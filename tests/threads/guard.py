@@ -27,8 +27,10 @@ rest of `log` belongs to whoever made it."""
 OPENING = (
     "log.log:Log.__init__",
     "log.log:Log._load",
+    "log.log:Log.batches",
     "log.log:Log.close_files",
     "log.log:Log.files",
+    "log.log:Log.header_of",
     "log.log:Log.open",
     "topics.leader_epochs:*",
     "topics.names:*",
