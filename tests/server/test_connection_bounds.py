@@ -18,6 +18,7 @@ from headgate.log.batch import Record, encode_batch
 from headgate.server import connection as connections
 from headgate.server.clock import Clock
 from headgate.server.connection import Connection
+from headgate.server.connection_limits import ConnectionLimits
 from headgate.server.listener import Listener
 from headgate.server.node import BrokerNode
 from headgate.topics.topics import NewTopic
@@ -235,6 +236,20 @@ def test_a_connection_above_max_connections_waits_until_another_one_ends() -> No
                 writer.close()
 
     run(scenario)
+
+
+def test_max_connections_may_be_raised_while_the_server_runs() -> None:
+    """Whoever waits is served once the limit is looked at again, without anybody going."""
+    limits: dict[str, Any] = {"max.connections": 2, "max.connections.per.ip": 9}
+    counted = ConnectionLimits(limits)
+    told: list[bool] = []
+    counted.on_full = told.append
+    for _ in range(2):
+        counted.accepted()
+    assert (counted.is_full, told) == (True, [True])
+    limits["max.connections"] = 3
+    counted.look()
+    assert (counted.is_full, told) == (False, [True, False])
 
 
 def test_a_connection_above_max_connections_per_ip_is_closed_and_counted() -> None:

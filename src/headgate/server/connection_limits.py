@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 from headgate.domain.setting import INT_MAX
 from headgate.server.seldom import Seldom
@@ -27,12 +27,15 @@ class Limited(Protocol):
         ...
 
 
+NO_LIMITS: Mapping[str, Any] = {"max.connections": INT_MAX, "max.connections.per.ip": INT_MAX}
+
+
 class ConnectionLimits:
     """Counts the connections of a listener."""
 
-    def __init__(self, most: int = INT_MAX, most_per_ip: int = INT_MAX) -> None:
-        self._most = most
-        self._most_per_ip = most_per_ip
+    def __init__(self, settings: Mapping[str, Any] = NO_LIMITS) -> None:
+        """Both settings may change at any time; `look` takes a change over."""
+        self._settings = settings
         self._count = 0
         self._by_ip: Counter[str] = Counter()
         self._waiting: dict[Limited, None] = {}
@@ -49,20 +52,21 @@ class ConnectionLimits:
             self._waiting[connection] = None
             return False
         self._count += 1
-        self._look()
+        self.look()
         return True
 
     def may_stay(self, ip: str) -> bool:
         """Count a connection from this address; whether it is none too many."""
         self._by_ip[ip] += 1
-        if self._by_ip[ip] <= self._most_per_ip:
+        most_per_ip: int = self._settings["max.connections.per.ip"]
+        if self._by_ip[ip] <= most_per_ip:
             return True
         if self._log.is_time():
             logger.warning(
                 "connection rejected",
                 extra={
                     "ip": ip,
-                    "reason": f"there are {self._most_per_ip} from this address (max.connections.per.ip)",
+                    "reason": f"there are {most_per_ip} from this address (max.connections.per.ip)",
                     "not_logged": self._log.take_skipped(),
                 },
             )
@@ -81,10 +85,11 @@ class ConnectionLimits:
             first.take_place()
         else:
             self._count -= 1
-        self._look()
+        self.look()
 
-    def _look(self) -> None:
-        is_full = self._count >= self._most
+    def look(self) -> None:
+        """Compare the number of connections with the limit, which may have changed."""
+        is_full = self._count >= self._settings["max.connections"]
         if is_full != self.is_full:
             self.is_full = is_full
             self.on_full(is_full)

@@ -35,7 +35,7 @@ class Listener:
         apis = apis_by_key()
         self.metrics = Metrics({key: api.name for key, api in apis.items()})
         settings = node.settings
-        self._limits = ConnectionLimits(settings["max.connections"], settings["max.connections.per.ip"])
+        self._limits = ConnectionLimits(settings)
         self._limits.on_full = self._on_full
         self.served = Served(
             apis,
@@ -126,6 +126,7 @@ class Listener:
 
     def _sweep(self) -> None:
         self._schedule_sweep()
+        self._limits.look()
         oldest = perf_counter() - self._node.settings["connections.max.idle.ms"] / 1000
         for connection in list(self._open_connections):
             if connection.last_heard < oldest:
