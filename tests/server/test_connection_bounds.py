@@ -244,12 +244,26 @@ def test_max_connections_may_be_raised_while_the_server_runs() -> None:
     counted = ConnectionLimits(limits)
     told: list[bool] = []
     counted.on_full = told.append
-    for _ in range(2):
-        counted.accepted()
-    assert (counted.is_full, told) == (True, [True])
+    served = [Waiting() for _ in range(4)]
+    assert [counted.opened(one) for one in served] == [True, True, False, False]
+    assert told == [True]
     limits["max.connections"] = 3
     counted.look()
-    assert (counted.is_full, told) == (False, [True, False])
+    assert [one.has_place for one in served] == [False, False, True, False]
+    limits["max.connections"] = 9
+    counted.look()
+    assert (served[3].has_place, told) == (True, [True, False])
+
+
+class Waiting:
+    """A connection that notes when it gets a place."""
+
+    def __init__(self) -> None:
+        self.has_place = False
+
+    def take_place(self) -> None:
+        """See `Limited`."""
+        self.has_place = True
 
 
 def test_a_connection_above_max_connections_per_ip_is_closed_and_counted() -> None:

@@ -48,7 +48,7 @@ class ConnectionLimits:
 
     def opened(self, connection: Limited) -> bool:
         """A connection was accepted; whether it has a place, or else `take_place` is called later."""
-        if self._count >= self._most:
+        if self._count >= self._settings["max.connections"]:
             self._waiting[connection] = None
             return False
         self._count += 1
@@ -79,16 +79,17 @@ class ConnectionLimits:
             del self._by_ip[ip]
         if connection in self._waiting:
             del self._waiting[connection]
-        elif self._waiting:  # its place goes to the next
-            first = next(iter(self._waiting))
-            del self._waiting[first]
-            first.take_place()
         else:
             self._count -= 1
-        self.look()
+        self.look()  # its place goes to the next
 
     def look(self) -> None:
         """Compare the number of connections with the limit, which may have changed."""
+        while self._waiting and self._count < self._settings["max.connections"]:
+            self._count += 1
+            first = next(iter(self._waiting))
+            del self._waiting[first]
+            first.take_place()
         is_full = self._count >= self._settings["max.connections"]
         if is_full != self.is_full:
             self.is_full = is_full
