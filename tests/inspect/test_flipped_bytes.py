@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.inspect.damage import CATALOGUE, FIELDS, FIRST, LAST, MIDDLE, batch_positions, flip
-from tests.inspect.support import FLIGHTS, OFFSETS, errors
+from tests.inspect.support import FLIGHTS, OFFSETS, errors, notes
 
 
 @pytest.mark.parametrize("which", ["first", "middle", "last"])
@@ -56,9 +56,11 @@ def test_a_flipped_byte_beside_the_log_is_found(data_dir: Path, name: str) -> No
 
 
 def test_a_cluster_id_that_is_none_is_found(data_dir: Path) -> None:
-    """The node's identity must be there and read."""
+    """One that does not read keeps the server from starting; one that is gone is written again."""
     path = data_dir / "meta.properties"
     path.write_text("version=1\ncluster.id=short\n")
     assert [error.file for error in errors(data_dir)] == ["meta.properties"]
     path.unlink()
-    assert [error.file for error in errors(data_dir)] == ["meta.properties"]
+    assert errors(data_dir) == []
+    (note,) = [note for note in notes(data_dir) if note.file == "meta.properties"]
+    assert "the next start writes the file again" in note.next_step

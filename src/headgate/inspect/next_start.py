@@ -38,7 +38,7 @@ class NextStart:
 
 
 def next_start(directory: Path, settings: LogSettings, *, clean: bool) -> NextStart:
-    """Open the log in `directory` as the next start would. Raises OSError where it cannot be read."""
+    """Open the log in `directory` as the next start would. A file that cannot be read is a refusal."""
     disk = Overlay()
     dropped: list[Recovery] = []
     try:
@@ -47,6 +47,8 @@ def next_start(directory: Path, settings: LogSettings, *, clean: bool) -> NextSt
         return NextStart(refusal=problem.strerror)
     except CorruptBatch as problem:
         return NextStart(refusal=problem.reason)
+    except OSError as problem:
+        return NextStart(refusal=f"{Path(problem.filename or directory).name}: {problem.strerror}")
     finally:
         disk.close()
     return NextStart(recovery=dropped[0] if dropped else None)

@@ -111,7 +111,7 @@ class LogCheck:
             self._tell_refusal(following, is_explained=findings.errors > errors)
 
     def _next_start(self) -> NextStart:
-        """What the next start will do with the log. Raises OSError."""
+        """What the next start will do with the log."""
         log = self._log
         if log.is_running:
             return NextStart()
