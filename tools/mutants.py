@@ -1,27 +1,38 @@
 """Change the code in small ways and tell which changes no test notices (mutation testing, by mutmut).
 
     python -m tools.mutants core/offsets log/sync_mark.py --minutes 20 --digits 37
+    python -m tools.mutants log/recovery.py --tests tests/log/test_recovery.py tests/log/test_crashes.py
 
-Each module is mutated function by function (`<` to `<=`, `and` to `or`, `0` to `1` ...), and the tests of its
-room run against each change. Survivors are printed as differences. A survivor that means nothing (the changed
-code does the same) is listed with its reason in `tests/mutants/equivalent.toml` and is left out of the count.
+Each module is mutated function by function (`<` to `<=`, `and` to `or`, `0` to `1` ...). Against each change
+run the tests of the module's room, those of them that reach the changed function, until the first that fails.
+Survivors are printed as differences, with file and line, and a table counts them for each module. A survivor
+that means nothing (the changed code does the same) is listed with its reason in
+`tests/mutants/equivalent.toml` and is left out of the count.
 
-The work lives in `build/mutants`; a second run with the same arguments tries what the first one had no time
-for. The exit code is 1 if less than `--wanted` per cent of the changes were caught.
+The work lives in a folder of `build/mutants` for each choice of modules and tests. The same call again tries
+what there was no time for, and the survivors once more; what was caught is tried again only where its module
+has changed. The exit code is 1 if less than `--wanted` per cent of the changes were caught, and 2 if none
+could be tried, as the tests fail without any change.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
+import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tomllib
+import zlib
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
@@ -29,6 +40,7 @@ PACKAGE = Path("src/headgate")
 EQUIVALENT = TOP / "tests/mutants/equivalent.toml"
 WORK = TOP / "build/mutants"
 NEEDED = ("src", "tests", "bench", "demo", "tools")
+MUTMUT = str(Path(sys.executable).with_name("mutmut"))
 
 TESTS_OF_ROOM = {
     "api": ("tests/api", "tests/api_topics", "tests/wire"),
@@ -44,7 +56,14 @@ TESTS_OF_ROOM = {
 WORDS_ARE_NOT_BEHAVIOUR = (r"^\s*logger\.", r"^\s*extra=", r"^\s*f?\"", r"^\s*assert ", r"^\s*raise ")
 """Lines that are left as they are: what is said to people, and checks for our own mistakes."""
 
+SECONDS_FOR_A_TEST = 60
+"""A change that makes a loop endless is caught by the test that takes longer than this."""
+
+SECONDS_TO_STOP = 20
+"""How long mutmut may take to stop when its time is over; it is killed after that."""
+
 CAUGHT = {"killed", "timeout", "segfault", "caught by type check"}
+SURVIVED = {"survived", "no tests", "suspicious"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +71,10 @@ class Survivor:
     """A change that no test noticed."""
 
     name: str
+    module: str
+    """Path of its module below `src/headgate`."""
     difference: str
-    """As `diff -u` prints it."""
+    """As `diff -u` prints it; lines are counted within the function."""
 
     @property
     def change(self) -> tuple[str, str]:
@@ -64,6 +85,30 @@ class Survivor:
             return "\n".join(line[1:].strip() for line in lines if line.startswith(sign))
 
         return lines_with("-"), lines_with("+")
+
+    def line_in(self, source: str) -> int:
+        """Number of the changed line in its module's `source`; that of the function if it is not found."""
+        last, _, _ = self.name.rpartition(".")[2].rpartition("__mutmut_")
+        *classes, function = last.removeprefix("x").replace("ǁ", " ").split()
+        function = function if classes else function.removeprefix("_")
+        for node in _functions(ast.parse(source), classes):
+            if node.name == function:
+                before = re.search(r"^@@ -(\d+)", self.difference, re.MULTILINE)
+                near = node.lineno + int(before[1]) + 2 if before else node.lineno
+                was = self.change[0].partition("\n")[0]
+                places = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+                text = source.splitlines()
+                same = [number for number in places if text[number - 1].strip() == was]
+                return min(same, key=lambda number: abs(number - near), default=node.lineno)
+        return 1
+
+
+def _functions(tree: ast.Module, classes: list[str]) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    places: list[ast.Module | ast.ClassDef] = [tree]
+    if classes:
+        places = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == classes[0]]
+    for place in places:
+        yield from (node for node in place.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def main() -> None:
@@ -77,25 +122,44 @@ def main() -> None:
     parser.add_argument(
         "--wanted", type=float, default=95, help="per cent of changes to be caught (default 95)"
     )
+    parser.add_argument(
+        "--tests",
+        nargs="+",
+        help="the tests to run (default: all of the room); fewer are faster, and notice less",
+    )
+    parser.add_argument(
+        "--children", type=int, default=os.cpu_count() or 2, help="how many changes to try at a time"
+    )
     told = parser.parse_args()
     rooms = {module.partition("/")[0] for module in told.modules}
     if len(rooms) > 1 or not rooms <= TESTS_OF_ROOM.keys():
         parser.error(f"modules of one of these rooms are needed: {', '.join(TESTS_OF_ROOM)}")
-    for module in told.modules:
-        if not (TOP / PACKAGE / module).exists():
-            parser.error(f"{PACKAGE / module} does not exist")
-    work = _lay_out(rooms.pop(), told.modules)
-    _run(work, told.modules, told.digits, told.minutes)
-    sys.exit(_tell(work, told.modules, told.wanted))
+    tests = told.tests or list(TESTS_OF_ROOM[rooms.pop()])
+    for path in [str(PACKAGE / module) for module in told.modules] + tests:
+        if not (TOP / path).exists():
+            parser.error(f"{path} does not exist")
+    work = _lay_out(told.modules, tests)
+    _run(work, told.modules, told.digits, told.minutes, told.children)
+    if not list((work / "mutants").glob("mutmut-stats.json")):
+        print("No change was tried: the tests fail, or take too long, as the code is.")
+        sys.exit(2)
+    sys.exit(_tell(work, told.modules, told.digits, told.wanted))
 
 
-def _lay_out(room: str, modules: list[str]) -> Path:
-    """A copy of the tree to be changed, with mutmut's settings for it."""
-    work = WORK / room
+def _lay_out(modules: list[str], tests: list[str]) -> Path:
+    """A copy of the tree to be changed, with mutmut's settings for it.
+
+    Each choice has a folder of its own: mutmut would neither mutate a module that it has copied before,
+    nor learn which tests reach it.
+    """
+    choice = "\n".join(["modules", *sorted(modules), "tests", *tests])
+    room = modules[0].partition("/")[0]
+    work = WORK / f"{room}-{zlib.crc32(choice.encode()):08x}"
     for name in NEEDED:
-        shutil.copytree(
-            TOP / name, work / name, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__")
-        )
+        shutil.rmtree(work / name, ignore_errors=True)
+        if name != "src":
+            shutil.rmtree(work / "mutants" / name, ignore_errors=True)
+        shutil.copytree(TOP / name, work / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md"):
         shutil.copy(TOP / name, work / name)
     lists = {
@@ -104,8 +168,11 @@ def _lay_out(room: str, modules: list[str]) -> Path:
             str(PACKAGE / (name if name.endswith(".py") else f"{name}/*.py")) for name in modules
         ],
         "do_not_mutate_patterns": list(WORDS_ARE_NOT_BEHAVIOUR),
-        "pytest_add_cli_args": ["-x", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"],
-        "pytest_add_cli_args_test_selection": list(TESTS_OF_ROOM[room]),
+        "pytest_add_cli_args": [
+            *("-x", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"),
+            f"--timeout={SECONDS_FOR_A_TEST}",
+        ],
+        "pytest_add_cli_args_test_selection": tests,
         "also_copy": [name for name in NEEDED if name not in ("src", "tests")] + ["README.md"],
     }
     text = "[mutmut]\n" + "".join(
@@ -115,66 +182,110 @@ def _lay_out(room: str, modules: list[str]) -> Path:
     return work
 
 
-def _run(work: Path, modules: list[str], digits: str, minutes: float) -> None:
+def _run(work: Path, modules: list[str], digits: str, minutes: float, children: int) -> None:
     """Try changes until all were tried or the time is over; mutmut keeps what it found."""
-    names = [
-        f"headgate.{name.removesuffix('.py').replace('/', '.')}.*__mutmut_*{digit}"
-        for name in modules
-        for digit in digits
-    ]
-    untried = [] if digits == "0123456789" else names
-    mutmut = subprocess.Popen([str(Path(sys.executable).with_name("mutmut")), "run", *untried], cwd=work)
+    names = _to_be_tried(work, modules, digits)
+    if not names:
+        return
+    mutmut = subprocess.Popen(
+        [MUTMUT, "run", "--max-children", str(children), *names], cwd=work, start_new_session=True
+    )
     try:
         mutmut.wait(minutes * 60)
     except subprocess.TimeoutExpired:
         os.kill(mutmut.pid, signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            mutmut.wait(SECONDS_TO_STOP)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(mutmut.pid, signal.SIGKILL)
         mutmut.wait()
 
 
-def _tell(work: Path, modules: list[str], wanted: float) -> int:
-    from mutmut.stats import status_by_exit_code  # where the settings are, which it reads when it is imported
+def _to_be_tried(work: Path, modules: list[str], digits: str) -> list[str]:
+    """Names of the changes to try, or patterns for modules that have not been mutated as they are now."""
+    names = []
+    for module in modules:
+        for path in (
+            [work / PACKAGE / module] if module.endswith(".py") else (work / PACKAGE / module).glob("*.py")
+        ):
+            mutated = work / "mutants" / path.relative_to(work)
+            meta = mutated.with_name(f"{mutated.name}.meta")
+            if meta.exists() and path.stat().st_mtime < mutated.stat().st_mtime:
+                names += [
+                    name
+                    for name, exit_code in _exit_codes(meta).items()
+                    if name[-1] in digits and _status(work, exit_code) not in CAUGHT
+                ]
+            else:
+                dotted = ".".join(path.relative_to(work / "src").with_suffix("").parts)
+                names += [f"{dotted}.*__mutmut_*{digit}" for digit in digits]
+    return names
 
-    counts: Counter[str] = Counter()
-    survivors = []
-    known = {(entry["was"].strip(), entry["becomes"].strip()) for entry in equivalent_changes()}
+
+def _exit_codes(meta: Path) -> dict[str, int | None]:
+    codes: dict[str, int | None] = json.loads(meta.read_text())["exit_code_by_key"]
+    return codes
+
+
+def _status(work: Path, exit_code: int | None) -> str:
+    with contextlib.chdir(work):  # where the settings are, which mutmut reads when it is imported
+        from mutmut.stats import status_by_exit_code
+    return status_by_exit_code[exit_code]
+
+
+def _tell(work: Path, modules: list[str], digits: str, wanted: float) -> int:
+    """Print the survivors and the table; return the exit code."""
+    known = {
+        (entry["where"], entry["was"].strip(), entry["becomes"].strip()) for entry in equivalent_changes()
+    }
+    by_module: dict[str, Counter[str]] = {}
     for meta in sorted((work / "mutants" / PACKAGE).rglob("*.meta")):
-        module = str(meta.relative_to(work / "mutants" / PACKAGE))
-        if not any(module.startswith(wish) for wish in modules):
+        module = str(meta.relative_to(work / "mutants" / PACKAGE)).removesuffix(".meta")
+        if not any(module == wish or fnmatch(module, f"{wish}/*.py") for wish in modules):
             continue
-        for name, exit_code in json.loads(meta.read_text())["exit_code_by_key"].items():
-            status = status_by_exit_code[exit_code]
-            if status in ("survived", "no tests", "suspicious"):
-                survivor = Survivor(name, _difference(work, name))
-                status = "equivalent" if survivor.change in known else status
-                if status != "equivalent":
-                    survivors.append(survivor)
-            counts[status] += 1
-    for survivor in survivors:
-        print(f"\n{survivor.name}\n{survivor.difference}")
-    caught = sum(counts[status] for status in CAUGHT)
-    tried = caught + len(survivors)
-    print("\n" + ", ".join(f"{status}: {count}" for status, count in counts.most_common()))
+        counts = by_module.setdefault(module, Counter())
+        for name, exit_code in _exit_codes(meta).items():
+            if name[-1] not in digits:
+                continue
+            status = _status(work, exit_code)
+            if status in SURVIVED:
+                survivor = Survivor(name, module, _difference(work, name, PACKAGE / module))
+                if (module, *survivor.change) in known:
+                    counts["equivalent"] += 1
+                    continue
+                line = survivor.line_in((work / PACKAGE / module).read_text())
+                print(f"\n{PACKAGE / module}:{line} {status}: {name}\n{survivor.difference}")
+            counts["caught" if status in CAUGHT else "survived" if status in SURVIVED else "not tried"] += 1
+    return _table(by_module, wanted)
+
+
+def _table(by_module: dict[str, Counter[str]], wanted: float) -> int:
+    columns = ("caught", "survived", "equivalent", "not tried")
+    total: Counter[str] = sum(by_module.values(), Counter())
+    print(f"\n{'module':36}" + "".join(f"{name:>11}" for name in columns) + "   per cent")
+    for module, counts in [*by_module.items(), ("all", total)]:
+        tried = counts["caught"] + counts["survived"]
+        share = f"{100 * counts['caught'] / tried:11.1f}" if tried else f"{'-':>11}"
+        print(f"{module:36}" + "".join(f"{counts[name]:11}" for name in columns) + share)
+    tried = total["caught"] + total["survived"]
     if not tried:
         print("No change was tried; give it more minutes.")
         return 1
-    share = 100 * caught / tried
-    print(f"{caught} of {tried} changes were caught: {share:.1f} % ({wanted:g} wanted)")
-    return int(share < wanted)
+    share_of_all = 100 * total["caught"] / tried
+    print(f"{total['caught']} of {tried} changes were caught: {share_of_all:.1f} % ({wanted:g} wanted)")
+    return int(share_of_all < wanted)
 
 
-def _difference(work: Path, name: str) -> str:
-    told = subprocess.run(
-        [str(Path(sys.executable).with_name("mutmut")), "show", name],
-        cwd=work,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return told.stdout.partition("\n")[2]
+def _difference(work: Path, name: str, path: Path) -> str:
+    with contextlib.chdir(work):
+        from mutmut.mutation.diff_apply import get_diff_for_mutant
+
+        return str(get_diff_for_mutant(name, path=path))
 
 
 def equivalent_changes() -> list[dict[str, str]]:
-    """The entries of the list: `was`, `becomes`, `why`."""
+    """The entries of the list: `where`, `was`, `becomes`, `why`."""
     entries: list[dict[str, str]] = tomllib.loads(EQUIVALENT.read_text()).get("change", [])
     return entries
 

@@ -7,9 +7,9 @@ import errno
 import pytest
 from tests.log.support import DATA, DIRECTORY, Place, append, batch_at, contents, filled, sync
 
-from headgate.log.filesystem import Fault, MemoryFileSystem
+from headgate.log.filesystem import Fault, MemoryFileSystem, read_file
 from headgate.log.log import LogSettings
-from headgate.log.recovery import RecordsMissing
+from headgate.log.recovery import LogDamaged, RecordsMissing
 
 
 def test_the_active_segment_has_no_gaps(files: MemoryFileSystem) -> None:
@@ -160,3 +160,89 @@ def test_a_process_crash_keeps_what_was_written(files: MemoryFileSystem, place: 
     assert contents(log) == batches and log.durable_offset == 40
     files.crash()
     assert contents(place.open()) == batches
+
+
+def test_a_log_closed_well_opens_without_a_change(files: MemoryFileSystem, place: Place) -> None:
+    """Nothing is scanned, so nothing has to be made durable: no file is written and none is synced."""
+    for settings in (place.settings, LogSettings(index_interval_bytes=300)):
+        place = Place(files, DATA / f"t-{settings.index_interval_bytes}", settings)
+        log, batches = filled(place)
+        log.close()
+        before = files.operations
+        log = place.open(clean=True)
+        assert files.operations == before
+        assert contents(log) == batches and log.durable_offset == 40
+        files.crash()
+        assert contents(place.open(clean=True)) == batches
+
+
+@pytest.mark.parametrize(("which", "what"), [(2, "behind it"), (3, "behind it"), (4, None), (None, None)])
+@pytest.mark.parametrize("spoiled", [0, 17, 61])
+def test_where_all_is_kept_a_bad_batch_with_whole_ones_behind_is_damage(
+    files: MemoryFileSystem, which: int | None, what: str | None, spoiled: int
+) -> None:
+    """A crash leaves a bad batch only at the very end of a log whose appends are synced one by one."""
+    place = Place(files, settings=LogSettings(keeps_all=True))
+    log = place.open()
+    batches = [append(log) for _ in range(5)]
+    files.kill()
+    path = DIRECTORY / f"{0:020d}.log"
+    if which is not None:
+        file = files.open(path)
+        at = which * len(batches[0]) + spoiled
+        file.pwrite(bytes([file.pread(1, at)[0] ^ 0x81]), at)
+    before = read_file(files, path)
+    if what is None:
+        assert contents(place.open()) == batches[:which]
+        return
+    with pytest.raises(LogDamaged, match=f"{what}.*headgate log verify") as raised:
+        place.open()
+    assert raised.value.filename == str(DIRECTORY)
+    assert read_file(files, path) == before
+
+
+def test_where_all_is_kept_a_bad_batch_with_segments_behind_is_damage(files: MemoryFileSystem) -> None:
+    """Whatever those segments hold."""
+    place = Place(files, settings=LogSettings(segment_bytes=1000, keeps_all=True))
+    log, batches = filled(place, 30)
+    files.kill()
+    file = files.open(DIRECTORY / f"{0:020d}.log")
+    file.truncate(len(batches[0]) - 1)
+    files.open(DIRECTORY / f"{log.segments.closed[1].base_offset:020d}.log").truncate(0)
+    with pytest.raises(LogDamaged):
+        place.open()
+
+
+def test_a_refusal_names_the_directory(files: MemoryFileSystem, place: Place) -> None:
+    """Whoever has many logs is told which one."""
+    log, _ = filled(place)
+    log.close()
+    files.remove(DIRECTORY / f"{log.segments.closed[1].base_offset:020d}.log")
+    with pytest.raises(RecordsMissing) as raised:
+        place.open(clean=True)
+    assert (raised.value.filename, raised.value.errno) == (str(DIRECTORY), errno.EIO)
+
+
+@pytest.mark.parametrize("with_indexes", [True, False])
+def test_a_segment_that_begins_within_the_one_before_it_goes(
+    files: MemoryFileSystem, place: Place, with_indexes: bool
+) -> None:
+    """The one before it is whole and ends the log; what is appended then follows it."""
+    log, batches = filled(place, 8)
+    log.close()
+    files.remove(DIRECTORY / "headgate.synced")
+    if not with_indexes:
+        files.remove(DIRECTORY / f"{0:020d}.index")
+    path = DIRECTORY / f"{5:020d}.log"
+    files.open(path, create=True).pwrite(b"".join(batches[5:]), 0)
+    log = place.open()
+    assert not files.exists(path)
+    assert contents(log) == batches
+    assert [log.read(offset, 1) for offset in range(8)] == batches
+    (report,) = place.reported
+    assert (report.dropped_bytes, report.end_offset) == (sum(map(len, batches[5:])), 8)
+    assert "begins at 5, the segment before it ends at 8" in report.reason
+    added = append(log)
+    sync(log)
+    files.crash()
+    assert contents(place.open()) == [*batches, added]

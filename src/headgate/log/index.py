@@ -114,12 +114,6 @@ class TimeIndex:
         at = bisect_left(self.timestamps, timestamp)
         return (self.offsets[at - 1], self.timestamps[at - 1]) if at else (0, -1)
 
-    def truncate(self, relative_offset: int) -> None:
-        """Forget the offsets at or past `relative_offset`."""
-        keep = bisect_left(self.offsets, relative_offset)
-        del self.timestamps[keep:]
-        del self.offsets[keep:]
-
     def to_bytes(self) -> bytes:
         """The contents of the .timeindex file."""
         return b"".join(map(_TIME_ENTRY.pack, self.timestamps, self.offsets))

@@ -50,7 +50,7 @@ def check_records(data: Buffer, at: int, count: int, pause: Callable[[], None] |
             return check
         at += walked
         if check.walked == begun:
-            window_bytes = _next_size(window, walked)
+            window_bytes = _first_size(window)
         if pause is not None:
             pause()
 
@@ -157,7 +157,9 @@ class RecordCheck:
                 else:
                     at += 1
                 if at != end:
-                    raise InvalidBatch(f"record {index} ends {abs(end - at)} bytes {_side(at, end)}")
+                    raise InvalidBatch(
+                        f"record {index} ends {abs(end - at)} bytes {'early' if at < end else 'late'}"
+                    )
                 keyless += lacks_key
                 index += 1
         except IndexError:
@@ -171,14 +173,10 @@ class RecordCheck:
         return at
 
 
-def _next_size(window: bytes, at: int) -> int:
-    """How many bytes the record takes that starts at `at`; the window holds its length and more."""
-    doubled, after = _unsigned(window, at)
-    return after - at + (doubled >> 1)
-
-
-def _side(at: int, end: int) -> str:
-    return "before its length says" if at < end else "after its length says"
+def _first_size(window: bytes) -> int:
+    """How many bytes the first record takes; the window holds its length and more."""
+    doubled, after = _unsigned(window, 0)
+    return after + (doubled >> 1)
 
 
 def _unsigned(data: bytes, at: int) -> tuple[int, int]:

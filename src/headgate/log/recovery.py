@@ -459,8 +459,8 @@ def _walk_tail(segment: Segment, size: int) -> bool:
     except CorruptBatch:
         return False
     segment.synced_bytes = segment.unchecked_bytes = size
-    segment.is_loaded_as_saved = segment.size == size
-    return segment.is_loaded_as_saved
+    segment.is_loaded_as_saved = True
+    return True
 
 
 def _scan(segment: Segment, size: int, previous_end: int | None, gaps_to: int | None) -> str | None:
