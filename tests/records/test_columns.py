@@ -12,6 +12,7 @@ from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.log.batch import Record, encode_batch, iterate_records
 from headgate.log.builder import BatchBuilder, RecordBlock
 from headgate.records import OffsetCommit, OffsetCommits, encode
+from headgate.records.model import NO_EXPIRY
 from headgate.records.offset_blocks import blocks_of
 from headgate.records.offset_commit import key_prefix
 from headgate.records.offset_rows import OffsetRows
@@ -60,6 +61,7 @@ def test_blocks_are_the_bytes_of_single_records(commits: OffsetCommits, data: st
         np.full(count, commits.commit_timestamp),
         np.array(is_gone),
         {row: text for row, text in enumerate(texts) if text},
+        Millis(data.draw(st.just(NO_EXPIRY) | int64)),
     )
     single = [encode(record) for record in rows.each()]
     blocks = list(blocks_of(rows))

@@ -11,11 +11,23 @@ import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
 from random import Random
+from typing import Any
 
 import pytest
 from tests.server.disk import new_disk
-from tests.server.wide_commits import CRASHES, NEW, OLD, Life, Offsets, cut_short, found_after, simulated
+from tests.server.wide_commits import (
+    CRASHES,
+    NEW,
+    OLD,
+    Act,
+    Life,
+    Offsets,
+    cut_short,
+    found_after,
+    simulated,
+)
 
+from headgate.core.offsets.commit import NARROWEST_ROWS
 from headgate.log.log import LogSettings
 from headgate.log.memory_filesystem import PowerCut
 from headgate.server import turn_batches
@@ -28,9 +40,13 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def holds_wherever_the_power_fails(
-    new: Offsets, torn: Iterable[int], segment_bytes: int | None = None
+    new: Offsets, torn: Iterable[int], segment_bytes: int | None = None, act: Act | None = None
 ) -> set[bool]:
-    """Whether the commit was there after each failure, which is as it was answered, and all or nothing."""
+    """Whether the commit was there after each failure, which is as it was answered, and all or nothing.
+
+    `act` is what makes OLD into `new`, if it is no plain commit.
+    """
+    old_and_new = OLD | new if act is None else new
     outcomes = set()
     random = Random(len(new))
     for operation in range(100):
@@ -40,14 +56,14 @@ async def holds_wherever_the_power_fails(
             # Of many places in a write each is torn in one way, and its neighbours in the others.
             kinds = list(CRASHES) if operation else [list(CRASHES)[torn_bytes % len(CRASHES)]]
             for kind in kinds:
-                is_acknowledged, files = await cut_short(operation, torn_bytes, new, segment_bytes)
+                is_acknowledged, files = await cut_short(operation, torn_bytes, new, segment_bytes, act)
                 has_got_through = files.has_power
                 assert is_acknowledged or not has_got_through
                 CRASHES[kind](files, random)
                 after = await found_after(files, (operation, torn_bytes, kind))
-                assert after in (OLD, OLD | new), (operation, torn_bytes, kind)
-                assert after == OLD | new or not is_acknowledged, (operation, torn_bytes, kind)
-                outcomes.add(after == OLD | new)
+                assert after in (OLD, old_and_new), (operation, torn_bytes, kind)
+                assert after == old_and_new or not is_acknowledged, (operation, torn_bytes, kind)
+                outcomes.add(after == old_and_new)
         if has_got_through:
             return outcomes
     raise AssertionError("the commit never got through")
@@ -69,6 +85,17 @@ def test_a_wide_commit_is_all_or_nothing_wherever_the_power_fails() -> None:
     """So is one of many more."""
     torn = (0, 1, 61, 700, 1600, 2500, 3300, 4200, 10_000)
     assert simulated(lambda: holds_wherever_the_power_fails(NEW, torn)) == {True, False}
+
+
+def test_a_wide_commit_that_expires_is_all_or_nothing_wherever_the_power_fails() -> None:
+    """With a retention of its own, in columns; its records hold when it expires."""
+    torn = (0, 1, 61, 700, 1600, 2500, 3300, 4200, 8400, 20_000)
+    new = dict.fromkeys(range(NARROWEST_ROWS + 20), 2)
+
+    async def act(life: Life) -> Any:
+        return await life.commit(new, timeout_s=0.05, retention_ms=3_600_000, in_columns=True)
+
+    assert simulated(lambda: holds_wherever_the_power_fails(new, torn, act=act)) == {True, False}
 
 
 @pytest.mark.parametrize("new", [{0: 2}, NEW], ids=["small", "wide"])

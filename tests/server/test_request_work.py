@@ -17,10 +17,10 @@ from tests.server.disk import DATA_DIR, new_disk
 from tests.server.test_turn import beside
 from tests.topics.disk import batch
 
-from headgate.api import k08_offset_commit, k47_offset_delete
+from headgate.api import k47_offset_delete
 from headgate.api.contract import RequestSteps
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import TopicId
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, GroupId, TopicId
 from headgate.domain.settings import Settings
 from headgate.log.log import Log
 from headgate.server.clock import Clock
@@ -404,6 +404,14 @@ def test_what_is_appended_while_many_partitions_are_read_is_not_missed(short_sli
     run_scenario(scenario)
 
 
+def record_counts_of_group(node: BrokerNode, group_id: str) -> list[int]:
+    """How many records each batch has in the log of a group's shard."""
+    topic = node.topics.by_name(GROUP_OFFSETS_TOPIC)
+    assert topic is not None
+    log = topic.partition(node.coordinator.partition_of(GroupId(group_id))).log
+    return [header.record_count for header, _ in log.batches(0)]
+
+
 def test_cycles_are_looked_for_seldom_once_the_server_is_up() -> None:
     """The parts of a wide request are not looked at again and again while it is served."""
     before = gc.get_threshold()
@@ -441,18 +449,21 @@ def test_many_groups_are_asked_for_in_steps() -> None:
     run_scenario(scenario)
 
 
-def test_a_wide_commit_with_a_retention_of_its_own_goes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each partition is committed and answered, those that do not exist are refused."""
-    monkeypatch.setattr(k08_offset_commit, "_MOST_WITH_RETENTION", 7)
+def test_a_wide_commit_with_a_retention_of_its_own_is_one_commit() -> None:
+    """All of it is in one batch; each partition is answered, those that do not exist are refused."""
 
     async def scenario(client: Client) -> None:
-        partitions = [*range(30), 99, *range(30, 40)]
-        body = await client.send(commit(1000, partitions, retention_time_ms=3_600_000), 4, "old")
+        client.node.topics.create(NewTopic("wide", TopicId(b"w" * 16), 5000), client.node.system_time())
+        partitions = [*range(2500), 9999, *range(2500, 5000)]
+        request = commit(1000, partitions, retention_time_ms=3_600_000)
+        request.topics[0].name = "wide"
+        body = await client.send(request, 4, "old")
         answers = decode(OffsetCommitResponse, 4, bytes(4) + body, 4).topics[0].partitions
         assert [one.partition_index for one in answers] == partitions
-        assert {one.partition_index for one in answers if one.error_code} == {99}
-        expected = {index: 1000 + place for place, index in enumerate(partitions) if index != 99}
+        assert {one.partition_index for one in answers if one.error_code} == {9999}
+        expected = {index: 1000 + place for place, index in enumerate(partitions) if index != 9999}
         assert await committed(client) == expected
+        assert record_counts_of_group(client.node, "g") == [5000]
 
     run_scenario(scenario)
 

@@ -8,13 +8,21 @@ from contextlib import suppress
 from random import Random
 from typing import Any, TypeVar
 
+import numpy as np
 from tests.server.disk import new_disk
 from tests.server.shard_life import ShardLife
 from tests.simulation.clock import SimulatedTime
 from tests.simulation.disk import SimulatedSyncer
 from tests.simulation.loop import SimulatedLoop
 
-from headgate.core.offsets.commands import CommitOffsets, FetchOffsets, OffsetToCommit
+from headgate.core.offsets.commands import (
+    NO_RETENTION,
+    CommitOffsets,
+    FetchOffsets,
+    OffsetColumns,
+    OffsetToCommit,
+    ToCommit,
+)
 from headgate.domain.ids import GroupId, MemberId, TopicName
 from headgate.log.batch import iterate_records
 from headgate.log.log import LogSettings
@@ -22,6 +30,7 @@ from headgate.log.memory_filesystem import MemoryFileSystem, PowerCut
 from headgate.records import OffsetCommit, decode
 
 ResultT = TypeVar("ResultT")
+Act = Callable[["Life"], Coroutine[Any, Any, Any]]
 GROUP, TOPIC = GroupId("wide"), TopicName("t")
 PARTITIONS = 60
 Offsets = dict[int, int]
@@ -33,9 +42,22 @@ class Life(ShardLife):
     def __init__(self, files: MemoryFileSystem) -> None:
         super().__init__(files, syncer=SimulatedSyncer(asyncio.get_running_loop(), Random(0), 0.0))
 
-    async def commit(self, offsets: Offsets, timeout_s: float = 30) -> Any:
-        wanted = [OffsetToCommit(partition, offset, -1, "") for partition, offset in offsets.items()]
-        return await self.submit(CommitOffsets(GROUP, [(TOPIC, wanted)], MemberId(""), -1), timeout_s)
+    async def commit(
+        self,
+        offsets: Offsets,
+        timeout_s: float = 30,
+        retention_ms: int = NO_RETENTION,
+        *,
+        in_columns: bool = False,
+    ) -> Any:
+        wanted: ToCommit = [
+            OffsetToCommit(partition, offset, -1, "") for partition, offset in offsets.items()
+        ]
+        if in_columns:
+            partitions, committed = np.array(list(offsets.items()), np.int64).T
+            wanted = OffsetColumns(partitions, committed, np.full(len(offsets), -1), "")
+        command = CommitOffsets(GROUP, [(TOPIC, wanted)], MemberId(""), -1, retention_ms=retention_ms)
+        return await self.submit(command, timeout_s)
 
     async def offsets(self) -> Offsets:
         fetched = await self.submit(FetchOffsets(GROUP, None))
@@ -86,15 +108,19 @@ async def begin(files: MemoryFileSystem, *, segment_bytes: int | None = None) ->
 
 
 async def cut_short(
-    operation: int, torn_bytes: int, new: Offsets = NEW, segment_bytes: int | None = None
+    operation: int,
+    torn_bytes: int,
+    new: Offsets = NEW,
+    segment_bytes: int | None = None,
+    act: Act | None = None,
 ) -> tuple[bool, MemoryFileSystem]:
-    """Commit OLD, then more while the power fails, if it does; whether that was acknowledged."""
+    """Commit OLD, then more, or `act`, while the power fails, if it does; whether that was acknowledged."""
     files = new_disk()
     life = await begin(files, segment_bytes=segment_bytes)
     files.cut_power_after(operation, torn_bytes)
     is_acknowledged = False
     with suppress(PowerCut, OSError, TimeoutError):
-        result = await life.commit(new, timeout_s=0.05)
+        result = await (life.commit(new, timeout_s=0.05) if act is None else act(life))
         is_acknowledged = not getattr(result, "error", result)
     if not files.has_power:
         life.end()

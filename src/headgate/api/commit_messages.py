@@ -85,18 +85,6 @@ def sort_out_in_steps(node: Node, version: int, request: OffsetCommitRequest) ->
     return sorted_commit
 
 
-def part_of(
-    partitions: ToCommit, answers: Answers | WideAnswers, first: int, end: int
-) -> tuple[ToCommit, Answers | WideAnswers]:
-    """Some of what is to be committed of a topic, and the answers that wait for that."""
-    if isinstance(answers, WideAnswers):
-        some = WideAnswers(answers.errors, answers.waiting[first:end])
-        assert isinstance(partitions, OffsetColumns)
-        return partitions.at(np.arange(first, min(end, len(partitions.partitions)))), some
-    assert not isinstance(partitions, OffsetColumns)
-    return partitions[first:end], answers[first:end]
-
-
 def _sort_out_topic(
     node: Node, version: int, topic: OffsetCommitRequestTopic, sorted_commit: SortedCommit
 ) -> None:

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.records.offset_commit import WRITTEN_VERSION
+from headgate.records.model import NO_EXPIRY
+from headgate.records.offset_commit import EXPIRY_VERSION, WRITTEN_VERSION
 from headgate.records.offset_rows import VALUE_HEAD, Int64s, OffsetRows
 
 Rows = NDArray[np.uint8]
@@ -20,6 +21,8 @@ _LARGEST_TEXT = 1 << 16
 _GONE = _LARGEST_TEXT - 1
 """Stands for the size of the metadata where there is no value; longer than any."""
 _PARTITION_BYTES = 4
+_EXPIRY_HEAD = np.dtype([("version", ">i2"), ("offset", ">i8"), ("metadata", ">i2")])
+_EXPIRY_TAIL = np.dtype([("commit", ">i8"), ("expire", ">i8")])
 
 
 class OffsetBlock(NamedTuple):
@@ -84,6 +87,8 @@ def keys_of(prefix: bytes, partitions: Int64s) -> Rows:
 
 
 def _values(rows: OffsetRows, places: Int64s, texts: Rows) -> Rows:
+    if rows.expire_timestamp != NO_EXPIRY:
+        return _values_with_expiry(rows, places, texts)
     count, text_size = texts.shape
     heads = np.empty(count, VALUE_HEAD)
     heads["version"], heads["metadata"] = WRITTEN_VERSION, text_size
@@ -91,3 +96,14 @@ def _values(rows: OffsetRows, places: Int64s, texts: Rows) -> Rows:
     timestamps = rows.commit_timestamps[places].astype(">i8")
     columns = (heads.view(np.uint8).reshape(count, -1), texts, timestamps.view(np.uint8).reshape(count, -1))
     return np.hstack(columns)
+
+
+def _values_with_expiry(rows: OffsetRows, places: Int64s, texts: Rows) -> Rows:
+    count, text_size = texts.shape
+    heads, tails = np.empty(count, _EXPIRY_HEAD), np.empty(count, _EXPIRY_TAIL)
+    heads["version"], heads["metadata"] = EXPIRY_VERSION, text_size
+    heads["offset"] = rows.offsets[places]
+    tails["commit"], tails["expire"] = rows.commit_timestamps[places], rows.expire_timestamp
+    return np.hstack(
+        (heads.view(np.uint8).reshape(count, -1), texts, tails.view(np.uint8).reshape(count, -1))
+    )

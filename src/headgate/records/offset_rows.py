@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from headgate.domain.ids import Millis
 from headgate.records.errors import MalformedRecord
-from headgate.records.model import OffsetCommit, OffsetTombstone
+from headgate.records.model import NO_EXPIRY, OffsetCommit, OffsetTombstone
 from headgate.records.offset_commit import KEY_STARTS, WRITTEN_VERSION, names_of
 
 Int64s = NDArray[np.int64]
@@ -53,6 +54,8 @@ class OffsetRows:
     """Rows that are tombstones: what the other columns say of them means nothing."""
     metadata: dict[int, str]
     """By row, where there is any."""
+    expire_timestamp: Millis = NO_EXPIRY
+    """When the committed ones expire, if their commit said so; their records hold no leader epochs then."""
 
     def __len__(self) -> int:
         return len(self.partitions)
@@ -75,7 +78,9 @@ class OffsetRows:
                 yield OffsetTombstone(group_id, topic, partition)
             else:
                 metadata = self.metadata.get(row, "")
-                yield OffsetCommit(group_id, topic, partition, offset, epoch, metadata, timestamp)
+                yield OffsetCommit(
+                    group_id, topic, partition, offset, epoch, metadata, timestamp, self.expire_timestamp
+                )
 
     def at(self, rows: Int64s) -> OffsetRows:
         """These rows alone; they ascend."""
@@ -89,6 +94,7 @@ class OffsetRows:
             self.commit_timestamps[rows],
             self.is_gone[rows],
             {kept[row]: text for row, text in self.metadata.items() if row in kept},
+            self.expire_timestamp,
         )
 
     def between(self, first: int, end: int) -> OffsetRows:
@@ -106,6 +112,7 @@ class OffsetRows:
             self.commit_timestamps[rows],
             self.is_gone[rows],
             {row - first: text for row, text in self.metadata.items() if first <= row < end},
+            self.expire_timestamp,
         )
 
 

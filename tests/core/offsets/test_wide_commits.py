@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from unittest.mock import patch
 
 import numpy as np
@@ -13,6 +13,7 @@ from tests.core.harness import Harness, durable_state
 
 from headgate.core.offsets import commit
 from headgate.core.offsets.commands import (
+    NO_RETENTION,
     CommitAgain,
     CommitOffsets,
     CommitResult,
@@ -47,11 +48,12 @@ class Shape:
     rows: list[OffsetToCommit]
     expected: Mapping[int, int] | None
     has_one_text: bool
+    retention_ms: int = NO_RETENTION
 
     def one_by_one(self) -> CommitOffsets:
         """The commit as a list of partitions."""
         expected = None if self.expected is None else [self.expected]
-        return CommitOffsets(G, [(T, self.rows)], expected=expected)
+        return CommitOffsets(G, [(T, self.rows)], retention_ms=self.retention_ms, expected=expected)
 
     def in_columns(self) -> CommitOffsets:
         """The same in columns."""
@@ -61,20 +63,21 @@ class Shape:
             numbers[:, 0], numbers[:, 1], numbers[:, 2], texts[0] if self.has_one_text else texts
         )
         expected = None if self.expected is None else [conditions_in_columns(self.expected)]
-        return CommitOffsets(G, [(T, columns)], expected=expected)
+        return CommitOffsets(G, [(T, columns)], retention_ms=self.retention_ms, expected=expected)
 
 
 @st.composite
 def shapes(draw: st.DrawFn) -> Shape:
-    """Without conditions, with some or with all; partitions may stand twice."""
+    """Without conditions, with some or with all; some expire; partitions may stand twice."""
+    retention_ms = draw(st.sampled_from([NO_RETENTION, NO_RETENTION, 1000, (1 << 63) - 1]))
     rows = draw(st.lists(to_commit, min_size=1, max_size=3 * NARROWEST_WIDE))
     has_one_text = draw(st.booleans())
     if has_one_text:
         rows = [row._replace(metadata=rows[0].metadata) for row in rows]
     if not draw(st.booleans()):
-        return Shape(rows, None, has_one_text)
+        return Shape(rows, None, has_one_text, retention_ms)
     conditions = draw(st.dictionaries(st.integers(0, len(rows) - 1), offsets))
-    return Shape(rows, conditions, has_one_text)
+    return Shape(rows, conditions, has_one_text, retention_ms)
 
 
 def with_true_conditions(shape: Shape, harness: Harness) -> Shape:
@@ -82,10 +85,8 @@ def with_true_conditions(shape: Shape, harness: Harness) -> Shape:
     if shape.expected is None:
         return shape
     committed = {index: harness.offset(G, T, shape.rows[index].partition) for index in shape.expected}
-    return Shape(
-        shape.rows,
-        {index: NOTHING if offset is None else offset for index, offset in committed.items()},
-        shape.has_one_text,
+    return replace(
+        shape, expected={index: NOTHING if offset is None else offset for index, offset in committed.items()}
     )
 
 
@@ -121,13 +122,15 @@ def columns_of(count: int, metadata: str | list[str]) -> OffsetColumns:
 
 
 def test_a_wide_commit_is_one_value_whatever_it_holds() -> None:
-    """Not a record for each partition: alike, with metadata of their own, or removed."""
+    """Not a record for each partition: alike, with metadata of their own, expiring, or removed."""
     harness = Harness()
     count = NARROWEST_ROWS
     texts = [str(number) for number in range(count)]
     for columns, kind in ((columns_of(count, "same"), OffsetCommits), (columns_of(count, texts), OffsetRows)):
         harness.ask(CommitOffsets(G, [(T, columns)]))
         assert [type(change) for change in harness.batches[-1]] == [kind]
+    harness.ask(CommitOffsets(G, [(T, columns_of(count, "same"))], retention_ms=1000))
+    assert [type(change) for change in harness.batches[-1]] == [OffsetRows]
     removed = columns_of(count, "")._replace(offsets=np.where(np.arange(count) % 2, NOTHING, 7))
     expected = ExpectedOffsets(np.arange(count), np.arange(count) + 100)
     assert harness.ask(CommitOffsets(G, [(T, removed)], expected=[expected])).is_attempted

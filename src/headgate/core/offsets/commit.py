@@ -94,15 +94,14 @@ def commit(command: CommitOffsets, now: Millis, metadata_limit: int, token: Toke
     too_large: list[Place] = []
     for topic_index, (topic, partitions) in enumerate(command.topics):
         if isinstance(partitions, OffsetColumns):
-            if not has_expiry:
-                refused = too_large_metadata(partitions, metadata_limit)
-                too_large += [(topic_index, index) for index in refused]
-                expected = None if command.expected is None else command.expected[topic_index]
-                recorded = _to_record(partitions, refused, expected)
-                if len(recorded.partitions):
-                    records += _in_columns((group_id, topic), recorded, now, removes=expected is not None)
-                continue
-            partitions = partitions.each()
+            refused = too_large_metadata(partitions, metadata_limit)
+            too_large += [(topic_index, index) for index in refused]
+            expected = None if command.expected is None else command.expected[topic_index]
+            recorded = _to_record(partitions, refused, expected)
+            if len(recorded.partitions):
+                times = now, expire_timestamp
+                records += _in_columns((group_id, topic), recorded, times, removes=expected is not None)
+            continue
         for index, (partition, offset, leader_epoch, metadata) in enumerate(partitions):
             if metadata and is_metadata_too_large(metadata, metadata_limit):
                 too_large.append((topic_index, index))
@@ -136,13 +135,21 @@ def _to_record(columns: OffsetColumns, refused: Sequence[int], expected: Conditi
 
 
 def _in_columns(
-    names: tuple[GroupId, TopicName], columns: OffsetColumns, now: Millis, *, removes: bool
+    names: tuple[GroupId, TopicName], columns: OffsetColumns, times: tuple[Millis, Millis], *, removes: bool
 ) -> Sequence[Change]:
-    """What is recorded of one topic, as one value if it is wide; `removes`: the offset -1 is none."""
+    """What is recorded of one topic, as one value if it is wide.
+
+    `times`: those of the commit and of its expiry; `removes`: the offset -1 is none.
+    """
     partitions, offsets, leader_epochs, metadata = columns
-    if isinstance(metadata, str) and not (removes and (offsets == NOTHING_COMMITTED).any()):
+    now, expire_timestamp = times
+    has_expiry = expire_timestamp != NO_EXPIRY
+    is_plain = isinstance(metadata, str) and not has_expiry
+    if is_plain and not (removes and (offsets == NOTHING_COMMITTED).any()):
         return (OffsetCommits(*names, partitions, offsets, leader_epochs, metadata, now),)
     count = len(partitions)
+    if has_expiry:
+        leader_epochs = np.full(count, NO_LEADER_EPOCH)  # the record with an expiry has no place for it
     rows = OffsetRows(
         [key_prefix(*names)],
         np.zeros(count, np.int64),
@@ -152,6 +159,7 @@ def _in_columns(
         np.full(count, now),
         (offsets == NOTHING_COMMITTED) & removes,
         {row: text for row, text in enumerate(columns.texts()) if text},
+        expire_timestamp,
     )
     return (rows,) if count >= NARROWEST_ROWS else list(rows.each())
 
@@ -192,7 +200,7 @@ def commit_again(command: CommitAgain, now: Millis, token: Token) -> GroupEffect
                     )
                 else:
                     columns = OffsetColumns(numbers, column, leader_epochs, metadata)
-                    records += _in_columns((group_id, topic), columns, now, removes=False)
+                    records += _in_columns((group_id, topic), columns, (now, NO_EXPIRY), removes=False)
                 at = end
                 continue
             for partition, _, leader_epoch, metadata in partitions:

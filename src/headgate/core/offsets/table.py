@@ -206,7 +206,7 @@ class OffsetTable:
             self._wide_rows.clear()
         else:
             self._rows.put_each(keys, offsets, epochs, timestamps)
-        if self._aside or rows.metadata:
+        if self._aside or rows.metadata or rows.expire_timestamp != NO_EXPIRY:
             self._set_aside(keys.tolist(), rows)
         if has_gone:
             self._reclaim_if_due()
@@ -219,15 +219,19 @@ class OffsetTable:
                 self.remove(change.group_id, change.topic, change.partition)
 
     def _set_aside(self, keys: list[int], rows: OffsetRows) -> None:
-        metadata, aside = rows.metadata, self._aside
-        if len(metadata) == len(keys) and not rows.is_gone.any():
-            aside.update(zip(keys, [(metadata[row], NO_EXPIRY) for row in range(len(keys))], strict=True))
+        metadata, expires, aside = rows.metadata, rows.expire_timestamp, self._aside
+        none_gone = not rows.is_gone.any()
+        if none_gone and expires != NO_EXPIRY and not metadata:
+            aside.update(dict.fromkeys(keys, ("", expires)))
+            return
+        if none_gone and len(metadata) == len(keys):
+            aside.update(zip(keys, [(metadata[row], expires) for row in range(len(keys))], strict=True))
             return
         gone = rows.is_gone.tolist()
         for row, key in enumerate(keys):
-            text = metadata.get(row)
-            if text and not gone[row]:
-                aside[key] = text, NO_EXPIRY
+            text = metadata.get(row, "")
+            if (text or expires != NO_EXPIRY) and not gone[row]:
+                aside[key] = text, expires
             else:
                 aside.pop(key, None)
 
