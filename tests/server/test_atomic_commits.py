@@ -27,6 +27,7 @@ from tests.server.wide_commits import (
     simulated,
 )
 
+from headgate.core.offsets import removal
 from headgate.core.offsets.commit import NARROWEST_ROWS
 from headgate.log.log import LogSettings
 from headgate.log.memory_filesystem import PowerCut
@@ -96,6 +97,23 @@ def test_a_wide_commit_that_expires_is_all_or_nothing_wherever_the_power_fails()
         return await life.commit(new, timeout_s=0.05, retention_ms=3_600_000, in_columns=True)
 
     assert simulated(lambda: holds_wherever_the_power_fails(new, torn, act=act)) == {True, False}
+
+
+def test_a_wide_deletion_of_offsets_is_all_or_nothing_wherever_the_power_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It takes several batches of tombstones; what is torn of them deletes nothing."""
+    monkeypatch.setattr(turn_batches, "BATCH_BYTES", 330)
+    monkeypatch.setattr(removal, "_FEWEST_IN_COLUMNS", 1)
+    left = {0: 1, 58: 1}
+
+    async def act(life: Life) -> Any:
+        return await life.delete_offsets(OLD.keys() - left.keys(), timeout_s=0.05)
+
+    assert simulated(lambda: holds_wherever_the_power_fails(left, range(0, 2000, 29), act=act)) == {
+        True,
+        False,
+    }
 
 
 @pytest.mark.parametrize("new", [{0: 2}, NEW], ids=["small", "wide"])

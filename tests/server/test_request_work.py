@@ -468,7 +468,7 @@ def test_a_wide_commit_with_a_retention_of_its_own_is_one_commit() -> None:
     run_scenario(scenario)
 
 
-def test_many_offsets_are_deleted_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_offsets_are_deleted_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every partition is answered, in the order asked; a group that is not there is one error."""
     monkeypatch.setattr(k47_offset_delete, "_MOST_AT_ONCE", 7)
 
@@ -489,6 +489,7 @@ def test_many_offsets_are_deleted_some_at_a_time(monkeypatch: pytest.MonkeyPatch
         refused = [one.partition_index for one in response.topics[0].partitions if one.error_code]
         assert refused == [*range(40, 50)]
         assert [*await committed(client)] == [0, 1, 2, 3, 4]
+        assert record_counts_of_group(client.node, "g") == [40, 35]
         response = await client.ask(OffsetDeleteRequest(group_id="nobody", topics=topics), 0)
         assert response.error_code == ErrorCode.GROUP_ID_NOT_FOUND
 

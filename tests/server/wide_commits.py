@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from random import Random
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ from tests.simulation.loop import SimulatedLoop
 from headgate.core.offsets.commands import (
     NO_RETENTION,
     CommitOffsets,
+    DeleteOffsets,
     FetchOffsets,
     OffsetColumns,
     OffsetToCommit,
@@ -58,6 +59,9 @@ class Life(ShardLife):
             wanted = OffsetColumns(partitions, committed, np.full(len(offsets), -1), "")
         command = CommitOffsets(GROUP, [(TOPIC, wanted)], MemberId(""), -1, retention_ms=retention_ms)
         return await self.submit(command, timeout_s)
+
+    async def delete_offsets(self, partitions: Iterable[int], timeout_s: float = 30) -> Any:
+        return await self.submit(DeleteOffsets(GROUP, [(TOPIC, list(partitions))]), timeout_s)
 
     async def offsets(self) -> Offsets:
         fetched = await self.submit(FetchOffsets(GROUP, None))

@@ -23,7 +23,7 @@ from headgate.core.offsets.removal import removals_of
 from headgate.core.offsets.table import OffsetTable
 from headgate.core.timers import Timer, TimerKind
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId, Millis
+from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.records import Change, GroupTombstone
 
 OFFSETS_AT_ONCE = 2000
@@ -61,7 +61,11 @@ class _Deletion:
         found = list(islice(self.offsets, most))
         self.is_over = len(found) < most
         self._was_cut |= not self.is_over
-        return removals_of(self.group_id, [(one[0], one[1]) for one in found if one is not None])
+        gone: dict[TopicName, list[int]] = {}
+        for one in found:
+            if one is not None:
+                gone.setdefault(one[0], []).append(one[1])
+        return removals_of(self.group_id, gone)
 
 
 class GroupDeletions:

@@ -42,11 +42,12 @@ def blocks_of(rows: OffsetRows) -> Iterator[OffsetBlock]:
     texts = _Texts(rows)
     sizes = texts.sizes
     sizes[rows.is_gone] = _GONE
-    kinds = rows.stretch_of * _LARGEST_TEXT + sizes
+    prefix_sizes = np.array([len(prefix) for prefix in rows.prefixes], np.int64)
+    kinds = prefix_sizes[rows.stretch_of] * _LARGEST_TEXT + sizes
     order = np.argsort(kinds, kind="stable")
     for places in np.split(order, np.flatnonzero(np.diff(kinds[order])) + 1):
         first = int(places[0])
-        keys = keys_of(rows.prefixes[rows.stretch_of[first]], rows.partitions[places])
+        keys = _keys(rows, places)
         if rows.is_gone[first]:
             yield OffsetBlock(places, keys, None)
             continue
@@ -76,6 +77,17 @@ class _Texts:
         one = np.dtype(f"V{size}")
         anywhere = np.ndarray((len(self._octets) - size + 1,), one, self._octets, strides=(1,))
         return anywhere[self._starts[places]].view(np.uint8).reshape(len(places), size)
+
+
+def _keys(rows: OffsetRows, places: Int64s) -> Rows:
+    """The keys of rows whose prefixes have one length."""
+    stretches = rows.stretch_of[places]
+    keys = keys_of(rows.prefixes[stretches[0]], rows.partitions[places])
+    if stretches[0] != stretches[-1]:
+        used, which = np.unique(stretches, return_inverse=True)
+        prefixes = np.frombuffer(b"".join([rows.prefixes[one] for one in used.tolist()]), np.uint8)
+        keys[:, :-_PARTITION_BYTES] = prefixes.reshape(len(used), -1)[which]
+    return keys
 
 
 def keys_of(prefix: bytes, partitions: Int64s) -> Rows:

@@ -137,6 +137,17 @@ def test_an_index_that_lost_most_of_its_rows_gives_back_its_slots() -> None:
     assert len(pair.index._slots) < 2 * len(pair.keys)
 
 
+def test_many_rows_that_come_while_the_index_grows_have_room() -> None:
+    """Growth that was begun for one row does not do for thousands: they would all stand in each other's way."""
+    random = np.random.default_rng(8)
+    pair = Pair()
+    while not (pair.index.is_moving and len(pair.keys) > 15_000):
+        pair.add(int(random.integers(0, 2**63)))
+    pair.add_each(random.integers(0, 2**63, 15_000).tolist())
+    assert len(pair.keys) < 0.8 * len(pair.index._slots)
+    assert pair.misfound() == []
+
+
 def test_no_step_of_growth_moves_much() -> None:
     """However large the index, what one new row has to wait for is a few thousand slots."""
     pair = Pair()

@@ -6,7 +6,8 @@ nobody waits long (`SLICE_STEPS`); the rest follows in ticks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -69,37 +70,35 @@ def delete(
     """Delete the offsets of topics that the group does not read. One that was never committed is no error."""
     group_id = command.group_id
     outcomes = []
-    gone: dict[tuple[TopicName, int], None] = {}
+    gone: dict[TopicName, list[int]] = {}
     for topic, partitions in command.topics:
         if is_subscribed(topic):
             outcomes.append((topic, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC))
             continue
         outcomes.append((topic, ErrorCode.NONE))
-        for partition in partitions:
-            if table.has(group_id, topic, partition):
-                gone[topic, partition] = None
-    return DeleteOffsetsResult(ErrorCode.NONE, outcomes), removals_of(group_id, list(gone))
+        found = table.committed_among(group_id, topic, partitions)
+        if topic in gone:
+            found = list(dict.fromkeys([*gone[topic], *found]))
+        if found:
+            gone[topic] = found
+    return DeleteOffsetsResult(ErrorCode.NONE, outcomes), removals_of(group_id, gone)
 
 
-def removals_of(group_id: GroupId, offsets: Sequence[tuple[TopicName, int]]) -> Sequence[Change]:
+def removals_of(group_id: GroupId, offsets: Mapping[TopicName, Sequence[int]]) -> Sequence[Change]:
     """The removal of offsets of a group, all different; as one value if they are many."""
-    if len(offsets) < _FEWEST_IN_COLUMNS:
-        return [OffsetTombstone(group_id, topic, partition) for topic, partition in offsets]
-    prefixes: list[bytes] = []
-    stretch_of: list[int] = []
-    last: TopicName | None = None
-    for topic, _ in offsets:
-        if topic != last:
-            prefixes.append(key_prefix(group_id, topic))
-            last = topic
-        stretch_of.append(len(prefixes) - 1)
-    count = len(offsets)
+    count = sum(map(len, offsets.values()))
+    if count < _FEWEST_IN_COLUMNS:
+        return [
+            OffsetTombstone(group_id, topic, partition)
+            for topic, partitions in offsets.items()
+            for partition in partitions
+        ]
     nothing = np.zeros(count, np.int64)
     return [
         OffsetRows(
-            prefixes,
-            np.array(stretch_of, np.int64),
-            np.array([partition for _, partition in offsets], np.int64),
+            [key_prefix(group_id, topic) for topic in offsets],
+            np.repeat(np.arange(len(offsets)), [len(partitions) for partitions in offsets.values()]),
+            np.fromiter(chain.from_iterable(offsets.values()), np.int64, count),
             nothing,
             np.zeros(count, np.int32),
             nothing,

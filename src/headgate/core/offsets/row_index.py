@@ -176,7 +176,14 @@ class RowIndex:
         self._settle(wanted)
 
     def make_room(self, row_count: int, keys: array[int]) -> None:
-        """Take a step of growth for `row_count` rows, of which those that are new have still to come."""
+        """Take a step of growth for `row_count` rows, of which those that are new have still to come; where
+        growth that was under way ends with too little room for them, begin to grow again.
+        """
+        self._grow(row_count, keys)
+        while row_count >= self.full_at:
+            self._grow(row_count, keys)
+
+    def _grow(self, row_count: int, keys: array[int]) -> None:
         new_rows = max(row_count - self.full_at, 0) + _ROWS_A_STEP
         self._is_shrinking = False  # what has shrunk so far grows again
         if not self.is_moving and row_count >= _full_at(self._low_slots):

@@ -11,7 +11,7 @@ last offset.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -311,6 +311,19 @@ class OffsetTable:
         offsets = np.full(len(partitions), NONE)
         offsets[has_any] = np.frombuffer(self._rows.offsets, np.int64)[found[has_any]]
         return offsets
+
+    def committed_among(self, group_id: GroupId, topic: TopicName, partitions: Sequence[int]) -> list[int]:
+        """Those of these partitions that have a committed offset, each once."""
+        if len(partitions) >= NARROWEST_WIDE:
+            numbers = np.unique(np.array(partitions, np.int64))
+            if not _any_high(numbers):
+                base = self._names.base_of(group_id, topic)
+                if base is None:
+                    return []
+                rows = self._rows.find_each(np.uint64(base) | numbers.astype(np.uint64))
+                committed: list[int] = numbers[rows >= 0].tolist()
+                return committed
+        return [one for one in dict.fromkeys(partitions) if self._row(group_id, topic, one) >= 0]
 
     def _find_columns(self, base: int, partitions: Int64s) -> tuple[Int64s, Int64s, Int64s] | None:
         if _any_high(partitions):
