@@ -66,7 +66,8 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
     "headgate-requests*": (
         *OPENING,
         "api.fetch_messages:*",
-        "api.k08_offset_commit:_commit",
+        "api.k08_offset_commit:_commit_later.<locals>.<lambda>",
+        "api.offset_topics:unknown_topic_error",
         "api.k09_offset_fetch:_answer",
         "server.calls:PendingCall.frame_of",
         "server.request_work:*.<lambda>",

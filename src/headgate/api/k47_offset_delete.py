@@ -16,7 +16,6 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicName
 from headgate.wire.messages.offset_delete import (
     OffsetDeleteRequest,
-    OffsetDeleteRequestTopic,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,

@@ -138,7 +138,7 @@ def test_an_index_that_lost_most_of_its_rows_gives_back_its_slots() -> None:
 
 
 def test_many_rows_that_come_while_the_index_grows_have_room() -> None:
-    """Growth that was begun for one row does not do for thousands: they would all stand in each other's way."""
+    """Growth that was begun for one row does not do for thousands: they would stand in each other's way."""
     random = np.random.default_rng(8)
     pair = Pair()
     while not (pair.index.is_moving and len(pair.keys) > 15_000):

@@ -144,8 +144,8 @@ def _in_columns(
     partitions, offsets, leader_epochs, metadata = columns
     now, expire_timestamp = times
     has_expiry = expire_timestamp != NO_EXPIRY
-    is_plain = isinstance(metadata, str) and not has_expiry
-    if is_plain and not (removes and (offsets == NOTHING_COMMITTED).any()):
+    has_removals = removes and bool((offsets == NOTHING_COMMITTED).any())
+    if isinstance(metadata, str) and not (has_expiry or has_removals):
         return (OffsetCommits(*names, partitions, offsets, leader_epochs, metadata, now),)
     count = len(partitions)
     if has_expiry:
