@@ -42,11 +42,24 @@ def put_aside(files: FileSystem, directories: Sequence[Path]) -> None:
 
 
 def remove_deleted(files: FileSystem, data_directory: Path, at_most: int | None = None) -> list[str]:
-    """Finish deletions, that of `at_most` directories; the names of those that went. Raises OSError."""
-    names = [name for name in files.listdir(data_directory) if name.endswith(DELETED_SUFFIX)][:at_most]
-    for name in names:
-        _remove_tree(files, data_directory / name)
-    return names
+    """Finish deletions, that of `at_most` directories; the names of those that went.
+
+    Raises the first OSError when all others have gone.
+    """
+    removed: list[str] = []
+    problem: OSError | None = None
+    for name in files.listdir(data_directory):
+        if len(removed) == at_most:
+            break
+        if name.endswith(DELETED_SUFFIX):
+            try:
+                _remove_tree(files, data_directory / name)
+                removed.append(name)
+            except OSError as error:
+                problem = problem or error
+    if problem is not None and len(removed) != at_most:
+        raise problem
+    return removed
 
 
 def _out_of_sight(directory: Path) -> Path:

@@ -114,7 +114,7 @@ class FileSystem(Protocol):
         ...
 
     def remove_directory(self, path: Path) -> None:
-        """Remove an empty directory."""
+        """Remove an empty directory, or the link to one."""
         ...
 
     def rename(self, source: Path, target: Path) -> None:
@@ -211,7 +211,10 @@ class OsFileSystem:
         path.unlink()
 
     def remove_directory(self, path: Path) -> None:
-        path.rmdir()
+        if path.is_symlink():
+            path.unlink()
+        else:
+            path.rmdir()
 
     def rename(self, source: Path, target: Path) -> None:
         source.replace(target)
