@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from tests.inspect.support import NOW, OFFSETS, commit_of, coordinator_batch, errors, open_topics
@@ -52,3 +53,29 @@ def test_a_compaction_leaves_nothing_wrong_wherever_it_is_killed(data_dir: Path)
     assert errors(data_dir) == []
     found = list(read_batches(read_partition(directory)))
     assert sum(each[1].header.record_count for each in found if isinstance(each, tuple)) < 80
+
+
+def test_a_mark_in_a_segment_that_compaction_made_shorter_is_not_missed(data_dir: Path) -> None:
+    """What the mark says of how many bytes there were is of the segment as it was then."""
+    (data_dir / "clean-shutdown").unlink()
+    topics = open_topics(data_dir)
+    offsets = topics.by_name(GROUP_OFFSETS_TOPIC)
+    assert offsets is not None
+    topics.set_overrides(offsets, {"segment.bytes": "1024", "index.interval.bytes": "200"}, NOW)
+    partition = offsets.partition(0)
+    partition.log.settings = SETTINGS
+    for number in range(60):
+        partition.append_internal([coordinator_batch(commit_of(number % 2, number))])
+        request = partition.log.begin_sync()
+        request.run()
+        partition.log.complete_sync(request)
+        if number == 2:
+            partition.log.mark()
+    size = (data_dir / OFFSETS / f"{0:020d}.log").stat().st_size
+    steps = compact(partition.log, order(partition.log, now=NOW))
+    with suppress(StopIteration):
+        while True:
+            advance(steps)
+    partition.log.close_files()
+    assert (data_dir / OFFSETS / f"{0:020d}.log").stat().st_size < size
+    assert errors(data_dir) == []

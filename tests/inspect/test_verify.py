@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -60,3 +61,13 @@ def test_whatever_the_bytes_a_check_ends_with_findings(data_dir: Path) -> None:
         assert errors(data_dir) or damaged == whole, path
         path.write_bytes(whole)
     assert json.loads((data_dir / "clean-shutdown").read_text())["v"] == 1
+
+
+def test_a_file_where_a_partition_is_due_is_damage(data_dir: Path) -> None:
+    """The server does not open that log; a file that stands for nothing is only looked at."""
+    shutil.rmtree(data_dir / FLIGHTS)
+    (data_dir / FLIGHTS).write_text("not a directory")
+    (data_dir / "flights-99").write_text("no partition's")
+    found = {one.file: one.severity for one in verify(data_dir).findings.listed}
+    assert found[FLIGHTS] == Severity.ERROR
+    assert found["flights-99"] == Severity.NOTE

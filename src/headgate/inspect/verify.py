@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from headgate.domain.ids import TopicName
 from headgate.inspect.directory import (
     IDENTITY_FILE,
     DataDirectory,
@@ -149,10 +150,22 @@ def _check_directories(directory: DataDirectory, findings: Findings) -> None:
     for name in directory.deleted:
         findings.note(name, "left of a deleted topic", "Nothing: the next start removes it.")
     for name in directory.other_names:
-        if name.endswith(".tmp"):
+        if _is_in_the_way(directory, name):
+            findings.error(
+                name,
+                "a file where the directory of a partition is due",
+                "The server does not open this log, and changes nothing. Restore the directory from a copy.",
+            )
+        elif name.endswith(".tmp"):
             findings.note(name, "a file that was being written aside", "Nothing: it is written over.")
         else:
             findings.note(name, "nothing of a server's", "Look what it is: the server leaves it alone.")
+
+
+def _is_in_the_way(directory: DataDirectory, name: str) -> bool:
+    topic, _, index = name.rpartition("-")
+    entry = directory.catalogue.topics.get(TopicName(topic)) if directory.catalogue is not None else None
+    return entry is not None and index.isdecimal() and int(index) < entry.partition_count
 
 
 def _check_node_files(directory: DataDirectory, findings: Findings) -> None:
