@@ -18,7 +18,7 @@ from headgate.log.header import CRC_END
         (b"{", "is not JSON"),
         (b"[]", "has no version"),
         (b'{"v": 1}', "has no type"),
-        (b'{"v": 2, "type": "topic-deleted", "id": ""}', "has version 2"),
+        (b'{"v": 3, "type": "topic-deleted", "id": ""}', "has version 3"),
         (b'{"v": 1, "type": "topic-deleted", "id": "no hexadecimal"}', "is not one of ours"),
     ],
 )

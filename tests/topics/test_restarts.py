@@ -11,8 +11,9 @@ from tests.topics.disk import DATA, NOW, Disk, append, batch, create, told, valu
 
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicId
-from headgate.log.batch import Record, encode_batch, read_header
+from headgate.log.batch import Record, encode_batch, iterate_records, read_header
 from headgate.log.filesystem import Fault, PowerCut
+from headgate.server.identity import cluster_id
 from headgate.topics.catalogue import Catalogue, CatalogueCorrupt
 from headgate.topics.partition_files import LEADER_EPOCHS_FILE, PRODUCERS_FILE
 from headgate.topics.refusal import Refusal
@@ -209,10 +210,21 @@ def test_a_newer_catalogue_is_not_guessed_at(disk: Disk) -> None:
     topics = disk.start()
     catalogue = topics._catalogue
     assert isinstance(catalogue, Catalogue)
-    catalogue.commit([{"v": 2, "type": "something"}], NOW)
+    catalogue.commit([{"v": 3, "type": "something"}], NOW)
     topics.close()
     with pytest.raises(CatalogueCorrupt, match="newer"):
         disk.start()
+
+
+def test_an_older_server_refuses_the_catalogue(disk: Disk) -> None:
+    """Servers that read records up to version 1 do not know the files beside the logs."""
+    topics = disk.start()
+    cluster_id(disk.files, topics, NOW)
+    log = topics._catalogue._log
+    events = [
+        json.loads(record.value or b"") for _, data in log.batches() for _, record in iterate_records(data)
+    ]
+    assert [event["v"] for event in events if event["type"] == "cluster-named"] == [2]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from headgate.inspect.runs import RunWatch, TornRun
 from headgate.log.batch import CorruptBatch, Record, iterate_records
 from headgate.records import MalformedRecord, UnknownRecord, decode
 from headgate.records.runs import run_place
-from headgate.topics.catalogue import RECORD_VERSION
+from headgate.topics.catalogue import NEWEST_RECORD_VERSION
 
 _ASK_THE_WRITER = "The checksum holds: this was written so. Whoever reads it fails; find out what wrote it."
 
@@ -147,6 +147,6 @@ def _why_no_event(value: bytes | None) -> str | None:
         return "has no version"
     if not isinstance(event.get("type"), str):
         return "has no type"
-    if event["v"] > RECORD_VERSION:
-        return f"has version {event['v']}; this Headgate reads up to {RECORD_VERSION}"
+    if event["v"] > NEWEST_RECORD_VERSION:
+        return f"has version {event['v']}; this Headgate reads up to {NEWEST_RECORD_VERSION}"
     return None

@@ -30,6 +30,9 @@ from headgate.log.log import Log
 from headgate.log.walking import checked_batches
 
 RECORD_VERSION = 1
+"""What most records have."""
+NEWEST_RECORD_VERSION = 2
+"""Of a record that an older Headgate must not pass over: see `cluster_named`."""
 PRODUCER_ID_BLOCK = 1000
 SEGMENT_BYTES = 1 << 20
 """How the log is to be cut up: what is over is removed by the segment."""
@@ -117,8 +120,12 @@ def producer_ids_reserved(end: int) -> Event:
 
 
 def cluster_named(cluster_id: str) -> Event:
-    """The id of the cluster, once for all."""
-    return {"type": "cluster-named", "id": cluster_id}
+    """The id of the cluster, once for all.
+
+    Whoever writes it also writes `headgate.checkpoint` in its second format, which an older Headgate takes
+    for absent: deleted records would show again. So an older one is to refuse the directory.
+    """
+    return {"v": 2, "type": "cluster-named", "id": cluster_id}
 
 
 def leader_epoch_raised(epoch: int) -> Event:
@@ -344,9 +351,9 @@ def _parse(offset: int, value: bytes | None) -> Event:
         raise _not_ours(offset) from None
     if not isinstance(version, int) or not isinstance(event.get("type"), str):
         raise _not_ours(offset)
-    if version > RECORD_VERSION:
+    if version > NEWEST_RECORD_VERSION:
         raise CatalogueCorrupt(
             f"the catalogue's record at offset {offset} has version {version}; this Headgate reads up to "
-            f"{RECORD_VERSION}: the data directory was written by a newer one"
+            f"{NEWEST_RECORD_VERSION}: the data directory was written by a newer one"
         )
     return dict(event)
