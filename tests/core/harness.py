@@ -102,6 +102,8 @@ class Harness:
         self.batches: list[Sequence[Change]] = []
         self.loads_from: Literal["log", "image", "compacted"] = "log"
         """What a shard starts anew from."""
+        self.keeps_tombstones = False
+        """Whether a compacted log has them: they stay for a day."""
         self.lateness_ms: Iterator[int] = repeat(0)
         """How long after its deadline each tick comes: a loop that is busy, a machine that was suspended."""
         self._next_late_ms = 0
@@ -179,12 +181,12 @@ class Harness:
         return shard
 
     def _compacted(self) -> list[tuple[bytes, bytes | None]]:
-        """The last record of each key, without tombstones."""
+        """The last record of each key; without tombstones, unless they are young."""
         last = {key: position for position, (key, _) in enumerate(self.log)}
         return [
             (key, value)
             for position, (key, value) in enumerate(self.log)
-            if last[key] == position and value is not None
+            if last[key] == position and (value is not None or self.keeps_tombstones)
         ]
 
     def _handle(self, command: Any, token: Token) -> None:

@@ -15,6 +15,7 @@ from tests.simulation.clock import SimulatedTime
 from tests.simulation.disk import SimulatedSyncer
 from tests.simulation.loop import SimulatedLoop
 
+from headgate.core.commands import DeleteGroup
 from headgate.core.offsets.commands import (
     NO_RETENTION,
     CommitOffsets,
@@ -28,7 +29,7 @@ from headgate.domain.ids import GroupId, MemberId, TopicName
 from headgate.log.batch import iterate_records
 from headgate.log.log import LogSettings
 from headgate.log.memory_filesystem import MemoryFileSystem, PowerCut
-from headgate.records import OffsetCommit, decode
+from headgate.records import OffsetCommit, OffsetTombstone, decode
 
 ResultT = TypeVar("ResultT")
 Act = Callable[["Life"], Coroutine[Any, Any, Any]]
@@ -63,6 +64,9 @@ class Life(ShardLife):
     async def delete_offsets(self, partitions: Iterable[int], timeout_s: float = 30) -> Any:
         return await self.submit(DeleteOffsets(GROUP, [(TOPIC, list(partitions))]), timeout_s)
 
+    async def delete_group(self, timeout_s: float = 30) -> Any:
+        return await self.submit(DeleteGroup(GROUP), timeout_s)
+
     async def offsets(self) -> Offsets:
         fetched = await self.submit(FetchOffsets(GROUP, None))
         return {partition: stored.offset for _, found in fetched.topics for partition, stored in found}
@@ -75,8 +79,8 @@ class Life(ShardLife):
                 match decode(record.key, record.value):
                     case OffsetCommit(partition=partition, offset=offset):
                         last[partition] = offset
-                    case gone:
-                        last.pop(gone.partition, None)  # type: ignore[union-attr]
+                    case OffsetTombstone(partition=partition):
+                        last.pop(partition, None)
         return last
 
 

@@ -1,12 +1,13 @@
 """Deleting groups with all their offsets, on request. Rules:
 
-1. A group of few offsets goes in one piece, `OFFSETS_AT_ONCE`. Of a wider one the offsets go first, some in
-   each slice, and the group goes with the last of them; others have their turn in between.
-2. Whoever asks meanwhile to delete the same group gets the same answer. Whoever reads it finds fewer and
-   fewer offsets; what is committed to it meanwhile goes as well.
-3. When a member joins meanwhile the deletion ends with NON_EMPTY_GROUP. What is gone then stays gone.
-4. What is still to be done is volatile. After a crash the group is there with the offsets that are left; who
-   asked has no answer and asks again.
+1. A group of few offsets, `OFFSETS_AT_ONCE`, goes with them in one piece. Of a wider one the group itself
+   goes first: from then on nobody sees it or any of its offsets. These follow, some in each slice; others
+   have their turn in between. Whoever asked gets the answer with the last of them.
+2. Until then its id is not free. Whoever would bring a group of that id about gets a retriable error
+   (`is_under_way`), for the group would have the offsets that are left; whoever asks to delete it gets the
+   same answer as the first.
+3. A group that has offsets and is not there is one whose deletion a crash cut short. Who asked has no answer;
+   the next life goes on with it (`loaded`), and nobody sees anything of the group meanwhile.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from itertools import islice
 from headgate.core.consumer.removal import group_tombstones
 from headgate.core.contract import Effects, Reply, Token
 from headgate.core.deadlines import Deadlines
-from headgate.core.effects import NOTHING, GroupEffects
+from headgate.core.effects import NOTHING, GroupEffects, answer
 from headgate.core.groups import Groups
 from headgate.core.offsets.removal import removals_of
 from headgate.core.offsets.table import OffsetTable
@@ -30,37 +31,26 @@ OFFSETS_AT_ONCE = 2000
 OFFSETS_A_SLICE = 500
 """To find, apply and write the removal of an offset takes some microseconds."""
 BETWEEN_SLICES_MS = 5
+BETWEEN_FAILURES_MS = 1000
 _DELETE = Timer(TimerKind.DELETE)
 
 
 class _Deletion:
-    """The deletion of one group."""
+    """The deletion of one group's offsets."""
 
-    __slots__ = ("_arrivals", "_table", "_was_cut", "group_id", "is_over", "offsets", "tokens")
+    __slots__ = ("_offsets", "group_id", "is_over", "tokens")
 
-    def __init__(self, table: OffsetTable, group_id: GroupId, token: Token) -> None:
-        self._table = table
+    def __init__(self, table: OffsetTable, group_id: GroupId, tokens: list[Token]) -> None:
         self.group_id = group_id
-        self.tokens = [token]
+        self.tokens = tokens
         """The requests that wait for it."""
-        self.look_again()
-
-    def look_again(self) -> None:
-        """Begin to go along the group's offsets."""
-        self._arrivals = self._table.arrivals
-        self.offsets = self._table.walk(self.group_id)
-        self.is_over = self._was_cut = False
-
-    @property
-    def may_have_missed_some(self) -> bool:
-        """Whether offsets came where the walk had been."""
-        return self._was_cut and self._table.arrivals != self._arrivals
+        self._offsets = table.walk(group_id)
+        self.is_over = False
 
     def step(self, most: int) -> Sequence[Change]:
         """Remove up to so many offsets."""
-        found = list(islice(self.offsets, most))
+        found = list(islice(self._offsets, most))
         self.is_over = len(found) < most
-        self._was_cut |= not self.is_over
         gone: dict[TopicName, list[int]] = {}
         for one in found:
             if one is not None:
@@ -79,11 +69,19 @@ class GroupDeletions:
         self._deadlines = deadlines
         self._under_way: dict[GroupId, _Deletion] = {}
 
-    def loaded(self) -> None:
-        """Nothing is under way."""
-        self._under_way.clear()
+    def loaded(self, now: Millis) -> None:
+        """Go on with what the life before began."""
+        for group_id in self._offsets.forgotten_groups():
+            if self._groups.type_of(group_id) is None:
+                self._under_way[group_id] = _Deletion(self._offsets, group_id, [])
+        if self._under_way:
+            self._deadlines.set(_DELETE, now)
 
-    def refusal_of(self, group_id: GroupId) -> ErrorCode:
+    def is_under_way(self, group_id: GroupId) -> bool:
+        """Whether a group is gone, but not all of its offsets."""
+        return group_id in self._under_way
+
+    def _refusal_of(self, group_id: GroupId) -> ErrorCode:
         """Why a group cannot be deleted, or NONE."""
         groups = self._groups
         if groups.with_classic_members(group_id) is not None:
@@ -94,40 +92,39 @@ class GroupDeletions:
         return ErrorCode.GROUP_ID_NOT_FOUND if groups.type_of(group_id) is None else ErrorCode.NONE
 
     def begin(self, group_id: GroupId, now: Millis, token: Token) -> GroupEffects:
-        """Delete a group that can be deleted; the reply comes when it is gone."""
+        """Delete a group, if it can be deleted; the reply comes when all of it is gone."""
         under_way = self._under_way.get(group_id)
         if under_way is not None:
             under_way.tokens.append(token)
             return NOTHING
-        return self._go_on(_Deletion(self._offsets, group_id, token), OFFSETS_AT_ONCE, now)
+        error = self._refusal_of(group_id)
+        if error:
+            return answer(token, error)
+        deletion = _Deletion(self._offsets, group_id, [token])
+        records, tombstones = deletion.step(OFFSETS_AT_ONCE), self._tombstones(group_id)
+        if deletion.is_over:
+            return Effects([*records, *tombstones], _replies(deletion))
+        self._under_way[group_id] = deletion
+        self._deadlines.set(_DELETE, Millis(now + BETWEEN_SLICES_MS))
+        return Effects([*tombstones, *records])
 
     def go_on(self, now: Millis) -> GroupEffects:
-        """One slice of the deletion that has waited longest."""
+        """One slice of the deletion that has waited longest. One that fails begins anew, after a pause."""
         group_id = next(iter(self._under_way), None)
         if group_id is None:
             return NOTHING
-        effects = self._go_on(self._under_way.pop(group_id), OFFSETS_A_SLICE, now)
+        deletion = self._under_way.pop(group_id)
+        try:
+            records = deletion.step(OFFSETS_A_SLICE)
+        except Exception:
+            self._under_way[group_id] = _Deletion(self._offsets, group_id, deletion.tokens)
+            self._deadlines.set(_DELETE, Millis(now + BETWEEN_FAILURES_MS))
+            raise
+        if not deletion.is_over:
+            self._under_way[group_id] = deletion
         if self._under_way:
             self._deadlines.set(_DELETE, Millis(now + BETWEEN_SLICES_MS))
-        return effects
-
-    def _go_on(self, deletion: _Deletion, most: int, now: Millis) -> GroupEffects:
-        error = self.refusal_of(deletion.group_id)
-        if error:
-            # A group that is gone by now was deleted, or was removed as one without offsets.
-            deletion.offsets.close()
-            is_gone = error is ErrorCode.GROUP_ID_NOT_FOUND
-            return Effects((), _replies(deletion, ErrorCode.NONE if is_gone else error))
-        records = deletion.step(most)
-        if deletion.is_over and not deletion.may_have_missed_some:
-            return Effects(
-                [*records, *self._tombstones(deletion.group_id)], _replies(deletion, ErrorCode.NONE)
-            )
-        if deletion.is_over:
-            deletion.look_again()
-        self._under_way[deletion.group_id] = deletion
-        self._deadlines.set(_DELETE, Millis(now + BETWEEN_SLICES_MS))
-        return Effects(records)
+        return Effects(records, _replies(deletion) if deletion.is_over else ())
 
     def _tombstones(self, group_id: GroupId) -> Sequence[Change]:
         consumer_group = self._groups.consumer.find(group_id)
@@ -136,5 +133,5 @@ class GroupDeletions:
         return (GroupTombstone(group_id),)
 
 
-def _replies(deletion: _Deletion, error: ErrorCode) -> list[Reply]:
-    return [Reply(token, error) for token in deletion.tokens]
+def _replies(deletion: _Deletion) -> list[Reply]:
+    return [Reply(token, ErrorCode.NONE) for token in deletion.tokens]

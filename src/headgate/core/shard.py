@@ -21,6 +21,7 @@ from headgate.core.classic.commands import (
     Heartbeat,
     Heartbeats,
     JoinGroup,
+    JoinResult,
     LeaveGroup,
     SyncGroup,
 )
@@ -35,6 +36,7 @@ from headgate.core.consumer.commands import (
     ConsumerGroupConfigured,
     ConsumerHeartbeat,
     DescribeConsumerGroup,
+    HeartbeatResult,
     HeartbeatsAgain,
 )
 from headgate.core.consumer.dispatch import ConsumerDispatch
@@ -119,7 +121,7 @@ class GroupShard:
             FetchOffsets: self._fetch,
             Heartbeat: self._members.heartbeat,
             Heartbeats: self._members.heartbeats,
-            JoinGroup: self._members.join,
+            JoinGroup: self._join,
             SyncGroup: self._members.sync,
             LeaveGroup: self._members.leave,
             DeleteOffsets: self._delete_offsets,
@@ -127,7 +129,7 @@ class GroupShard:
             ListGroups: self._list,
             DeleteGroup: self._delete_group,
             DeleteTopicOffsets: self._delete_topic_offsets,
-            ConsumerHeartbeat: self._consumer_dispatch.heartbeat,
+            ConsumerHeartbeat: self._consumer_heartbeat,
             HeartbeatsAgain: self._consumer_dispatch.heartbeats_again,
             DescribeConsumerGroup: self._consumer_dispatch.describe,
             ConsumerGroupConfigured: self._consumer_dispatch.configured,
@@ -194,7 +196,7 @@ class GroupShard:
         match record:
             case OffsetCommit(group_id, topic, partition) | OffsetTombstone(group_id, topic, partition):
                 stored = self.offsets.get(group_id, topic, partition)
-                if stored is None:
+                if stored is None or self.groups.type_of(group_id) is None:  # those of no group are to go
                     return OffsetTombstone(group_id, topic, partition)
                 return OffsetCommit(
                     group_id,
@@ -217,7 +219,7 @@ class GroupShard:
         self.classic.loaded(self._turn(now))
         self.consumer.loaded(now)
         self._upkeep.loaded(now)
-        self._deletions.loaded()
+        self._deletions.loaded(now)
 
     def next_deadline(self) -> Millis | None:
         """When `Tick` is due."""
@@ -329,6 +331,8 @@ class GroupShard:
         consumer_group = self.consumer.find(group_id)
         if consumer_group is not None:
             return consumer_offsets.commit_error(consumer_group, command, self.consumer.topics)
+        if self._deletions.is_under_way(group_id):
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         if command.generation < 0:
             return _NO_ERROR
         if self.groups.type_of(group_id) is None:
@@ -384,6 +388,16 @@ class GroupShard:
 
     # --- groups of any type ---
 
+    def _join(self, command: JoinGroup, now: Millis, token: Token) -> GroupEffects:
+        if self._deletions.is_under_way(command.group_id):
+            return answer(token, JoinResult(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        return self._members.join(command, now, token)
+
+    def _consumer_heartbeat(self, command: ConsumerHeartbeat, now: Millis, token: Token) -> GroupEffects:
+        if self._deletions.is_under_way(command.group_id):
+            return answer(token, HeartbeatResult(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        return self._consumer_dispatch.heartbeat(command, now, token)
+
     def _describe(self, command: DescribeGroup, now: Millis, token: Token) -> GroupEffects:
         group = self.classic.look(command.group_id)
         if group is not None:
@@ -396,9 +410,6 @@ class GroupShard:
         return answer(token, self.groups.list(command))
 
     def _delete_group(self, command: DeleteGroup, now: Millis, token: Token) -> GroupEffects:
-        error = self._deletions.refusal_of(command.group_id)
-        if error:
-            return answer(token, error)
         return self._deletions.begin(command.group_id, now, token)
 
     # --- topics ---

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 import pytest
 from tests.core.harness import Harness, join
 
 from headgate.core import group_deletion
+from headgate.core.classic.commands import DescribeGroup
 from headgate.core.commands import DeleteGroup, ListGroups
-from headgate.core.offsets.commands import CommitOffsets, DeleteOffsets, FetchOffsets, OffsetToCommit
+from headgate.core.consumer.commands import ConsumerHeartbeat
+from headgate.core.offsets.commands import (
+    CommitAgain,
+    CommitOffsets,
+    CommitsAgain,
+    DeleteOffsets,
+    FetchesAgain,
+    FetchOffsets,
+    OffsetToCommit,
+    RepeatedCommit,
+)
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId, TopicName
+from headgate.domain.ids import GroupId, MemberId, TopicName
+from headgate.records import StandingCommit
 from headgate.records.columns import record_count
 
 G, OTHER = GroupId("g"), GroupId("other")
@@ -63,31 +76,78 @@ def test_a_wide_group_goes_in_slices_while_others_are_served() -> None:
     while h.is_parked(token):
         before = offset_count(h, G)
         commit(h, OTHER, [rounds])
-        assert G in group_ids(h), "it is there until it is gone altogether"
+        assert G not in group_ids(h), "it is gone altogether from the beginning"
         h.advance(group_deletion.BETWEEN_SLICES_MS)
         rounds += 1
         assert offset_count(h, G) < before or not h.is_parked(token)
         assert rounds < 50
     assert rounds >= 10
     assert h.answers[token] is ErrorCode.NONE
-    assert largest_batch(h) <= 20
+    assert largest_batch(h) <= 21
     assert group_ids(h) == {OTHER}
     assert offset_count(h, OTHER) == 30
     assert h.ask(DeleteGroup(G)) is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_what_is_committed_meanwhile_goes_as_well() -> None:
-    """A group that is deleted has no offsets left."""
+def seen(h: Harness, group_id: GroupId) -> object:
+    """What clients can see of a group."""
+    named = [(T, list(range(12))), (U, [0])]
+    return (
+        group_id in group_ids(h),
+        [*h.ask(FetchOffsets(group_id, None)).topics],
+        [one for one in h.ask(FetchOffsets(group_id, named)).topics[0][1] if one[1] is not None],
+        h.ask(FetchesAgain([FetchOffsets(group_id, named)])),
+        h.ask(DescribeGroup(group_id)),
+        h.ask(DeleteOffsets(group_id, named)),
+    )
+
+
+def test_nobody_sees_a_part_of_a_group_that_is_being_deleted() -> None:
+    """It is as if there had never been such a group, in this life and in the next."""
     h = Harness()
+    h.keeps_tombstones = True
+    nothing = seen(h, G)
     commit(h, G, range(100))
+    assert seen(h, G) != nothing
     token = h.send(DeleteGroup(G))
-    h.advance(group_deletion.BETWEEN_SLICES_MS)
-    commit(h, G, range(200, 215), U)
-    commit(h, G, [0, 1])
-    h.advance(60 * group_deletion.BETWEEN_SLICES_MS)
-    assert h.answers[token] is ErrorCode.NONE
+    for _ in range(3):
+        assert h.is_parked(token)
+        assert seen(h, G) == nothing
+        h.advance(group_deletion.BETWEEN_SLICES_MS)
+    h.reload()
+    while offset_count(h, G):
+        assert seen(h, G) == nothing
+        h.advance(group_deletion.BETWEEN_SLICES_MS)
+    assert seen(h, G) == nothing
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_group_that_is_being_deleted_cannot_be_brought_about_until_that_is_done(*, restarts: bool) -> None:
+    """Commits and joins get a retriable error; afterwards there is nothing of the group that was."""
+    h = Harness(group_initial_rebalance_delay_ms="0")
+    h.keeps_tombstones = True
+    commit(h, G, range(100))
+    h.send(DeleteGroup(G))
+    if restarts:
+        h.reload()
+    one = CommitOffsets(G, [(U, [OffsetToCommit(0, 5, -1, "")])])
+    consumer = ConsumerHeartbeat(
+        group_id=G, member_id=MemberId("m"), member_epoch=0, subscribed_topic_names=()
+    )
+    attempts: list[Callable[[], ErrorCode]] = [
+        lambda: h.ask(one).error,
+        lambda: h.ask(CommitAgain(one, [[5]])).error,
+        lambda: h.ask(CommitsAgain([RepeatedCommit(one, [StandingCommit(G, U, 0, -1)])], [[5]]))[0].error,
+        lambda: h.ask(join(group_id=G, must_know_member_id=False)).error,
+        lambda: h.ask(consumer).error,
+    ]
+    for attempt in attempts:
+        assert attempt() is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    h.advance(100 * group_deletion.BETWEEN_SLICES_MS)
     assert offset_count(h, G) == 0
-    assert not group_ids(h)
+    assert h.ask(one).error is ErrorCode.NONE
+    assert offset_count(h, G) == 1
+    assert G in group_ids(h)
 
 
 def test_who_asks_again_gets_the_same_answer() -> None:
@@ -113,36 +173,21 @@ def test_several_deletions_take_turns() -> None:
     assert not group_ids(h)
 
 
-def test_a_member_that_joins_meanwhile_ends_the_deletion() -> None:
-    """The answer is that of Kafka for a group with members; what is left of its offsets stays."""
-    h = Harness(group_initial_rebalance_delay_ms="0")
-    commit(h, G, range(100))
-    token = h.send(DeleteGroup(G))
-    h.advance(group_deletion.BETWEEN_SLICES_MS)
-    h.send(join(group_id=G, must_know_member_id=False))
-    h.advance(group_deletion.BETWEEN_SLICES_MS)
-    assert h.answers[token] is ErrorCode.NON_EMPTY_GROUP
-    left = offset_count(h, G)
-    assert left
-    h.advance(100 * group_deletion.BETWEEN_SLICES_MS)
-    assert offset_count(h, G) == left
-
-
-def test_after_a_crash_the_group_is_there_with_what_is_left_of_it() -> None:
-    """Who asked has no answer; who asks again has the rest deleted."""
+@pytest.mark.parametrize("loads_from", ["log", "image", "compacted"])
+def test_after_a_crash_the_deletion_goes_on(loads_from: Literal["log", "image", "compacted"]) -> None:
+    """Who asked has no answer; the group is gone, and all of its offsets are soon. Other groups stay."""
     h = Harness()
+    h.keeps_tombstones = True
+    h.loads_from = loads_from
     commit(h, G, range(100))
+    commit(h, OTHER, range(30))
     h.send(DeleteGroup(G))
     h.advance(group_deletion.BETWEEN_SLICES_MS)
     h.reload()
-    left = offset_count(h, G)
-    assert 0 < left < 100
+    assert offset_count(h, G) > 0
     h.advance(100 * group_deletion.BETWEEN_SLICES_MS)
-    assert offset_count(h, G) == left
-    token = h.send(DeleteGroup(G))
-    h.advance(100 * group_deletion.BETWEEN_SLICES_MS)
-    assert h.answers[token] is ErrorCode.NONE
-    assert not group_ids(h)
+    assert offset_count(h, G) == 0
+    assert group_ids(h) == {OTHER}
 
 
 def test_many_offsets_are_deleted_as_one_value() -> None:

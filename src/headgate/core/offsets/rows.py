@@ -181,6 +181,17 @@ class Rows:
             self.group_count -= 1
             self.changes += 1
 
+    def forgotten_groups(self) -> list[int]:
+        """The groups that are not known and have live rows."""
+        heads = np.frombuffer(self.heads, np.int32)
+        is_forgotten = (heads < NONE) & (heads != _NOTHING)
+        if not is_forgotten.any():
+            return []
+        has_any = np.zeros(len(heads), np.bool_)
+        has_any[groups_of(self.live_keys())] = True
+        forgotten: list[int] = np.flatnonzero(is_forgotten & has_any).tolist()
+        return forgotten
+
     def is_unused(self, group: int) -> bool:
         """Whether the group is not known and has no rows, not even such as are left behind."""
         return self.heads[group] == _NOTHING

@@ -369,6 +369,10 @@ class OffsetTable:
         for group in np.flatnonzero(self._rows.known_groups()).tolist():
             yield self._names.group_id(group)
 
+    def forgotten_groups(self) -> list[GroupId]:
+        """Every group that is not known and has offsets all the same."""
+        return [self._names.group_id(group) for group in self._rows.forgotten_groups()]
+
     def forget_group(self, group_id: GroupId) -> None:
         """The group is no longer known. Its offsets, if any are left, stay: a group may change its type."""
         group = self._names.groups.find(group_id.encode())
