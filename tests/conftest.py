@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 from headgate.broker import Broker
 from headgate.compiled import build_text, is_compiled
@@ -17,6 +17,8 @@ pytest_plugins = ["tests.threads.plugin"]
 
 # How long an example takes tells how busy the machine is, and nothing of the code.
 settings.register_profile("headgate", deadline=None)
+# For tools/mutants.py: whether a change is noticed must not be chance, and nobody reads the smallest example.
+settings.register_profile("mutants", deadline=None, derandomize=True, phases=(Phase.explicit, Phase.generate))
 settings.load_profile("headgate")
 
 

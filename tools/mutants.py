@@ -162,6 +162,10 @@ def _lay_out(modules: list[str], tests: list[str]) -> Path:
         shutil.copytree(TOP / name, work / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md"):
         shutil.copy(TOP / name, work / name)
+    for path in (work / "mutants" / PACKAGE).rglob("*.py"):
+        source = work / path.relative_to(work / "mutants")
+        if not path.with_name(f"{path.name}.meta").exists() and path.read_bytes() != source.read_bytes():
+            path.unlink()  # mutmut was stopped while it wrote this one
     lists = {
         "source_paths": ["src"],
         "only_mutate": [
@@ -171,6 +175,7 @@ def _lay_out(modules: list[str], tests: list[str]) -> Path:
         "pytest_add_cli_args": [
             *("-x", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"),
             f"--timeout={SECONDS_FOR_A_TEST}",
+            "--hypothesis-profile=mutants",
         ],
         "pytest_add_cli_args_test_selection": tests,
         "also_copy": [name for name in NEEDED if name not in ("src", "tests")] + ["README.md"],

@@ -189,6 +189,16 @@ def test_a_transactional_batch_without_an_id_refuses_the_whole_request(node: One
     assert topic.partition(0).log_end_offset == 0
 
 
+def test_only_a_whole_header_says_that_a_batch_is_transactional(node: OneNode) -> None:
+    """Its 61 bytes do, without a record; fewer do not, nor do those of another format."""
+    node.topic("letters")
+    transactional = _with_attributes(_TRANSACTIONAL)
+    old = transactional[:16] + b"\1" + transactional[17:]
+    refused = [produce(node, records).error_code for records in (transactional[:61], transactional[:60], old)]
+    invalid = ErrorCode.INVALID_RECORD
+    assert refused == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, invalid, invalid]
+
+
 @pytest.mark.parametrize("size", range(1, 62))
 def test_no_beginning_of_a_batch_is_taken_or_stumbled_over(node: OneNode, size: int) -> None:
     """Whatever is looked for in it, in every version."""
@@ -206,6 +216,8 @@ def test_zstd_needs_version_7(node: OneNode) -> None:
     node.topic("letters")
     answer = node.ask(k00_produce.API, request(batch(b"a", codec=4)), 6)
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    answer = node.ask(k00_produce.API, request(batch(b"a", codec=4)), 7)
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
 
 
 def test_a_record_without_key_in_a_compacted_topic_is_told_by_its_place(node: OneNode) -> None:
@@ -298,6 +310,10 @@ def test_acks_zero_with_an_error_closes_the_connection(node: OneNode) -> None:
     call = node.send(k00_produce.API, request(batch(b"a"), acks=0), 12)
     assert call.response is None
     assert call.disconnect_reason == "a record for letters-0 with acks=0: UNKNOWN_TOPIC_OR_PARTITION"
+    wanted = request(batch(b"a"), acks=0, topic="")
+    wanted.topic_data[0].topic_id = b"\1" * 16
+    call = node.send(k00_produce.API, wanted, 13)
+    assert call.disconnect_reason == f"a record for {'01' * 16}-0 with acks=0: UNKNOWN_TOPIC_ID"
 
 
 def test_a_repeated_batch_waits_for_the_first_to_be_durable(node: OneNode) -> None:
@@ -360,7 +376,9 @@ def test_a_failing_sync_is_told_as_retriable_and_ends_by_itself(node: OneNode) -
     produce(node, batch(b"before"))
     sent = batch(b"during", producer=(7, 0, 0))
     node.disk.files.inject(Fault(errno.EIO, "datasync"))
-    assert produce(node, sent).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    refused = produce(node, sent)
+    assert (refused.error_code, refused.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    assert refused.error_message == "The records could not be made durable"
     assert produce(node, sent).error_code == ErrorCode.NONE
     assert visible_values(node) == [b"before", b"during"]
     node.restart(crash=True)

@@ -16,7 +16,7 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.settings import Settings
 from headgate.log.batch import CorruptBatch, iterate_records, read_header, varint
 from headgate.log.compression import LARGEST_OUTPUT_BYTES, UnpacksToMore, compress
-from headgate.topics.admission import Admitted, AppendResult, admit
+from headgate.topics.admission import Admitted, AppendResult, admit, weight_of
 from headgate.topics.policy import TopicPolicy, policy_of
 
 CODECS = (0, 1, 2, 3, 4)
@@ -328,3 +328,22 @@ def test_a_gzip_stream_with_more_behind_it_is_refused() -> None:
     packed = compress(1, THREE) + b"zz"
     data = bytearray(raw_batch(packed, 3, attributes=1))
     assert told(bytes(data)).error == INVALID
+
+
+def test_what_a_check_costs_is_known_by_what_the_header_claims() -> None:
+    """Compressed records may be any number, others no more than there are bytes for; compressing costs too."""
+    small, kib = GOOD[:60], GOOD + bytes(1024 * 3 - len(GOOD))
+    assert weight_of(small, policy()) == 32
+    assert weight_of(GOOD[:61], policy()) == 32 + 3
+    assert weight_of(kib, policy()) == 32 + 3 + 3
+    endless = raw_batch(THREE, 2**31 - 1)
+    assert weight_of(endless, policy()) == 32 + len(endless) // 7
+    assert weight_of(raw_batch(THREE, -5), policy()) == 32
+    packed = raw_batch(THREE, 70_000, codec=1)
+    for data, weight in ((packed, 32 + 70_000 + len(packed) // 64), (raw_batch(THREE, -5, codec=4), 32 + 1)):
+        assert weight_of(data, policy()) == weight
+    assert weight_of(packed, policy(compression_type="gzip")) == weight_of(packed, policy())
+    assert (
+        weight_of(packed, policy(compression_type="zstd")) == weight_of(packed, policy()) + len(packed) // 8
+    )
+    assert weight_of(kib, policy(compression_type="uncompressed")) == weight_of(kib, policy())
