@@ -331,7 +331,7 @@ def test_a_gzip_stream_with_more_behind_it_is_refused() -> None:
 
 
 def test_what_a_check_costs_is_known_by_what_the_header_claims() -> None:
-    """Compressed records may be any number, others no more than there are bytes for; compressing costs too."""
+    """Compressed records may be any number, others no more than there are bytes for; compressing counts."""
     small, kib = GOOD[:60], GOOD + bytes(1024 * 3 - len(GOOD))
     assert weight_of(small, policy()) == 32
     assert weight_of(GOOD[:61], policy()) == 32 + 3
