@@ -152,3 +152,23 @@ def test_a_log_on_a_real_disk_has_room(tmp_path: Path) -> None:
     assert contents(place.open()) == batches
     assert path.stat().st_size == log.size_bytes
     assert not place.reported
+
+
+def test_a_closed_segment_has_no_room_again_after_a_power_cut() -> None:
+    """That it was cut back after a failed write is durable before the next segment begins."""
+    files = memory()
+    place = with_room(files)
+    log = place.open()
+    batches = [append(log, size=100) for _ in range(5)]
+    sync(log)
+    files.inject(Fault(errno.ENOSPC, "pwrite", written=50))
+    with pytest.raises(OSError, match="No space left"):
+        append(log, size=100)
+    held = log.size_bytes
+    batches.append(append(log, size=9900))  # too large for what is left of the segment
+    sync(log)
+    assert log.segment_count == 2
+    files.crash()
+    log = place.open(recovery_point=5)
+    assert file_bytes(place) == held
+    assert contents(log) == batches

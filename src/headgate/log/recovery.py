@@ -375,6 +375,7 @@ def _sync_segments(segments: list[Segment], mark: SyncMark, synced_before: Mappi
             _rewrite(segment, synced_before.get(segment.base_offset, 0))
         segment.file().datasync()
         segment.synced_bytes = segment.size
+        segment.was_cut = False
 
 
 def _settle_indexes(loading: Loading, rebuilt: list[Segment]) -> None:

@@ -80,6 +80,7 @@ class Segment:
         "size",
         "synced_bytes",
         "unchecked_bytes",
+        "was_cut",
     )
 
     def __init__(
@@ -97,6 +98,8 @@ class Segment:
         self.synced_bytes = 0
         self.indexes_synced = False
         self.is_loaded_as_saved = False
+        self.was_cut = False
+        """The file was cut back, and the disk may have it longer until `finish`."""
         self.unchecked_bytes = 0
         """Batches that begin before this position were there before the process, and nobody has read them."""
         self._checked_from = self._checked_to = 0
@@ -205,11 +208,12 @@ class Segment:
             self.cut_back()
         self.file().datasync()
         self.synced_bytes = self.size
+        self.was_cut = False
 
     @property
     def has_room(self) -> bool:
-        """Whether the file may reach past `size`."""
-        return self.reserved_to > self.size
+        """Whether the file may reach past `size`, now or after a power cut."""
+        return self.was_cut or self.reserved_to > self.size
 
     def note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
         """Take one batch into account that stands at `position`, after all others."""
@@ -235,6 +239,7 @@ class Segment:
 
     def cut_back(self) -> None:
         """Take from the file what is past `size`: room, and what a failed write may have left."""
+        self.was_cut = True
         self.file().truncate(self.size)
         self.reserved_to = 0
 
