@@ -159,7 +159,7 @@ class Audit:
         elif request.shard in self._failed_logs:
             self._failed_logs.discard(request.shard)
             self._disk.refused_at = self._time.seconds
-        elif self._time.seconds - self._disk.refused_at > SETTLING_SECONDS:
+        elif self._time.awake_seconds(self._disk.refused_at, self._time.seconds) > SETTLING_SECONDS:
             raise Violation(f"{request} was told {result!r}, and the disk works")
 
     # --- topics ---

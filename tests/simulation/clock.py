@@ -14,8 +14,6 @@ from headgate.domain.ids import Millis
 from headgate.server.clock import Clock
 
 START_MS = 1_700_000_000_000
-AFTER_STALL_SECONDS = 0.1
-"""After so long everything that was late has come."""
 _SETTING_SECONDS = 0.002
 """What it takes to set the clock: no two readings of one millisecond differ."""
 
@@ -40,7 +38,8 @@ class SimulatedTime(Clock):
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self._stalled_until = self._stall_seconds = 0.0
+        self._stalls: list[tuple[float, float]] = [(0.0, 0.0)]
+        """When the process went on after each stall, and for how long it had stood still until then."""
         self._stretches = [Stretch(0.0, START_MS, is_running=True)]
 
     # --- for the server ---
@@ -55,14 +54,9 @@ class SimulatedTime(Clock):
 
     def stall(self, seconds: float) -> None:
         """Let time pass in which nothing happens."""
+        before = self._stalls[-1][1]
         self.seconds += seconds
-        self._stalled_until, self._stall_seconds = self.seconds, seconds
-
-    @property
-    def lateness_seconds(self) -> float:
-        """How much later than it would have come something may come now, because nothing happened before."""
-        is_over = self.seconds > self._stalled_until + AFTER_STALL_SECONDS
-        return 0.0 if is_over else self._stall_seconds
+        self._stalls.append((self.seconds, before + seconds))
 
     # --- for whoever sets it ---
 
@@ -83,6 +77,25 @@ class SimulatedTime(Clock):
     def was_set(self) -> bool:
         """Whether the system's time is not what steady time makes it."""
         return len(self._stretches) > 1
+
+    def _awake_at(self, at: float) -> float:
+        """For how long the process had not stood still by then."""
+        index = max(0, bisect_right(self._stalls, at, key=lambda one: one[0]) - 1)
+        awake = at - self._stalls[index][1]
+        if index + 1 < len(self._stalls):  # the next stall may have begun
+            ended, stalled = self._stalls[index + 1]
+            awake = min(awake, ended - stalled)
+        return awake
+
+    def awake_seconds(self, start: float, end: float) -> float:
+        """For how long between two moments the process did not stand still: only then something can happen.
+
+        What was due at `start` has happened by `end` if this is more than it takes: after a stall all that
+        was late comes first.
+        """
+        return (
+            max(end, start) - start if len(self._stalls) == 1 else self._awake_at(end) - self._awake_at(start)
+        )
 
     def _between(self, start: float, end: float) -> Iterator[tuple[float, float, Stretch]]:
         """The stretches between two moments, cut to them."""
@@ -110,7 +123,10 @@ class SimulatedTime(Clock):
         return rise
 
     def longest_past(self, due_ms: int, start: float, end: float) -> float:
-        """For how many seconds on end the system's time was at or past `due_ms`, between two moments."""
+        """For how many seconds on end the system's time was at or past `due_ms`, between two moments.
+
+        Those in which the process stood still do not count: it cannot have noticed.
+        """
         longest, since = 0.0, end
         is_past = False
         for first, last, stretch in self._between(start, end):
@@ -122,5 +138,5 @@ class SimulatedTime(Clock):
                 begins = last - (stretch.at(last) - due_ms) / 1000
             since = since if is_past else begins
             is_past = True
-            longest = max(longest, last - since)
+            longest = max(longest, self.awake_seconds(since, last))
         return longest

@@ -118,6 +118,10 @@ class ConsumerGroupModel:
         """Whether somebody is a member when a request arrives, whatever happened by itself."""
         return view is not None and view.is_sure(request.arrived_at + CLOCK_SECONDS)
 
+    def _is_past(self, due: float, request: Request) -> bool:
+        """Whether what was due at a time has happened before a request arrived."""
+        return self._rules.time.awake_seconds(due, request.arrived_at) > TIMER_SLACK_SECONDS
+
     def _holder(self, instance_id: InstanceId | None) -> MemberView | None:
         """The member behind an instance id."""
         if instance_id is None:
@@ -197,10 +201,9 @@ class ConsumerGroupModel:
         return holder
 
     def _check_beat(self, request: Request, command: ConsumerHeartbeat, view: MemberView) -> None:
-        if not view.may_be_heard(request.arrived_at, TIMER_SLACK_SECONDS + request.lateness_seconds):
+        if self._is_past(view.ends_at, request):
             raise Violation(f"{request} was accepted of a member not heard of since {view.heard_at}: {view}")
-        latest = request.arrived_at - TIMER_SLACK_SECONDS - request.lateness_seconds
-        if view.late_at is not None and latest > view.late_at:
+        if view.late_at is not None and self._is_past(view.late_at, request):
             raise Violation(f"{request} was accepted of a member that is late to let go: {view}")
         if command.member_epoch > view.epoch:
             raise Violation(f"{request} was accepted in an epoch that its member is not in: {view}")
@@ -333,7 +336,7 @@ class ConsumerGroupModel:
     ) -> None:
         if view is None:
             raise Violation(f"{request} was accepted of a member that nobody let in")
-        if not view.may_be_heard(request.arrived_at, TIMER_SLACK_SECONDS + request.lateness_seconds):
+        if self._is_past(view.ends_at, request):
             raise Violation(f"{request} was accepted of a member not heard of since {view.heard_at}: {view}")
         if epoch == view.epoch:
             return

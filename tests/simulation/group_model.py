@@ -247,9 +247,9 @@ class GroupModel:
         if member_id in self._left:
             raise Violation(f"{request} was accepted of a member that left")
         session, _ = self._timeouts.get(member_id, (1e9, 0.0))
-        silent = request.arrived_at - self._heard.get(member_id, request.arrived_at)
-        if silent > session + TIMER_SLACK_SECONDS + request.lateness_seconds:
-            raise Violation(f"{request} was accepted of a member not heard of for {silent} s")
+        heard = self._heard.get(member_id, request.arrived_at)
+        if self._rules.time.awake_seconds(heard + session, request.arrived_at) > TIMER_SLACK_SECONDS:
+            raise Violation(f"{request} was accepted of a member not heard of since {heard} s")
 
     def _hear(self, request: Request, member_id: str) -> None:
         self._heard[member_id] = max(self._heard.get(member_id, 0.0), request.arrived_at)

@@ -117,7 +117,7 @@ class Life:
         self.begun_at: dict[int, int] = {}
         """Where each shard stood when it was loaded first; what timers of groups write comes later."""
         self.left_at: dict[int, int] = {}
-        """And where each ended."""
+        """And where each was when the life was ended: then shards may fail, because the disk is gone."""
         self.loading: set[int] = set(range(world.plan.shards))
         """Shards that do not answer yet."""
         self._is_last = is_last
@@ -150,7 +150,6 @@ class Life:
             pass  # the process ends, and the next one tries again
         finally:
             self.is_over = True
-            self.left_at = {index: one.written_position for index, one in enumerate(self._runtimes)}
             self._forget_tasks()
             self._loop.close()
 
@@ -254,6 +253,7 @@ class Life:
         if self.is_over or self._ended.done():
             return
         self.end_kind = kind
+        self.left_at = {index: one.written_position for index, one in enumerate(self._runtimes)}
         if kind != "clean stops":
             self._note_states()
             self.is_over = True

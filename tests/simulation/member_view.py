@@ -65,9 +65,10 @@ class MemberView:
         is_in_time = self.revoking_since is None or at < self.revoking_since + self.rebalance_seconds
         return is_in_time and at < self.heard_at + self.session_seconds
 
-    def may_be_heard(self, at: float, slack: float) -> bool:
-        """Whether its session can still last."""
-        return at <= self.heard_at + self.session_seconds + slack
+    @property
+    def ends_at(self) -> float:
+        """When its session ends."""
+        return self.heard_at + self.session_seconds
 
     def heard(self, at: float, session_seconds: float) -> None:
         """Its session begins anew."""

@@ -106,7 +106,6 @@ class SimulatedNetwork:
             time.seconds,
             time.system_time(),
             on_result,
-            time.lateness_seconds,
         )
 
     def _answer(self, request: Request, result: Any, *, is_refused_at_the_door: bool) -> None:
@@ -129,7 +128,9 @@ class SimulatedNetwork:
         for request in self._outstanding.values():
             is_parked = isinstance(request.command, JoinGroup | SyncGroup)
             since = max(request.arrived_at, self._disk.refused_at + SETTLING_SECONDS)
-            if now - since > (parked_seconds if is_parked else QUICK_SECONDS):
+            # Chains of timers are no longer by the time that the process is awake than by steady time.
+            waited = self._time.awake_seconds(since, now)
+            if waited > (parked_seconds if is_parked else QUICK_SECONDS):
                 self._journal.report(f"{request} was never answered")
                 return
         self.later(1.0, self.look_for_the_forgotten)

@@ -44,8 +44,6 @@ class Request:
     arrived_at: float
     arrived_ms: int
     on_result: OnResult
-    lateness_seconds: float = 0.0
-    """How much later it came because the process stood still; the server's timers come as late."""
     is_answered: bool = False
 
 

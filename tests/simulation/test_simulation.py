@@ -115,6 +115,25 @@ def test_the_models_know_what_a_clock_that_was_set_can_have_been() -> None:
     assert time.longest_past(START_MS + 200_000, 0.0, 30.0) == 0
 
 
+def test_the_models_know_for_how_long_nothing_could_happen() -> None:
+    """Of stalls within a time, around it, and on its edges, what is within it does not count."""
+    time = SimulatedTime()
+    assert time.awake_seconds(3.0, 7.0) == 4.0
+    time.seconds = 10.0
+    time.stall(5.0)
+    time.seconds = 20.0
+    time.stall(1.0)
+    time.stall(2.0)
+    time.seconds = 30.0
+    assert time.awake_seconds(0.0, 9.0) == 9.0
+    assert time.awake_seconds(9.0, 16.0) == 2.0
+    assert time.awake_seconds(12.0, 15.0) == time.awake_seconds(11.0, 14.0) == 0.0
+    assert time.awake_seconds(12.0, 15.5) == 0.5
+    assert time.awake_seconds(12.0, 30.0) == 12.0
+    assert time.awake_seconds(float("-inf"), 30.0) == float("inf")
+    assert time.longest_past(START_MS + 8_000, 5.0, 30.0) == 14.0
+
+
 def test_a_seed_replays_exactly() -> None:
     """Two runs of a seed are the same to the last reply and its time."""
     hashes = {World(5, OPERATIONS).run().trace_hash for _ in range(2)}
