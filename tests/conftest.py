@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -33,6 +34,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--hostile-seed", type=int, default=0, help="what tests/hostile draws from; printed where one fails"
     )
 
+    parser.addoption(
+        "--processor-seconds", type=float, default=0.0, help="fail a test that computes longer than this"
+    )
+
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("compiled") and not is_compiled():
@@ -43,6 +48,26 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header() -> str:
     return f"headgate: {build_text()}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Hold a test to `--processor-seconds`, which a busy machine does not use up as it does real time."""
+    seconds: float = item.config.getoption("processor_seconds")
+    if not seconds:
+        yield
+        return
+
+    def stop(number: int, frame: object) -> None:
+        pytest.fail(f"took more than {seconds:g} s of processor time")
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 @pytest.fixture(scope="session", autouse=True)

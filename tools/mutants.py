@@ -56,8 +56,11 @@ TESTS_OF_ROOM = {
 WORDS_ARE_NOT_BEHAVIOUR = (r"^\s*logger\.", r"^\s*extra=", r"^\s*f?\"", r"^\s*assert ", r"^\s*raise ")
 """Lines that are left as they are: what is said to people, and checks for our own mistakes."""
 
-SECONDS_FOR_A_TEST = 60
-"""A change that makes a loop endless is caught by the test that takes longer than this."""
+SECONDS_FOR_A_TEST = 30
+"""A change that makes a loop endless is caught by the test that computes longer than this."""
+
+SECONDS_TO_WAIT = 600
+"""One that makes a test wait for ever is caught after this, however busy the machine is."""
 
 SECONDS_TO_STOP = 20
 """How long mutmut may take to stop when its time is over; it is killed after that."""
@@ -174,13 +177,14 @@ def _lay_out(modules: list[str], tests: list[str]) -> Path:
         "do_not_mutate_patterns": list(WORDS_ARE_NOT_BEHAVIOUR),
         "pytest_add_cli_args": [
             *("-x", "-q", "-p", "no:xdist", "-p", "no:cacheprovider"),
-            f"--timeout={SECONDS_FOR_A_TEST}",
+            f"--timeout={SECONDS_TO_WAIT}",
+            f"--processor-seconds={SECONDS_FOR_A_TEST}",
             "--hypothesis-profile=mutants",
         ],
         "pytest_add_cli_args_test_selection": tests,
         "also_copy": [name for name in NEEDED if name not in ("src", "tests")] + ["README.md"],
     }
-    text = "[mutmut]\n" + "".join(
+    text = f"[mutmut]\ntimeout_multiplier = 15\ntimeout_constant = {SECONDS_TO_WAIT / 15}\n" + "".join(
         f"{name} =\n" + "".join(f"    {value}\n" for value in values) for name, values in lists.items()
     )
     (work / "setup.cfg").write_text(text)
