@@ -121,6 +121,17 @@ def test_rows_are_found_while_others_go_and_the_index_shrinks_and_grows(
             assert pair.misfound() == []
 
 
+def test_the_smallest_index_grows_too() -> None:
+    """Also where a fifth more slots are no slot more."""
+    for slots in range(1, 7):
+        with patch.object(row_index, "_SMALLEST", slots), patch.object(row_index, "_MOVED_AT_ONCE", 0):
+            pair = Pair()
+            for key in range(20):
+                pair.add(key << 30)
+                assert len(pair.keys) <= pair.index.full_at
+            assert pair.misfound() == []
+
+
 def test_an_index_that_lost_most_of_its_rows_gives_back_its_slots() -> None:
     """In steps, through which everything is found."""
     pair = Pair()

@@ -188,7 +188,8 @@ class RowIndex:
         self._is_shrinking = False  # what has shrunk so far grows again
         if not self.is_moving and row_count >= _full_at(self._low_slots):
             growth = _GROWTH_IN_BULK if new_rows >= _BULK_ROWS else _GROWTH
-            self._high_slots = max(int(self._low_slots * growth), int(row_count * growth))
+            more = max(int(self._low_slots * growth), int(row_count * growth))
+            self._high_slots = max(more, self._low_slots + 1)  # a handful of slots, times 1.2, are as many
             self._slots.extend(_free(self._high_slots - self._low_slots))
         if self.is_moving:
             is_small = self._low_slots <= _MOVED_AT_ONCE
