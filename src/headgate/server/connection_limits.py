@@ -45,6 +45,13 @@ class ConnectionLimits:
         """Whether there is no room for another connection."""
         self.on_full: Callable[[bool], None] = lambda is_full: None
         """Told when there is no room for another connection, and when there is again."""
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """Let no connection stay from now on: one may be accepted before its listening socket is closed, and
+        be told of afterwards.
+        """
+        self._is_stopped = True
 
     def opened(self, connection: Limited) -> bool:
         """A connection was accepted; whether it has a place, or else `take_place` is called later."""
@@ -58,6 +65,8 @@ class ConnectionLimits:
     def may_stay(self, ip: str) -> bool:
         """Count a connection from this address; whether it is none too many."""
         self._by_ip[ip] += 1
+        if self._is_stopped:
+            return False
         most_per_ip: int = self._settings["max.connections.per.ip"]
         if self._by_ip[ip] <= most_per_ip:
             return True

@@ -103,6 +103,7 @@ class Listener:
     def stop_accepting(self) -> None:
         """Take no more connections, and no more requests from those there are."""
         self._cancel_sweep()
+        self._limits.stop()
         sockets, self._sockets = self._sockets, []
         for descriptor in sockets:
             os.close(descriptor)

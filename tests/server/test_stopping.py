@@ -1,0 +1,48 @@
+"""A server that stops: what it does not answer any more, it does not do either."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+import uvloop
+from tests.server.disk import DATA_DIR, new_disk
+
+from headgate.domain.settings import Settings
+from headgate.server.clock import Clock
+from headgate.server.listener import Listener
+from headgate.server.node import BrokerNode
+from headgate.wire.framing import request_frame
+from headgate.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+
+CREATION = CreateTopicsRequest(
+    topics=[CreatableTopic(name="late", num_partitions=1, replication_factor=1, assignments=[], configs=[])]
+)
+TURNS_OF_THE_LOOP = 8
+"""More than it takes to accept a connection and to serve a request."""
+
+
+@pytest.mark.parametrize("turns_before", range(4))
+def test_a_connection_that_is_just_accepted_is_not_served_after_the_stop(turns_before: int) -> None:
+    """The logs are closed, and marked as closed, by the time its request arrives."""
+
+    async def scenario() -> None:
+        node = BrokerNode(new_disk(), DATA_DIR, Settings({"offsets.topic.num.partitions": "1"}), Clock())
+        await node.start()
+        listener = Listener(node)
+        address = await listener.listen("127.0.0.1", 0)
+        with socket.create_connection(address) as client:
+            client.sendall(request_frame(CREATION, 4, 1, "late"))
+            for _ in range(turns_before):
+                await asyncio.sleep(0)
+            listener.stop_accepting()
+            was_served = node.topics.by_name("late") is not None
+            node.close()
+            for _ in range(TURNS_OF_THE_LOOP):
+                await asyncio.sleep(0)
+            assert (node.topics.by_name("late") is not None) == was_served
+            assert not listener.served.open_connections or was_served
+            await listener.close()
+
+    uvloop.run(scenario())
