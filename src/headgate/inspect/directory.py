@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from headgate.domain.ids import TopicName
-from headgate.log.deletion import DELETED_SUFFIX
+from headgate.log.deletion import is_out_of_sight
 from headgate.log.filesystem import MemoryFileSystem, write_fully
 from headgate.log.log import Log, LogSettings, Recovery
 from headgate.log.recovery import LogDamaged
@@ -61,6 +61,8 @@ class DataDirectory:
     other_names: list[str] = field(default_factory=list)
     marker: bytes | None = None
     """The contents of the file that a clean stop leaves."""
+    marker_problem: str | None = None
+    """Why that file cannot be read."""
     is_running: bool = False
     """Whether a process holds the directory."""
 
@@ -82,7 +84,7 @@ class DataDirectory:
         """The cluster's id; None where the file is missing or does not read."""
         try:
             text = (self.path / IDENTITY_FILE).read_text("ascii")
-        except (FileNotFoundError, UnicodeDecodeError):
+        except (OSError, UnicodeDecodeError):
             return None
         properties = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
         return properties.get(_CLUSTER_ID_KEY) if properties.get("version") == "1" else None
@@ -104,14 +106,17 @@ def read_data_directory(path: Path) -> DataDirectory:
     if CATALOGUE_DIRECTORY in directories:
         _read_catalogue(found)
     if CLEAN_SHUTDOWN_FILE in names:
-        found.marker = (path / CLEAN_SHUTDOWN_FILE).read_bytes()
+        try:
+            found.marker = (path / CLEAN_SHUTDOWN_FILE).read_bytes()
+        except OSError as problem:
+            found.marker_problem = str(problem)
     found.is_running = _is_locked(path / LOCK_FILE)
     for name in names:
         if name in (CATALOGUE_DIRECTORY, CLEAN_SHUTDOWN_FILE, IDENTITY_FILE, LOCK_FILE):
             continue
         if name not in directories:
             found.other_names.append(name)
-        elif name.endswith(DELETED_SUFFIX):
+        elif is_out_of_sight(name):
             found.deleted.append(name)
         else:
             _sort_in(found, name)

@@ -23,7 +23,8 @@ from headgate.topics.topics import CATALOGUE_DIRECTORY
 
 _LOOKS_AGAIN = 3
 _LOOKS_AGAIN_AFTER_S = 0.2
-_UNRECOVERED = re.compile(r"([0-9a-f]{32})-\d+\Z")
+_NO_START = "The server does not start, and changes nothing."
+_UNRECOVERED = re.compile(r"[0-9a-f]{32}-\d+\Z")
 
 
 @dataclass(slots=True, frozen=True)
@@ -103,8 +104,18 @@ def _check_log_once(log: LogToCheck, on_progress: Callable[[int], None]) -> Find
     except FileNotFoundError:
         findings.note(log.name, "the directory went away meanwhile", "Nothing: the topic was deleted.")
     except OSError as problem:
-        findings.error(log.name, f"it cannot be read: {problem}", "Check the permissions, and the disk.")
+        findings.error(log.name, f"it cannot be read: {problem}", _while_unreadable(log))
     return findings
+
+
+def _while_unreadable(log: LogToCheck) -> str:
+    """What the server does with a log that it cannot read all files of."""
+    if log.place is None:
+        return f"{_NO_START} Check the permissions, and the disk."
+    return (
+        "The server does not open this log while that is so, and changes nothing in it. Check the "
+        "permissions, and the disk."
+    )
 
 
 def _check_catalogue(
@@ -115,7 +126,7 @@ def _check_catalogue(
         findings.error(
             CATALOGUE_DIRECTORY,
             "there is no catalogue: the topics' ids and settings are not known",
-            "Restore it from a copy. With an empty one the server takes no partition here for its own.",
+            f"{_NO_START} Restore the directory from a copy.",
         )
         return
     if directory.catalogue_problem is not None:
@@ -127,12 +138,27 @@ def _check_catalogue(
     was_closed_well = directory.unrecovered is not None
     log = LogToCheck(path, CATALOGUE_DIRECTORY, None, was_closed_well, 0, directory.is_running)
     _check_log(log, findings, on_progress, is_running=directory.is_running)
-    if directory.catalogue is not None and not any(path.glob(f"*{LOG_SUFFIX}")):
+    if _is_new(directory):
+        findings.note(
+            CATALOGUE_DIRECTORY, "the first start here was interrupted", "Nothing: the next one begins anew."
+        )
+    elif directory.catalogue is not None and not any(path.glob(f"*{LOG_SUFFIX}")):
         findings.error(
             CATALOGUE_DIRECTORY,
             "the catalogue is empty",
             "Restore it from a copy, unless the server was never started here.",
         )
+
+
+def _is_new(directory: DataDirectory) -> bool:
+    """Whether a server began to make this directory, and nothing was kept here yet."""
+    return (
+        directory.catalogue is not None
+        and not directory.catalogue.end_offset
+        and not (directory.path / IDENTITY_FILE).exists()
+        and not directory.partitions
+        and not directory.orphans
+    )
 
 
 def _check_directories(directory: DataDirectory, findings: Findings) -> None:
@@ -172,6 +198,13 @@ def _check_node_files(directory: DataDirectory, findings: Findings) -> None:
     if directory.catalogue is None and directory.catalogue_problem is None:
         return  # Kafka's files are Kafka's.
     _check_identity(directory, findings)
+    if directory.marker_problem is not None:
+        findings.error(
+            CLEAN_SHUTDOWN_FILE,
+            f"it cannot be read: {directory.marker_problem}",
+            f"{_NO_START} Check the permissions, and the disk.",
+        )
+        return
     if directory.marker is None:
         if not directory.is_running:
             findings.note(
@@ -188,6 +221,8 @@ def _check_node_files(directory: DataDirectory, findings: Findings) -> None:
 
 
 def _check_identity(directory: DataDirectory, findings: Findings) -> None:
+    if _is_new(directory):
+        return
     known = directory.catalogue.cluster_id if directory.catalogue is not None else None
     found = directory.cluster_id
     if not (directory.path / IDENTITY_FILE).exists():
@@ -201,7 +236,7 @@ def _check_identity(directory: DataDirectory, findings: Findings) -> None:
             findings.error(
                 IDENTITY_FILE,
                 "the cluster's id is missing",
-                "The server does not start, and changes nothing. Restore the file from a copy.",
+                f"{_NO_START} Restore the file from a copy.",
             )
     elif not _is_id(found) or (known is not None and found != known):
         what = f"it says {found}, the catalogue {known}" if _is_id(found) else "it holds no cluster id"
@@ -209,7 +244,7 @@ def _check_identity(directory: DataDirectory, findings: Findings) -> None:
         findings.error(
             IDENTITY_FILE,
             what,
-            f"The server does not start, and changes nothing. Restore the file from a copy{remedy}",
+            f"{_NO_START} Restore the file from a copy{remedy}",
         )
 
 
@@ -226,9 +261,7 @@ def _why_no_marker(directory: DataDirectory) -> str | None:
     stop = CleanStop.decode(directory.marker or b"")
     if stop is None:
         return "it is not what a clean stop leaves"
-    known = {topic_id.hex() for topic_id in directory.catalogue.by_id} if directory.catalogue else None
     for name in stop.unrecovered:
-        match = _UNRECOVERED.match(name)
-        if match is None or (known is not None and match[1] not in known):
+        if _UNRECOVERED.match(name) is None:
             return f"it names {name}, which is no partition"
     return None

@@ -192,7 +192,7 @@ class LogCheck:
             if segment is not None:
                 if segment[0] not in bases:
                     self._tell_lone_index(files, path, segment[0])
-            elif name.endswith((".tmp", CLEANED_SUFFIX)):
+            elif name.endswith((".tmp", CLEANED_SUFFIX)) and not (files.directory / name).is_dir():
                 if name not in decided:
                     what = "a file that was being written aside"
                     self._findings.note(path, what, "Nothing: the next start removes it.")
@@ -242,8 +242,12 @@ class LogCheck:
                 )
             except OSError as problem:
                 state.is_damaged = True
+                unreadable = Path(problem.filename or segment.path()).name
                 self._findings.error(
-                    name, f"it cannot be read: {problem.strerror}", "Check the permissions, and the disk."
+                    f"{self._log.name}/{unreadable}",
+                    f"it cannot be read: {problem.strerror}",
+                    # What the next start does, if it refuses the log, takes the place of this.
+                    "The server opens the log all the same. Check the permissions, and the disk.",
                 )
 
     # Small files.

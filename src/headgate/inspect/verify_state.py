@@ -39,6 +39,13 @@ def check_state_file(
                 state.read(section)
     except FileNotFoundError:
         return
+    except OSError as problem:
+        findings.error(
+            name,
+            f"it cannot be read: {problem.strerror}",
+            "The server reads the whole log instead. Check the permissions, and the disk.",
+        )
+        return
     except StateFileUnusable as problem:
         findings.error(name, str(problem), _REMOVE)
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +15,16 @@ if TYPE_CHECKING:
 DELETED_SUFFIX: Final = ".delete"
 LONGEST_NAME: Final = 255
 """How many bytes a file's name has at most; names of partitions are ASCII."""
+_OURS: Final = re.compile(r".+-\d+\Z")
+_CUT: Final = re.compile(r".+\.[0-9a-f]{16}\Z")
+
+
+def is_out_of_sight(name: str) -> bool:
+    """Whether a directory of this name is a partition's that was deleted; others may end alike."""
+    stem = name.removesuffix(DELETED_SUFFIX)
+    if stem == name:
+        return False
+    return _OURS.match(stem) is not None or (len(name) == LONGEST_NAME and _CUT.match(stem) is not None)
 
 
 def delete_directory(files: FileSystem, directory: Path) -> None:
@@ -51,7 +62,7 @@ def remove_deleted(files: FileSystem, data_directory: Path, at_most: int | None 
     for name in files.listdir(data_directory):
         if len(removed) == at_most:
             break
-        if name.endswith(DELETED_SUFFIX):
+        if is_out_of_sight(name):
             try:
                 _remove_tree(files, data_directory / name)
                 removed.append(name)

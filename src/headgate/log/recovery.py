@@ -426,7 +426,8 @@ def _tidy(loading: Loading, start_offset: int) -> None:
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
             leftover |= _is_segment_file(name, suffix) and int(name[:_NAME_DIGITS]) not in kept
         if leftover:
-            loading.files.remove(loading.directory / name)
+            with suppress(IsADirectoryError):  # that is nothing of a log's
+                loading.files.remove(loading.directory / name)
 
 
 def _bases(loading: Loading, start_offset: int) -> list[int]:

@@ -232,6 +232,7 @@ class Topic:
         for partition in self._kept.values():
             partition.give_up()
         directories = [self.directory_of(index) for index in self.written_partitions()]
+        self.shared.unrecovered.difference_update((self.topic_id, index) for index in self._written)
         self.shared.waiters.wake_topic(self.topic_id)
         self._given_up = [partition for partition in self._kept.values() if partition.is_being_read]
         self._kept.clear()
