@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.log.support import DATA, memory
 
-from headgate.log.deletion import delete_directory, remove_deleted
+from headgate.log.deletion import delete_directory, put_aside, remove_deleted
 from headgate.log.filesystem import OsFileSystem
 
 
@@ -42,3 +43,43 @@ def test_no_more_directories_are_removed_than_asked_for(tmp_path: Path) -> None:
     (tmp_path / "t-2.delete" / "not ours").mkdir()
     assert len(remove_deleted(OsFileSystem(), tmp_path, 2)) == 2
     assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_name_too_long_for_its_suffix_is_cut_and_told_apart(tmp_path: Path) -> None:
+    """248 bytes and the suffix are 255; of longer names a digest says which it was."""
+    files = OsFileSystem()
+    names = ["a" * 248, "b" * 249, "c" * 248 + "1", "c" * 248 + "2"]
+    for name in names:
+        (tmp_path / name).mkdir()
+    put_aside(files, [tmp_path / name for name in (*names, "never was")])
+    found = sorted(path.name for path in tmp_path.iterdir())
+    assert found[0] == "a" * 248 + ".delete"
+    assert [len(name) for name in found] == [255] * 4
+    assert [name[:231] for name in found[1:]] == ["b" * 231, "c" * 231, "c" * 231]
+    assert len(set(found)) == 4
+    assert sorted(remove_deleted(files, tmp_path)) == found
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_deletion_is_durable_and_gives_way_to_the_next_of_that_name() -> None:
+    """What a deletion before it left under the name goes first; a directory that is gone is left alone."""
+    files = memory()
+    directory = DATA / "t-0"
+    for name in ("t-0", "t-0.delete"):
+        files.make_directory(DATA / name)
+        files.open(DATA / name / "file", create=True)
+        files.sync_directory(DATA / name)
+    files.sync_directory(DATA)
+    put_aside(files, [directory])
+    files.crash()
+    assert files.listdir(DATA) == ["t-0.delete"]
+    operations = files.operations
+    put_aside(files, [])
+    delete_directory(files, directory)
+    assert files.operations == operations
+    files.make_directory(directory)
+    files.open(directory / "file", create=True)
+    delete_directory(files, directory)
+    assert files.listdir(DATA) == []
+    files.crash()
+    assert directory.name not in files.listdir(DATA)

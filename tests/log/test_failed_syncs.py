@@ -101,6 +101,14 @@ def test_a_mark_counts_for_nothing_when_a_byte_of_it_is_wrong() -> None:
         assert SyncMark.from_bytes(bytes(broken)) is None
 
 
+def test_a_mark_tells_of_each_segment_how_much_the_disk_has() -> None:
+    """All of those before its own, none of those behind it, and no more than there is."""
+    mark = SyncMark(1200, 345)
+    assert [mark.bytes_of(base, 400) for base in (0, 1199, 1200, 1201)] == [400, 400, 345, 0]
+    assert [mark.bytes_of(1200, size) for size in (344, 345, 346)] == [344, 345, 345]
+    assert SyncMark().bytes_of(0, 400) == 0
+
+
 def test_a_failed_sync_learnt_elsewhere_stops_the_log(place: Place) -> None:
     """`fail` does what completing a failed sync does, and lets go of the files."""
     log = place.open()

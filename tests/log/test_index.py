@@ -82,6 +82,28 @@ def test_entries_that_cannot_be_are_no_time_index(entries: list[tuple[int, int]]
     assert TimeIndex.from_bytes(b"".join(struct.pack(">qi", *entry) for entry in entries)) is None
 
 
+def test_entries_at_the_ends_of_what_can_be_are_an_index() -> None:
+    """A first offset of 0, a batch at position 1, one at the last byte of the log; time 0."""
+    index = OffsetIndex.from_bytes(struct.pack(">iiii", 0, 1, 1, 999), 1000)
+    assert index is not None
+    found = [index.last_entry_at_or_below(position) for position in (0, 1, 2, 998, 999)]
+    assert found == [(0, -1), (1, 0), (1, 0), (1, 0), (999, 1)]
+    index.truncate(999)
+    assert (list(index.offsets), list(index.positions)) == ([0], [1])
+    index.truncate(1)
+    assert (list(index.offsets), list(index.positions)) == ([], [])
+    assert OffsetIndex.from_bytes(b"", 0) is not None
+    times = TimeIndex.from_bytes(struct.pack(">qi", 0, 0))
+    assert times is not None
+    assert (times.start_before(0), times.start_before(1)) == ((0, -1), (0, 0))
+    times.append(0, 5)
+    times.append(1, 6)
+    assert (list(times.timestamps), list(times.offsets), len(times)) == ([0, 1], [0, 6], 2)
+    zero = TimeIndex()
+    zero.append(0, 3)
+    assert list(zero.timestamps) == [0]
+
+
 @given(st.binary(max_size=60))
 def test_nonsense_is_an_index_or_none(nonsense: bytes) -> None:
     """No bytes raise; those that are taken are rising entries."""
