@@ -25,7 +25,7 @@ from headgate.core.commands import Tick
 from headgate.core.consumer.group import ConsumerGroup, tombstone_of
 from headgate.core.contract import Token
 from headgate.core.offsets.commands import CommitOffsets, FetchOffsets, OffsetToCommit
-from headgate.core.offsets.table import StoredOffset
+from headgate.core.offsets.stored import StoredOffset
 from headgate.core.shard import GroupShard
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, InstanceId, MemberId, Millis, TopicName

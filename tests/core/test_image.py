@@ -52,8 +52,9 @@ def test_an_image_and_the_log_since_make_the_shard_that_is(
     """Whatever happens between two parts, and though a little more of the log is applied than need be."""
     with (
         patch.object(image, "_ROWS_A_PART", 5),
+        patch.object(image, "_ROWS_A_PART_WITH_TEXTS", 3),
         patch.object(image, "_NAME_BYTES_A_PART", 5),
-        patch.object(shard_image, "_GROUPS_A_STEP", 1),
+        patch.object(shard_image, "_RECORDS_A_PART", 1),
         patch.object(table, "_ROWS_LEFT_BEHIND", 1),
     ):
         live = fresh()

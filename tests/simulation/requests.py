@@ -18,7 +18,7 @@ from headgate.core.offsets.commands import (
     OffsetToCommit,
     RepeatedCommit,
 )
-from headgate.core.offsets.table import StoredOffset
+from headgate.core.offsets.stored import StoredOffset
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
 from headgate.records import StandingCommit
@@ -98,13 +98,20 @@ def fetched_one_by_one(command: FetchOffsets, result: Any) -> Any:
     if isinstance(result, FetchedOffsets):
         return FetchedOffsets(
             [
-                (topic, _each(found.partitions, zip(found.offsets, found.leader_epochs, strict=True)))
-                if isinstance(found, FetchedColumns)
-                else (topic, found)
+                (topic, _of_columns(found) if isinstance(found, FetchedColumns) else found)
                 for topic, found in result.topics
             ]
         )
     return result
+
+
+def _of_columns(found: FetchedColumns) -> list[tuple[int, Any]]:
+    texts = found.metadata or [""] * len(found.partitions)
+    each = _each(found.partitions, zip(found.offsets, found.leader_epochs, strict=True))
+    return [
+        (partition, stored and stored._replace(metadata=text))
+        for (partition, stored), text in zip(each, texts, strict=True)
+    ]
 
 
 def _each(partitions: Iterable[Any], numbers: Iterator[tuple[Any, Any]]) -> list[tuple[int, Any]]:

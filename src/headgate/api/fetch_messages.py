@@ -20,7 +20,7 @@ from headgate.core.offsets.commands import (
     FetchedPartitions,
     FetchOffsets,
 )
-from headgate.core.offsets.table import StoredOffset
+from headgate.core.offsets.stored import StoredOffset
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, MemberId, TopicId, TopicName
 from headgate.wire.messages.offset_fetch import (
@@ -124,7 +124,8 @@ def _partitions(
             "committed_offset": partitions.offsets,
             "committed_leader_epoch": partitions.leader_epochs,
         }
-        return WideStructs(struct_type(), columns)
+        texts = {"metadata": partitions.metadata} if partitions.metadata else {}
+        return WideStructs(struct_type(), columns, texts=texts)
     return [_partition(struct_type, index, stored) for index, stored in partitions]
 
 

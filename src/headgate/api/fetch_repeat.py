@@ -28,7 +28,7 @@ from headgate.core.offsets.commands import (
     FetchesAgain,
     FetchOffsets,
 )
-from headgate.core.offsets.table import StoredOffset
+from headgate.core.offsets.stored import StoredOffset
 from headgate.domain.ids import Millis
 from headgate.wire.framing import response_body
 from headgate.wire.messages.offset_fetch import OffsetFetchRequest
@@ -36,12 +36,18 @@ from headgate.wire.repeats import MOST_NARROW, Numbers, ResponseShape, WrittenRe
 
 _API_KEY = 9
 _OFFSET_BYTES, _EPOCH_BYTES = 8, 4
+MOST_TOPICS = 500
+"""Of more topics than these a fetch is answered in steps, each time anew."""
 
 
 def fetch_repeat(node: Node, version: int, request: OffsetFetchRequest) -> FetchRepeat | None:
-    """What serves this fetch when it comes again; None for one of several groups, or of all partitions."""
+    """What serves this fetch when it comes again; None for one of several groups, of all partitions, or of
+    many topics.
+    """
     groups = groups_asked(node, request, version)
     if len(groups) != 1 or groups[0].unknown or not groups[0].command.topics:
+        return None
+    if len(groups[0].command.topics) > MOST_TOPICS:
         return None
     return FetchRepeat(node, groups[0], version)
 

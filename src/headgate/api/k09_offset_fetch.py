@@ -16,13 +16,20 @@ from headgate.api.contract import Api, Call, Node, RequestSteps
 from headgate.api.fetch_messages import AskedGroup, groups_asked, response_of
 from headgate.api.fetch_repeat import fetch_repeat
 from headgate.api.group_answers import submit_each
-from headgate.core.offsets.commands import FetchedColumns, FetchedOffsets
+from headgate.core.offsets.commands import (
+    FetchedColumns,
+    FetchedInSteps,
+    FetchedOffsets,
+    FetchedPartitions,
+)
 from headgate.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
 _MOST_AT_ONCE = 100
 """More groups are asked for in steps."""
 _MOST_WRITTEN_AT_ONCE = 2000
 """An answer of more partitions that are told one by one is written in a thread."""
+_COLUMNS_QUICKER = 32
+"""How many partitions in columns are written in the time of one that is told by itself."""
 
 
 def handle(node: Node, call: Call, request: OffsetFetchRequest) -> None:
@@ -36,6 +43,9 @@ def handle(node: Node, call: Call, request: OffsetFetchRequest) -> None:
 
 
 def _answer(call: Call, asked: Sequence[AskedGroup], results: Sequence[Any]) -> None:
+    if any(isinstance(result, FetchedInSteps) for result in results):
+        call.in_steps(_told(results), lambda told: _answer(call, asked, told))
+        return
     version = call.api_version
     if len(results) > _MOST_AT_ONCE or sum(map(_partition_count, results)) > _MOST_WRITTEN_AT_ONCE:
         call.answer_aside(lambda: response_of(asked, results, version))
@@ -43,13 +53,27 @@ def _answer(call: Call, asked: Sequence[AskedGroup], results: Sequence[Any]) -> 
         call.answer(response_of(asked, results, version))
 
 
+def _told(results: Sequence[Any]) -> RequestSteps[list[Any]]:
+    """The results, those that have to be told in steps told."""
+    told = list(results)
+    for place, result in enumerate(results):
+        if isinstance(result, FetchedInSteps):
+            told[place] = yield from result.steps
+    return told
+
+
 def _partition_count(result: Any) -> int:
-    """How many partitions an answer tells of, one by one."""
-    if not isinstance(result, FetchedOffsets):
-        return 0
-    return sum(
-        1 if isinstance(partitions, FetchedColumns) else len(partitions) for _, partitions in result.topics
+    """How many partitions an answer tells of, one by one; those in columns count for what they cost."""
+    return (
+        sum(_cost(partitions) for _, partitions in result.topics) if isinstance(result, FetchedOffsets) else 0
     )
+
+
+def _cost(partitions: FetchedPartitions | FetchedColumns) -> int:
+    if not isinstance(partitions, FetchedColumns):
+        return len(partitions)
+    count = len(partitions.partitions)
+    return count if partitions.metadata else 1 + count // _COLUMNS_QUICKER
 
 
 def _ask_each(
@@ -65,7 +89,7 @@ def _ask_each(
         submit_each(node, [(group.command.group_id, group.command) for group in asked], there.set_result)
         yield there
         all_asked += asked
-        all_results += there.result()
+        all_results += yield from _told(there.result())
     return all_asked, all_results
 
 

@@ -20,7 +20,7 @@ from headgate.records import MalformedRecord, Record, decode, encode
 RECORDS: Final = "records"
 
 _PART_BYTES: Final = 1 << 16
-_GROUPS_A_STEP: Final = 256
+_RECORDS_A_PART: Final = 256
 _key_size = Struct("=I")
 _value_size = Struct("=i")
 
@@ -79,14 +79,15 @@ def record_parts(types: Iterable[RecordedGroups]) -> Iterator[tuple[str, bytes]]
         part: list[bytes] = []
         size = 0
         for group_id in groups.group_ids():
-            for record in groups.records_of(group_id):
+            # All of a group's records are of one moment, also where they are several parts.
+            for record in list(groups.records_of(group_id)):
                 key, value = encode(record)
                 assert value is not None, "a group is not made of tombstones"
                 part += (_key_size.pack(len(key)), key, _value_size.pack(len(value)), value)
                 size += len(key) + len(value)
-            if size >= _PART_BYTES or len(part) >= 4 * _GROUPS_A_STEP:
-                yield RECORDS, b"".join(part)
-                part, size = [], 0
+                if size >= _PART_BYTES or len(part) >= 4 * _RECORDS_A_PART:
+                    yield RECORDS, b"".join(part)
+                    part, size = [], 0
         if part:
             yield RECORDS, b"".join(part)
 

@@ -57,6 +57,7 @@ from headgate.core.offsets.commands import (
     CommitsAgain,
     DeleteOffsets,
     DeleteOffsetsResult,
+    FetchedInSteps,
     FetchedNumbers,
     FetchedOffsets,
     FetchesAgain,
@@ -342,7 +343,7 @@ class GroupShard:
     def _fetch(self, command: FetchOffsets, now: Millis, token: Token) -> GroupEffects:
         return answer(token, self._fetched(command))
 
-    def _fetched(self, command: FetchOffsets) -> FetchedOffsets | ErrorCode:
+    def _fetched(self, command: FetchOffsets) -> FetchedOffsets | FetchedInSteps | ErrorCode:
         error = self._fetch_error(command)
         if error:
             return error
@@ -359,7 +360,11 @@ class GroupShard:
         memory = self.offsets.fetched
         found: FetchedNumbers | FetchedOffsets | ErrorCode | None = memory.get(before)
         if found is None:
-            found = fetch_again(self.offsets, before) or self._fetched(before)
+            found = fetch_again(self.offsets, before)
+            if found is None:
+                anew = self._fetched(before)
+                assert not isinstance(anew, FetchedInSteps), "nobody remembers fetches of so many topics"
+                found = anew
             # Whether a group is known that the table does not know may change without a change of the table.
             if type(found) is FetchedNumbers or self.offsets.has_group(before.group_id):
                 memory.remember(before, found)

@@ -67,6 +67,10 @@ class TopicImage:
         """The topic of that name."""
         return self._by_name.get(name)
 
+    def as_now(self) -> dict[TopicName, KnownTopic]:
+        """The topics by name as they are now and stay in what is returned."""
+        return dict(self._by_name)
+
     def names(self) -> KeysView[TopicName]:
         """The names of all topics."""
         return self._by_name.keys()

@@ -74,9 +74,10 @@ def told(fetch: FetchOffsets, result: Any) -> Told:
 
 def _told(topic: TopicName, partitions: Any) -> Iterator[tuple[TopicName, int, int, int, str]]:
     if isinstance(partitions, FetchedColumns):
-        for row in zip(*partitions, strict=True):
+        texts = partitions.metadata or [""] * len(partitions.partitions)
+        for *row, text in zip(*partitions[:3], texts, strict=True):
             partition, offset, epoch = map(int, row)
-            yield topic, partition, offset, epoch, ""
+            yield topic, partition, offset, epoch, text
         return
     for partition, stored in partitions:
         if stored is None:

@@ -7,12 +7,14 @@ from typing import Literal
 
 import pytest
 from tests.core.harness import Harness, join
+from tests.core.offsets.test_fetch_memory import told
 
 from headgate.core import group_deletion
 from headgate.core.classic.commands import DescribeGroup
 from headgate.core.commands import DeleteGroup, ListGroups
 from headgate.core.consumer.commands import ConsumerHeartbeat
 from headgate.core.offsets.commands import (
+    NOTHING_COMMITTED,
     CommitAgain,
     CommitOffsets,
     CommitsAgain,
@@ -92,11 +94,12 @@ def test_a_wide_group_goes_in_slices_while_others_are_served() -> None:
 def seen(h: Harness, group_id: GroupId) -> object:
     """What clients can see of a group."""
     named = [(T, list(range(12))), (U, [0])]
+    fetch = FetchOffsets(group_id, named)
     return (
         group_id in group_ids(h),
         [*h.ask(FetchOffsets(group_id, None)).topics],
-        [one for one in h.ask(FetchOffsets(group_id, named)).topics[0][1] if one[1] is not None],
-        h.ask(FetchesAgain([FetchOffsets(group_id, named)])),
+        [one for one in told(fetch, h.ask(fetch)) if one[2] != NOTHING_COMMITTED],
+        [told(fetch, found) for found in h.ask(FetchesAgain([fetch]))],
         h.ask(DescribeGroup(group_id)),
         h.ask(DeleteOffsets(group_id, named)),
     )

@@ -13,7 +13,8 @@ from tests.core.shard_states import offsets_of_topic
 
 from headgate.core.offsets import names, reclaiming
 from headgate.core.offsets import table as tables
-from headgate.core.offsets.table import OffsetTable, StoredOffset
+from headgate.core.offsets.stored import StoredOffset
+from headgate.core.offsets.table import OffsetTable
 from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.records import OffsetCommit
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from headgate.core.offsets.table import StoredOffset
+from headgate.core.offsets.stored import StoredOffset
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, InstanceId, MemberId, TopicId, TopicName
 from headgate.records import StandingCommit
@@ -201,7 +201,7 @@ class CommitResult:
 
 @dataclass(slots=True, frozen=True)
 class FetchOffsets:
-    """Read committed offsets. Reply: `FetchedOffsets`, or an `ErrorCode`."""
+    """Read committed offsets. Reply: `FetchedOffsets`, `FetchedInSteps` or an `ErrorCode`."""
 
     group_id: GroupId
     topics: Sequence[tuple[TopicName, Sequence[int] | Int64s]] | None
@@ -229,11 +229,13 @@ class FetchedNumbers(NamedTuple):
 
 
 class FetchedColumns(NamedTuple):
-    """Many partitions without metadata: int64 arrays of one length, -1 and -1 for one without an offset."""
+    """Many partitions: int64 arrays of one length, -1 and -1 for one without an offset."""
 
     partitions: Int64s
     offsets: Int64s
     leader_epochs: Int64s
+    metadata: Sequence[str] = ()
+    """Of each partition; empty if none of them has any."""
 
 
 FetchedPartitions = Sequence[tuple[int, StoredOffset | None]]
@@ -246,6 +248,13 @@ class FetchedOffsets:
     topics: Sequence[tuple[TopicName, FetchedPartitions | FetchedColumns]]
     topic_ids: Mapping[TopicName, TopicId] = field(default_factory=dict)
     """If all there are were asked for: the ids of the topics among them that there still are."""
+
+
+class FetchedInSteps(NamedTuple):
+    """Offsets of many topics, as they were when they were asked for: it takes steps to tell them."""
+
+    steps: Generator[None, None, FetchedOffsets]
+    """Between two of them others may have their turn; to be driven to the end or given up."""
 
 
 @dataclass(slots=True, frozen=True)

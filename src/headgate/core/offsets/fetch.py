@@ -7,14 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from headgate.core.offsets.columns import NONE
 from headgate.core.offsets.commands import (
     FetchedColumns,
+    FetchedInSteps,
     FetchedNumbers,
     FetchedOffsets,
     FetchedPartitions,
     FetchOffsets,
 )
-from headgate.core.offsets.table import OffsetTable, StoredOffset
+from headgate.core.offsets.fetch_steps import all_in_steps, named_in_steps
+from headgate.core.offsets.stored import StoredOffset
+from headgate.core.offsets.table import OffsetTable
 from headgate.core.offsets.wide_rows import NARROWEST_WIDE
 from headgate.core.topic_image import TopicImage
 from headgate.domain.ids import GroupId, TopicId, TopicName
@@ -22,18 +26,24 @@ from headgate.records.columns import Int64s
 
 MOST_NARROW = 12
 """Up to so many partitions that are asked for again are found one by one."""
+MOST_AT_ONCE = 1000
+"""More offsets, if all are asked for, or more topics are told in steps."""
 
 
-def fetch(table: OffsetTable, command: FetchOffsets, topics: TopicImage, *, is_known: bool) -> FetchedOffsets:
+def fetch(
+    table: OffsetTable, command: FetchOffsets, topics: TopicImage, *, is_known: bool
+) -> FetchedOffsets | FetchedInSteps:
     """The offsets of a group; a group that is not known has none, which is no error."""
+    group_id = command.group_id
     if command.topics is None:
+        if is_known and table.offset_count_of(group_id, MOST_AT_ONCE) == MOST_AT_ONCE:
+            return FetchedInSteps(all_in_steps(table.all_by_topic(group_id), topics.as_now()))
         found = _all(table, command) if is_known else []
         return FetchedOffsets(found, _ids_of(found, topics))
-    group_id = command.group_id
     if not is_known:
-        return FetchedOffsets(
-            [(topic, [(one, None) for one in _listed(partitions)]) for topic, partitions in command.topics]
-        )
+        return FetchedOffsets([(topic, _nothing(partitions)) for topic, partitions in command.topics])
+    if len(command.topics) > MOST_AT_ONCE:
+        return FetchedInSteps(named_in_steps(table.all_by_topic(group_id), command.topics))
     return FetchedOffsets(
         [(topic, _partitions(table, group_id, topic, partitions)) for topic, partitions in command.topics]
     )
@@ -68,11 +78,19 @@ def _fetch_columns(
     return FetchedNumbers(np.concatenate(offsets), np.concatenate(leader_epochs))
 
 
+def _nothing(partitions: Sequence[int] | Int64s) -> FetchedPartitions | FetchedColumns:
+    if len(partitions) < NARROWEST_WIDE:
+        return [(one, None) for one in _listed(partitions)]
+    nothing = np.full(len(partitions), NONE, np.int64)
+    return FetchedColumns(np.asarray(partitions, np.int64), nothing, nothing)
+
+
 def _partitions(
     table: OffsetTable, group_id: GroupId, topic: TopicName, partitions: Sequence[int] | Int64s
 ) -> FetchedPartitions | FetchedColumns:
     if len(partitions) >= NARROWEST_WIDE:
-        columns = table.get_columns(group_id, topic, np.asarray(partitions, np.int64))
+        numbers = np.asarray(partitions, np.int64)
+        columns = table.get_columns(group_id, topic, numbers) or table.get_wide(group_id, topic, numbers)
         if columns is not None:
             return FetchedColumns(*columns)
     return table.get_each(group_id, topic, _listed(partitions))

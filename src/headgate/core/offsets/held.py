@@ -31,3 +31,19 @@ def held(table: Holdable, steps: Generator[T, None, None]) -> Generator[T, None,
         yield from steps
     finally:
         table.release()
+
+
+def held_from_now(table: Holdable, steps: Generator[None, None, T]) -> Generator[None, None, T]:
+    """The same steps; rows keep their numbers from now on, until the steps have ended or are given up."""
+    walk = _begun(table, steps)
+    next(walk)
+    return walk
+
+
+def _begun(table: Holdable, steps: Generator[None, None, T]) -> Generator[None, None, T]:
+    table.hold()
+    try:
+        yield None
+        return (yield from steps)
+    finally:
+        table.release()

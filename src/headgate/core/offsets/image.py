@@ -36,6 +36,8 @@ Aside = dict[int, tuple[str, Millis]]
 Parts = Callable[[str], Iterable[bytes]]
 
 _ROWS_A_PART: Final = 1 << 15
+_ROWS_A_PART_WITH_TEXTS: Final = 1 << 12
+"""The same where some rows may have metadata, which is written one by one."""
 _NAME_BYTES_A_PART: Final = 1 << 19
 _COLUMNS: Final = ((np.uint64, 8), (np.int64, 8), (np.int64, 8), (np.int32, 4))
 _two_counts = Struct("=II")
@@ -51,8 +53,11 @@ class MalformedImage(Exception):
 def parts_of(groups: Names, topics: Names, rows: Rows, aside: Aside) -> Iterator[tuple[str, bytes]]:
     """All parts of a table but for the high partitions."""
     end = len(rows.keys)  # what comes behind is the log's to tell
-    for first in range(0, end, _ROWS_A_PART):
-        yield ROWS, _rows_part(rows, aside, first, min(first + _ROWS_A_PART, end))
+    first = 0
+    while first < end:
+        following = min(first + (_ROWS_A_PART_WITH_TEXTS if aside else _ROWS_A_PART), end)
+        yield ROWS, _rows_part(rows, aside, first, following)
+        first = following
     yield from _names_parts(GROUPS, groups)
     yield from _names_parts(TOPICS, topics)
     yield KNOWN, np.packbits(rows.known_groups()).tobytes()

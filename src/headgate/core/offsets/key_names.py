@@ -148,6 +148,11 @@ class KeyNames:
         plain = self.topics.find(topic.encode())
         return np.array(ids if plain is None else [*ids, plain], np.int64)
 
+    def topic_of(self, topic_id: int) -> tuple[TopicName, int]:
+        """The topic that a number stands for, and the high part of its partitions."""
+        known = self.high_partitions.get(topic_id)
+        return (TopicName(self.topics.text(topic_id).decode()), 0) if known is None else known
+
     def topic_partitions(self, keys: Sequence[int]) -> Iterator[tuple[TopicName, int]]:
         """The topic and partition of each key."""
         names: dict[int, tuple[TopicName, int]] = {}
@@ -155,10 +160,7 @@ class KeyNames:
             topic_id = key >> PARTITION_BITS & TOPIC_MASK
             known = names.get(topic_id)
             if known is None:
-                known = self.high_partitions.get(topic_id)
-                if known is None:
-                    known = TopicName(self.topics.text(topic_id).decode()), 0
-                names[topic_id] = known
+                known = names[topic_id] = self.topic_of(topic_id)
             topic, high = known
             yield topic, high << PARTITION_BITS | key & PARTITION_MASK
 

@@ -206,6 +206,29 @@ class Rows:
             rows[is_gone] = NONE  # the last row stands in for one that is not there: NONE it stays
         return rows
 
+    def read_each(self, keys: Keys, offsets: Int64s, epochs: Int64s) -> None:
+        """Put offset and leader epoch of each live key into its place; the others are left as they are."""
+        rows = self.find_each(keys)
+        has_any = rows >= 0
+        found = rows[has_any]
+        offsets[has_any] = np.frombuffer(self.offsets, np.int64)[found]
+        epochs[has_any] = np.frombuffer(self.epochs, np.int32)[found]
+
+    def all_of_group(self, group: int) -> Int64s:
+        """The live rows of a group, by ascending key."""
+        rows = np.fromiter(self.of_group(group), np.int64)
+        ordered: Int64s = rows[np.argsort(np.frombuffer(self.keys, np.uint64)[rows], kind="stable")]
+        return ordered
+
+    def columns_of(self, rows: Int64s) -> tuple[Keys, Int64s, Int64s, Int64s]:
+        """Keys, offsets, leader epochs and commit timestamps of these rows; copies."""
+        return (
+            np.frombuffer(self.keys, np.uint64)[rows],
+            np.frombuffer(self.offsets, np.int64)[rows],
+            np.frombuffer(self.epochs, np.int32)[rows].astype(np.int64),
+            np.frombuffer(self.timestamps, np.int64)[rows],
+        )
+
     def put_each(self, keys: Keys, offsets: Int64s, epochs: Int32s, timestamps: Int64s) -> Int64s:
         """Take many offsets in, of those with one key the last one stays; the rows they went to."""
         rows = self.index.find_each(keys, self.keys)

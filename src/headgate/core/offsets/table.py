@@ -12,20 +12,23 @@ last offset.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Any
 
 import numpy as np
 
 from headgate.core.offsets import image
 from headgate.core.offsets.columns import NONE
 from headgate.core.offsets.fetch_memory import FetchMemory
-from headgate.core.offsets.held import held
+from headgate.core.offsets.held import held, held_from_now
 from headgate.core.offsets.key_names import NO_BASE, KeyNames
 from headgate.core.offsets.keys import GROUP_SHIFT, PARTITION_BITS, PARTITION_MASK, topics_of
 from headgate.core.offsets.reclaiming import Reclaiming
 from headgate.core.offsets.rows import Keys, Rows
 from headgate.core.offsets.scanning import GroupsToSweep, OffsetsOfTopic
+from headgate.core.offsets.snapshot import GroupSnapshot, TopicOffsets, texts_of
 from headgate.core.offsets.standing_rows import StandingRows
+from headgate.core.offsets.stored import StoredOffset
 from headgate.core.offsets.wide_rows import NARROWEST_WIDE, WideRow, WideRows
 from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.records.columns import Int64s, OffsetCommits
@@ -38,16 +41,6 @@ _ROWS_LEFT_BEHIND = 1024
 _RECLAIMED_AT_ONCE = 256
 _LEFT_BEHIND_A_STEP = 128
 """While rows are dropped, with how many more that are left behind the next are: there are ever fewer."""
-
-
-class StoredOffset(NamedTuple):
-    """What is known of one committed offset."""
-
-    offset: int
-    leader_epoch: int
-    metadata: str
-    commit_timestamp: Millis
-    expire_timestamp: Millis
 
 
 class OffsetTable:
@@ -298,6 +291,23 @@ class OffsetTable:
             return None
         return partitions, *known.get(columns)
 
+    def get_wide(
+        self, group_id: GroupId, topic: TopicName, partitions: Int64s
+    ) -> tuple[Int64s, Int64s, Int64s, list[str]] | None:
+        """The same with the metadata of each (empty if none has any), whatever is known of group and topic.
+
+        None if a partition does not fit into a key: `get_each` tells.
+        """
+        if _any_high(partitions):
+            return None
+        base = self._names.base_of(group_id, topic)
+        offsets, epochs = np.full((2, len(partitions)), NONE, np.int64)
+        if base is None:
+            return partitions, offsets, epochs, []
+        keys = np.uint64(base) | partitions.astype(np.uint64)
+        self._rows.read_each(keys, offsets, epochs)
+        return partitions, offsets, epochs, texts_of(keys.tolist(), self._aside)
+
     def get_offsets(self, group_id: GroupId, topic: TopicName, partitions: Int64s) -> Int64s:
         """The committed offset of each partition, whatever else is committed with it; -1 for one without."""
         if len(partitions) < NARROWEST_WIDE or _any_high(partitions):
@@ -332,12 +342,8 @@ class OffsetTable:
         keys = np.uint64(base) | partitions.astype(np.uint64)
         if self._aside and not self._aside.keys().isdisjoint(keys.tolist()):
             return None
-        rows = columns.find_each(keys)
-        has_any = rows >= 0
-        offsets, epochs = np.full((2, len(rows)), NONE, np.int64)
-        found = rows[has_any]
-        offsets[has_any] = np.frombuffer(columns.offsets, np.int64)[found]
-        epochs[has_any] = np.frombuffer(columns.epochs, np.int32)[found]
+        offsets, epochs = np.full((2, len(partitions)), NONE, np.int64)
+        columns.read_each(keys, offsets, epochs)
         return partitions, offsets, epochs
 
     def remove(self, group_id: GroupId, topic: TopicName, partition: int) -> bool:
@@ -398,6 +404,26 @@ class OffsetTable:
         keys = self._rows.keys
         names = self._names.topic_partitions([keys[row] for row in rows])
         return [(*name, self._stored(row)) for name, row in zip(names, rows, strict=True)]
+
+    def offset_count_of(self, group_id: GroupId, at_most: int) -> int:
+        """How many offsets a group has, or `at_most` if they are more."""
+        group = self._names.groups.find(group_id.encode())
+        return 0 if group is None else sum(1 for _ in islice(self._rows.of_group(group), at_most))
+
+    def all_by_topic(self, group_id: GroupId) -> Generator[None, None, list[tuple[TopicName, TopicOffsets]]]:
+        """All offsets of a group as they are now, topic by topic, in steps; the first has been taken.
+
+        Others may change the table on the way: names keep their numbers until it is done or given up.
+        """
+        group = self._names.groups.find(group_id.encode())
+        rows = self._rows.all_of_group(group) if group is not None else np.zeros(0, np.int64)
+        keys, offsets, epochs, timestamps = self._rows.columns_of(rows)
+        aside = self._aside
+        listed = keys.tolist() if aside else []
+        snapshot = GroupSnapshot(
+            keys, offsets, epochs, timestamps, {key: aside[key] for key in listed if key in aside}
+        )
+        return held_from_now(self, snapshot.by_topic(self._names.topic_of))
 
     def walk(self, group_id: GroupId) -> Generator[tuple[TopicName, int, StoredOffset] | None, None, None]:
         """The same one by one, and None for each that is gone; others may change the table on the way.

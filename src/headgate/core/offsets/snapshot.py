@@ -1,0 +1,101 @@
+"""All offsets of a group as they were at one moment, told in steps.
+
+They are taken in one piece, as columns: that costs a fraction of a microsecond an offset. Names and texts of
+what may be a hundred thousand topics are put to them afterwards, while others have their turn. Until that is
+done, or given up, names of the table keep their numbers (`headgate.core.offsets.held`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.core.offsets.keys import PARTITION_BITS, PARTITION_MASK, topics_of
+from headgate.core.offsets.stored import StoredOffset
+from headgate.core.offsets.wide_rows import NARROWEST_WIDE
+from headgate.domain.ids import Millis, TopicName
+from headgate.records.columns import Int64s
+from headgate.records.model import NO_EXPIRY
+
+Aside = Mapping[int, tuple[str, Millis]]
+NameOf = Callable[[int], tuple[TopicName, int]]
+"""The topic that a topic's number stands for, and the high part of its partitions."""
+TopicOffsets = tuple[Int64s, Int64s, Int64s, list[str]] | list[tuple[int, StoredOffset | None]]
+"""Of a topic: partitions, offsets, leader epochs and metadata (empty where there is none), or one by one."""
+
+TOPICS_A_STEP = 64
+_NOTHING_ASIDE = "", NO_EXPIRY
+
+
+class GroupSnapshot(NamedTuple):
+    """Offsets of one group by topic number and partition: columns of one length, ascending keys."""
+
+    keys: NDArray[np.uint64]
+    offsets: Int64s
+    leader_epochs: Int64s
+    timestamps: Int64s
+    aside: Aside
+    """Metadata and explicit expiry by key, where there is either."""
+
+    def by_topic(self, name_of: NameOf) -> Generator[None, None, list[tuple[TopicName, TopicOffsets]]]:
+        """Each topic with its offsets by partition, in steps; topics in no order."""
+        numbers = topics_of(self.keys)
+        starts = np.flatnonzero(np.append([True], numbers[1:] != numbers[:-1])[: len(numbers)])
+        ends = np.append(starts[1:], len(numbers))
+        places: dict[TopicName, list[tuple[int, int, int]]] = {}
+        for number, start, end in zip(numbers[starts].tolist(), starts.tolist(), ends.tolist(), strict=True):
+            name, high = name_of(number)
+            places.setdefault(name, []).append((high, start, end))
+            if not len(places) % TOPICS_A_STEP:
+                yield
+        found: list[tuple[TopicName, TopicOffsets]] = []
+        for name, parts in places.items():
+            found.append((name, self._offsets(sorted(parts))))
+            if not len(found) % TOPICS_A_STEP:
+                yield
+        return found
+
+    def _offsets(self, parts: list[tuple[int, int, int]]) -> TopicOffsets:
+        """Those that stand in these places, which are of one topic."""
+        first = parts[0]
+        at: Any = slice(first[1], first[2])
+        partitions = self._partitions(*first)
+        if len(parts) > 1:
+            partitions = np.concatenate([self._partitions(*part) for part in parts])
+            at = np.concatenate([np.arange(start, end) for _, start, end in parts])
+        keys, offsets, epochs = self.keys[at], self.offsets[at], self.leader_epochs[at]
+        if len(partitions) >= NARROWEST_WIDE:
+            return partitions, offsets, epochs, texts_of(keys.tolist(), self.aside)
+        columns = zip(
+            partitions.tolist(),
+            keys.tolist(),
+            offsets.tolist(),
+            epochs.tolist(),
+            self.timestamps[at].tolist(),
+            strict=True,
+        )
+        aside = self.aside
+        return [
+            (partition, _stored(offset, epoch, timestamp, *aside.get(key, _NOTHING_ASIDE)))
+            for partition, key, offset, epoch, timestamp in columns
+        ]
+
+    def _partitions(self, high: int, start: int, end: int) -> Int64s:
+        low = (self.keys[start:end] & np.uint64(PARTITION_MASK)).astype(np.int64)
+        partitions: Int64s = low | high << PARTITION_BITS
+        return partitions
+
+
+def texts_of(keys: list[int], aside: Aside) -> list[str]:
+    """The metadata of the offsets with these keys; nothing where none of them has any."""
+    if not aside or aside.keys().isdisjoint(keys):
+        return []
+    get = aside.get
+    return [get(key, _NOTHING_ASIDE)[0] for key in keys]
+
+
+def _stored(offset: int, epoch: int, timestamp: int, metadata: str, expiry: Millis) -> StoredOffset:
+    return StoredOffset(offset, epoch, metadata, Millis(timestamp), expiry)
