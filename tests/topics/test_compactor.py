@@ -229,6 +229,16 @@ def test_logs_that_are_looked_at_are_opened_in_another_thread(disk: Disk) -> Non
     assert pauses >= 3
 
 
+def test_topics_in_which_nothing_is_to_be_done_are_gone_through_in_steps(disk: Disk) -> None:
+    """There may be a hundred thousand of them: others have their turn after each, if it is theirs."""
+    topics = disk.start()
+    for number in range(20):
+        assert isinstance(topics.create(NewTopic(f"t{number}", disk.topic_id(), 1), NOW), Topic)
+    assert len(list(Compactor(topics).next_job(NOW, lambda: True))) >= 20
+    drive(topics.housekeeping(NOW))
+    assert len(list(topics.housekeeping(NOW, lambda: True))) >= 40
+
+
 def test_nothing_is_remembered_of_topics_that_are_deleted(disk: Disk) -> None:
     """However many topics come and go."""
     topics = disk.start()

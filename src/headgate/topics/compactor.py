@@ -110,6 +110,8 @@ class Compactor:
         for partition in self._partitions():
             if is_slice_over():
                 yield None
+            if partition is None:
+                continue
             if not partition.is_open and (opening := partition.opening()) is not None:
                 was_open = False
                 yield opening
@@ -167,11 +169,15 @@ class Compactor:
             self._stuck_at[key] = chosen.backlog.end_offset
         return result
 
-    def _partitions(self) -> Iterator[Partition]:
-        """The partitions to look at: those that are open, and each other one once, some at a time."""
+    def _partitions(self) -> Iterator[Partition | None]:
+        """The partitions to look at: those that are open, and each other one once, some at a time.
+
+        None for each topic: of many topics most are not compacted.
+        """
         to_open = _OPENED_AT_ONCE
         for topic in self._topics.all():
-            if not topic.policy.is_compacted:
+            yield None
+            if topic.is_deleted or not topic.policy.is_compacted:
                 continue
             yield from topic.open_partitions()
             if not to_open:

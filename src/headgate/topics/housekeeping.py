@@ -43,6 +43,8 @@ class Housekeeping:
         """Look after all that are open, and after some of the others."""
         expired_before = Millis(now - self._topics.settings["producer.id.expiration.ms"])
         for topic in self._topics.all():
+            if is_slice_over():
+                yield None
             for partition in topic.open_partitions():
                 if is_slice_over():
                     yield None
@@ -57,6 +59,8 @@ class Housekeeping:
         for topic, index in self._may_expire():
             if is_slice_over():
                 yield None
+            if index is None:
+                continue
             key = topic.topic_id, index
             look = looks.get(key)
             if look is not None and look[0] is topic.policy and now < look[1]:
@@ -74,8 +78,10 @@ class Housekeeping:
         if to_recover:
             self._tried.clear()
 
-    def _may_expire(self) -> Iterator[tuple[Topic, int]]:
+    def _may_expire(self) -> Iterator[tuple[Topic, int | None]]:
+        """Topics and partitions; None for each topic: of many topics few may have something on the disk."""
         for topic in self._topics.all():
+            yield topic, None
             if topic.policy.may_expire:
                 for index in topic.written_partitions():
                     yield topic, index
