@@ -25,6 +25,8 @@ _REBALANCE_TIMEOUT_SINCE_VERSION = 1
 _MEMBER_ID_REQUIRED_SINCE_VERSION = 4
 _NULL_PROTOCOL_SINCE_VERSION = 7
 _SKIP_ASSIGNMENT_SINCE_VERSION = 9
+_MOST_MEMBERS_AT_ONCE = 500
+"""The leader of a larger group is told of the members by a thread."""
 
 
 def handle(node: Node, call: Call, request: JoinGroupRequest) -> None:
@@ -37,7 +39,10 @@ def handle(node: Node, call: Call, request: JoinGroupRequest) -> None:
     def on_result(result: Any) -> None:
         if isinstance(result, ErrorCode):
             result = JoinResult(error=result, member_id=command.member_id)
-        call.answer(_response(result, call.api_version))
+        if len(result.members) > _MOST_MEMBERS_AT_ONCE:
+            call.answer_aside(lambda: _response(result, call.api_version))
+        else:
+            call.answer(_response(result, call.api_version))
 
     node.router.owner_of(command.group_id).submit(command.group_id, command, on_result)
 

@@ -98,10 +98,10 @@ class MemberDispatch:
         if _take_given_id(turn, command):
             group.pending_joins[command.member_id] = None
             turn.expect(group.group_id, command.member_id, command.session_timeout_ms)
-        nobody_yet = group.metadata()
+        nobody_yet = group.metadata() if is_new else None
         effects = join(turn, group, command, token)
         self._classic_groups.settle(group)
-        if is_new and not group.is_idle:
+        if nobody_yet is not None and not group.is_idle:
             return together(Effects((nobody_yet,)), effects)
         return effects
 

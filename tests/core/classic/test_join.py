@@ -8,11 +8,13 @@ import pytest
 from tests.core.harness import NONE, Harness, heartbeat, join, sync
 
 from headgate.core.classic.commands import DescribeGroup, JoinResult
+from headgate.core.classic.group import ClassicGroup
 from headgate.core.classic.state import ClassicState
 from headgate.core.commands import ListGroups
 from headgate.core.offsets.commands import FetchOffsets
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicName
+from headgate.records import GroupMetadata
 
 
 def harness(**settings: str) -> Harness:
@@ -262,3 +264,21 @@ def test_a_member_that_left_before_its_first_generation_leaves_a_group_behind() 
     assert h.state("g") is ClassicState.EMPTY
     h.stable_group("a")
     h.send(sync("a", 1))
+
+
+def test_a_join_costs_no_more_in_a_large_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What takes as long as the group has members is done once a rebalance, not once a join."""
+    asked: list[int] = []
+    metadata = ClassicGroup.metadata
+
+    def counted(group: ClassicGroup) -> GroupMetadata:
+        asked.append(len(group.members))
+        return metadata(group)
+
+    monkeypatch.setattr(ClassicGroup, "metadata", counted)
+    h = harness()
+    h.stable_group("a", "b")
+    asked.clear()
+    h.send(join(member_id="a"))
+    h.send(join(member_id="b"))
+    assert asked == []

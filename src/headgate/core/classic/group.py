@@ -38,7 +38,10 @@ class Member:
 
     def metadata(self, protocol_name: str | None) -> bytes:
         """The member's metadata for a protocol."""
-        return next((metadata for name, metadata in self.protocols if name == protocol_name), b"")
+        for name, metadata in self.protocols:
+            if name == protocol_name:
+                return metadata
+        return b""
 
 
 def positive_rebalance_timeout(rebalance_timeout_ms: int, session_timeout_ms: int) -> int:
@@ -307,8 +310,9 @@ class ClassicGroup:
         if not self.uses_consumer_protocol:
             return None
         topics: set[TopicName] = set()
-        for member in self.members.values():
-            read = subscribed_topics(member.metadata(self.protocol_name))
+        # Members of a group mostly say the same.
+        for metadata in {member.metadata(self.protocol_name) for member in self.members.values()}:
+            read = subscribed_topics(metadata)
             if read is None:
                 return None
             topics |= read
