@@ -34,3 +34,4 @@ def connect(broker: Broker) -> Iterator[Callable[[], RawConnection]]:
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint of a few offsets takes several parts."""
     monkeypatch.setattr(image, "_ROWS_A_PART", 4)
+    monkeypatch.setattr(image, "_ROWS_A_PART_WITH_TEXTS", 4)

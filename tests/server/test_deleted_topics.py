@@ -16,7 +16,7 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicId, TopicName
 from headgate.domain.settings import Settings
 from headgate.log.memory_filesystem import Fault, MemoryFileSystem
-from headgate.server import erasure, shard_runtime
+from headgate.server import erasure, shard_reloading
 from headgate.server.clock import Clock
 from headgate.server.node import BrokerNode
 from headgate.topics.refusal import Refusal
@@ -192,7 +192,7 @@ def test_wherever_a_life_ends_no_topic_gets_the_offsets_of_another(changes: int)
 def test_a_shard_that_cannot_forget_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its sync failed, so it is loaded anew, with the offsets; the name is not free before they are gone."""
     monkeypatch.setattr(erasure, "RETRY_MS", 20)
-    monkeypatch.setattr(shard_runtime, "RELOAD_DELAY_SECONDS", 0.1)
+    monkeypatch.setattr(shard_reloading, "RELOAD_DELAY_SECONDS", 0.1)
 
     async def scenario(node: BrokerNode, files: MemoryFileSystem) -> None:
         client = Client(node)

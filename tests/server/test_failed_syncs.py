@@ -17,12 +17,12 @@ from tests.waiting import until
 from headgate.domain.errors import ErrorCode
 from headgate.log.filesystem import OsFileSystem
 from headgate.log.memory_filesystem import Fault, MemoryFileSystem
-from headgate.server import shard_runtime
+from headgate.server import shard_reloading, shard_runtime
 
 
 @pytest.fixture(autouse=True)
 def quick_reloads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard_runtime, "RELOAD_DELAY_SECONDS", 0.01)
+    monkeypatch.setattr(shard_reloading, "RELOAD_DELAY_SECONDS", 0.01)
 
 
 @contextmanager

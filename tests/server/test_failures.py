@@ -16,7 +16,7 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.log.memory_filesystem import MemoryFileSystem
 from headgate.records import GroupMetadata, OffsetCommit, Record
-from headgate.server import failures, shard_runtime
+from headgate.server import failures, shard_reloading, shard_runtime
 from headgate.server.failures import Where
 from headgate.server.quarantine import FIRST_SECONDS, Quarantine
 from headgate.server.turn_batches import TurnBatches
@@ -96,7 +96,7 @@ def faulty(s: Setup) -> Faulty:
 
 @pytest.fixture(autouse=True)
 def quick_reload(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shard_runtime, "RELOAD_DELAY_SECONDS", 0.01)
+    monkeypatch.setattr(shard_reloading, "RELOAD_DELAY_SECONDS", 0.01)
 
 
 @pytest.mark.plants_failures("request")

@@ -13,16 +13,17 @@ from tests.waiting import until
 from headgate.domain.errors import ErrorCode
 from headgate.log.batch import CorruptBatch
 from headgate.log.memory_filesystem import Fault, MemoryFileSystem
-from headgate.server import shard_runtime
+from headgate.server import shard_reloading, shard_runtime
 from headgate.server.clock import Clock
 from headgate.server.shard_runtime import ShardRuntime
+from headgate.server.shard_start import ShardStart
 
 
 def test_a_write_that_fails_in_the_midst_of_a_turn_fails_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who asked before it gets a retriable error, and so does who asks after it in the same turn."""
     monkeypatch.setattr(shard_runtime, "EARLY_RECORDS", 5)
     monkeypatch.setattr(shard_runtime, "EARLY_SYNC_FACTOR", 10**9)
-    monkeypatch.setattr(shard_runtime, "RELOAD_DELAY_SECONDS", 0.01)
+    monkeypatch.setattr(shard_reloading, "RELOAD_DELAY_SECONDS", 0.01)
 
     async def scenario() -> None:
         files = MemoryFileSystem()
@@ -42,7 +43,7 @@ def test_a_write_that_fails_in_the_midst_of_a_turn_fails_the_turn(monkeypatch: p
 
 def test_a_log_that_fails_in_other_hands_is_mended_without_a_write(monkeypatch: pytest.MonkeyPatch) -> None:
     """The shard does not wait for a commit to find out, and no commit is refused because of it."""
-    monkeypatch.setattr(shard_runtime, "RELOAD_DELAY_SECONDS", 0.01)
+    monkeypatch.setattr(shard_reloading, "RELOAD_DELAY_SECONDS", 0.01)
 
     async def scenario() -> None:
         async with setup(MemoryFileSystem()) as s:
@@ -62,7 +63,7 @@ def test_a_log_that_fails_in_other_hands_is_mended_without_a_write(monkeypatch: 
 @pytest.mark.parametrize("kind", ["pwrite", "datasync"])
 def test_a_failing_disk_is_told_survived_and_left_behind(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever waits gets a retriable error, the count is the one of the log, and it goes on by itself."""
-    monkeypatch.setattr(shard_runtime, "RELOAD_DELAY_SECONDS", 0.05)
+    monkeypatch.setattr(shard_reloading, "RELOAD_DELAY_SECONDS", 0.05)
 
     async def scenario() -> None:
         files = MemoryFileSystem()
@@ -88,20 +89,21 @@ def test_a_failing_disk_is_told_survived_and_left_behind(kind: str, monkeypatch:
 @pytest.mark.interpreted
 def test_a_log_that_cannot_be_read_again_is_tried_until_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
     """When the reload itself fails, the shard stays unavailable, tries again, and goes on in the end."""
-    monkeypatch.setattr(shard_runtime, "RELOAD_DELAY_SECONDS", 0.05)
-    apply_log = ShardRuntime._apply_log
+    monkeypatch.setattr(shard_reloading, "RELOAD_DELAY_SECONDS", 0.05)
+    monkeypatch.setattr(shard_reloading, "DAMAGED_DELAY_SECONDS", 0.05)
+    apply_log = ShardStart._apply_log
     failures = [OSError(errno.EIO, "the disk"), CorruptBatch("the bytes")]
 
-    async def fail_twice(runtime: ShardRuntime[Counter], log: Any, from_offset: Any) -> None:
+    async def fail_twice(start: ShardStart[Any], log: Any, from_offset: Any) -> None:
         if failures:
             raise failures.pop()
-        await apply_log(runtime, log, from_offset)
+        await apply_log(start, log, from_offset)
 
     async def scenario() -> None:
         files = MemoryFileSystem()
         async with setup(files) as s:
             assert await s.ask(Add()) == 1
-            monkeypatch.setattr(ShardRuntime, "_apply_log", fail_twice)
+            monkeypatch.setattr(ShardStart, "_apply_log", fail_twice)
             files.inject(Fault(errno.ENOSPC, "pwrite", times=1))
             assert await s.ask(Add()) == ErrorCode.COORDINATOR_NOT_AVAILABLE
             await until(lambda: len(failures) == 1, "the first reload failed")
@@ -136,7 +138,7 @@ def test_every_shard_is_told_first_what_it_has_to_know(monkeypatch: pytest.Monke
     async def scenario() -> None:
         files = MemoryFileSystem()
         async with setup(files) as s:
-            monkeypatch.setattr(shard_runtime, "RELOAD_DELAY_SECONDS", 0.01)
+            monkeypatch.setattr(shard_reloading, "RELOAD_DELAY_SECONDS", 0.01)
             told: list[int] = []
 
             def first_commands() -> list[object]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from itertools import count
+from itertools import count, pairwise
+from typing import Any
 
 import pytest
 from tests.server.counting import Add, AnswerLater, Ask, Counter, hold_syncs, run, setup
@@ -14,6 +15,7 @@ from headgate.domain.errors import ErrorCode
 from headgate.log.memory_filesystem import MemoryFileSystem
 from headgate.server import shard_runtime
 from headgate.server.clock import Clock
+from headgate.server.loop_watch import LoopWatch, Step
 from headgate.server.shard_runtime import ShardRuntime
 
 
@@ -150,6 +152,55 @@ def test_a_deadline_brings_a_tick() -> None:
             assert await s.ask(AnswerLater()) == "late"
 
     run(scenario)
+
+
+def test_many_replies_leave_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One command may answer thousands: others have their turn in between, and nobody is left out."""
+    monkeypatch.setattr(shard_runtime, "RELEASED_AT_ONCE", 3)
+
+    async def scenario() -> None:
+        async with setup(MemoryFileSystem()) as s:
+            told: list[Any] = []
+            for _ in range(10):
+                s.runtime.submit(AnswerLater(), told.append)
+            loop = asyncio.get_running_loop()
+            counts: list[int] = []
+
+            def look() -> None:
+                counts.append(len(told))
+                if len(told) < 10:
+                    loop.call_later(0, look)
+
+            look()
+            assert await s.ask(AnswerLater()) == "late"
+            assert told == ["late"] * 10
+            assert max(now - before for before, now in pairwise(counts)) <= 6
+
+    run(scenario)
+
+
+@pytest.mark.interpreted
+def test_what_holds_the_loop_is_told_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write, timers, and the slices of a loading, which no request asked for."""
+    names: list[str] = []
+    begin = LoopWatch.begin
+
+    def noted(watch: LoopWatch, step: Step) -> Step | None:
+        names.append(step.step_name)
+        return begin(watch, step)
+
+    monkeypatch.setattr(LoopWatch, "begin", noted)
+
+    async def scenario() -> None:
+        files = MemoryFileSystem()
+        async with setup(files) as s:
+            assert await s.ask(Add()) == 1
+            assert await s.ask(AnswerLater()) == "late"
+        async with setup(files) as s:
+            assert await s.ask(Ask()) == 1
+
+    run(scenario)
+    assert set(names) == {"shard write", "shard timers", "shard loading"}
 
 
 def test_commands_are_refused_while_the_log_is_loaded() -> None:

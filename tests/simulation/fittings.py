@@ -14,7 +14,15 @@ from tests.simulation.plan import Plan
 from headgate.core.offsets import removal
 from headgate.log import durability
 from headgate.log.memory_filesystem import PowerCut
-from headgate.server import checkpoints, history, history_scan, history_writer, shard_runtime, turn_batches
+from headgate.server import (
+    checkpoints,
+    history,
+    history_scan,
+    history_writer,
+    shard_runtime,
+    shard_start,
+    turn_batches,
+)
 from headgate.server.compaction import CompactionRunner
 from headgate.server.request_work import RequestWork
 from headgate.server.slices import SliceRunner
@@ -31,7 +39,7 @@ def fitted(
     sizes: list[tuple[Any, str, Any]] = [
         (turn_batches, "BATCH_BYTES", plan.batch_bytes),
         (removal, "SLICE_BYTES", plan.slice_bytes),
-        (shard_runtime, "LOAD_SLICE_SECONDS", plan.load_slice_seconds),
+        (shard_start, "LOAD_SLICE_SECONDS", plan.load_slice_seconds),
         (shard_runtime, "EARLY_RECORDS", 25),
         (durability, "SYNC_MARK_EVERY_BYTES", plan.sync_mark_bytes),
         (topic, "ROOM_AFTER_BYTES", plan.room_after_bytes),

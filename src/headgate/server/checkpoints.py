@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -67,9 +67,9 @@ class CheckpointWriter:
         parts = self._shard.image()
         try:
             await execute(self._file.begin)
-            for kind, data in parts:
+            while (part := self._next(parts)) is not None:
                 self._check()
-                await execute(partial(self._file.add, kind, data))
+                await execute(partial(self._file.add, *part))
             self._check()
             end = self._runtime.position
             while self._log.durable_offset < end:
@@ -104,6 +104,11 @@ class CheckpointWriter:
             raise
         self._runtime.checkpoint_position = position
 
+    def _next(self, parts: Iterator[tuple[str, bytes]]) -> tuple[str, bytes] | None:
+        """One more part; None when there are no more."""
+        with self._runtime.watch.step("checkpoint"):
+            return next(parts, None)
+
     def _finishing(self, position: int) -> Callable[[], None]:
         topic, index = self._runtime.partition.topic, self._runtime.partition.index
         try:
@@ -134,7 +139,10 @@ class CheckpointRunner:
     """Looks after the checkpoints of all shards of a node, one at a time."""
 
     def __init__(
-        self, runtimes: Sequence[ShardRuntime[Any]], group_commit: GroupCommit, settings: Settings
+        self,
+        runtimes: Sequence[ShardRuntime[Any]],
+        group_commit: GroupCommit,
+        settings: Settings,
     ) -> None:
         self._runtimes = [runtime for runtime in runtimes if isinstance(runtime.shard, Pictured)]
         self._group_commit = group_commit

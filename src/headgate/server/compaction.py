@@ -16,6 +16,7 @@ from headgate.log.header import CorruptBatch
 from headgate.server.clock import Clock
 from headgate.server.compaction_share import LEAST_SHARE, share_under
 from headgate.server.failures import Where, unexpected
+from headgate.server.loop_watch import LoopWatch
 from headgate.server.slices import SliceRunner
 from headgate.topics.compactor import CompactionJob, CompactionRules, Compactor
 from headgate.topics.partition import Partition
@@ -32,12 +33,16 @@ class CompactionRunner:
     """Compacts what is due, as long as the node runs."""
 
     def __init__(
-        self, topics: Topics, clock: Clock, rules_of: Callable[[Partition], CompactionRules]
+        self,
+        topics: Topics,
+        clock: Clock,
+        rules_of: Callable[[Partition], CompactionRules],
+        watch: LoopWatch | None = None,
     ) -> None:
         self._clock = clock
         self._settings = topics.settings
         self._compactor = Compactor(topics, rules_of)
-        self._slices = SliceRunner("headgate-compaction", self._busy_share)
+        self._slices = SliceRunner("compaction", self._busy_share, watch)
         self._share = LEAST_SHARE
         self._looked_at_seconds = 0.0
         self._task: asyncio.Task[None] | None = None

@@ -43,6 +43,7 @@ from headgate.server.history_writer import (
     sync_aside,
     time_of_move,
 )
+from headgate.server.loop_watch import LoopWatch
 from headgate.server.slices import SliceRunner
 from headgate.topics.compactor import NO_RULES, CompactionRules
 from headgate.topics.partition import Partition
@@ -82,14 +83,14 @@ async def _no_collection() -> AsyncIterator[None]:
 class OffsetHistory:
     """The history of one node's offsets."""
 
-    def __init__(self, topics: Topics, clock: Clock) -> None:
+    def __init__(self, topics: Topics, clock: Clock, watch: LoopWatch | None = None) -> None:
         self._topics = topics
         self._clock = clock
         self._retention_ms: int = topics.settings[RETENTION_SETTING]
         self._offsets: Topic | None = None
         self._topic: Topic | None = None
         """Where the history is; None while none is kept."""
-        self._slices = SliceRunner("headgate-history")
+        self._slices = SliceRunner("history", watch=watch)
         self._turn = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 

@@ -74,10 +74,10 @@ class BrokerNode:
         self.coordinator = GroupCoordinator([])
         self._checkpoints = CheckpointRunner([], self.durability, settings)
         self.router: Router = Here(self)
-        self.history = OffsetHistory(self.topics, clock)
+        self.history = OffsetHistory(self.topics, clock, self.watch)
         self._surroundings = GroupSurroundings(self.topics)
-        self._compaction = CompactionRunner(self.topics, clock, self.history.rules_of)
-        self._housekeeping = SliceRunner("headgate-housekeeping", lambda: LEAST_SHARE)
+        self._compaction = CompactionRunner(self.topics, clock, self.history.rules_of, self.watch)
+        self._housekeeping = SliceRunner("housekeeping", lambda: LEAST_SHARE, self.watch)
         self._looking_after: asyncio.Task[None] | None = None
         self._compaction.on_failed = lambda partition: self.coordinator.look_at_log(partition)
 
@@ -96,6 +96,7 @@ class BrokerNode:
         ]
         for runtime in runtimes:
             runtime.on_released = lambda: self.send_responses()
+            runtime.watch = self.watch
         self.coordinator = GroupCoordinator(runtimes)
         self.router = Here(self)
         await self.coordinator.load()
@@ -188,7 +189,9 @@ class BrokerNode:
 
     def _remove_deleted(self) -> None:
         try:
-            if self.topics.remove_deleted():
+            with self.watch.step("deletion"):
+                has_more = self.topics.remove_deleted()
+            if has_more:
                 self.call_later(REMOVE_EVERY_MS, self._remove_deleted)
         except Exception as failure:
             unexpected(Where.HOUSEKEEPING, "files of deleted topics cannot be removed", failure)
@@ -209,7 +212,9 @@ class BrokerNode:
 
     def _tidy_catalogue(self) -> None:
         try:
-            if self.topics.tidy_catalogue(self.system_time()):
+            with self.watch.step("catalogue"):
+                has_more = self.topics.tidy_catalogue(self.system_time())
+            if has_more:
                 self.call_later(TIDY_EVERY_MS, self._tidy_catalogue)
         except OSError as failure:
             logger.error("the catalogue cannot be tidied up", extra={"error": str(failure)})

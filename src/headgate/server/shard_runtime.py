@@ -22,7 +22,7 @@ import asyncio
 import errno
 import logging
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from enum import Enum, auto
 from time import perf_counter
@@ -34,16 +34,15 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
 from headgate.log.batch import CorruptBatch
 from headgate.log.log import Log
-from headgate.log.recovery import LogDamaged
-from headgate.log.walking import checked_batches
-from headgate.records import MalformedRecord
 from headgate.records.columns import record_count
 from headgate.server.asking import NOW, Asker, give_up
 from headgate.server.clock import Clock
 from headgate.server.failures import Where, unexpected
 from headgate.server.group_commit import GroupCommit
+from headgate.server.loop_watch import Job, LoopWatch
 from headgate.server.quarantine import Quarantine
-from headgate.server.shard_loading import CheckpointLoading, CheckpointUnusable, LogLoading
+from headgate.server.shard_reloading import Reloading
+from headgate.server.shard_start import ShardStart
 from headgate.server.turn_batches import RecordTooLarge, TurnBatches
 from headgate.topics.partition import Partition
 from headgate.topics.trouble import Trouble
@@ -54,14 +53,12 @@ OnReply = Callable[[Any], None]
 Waiting = tuple[OnReply, Asker | None]
 """Who gets a reply, and the request that is given up if that fails."""
 
-RELOAD_DELAY_SECONDS = 1.0
-DAMAGED_DELAY_SECONDS = 5.0
-"""The same where somebody has to restore files first."""
 TICK_SLICE_SECONDS = 0.005
 """For how long timers that are due are served before others have their turn."""
 TICK_PAUSE_SECONDS = 0.1
 """How long timers wait after one that failed: one that fails for ever does not keep the loop busy."""
-LOAD_SLICE_SECONDS = 0.005
+RELEASED_AT_ONCE = 256
+"""After so many replies others have their turn: a rebalance answers every member of a group."""
 EARLY_RECORDS = 500
 """A turn that has decided so much does not let a quick disk wait for its end."""
 EARLY_SYNC_FACTOR = 4
@@ -81,6 +78,9 @@ _ERRORS = {
     State.FAILED: ErrorCode.COORDINATOR_NOT_AVAILABLE,
 }
 
+
+WRITING = Job("shard write")
+TIMERS = Job("shard timers")
 
 _NOTHING: Effects[Any] = Effects()
 _NOBODY: Waiting = (lambda result: None, None)
@@ -120,16 +120,16 @@ class ShardRuntime(Generic[ShardT]):
         self._turn_batches = TurnBatches(lambda: partition.topic.policy.max_message_bytes)
         self.quarantine = Quarantine(self._loop.time)
         """Whose commands are refused: one for all runtimes of a coordinator."""
-        self._reload: asyncio.Task[None] | None = None
-        self._reload_timer: asyncio.TimerHandle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_deadline: Millis | None = None
-        self._is_closed = False
         self._compared_at = Millis(-1)
         """When, by steady time, the system's time was last compared with it."""
         self._told_ahead_ms = 0
         """How far the system's time is ahead of steady time, as the shard knows it."""
         self._trouble = Trouble(logger, partition.topic.directory_of(partition.index))
+        self.watch = LoopWatch()
+        """What is told of the steps of this runtime."""
+        self._reloading = Reloading(self._recover_log, self._load_again, self._trouble, lambda: self.watch)
         self._reset()
 
     def _reset(self) -> None:
@@ -270,7 +270,8 @@ class ShardRuntime(Generic[ShardT]):
             apply(record, self._position)
             self._position += record_count(record)
         waiting = self._waiting
-        if self._position <= self._visible_position:  # nothing is outstanding: what was read can be told
+        if self._position <= self._visible_position and len(effects.replies) <= RELEASED_AT_ONCE:
+            # Nothing is outstanding: what was read can be told.
             self._arm_timer()
             for reply in effects.replies:
                 self._answer_one(waiting.pop(reply.token, _NOBODY), reply.result)
@@ -319,6 +320,7 @@ class ShardRuntime(Generic[ShardT]):
 
     def _write(self) -> bool:
         """Write what was decided; False: the shard failed."""
+        outer = self.watch.begin(WRITING)
         try:
             self._append()
         except (OSError, CorruptBatch) as failure:
@@ -329,6 +331,8 @@ class ShardRuntime(Generic[ShardT]):
             self._doubt_log(OSError(errno.EIO, f"a write failed: {failure!r}"))
             self._fail("write failed", failure)
             return False
+        finally:
+            self.watch.end(outer)
         return True
 
     def _doubt_log(self, reason: OSError) -> None:
@@ -381,7 +385,12 @@ class ShardRuntime(Generic[ShardT]):
         if not held or held[0][0] > visible:
             return
         before = NOW.asker
+        left = RELEASED_AT_ONCE
         while held and held[0][0] <= visible:
+            if not left:
+                self._loop.call_soon(self._release_more, held)
+                break
+            left -= 1
             _, (on_reply, NOW.asker), result = held.popleft()
             try:
                 on_reply(result)
@@ -389,6 +398,11 @@ class ShardRuntime(Generic[ShardT]):
                 give_up(NOW.asker, failure)
         NOW.asker = before
         self.on_released()
+
+    def _release_more(self, held: deque[tuple[int, Waiting, Any]]) -> None:
+        """Go on with what was too much for one step, unless the shard failed meanwhile."""
+        if held is self._held and self._state is State.ACTIVE:
+            self._release()
 
     # --- time ---
 
@@ -428,6 +442,17 @@ class ShardRuntime(Generic[ShardT]):
         deadline, self._timer_deadline = self._timer_deadline, None
         if self._state is not State.ACTIVE or deadline is None:
             return
+        outer = self.watch.begin(TIMERS)
+        try:
+            self._tick(deadline)
+        finally:
+            self.watch.end(outer)
+        if self._state is State.ACTIVE:
+            self._arm_timer()  # also where the loop's clock ran a little ahead of ours
+
+    def _tick(self, due: Millis) -> None:
+        """Serve what is due, the first of it at `due`."""
+        deadline: Millis | None = due
         now = self._now()
         slice_end = self.seconds() + TICK_SLICE_SECONDS
         while self._state is State.ACTIVE and deadline is not None and deadline <= now:
@@ -437,8 +462,6 @@ class ShardRuntime(Generic[ShardT]):
             if self.seconds() > slice_end:
                 break
             deadline = self.shard.next_deadline()
-        if self._state is State.ACTIVE:
-            self._arm_timer()  # also where the loop's clock ran a little ahead of ours
 
     # --- up and down ---
 
@@ -454,13 +477,12 @@ class ShardRuntime(Generic[ShardT]):
         self.on_loading()
         log = self.log
         if log is not None:
-            await self._make_durable(log)
-            try:
-                await self._apply_log(log, await self._restore_checkpoint())
-            except (CorruptBatch, MalformedRecord) as problem:
-                raise LogDamaged(
-                    errno.EIO, f"{problem}; `headgate log verify` tells more", str(log.directory)
-                ) from problem
+            start = ShardStart(self.shard, self._new_shard, self._partition, self._group_commit, self.watch)
+            await start.run(log)
+            self.shard = start.shard
+            self._position = self._written_position = self._visible_position = start.position
+            self.checkpoint_position = start.checkpoint_position
+            self._torn = start.torn
         self._state = State.ACTIVE
         now = self._clock.steady_time()
         self._tell_system_time(self._clock.system_time() - now, now)
@@ -471,20 +493,6 @@ class ShardRuntime(Generic[ShardT]):
         if self._torn:
             self._commit_standing_values()
         self.on_loaded()
-
-    async def _make_durable(self, log: Log) -> None:
-        """Wait for the syncs of the life before: nothing that the shard is loaded from can be lost (rule 2).
-
-        After a start, and after `Log.recover`, nothing is left to sync. Raises OSError.
-        """
-        if not log.needs_sync or not self._is_durable_before_answer:
-            return
-        durable: asyncio.Future[bool] = self._loop.create_future()
-        self._group_commit.when_durable(
-            log, lambda is_durable: None if durable.done() else durable.set_result(is_durable)
-        )
-        if not await durable:
-            raise OSError(errno.EIO, "the log could not be synced", str(log.directory))
 
     def _commit_standing_values(self) -> None:
         """Write again, behind a commit that a crash cut short, what stands for its keys (R3.13)."""
@@ -498,38 +506,6 @@ class ShardRuntime(Generic[ShardT]):
         if effects.records:
             self._encode(effects)
             self._take(effects)
-
-    async def _restore_checkpoint(self) -> int | None:
-        """Take the shard to where its checkpoint stands; None without one that can be used."""
-        loading = CheckpointLoading(self.shard, self._partition)
-        try:
-            await self._take_turns(loading.steps())
-        except CheckpointUnusable as reason:
-            logger.warning(
-                "a checkpoint cannot be used, the whole log is read",
-                extra={"partition": str(self._partition), "reason": str(reason)},
-            )
-            self.shard = self._new_shard()
-        self.checkpoint_position = loading.position or 0
-        return loading.position
-
-    async def _apply_log(self, log: Log, from_offset: int | None) -> None:
-        loading = LogLoading(self.shard)
-        await self._take_turns(
-            loading.steps(
-                checked_batches(log.batches(log.log_start_offset if from_offset is None else from_offset))
-            )
-        )
-        self._position = self._written_position = self._visible_position = log.log_end_offset
-        self._torn = loading.torn()
-
-    async def _take_turns(self, steps: Iterator[None]) -> None:
-        """Go through the steps, and let others have their turn now and then."""
-        slice_end = self._loop.time() + LOAD_SLICE_SECONDS
-        for _ in steps:
-            if self._loop.time() > slice_end:
-                await asyncio.sleep(0)
-                slice_end = self._loop.time() + LOAD_SLICE_SECONDS
 
     def look_at_log(self) -> None:
         """Others work on the log as well: if it failed under their hands, the shard starts anew now.
@@ -547,52 +523,32 @@ class ShardRuntime(Generic[ShardT]):
         orphans = [waiting for _, waiting, _ in self._held] + list(self._waiting.values())
         self._forget()
         self._state = State.FAILED
-        self._reload_later(RELOAD_DELAY_SECONDS)
+        self._reloading.begin()
         _answer(orphans, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
-    def _reload_later(self, seconds: float) -> None:
-        if not self._is_closed:
-            self._reload_timer = self._loop.call_later(seconds, self._try_reload)
-
-    def _try_reload(self) -> None:
-        if self._is_closed:
-            return
-        try:
-            log = self.log
-            if log is not None and log.failure is not None:
-                log.recover()
-                self._trouble.ended()  # it has written and synced what there was
-        except Exception as failure:
-            self._retry_reload(failure)
-            return
-        self._state = State.LOADING
-        self._reload = self._loop.create_task(self._load_again())
-
-    def _retry_reload(self, failure: Exception) -> None:
-        if not isinstance(failure, (OSError, CorruptBatch)):
-            unexpected(Where.SHARD, "a shard cannot be loaded again", failure)
-        self._trouble.persists(failure)
-        self._reload_later(DAMAGED_DELAY_SECONDS if isinstance(failure, LogDamaged) else RELOAD_DELAY_SECONDS)
+    def _recover_log(self) -> None:
+        log = self.log
+        if log is not None and log.failure is not None:
+            log.recover()
+            self._trouble.ended()  # it has written and synced what there was
 
     async def _load_again(self) -> None:
+        self._state = State.LOADING
         try:
             self.shard = self._new_shard()  # what it knows of its surroundings is of now, not of the failure
             await self.load()
-        except Exception as failure:
+        except Exception:
             self._forget()
             self._state = State.FAILED
-            self._retry_reload(failure)
-        else:
-            self._trouble.ended()
+            raise
 
     def close(self) -> None:
         """Write what is left, and stop the timer and what loads the shard."""
-        self._is_closed = True
         if self._position > self._written_position and self._state is State.ACTIVE:
             self._write()
-        for handle in (self._timer, self._reload_timer, self._reload):
-            if handle is not None:
-                handle.cancel()
+        self._reloading.close()
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 def _answer(waiting: Iterable[Waiting | None], error: ErrorCode) -> None:

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from headgate.log.compaction import Steps
+from headgate.server.loop_watch import Job, LoopWatch
 
 ResultT = TypeVar("ResultT")
 
@@ -41,11 +42,18 @@ class SliceRunner:
     seconds: Callable[[], float] = staticmethod(time.perf_counter)
     """For how long something takes."""
 
-    def __init__(self, thread_name: str, busy_share: Callable[[], float] = lambda: EVEN_SHARE) -> None:
+    def __init__(
+        self,
+        name: str,
+        busy_share: Callable[[], float] = lambda: EVEN_SHARE,
+        watch: LoopWatch | None = None,
+    ) -> None:
         """`busy_share`: how much of its time the loop gives to this work while it has other work to do; it is
-        asked anew before every slice.
+        asked anew before every slice. `name` is that of the work, for the thread's name and the watch.
         """
-        self._executor = ThreadPoolExecutor(1, thread_name)
+        self._job = Job(name)
+        self._watch = watch or LoopWatch()
+        self._executor = ThreadPoolExecutor(1, f"headgate-{name}")
         self._busy_share = busy_share
         self._steps: Steps[Any] | None = None
         self._slice_end = 0.0
@@ -69,7 +77,7 @@ class SliceRunner:
                 is_busy, left_alone = self._is_loop_busy, self._left_alone_seconds
                 self._slice_end = began + (slice_seconds(share, left_alone) if is_busy else SLICE_SECONDS)
                 self._left_alone_seconds = 0.0
-                work = next(steps)
+                work = self._slice(steps)
                 if is_busy:
                     self._owed_seconds += (self.seconds() - began) * (1 / share - 1)
                 if work is not None:
@@ -84,6 +92,13 @@ class SliceRunner:
         finally:
             self._steps = None
             steps.close()
+
+    def _slice(self, steps: Steps[Any]) -> Callable[[], None] | None:
+        outer = self._watch.begin(self._job)
+        try:
+            return next(steps)
+        finally:
+            self._watch.end(outer)
 
     async def _run_aside(self, work: Callable[[], None]) -> Exception | None:
         """Run it in the thread; what it raised."""
