@@ -106,6 +106,26 @@ def test_other_coordinators_are_refused_with_a_reason(key_type: int, reason: str
     assert new.error_message.startswith(reason)
 
 
+def test_the_leader_of_a_large_group_is_told_of_the_members_by_a_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And nobody else is: the other answers are short."""
+    made: list[int] = []
+    answer_aside = OneCall.answer_aside
+
+    def aside(call: OneCall, make: Any) -> None:
+        answer_aside(call, make)
+        made.append(len(call.response.members))
+
+    monkeypatch.setattr(OneCall, "answer_aside", aside)
+    monkeypatch.setattr(k11_join_group, "_MOST_MEMBERS_AT_ONCE", 1)
+    node = OneNode()
+    calls = [node.send(k11_join_group.API, join_request(), 3) for _ in range(3)]
+    node.advance(6_000)
+    assert sorted(len(call.response.members) for call in calls) == [0, 0, 3]
+    assert made == [3]
+
+
 @pytest.mark.parametrize("version", range(10))
 def test_a_member_joins_syncs_beats_and_leaves(version: int) -> None:
     """The whole life of a member, every API in the version that goes with it."""

@@ -69,6 +69,8 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
         "api.k08_offset_commit:_commit_later.<locals>.<lambda>",
         "api.offset_topics:unknown_topic_error",
         "api.k09_offset_fetch:_answer",
+        "api.k11_join_group:handle.<locals>.on_result.<locals>.<lambda>",
+        "api.k11_join_group:_response",
         "server.calls:PendingCall.frame_of",
         "server.request_work:*.<lambda>",
     ),
