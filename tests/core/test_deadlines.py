@@ -145,3 +145,35 @@ def test_peeking_takes_nothing_out() -> None:
     assert [deadlines.peek(ms(19)), deadlines.peek(ms(20)), deadlines.peek(ms(40))] == [None, "a", "a"]
     assert deadlines.pop(ms(40)) == "a"
     assert deadlines.peek(ms(40)) == "moved"
+
+
+def test_cleaning_keeps_what_is_due_and_when() -> None:
+    """Keys that were moved are found at their last time; those due together in the order they were set."""
+    deadlines: Deadlines[int] = Deadlines()
+    for key in range(20):
+        deadlines.set(key, ms(100))
+    deadlines.set(5, ms(300))
+    deadlines.set(6, ms(50))
+    for key in range(20, 200):
+        deadlines.set(key, ms(70))
+        deadlines.cancel(key)
+    assert len(deadlines) == 20
+    assert len(deadlines._heap) <= 64 + 2 * 20 + 1
+    assert [deadlines.due_at(key) for key in (4, 5, 6, 20)] == [100, 300, 50, None]
+    assert [deadlines.pop(ms(60)), deadlines.pop(ms(99))] == [6, None]
+    assert [deadlines.pop(ms(100)) for _ in range(19)] == [*range(5), *range(7, 20), None]
+    assert [deadlines.pop(ms(299)), deadlines.pop(ms(300)), deadlines.next()] == [None, 5, None]
+
+
+def test_so_many_outdated_entries_are_left_and_no_more() -> None:
+    """64, and two for each key."""
+    deadlines: Deadlines[int] = Deadlines()
+    deadlines.set(-1, ms(1))
+    sizes = []
+    for key in range(66):
+        deadlines.set(key, ms(5))
+        deadlines.cancel(key)
+        sizes.append(len(deadlines._heap))
+    assert sizes == [*range(2, 67), 1]
+    deadlines.cancel(99)
+    assert deadlines.pop(ms(1)) == -1

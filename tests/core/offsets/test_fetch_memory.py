@@ -216,4 +216,28 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert memory.get(fetches[-1]) is None
 
 
+def test_the_memory_is_emptied_by_what_does_not_fit_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fetch counts as its partitions and one; exactly as many as there may be do fit."""
+    monkeypatch.setattr(fetch_memory, "MOST_PARTITIONS", 10)
+    memory = FetchMemory()
+    fetches = [FetchOffsets(GroupId(f"g{at}"), [(T, [0, 1]), (U, [2, 3])]) for at in range(3)]
+    for fetch in fetches[:2]:
+        memory.remember(fetch, fetch.group_id)
+    assert ([memory.get(fetch) for fetch in fetches], len(memory)) == (["g0", "g1", None], 2)
+    memory.remember(fetches[2], "third")
+    assert ([memory.get(fetch) for fetch in fetches], len(memory)) == ([None, None, "third"], 1)
+    memory.remember(fetches[0], "first")
+    assert len(memory) == 2, "room is counted anew since it was emptied"
+    memory.forget(GroupId("g2"))
+    memory.forget(GroupId("unknown"))
+    assert ([memory.get(fetch) for fetch in fetches], len(memory)) == (["first", None, None], 1)
+    for width, fits in ((9, True), (10, False)):
+        fetch = FetchOffsets(GroupId("wide"), [(T, list(range(width)))])
+        memory.remember(fetch, "wide")
+        assert (memory.get(fetch) == "wide", len(memory)) == (fits, int(fits))
+    everything = FetchOffsets(G, None)
+    memory.remember(everything, "all")
+    assert memory.get(everything) == "all"
+
+
 assert len(FETCHES[0].topics[0][1]) <= MOST_NARROW < len(WIDE)  # type: ignore[index]
