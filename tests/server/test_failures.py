@@ -158,6 +158,7 @@ def test_records_that_cannot_be_applied_fail_the_shard_over_and_their_group_is_r
     run(scenario)
 
 
+@pytest.mark.interpreted
 @pytest.mark.plants_failures("shard")
 def test_a_write_that_fails_for_no_reason_of_the_disk_fails_the_shard_over(
     monkeypatch: pytest.MonkeyPatch,

@@ -127,6 +127,7 @@ def test_a_reply_that_cannot_be_made_closes_its_connection(
     run_scenario(scenario)
 
 
+@pytest.mark.interpreted
 @pytest.mark.plants_failures("connection")
 def test_an_exception_in_a_connection_closes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever it is raised; it is counted, and the client may come again."""
