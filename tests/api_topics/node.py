@@ -172,6 +172,10 @@ class OneNode:
         self._timers.append(timer)
         return lambda: self._timers.remove(timer) if timer in self._timers else None
 
+    def soon(self, action: Callable[[], None]) -> None:
+        """Run when the test lets time pass."""
+        self.call_later(0, action)
+
     def new_member_id(self, client_id: str | None) -> str:
         """Not used here."""
         raise NotImplementedError

@@ -143,7 +143,7 @@ def test_a_fetch_of_more_partitions_than_fit_a_step_answers_all_of_them(node: On
         topic="letters", partitions=[FetchPartition(partition=index) for index in range(1_200)]
     )
     request = FetchRequest(max_wait_ms=0, topics=[asked])
-    answer = node.send(k01_fetch.API, request, 4).response
+    answer = node.ask(k01_fetch.API, request, 4)
     (topic,) = answer.responses
     assert [partition.partition_index for partition in topic.partitions] == list(range(1_200))
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -329,3 +329,13 @@ def test_a_session_that_does_not_fit_is_refused(
     first = _in_session(node, 0, 0, wanted((0, 0)))
     answer = _in_session(node, first.session_id if session_id is None else session_id, epoch)
     assert (answer.error_code, answer.responses, answer.session_id) == (error, [], 0)
+
+
+def test_an_answer_is_bounded(node: OneNode) -> None:
+    """Four megabytes, though fifty were asked for."""
+    topic = node.topic("letters")
+    for number in range(6):
+        append(topic, b"%d" % number * 900_000)
+    request = FetchRequest(topics=[wanted((0, 0), max_bytes=50 << 20)], max_bytes=50 << 20, min_bytes=1)
+    records = node.ask(k01_fetch.API, request, 12).responses[0].partitions[0].records
+    assert 3_600_000 <= len(records) <= 4 << 20

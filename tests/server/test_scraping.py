@@ -3,28 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from tests.server.clients import Client, commit, run_scenario
 
 from headgate.server import scraping
 from headgate.server.failures import Where
 from headgate.server.metrics import Metrics, gauge
-from headgate.server.scraping import LoopCollector, collect_in_slices
+from headgate.server.scraping import collect_in_slices, metrics_server
+
+HERE = ("127.0.0.1", 0)
 
 
-def scraped(collector: LoopCollector) -> dict[str, float]:
+async def scraped(port: int | None) -> dict[str, float]:
+    text = await asyncio.to_thread(scraped_text, port)
     return {
         sample.name + str(sample.labels or ""): sample.value
-        for family in collector.collect()
+        for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
 
 
-def test_the_loop_collects_for_other_threads_while_groups_come_and_go() -> None:
+def scraped_text(port: int | None) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+        content: bytes = answer.read()
+        return content.decode()
+
+
+def test_the_loop_collects_while_groups_come_and_go() -> None:
     """Every scrape succeeds, and what it reads is read on the loop's thread alone."""
 
     async def scenario(client: Client) -> None:
@@ -36,15 +48,15 @@ def test_the_loop_collects_for_other_threads_while_groups_come_and_go() -> None:
             yield None
 
         client.listener.metrics.add_gauges(read)
-        collector = LoopCollector(client.listener.metrics, asyncio.get_running_loop())
-        scraping_done = asyncio.gather(*(asyncio.to_thread(scraped, collector) for _ in range(30)))
-        count = 0
-        while not scraping_done.done():
-            count += 1
-            await client.ask(commit(count, [0], group_id=f"g{count}"), 8, f"client {count}")
-        for found in await scraping_done:
-            assert found["headgate_groups{'state': 'Empty'}"] <= count
-        last = await asyncio.to_thread(scraped, collector)
+        async with metrics_server(HERE, client.listener.metrics) as port:
+            scraping_done = asyncio.gather(*(scraped(port) for _ in range(30)))
+            count = 0
+            while not scraping_done.done():
+                count += 1
+                await client.ask(commit(count, [0], group_id=f"g{count}"), 8, f"client {count}")
+            for found in await scraping_done:
+                assert found.get("headgate_groups{'state': 'Empty'}", 0) <= count
+            last = await scraped(port)
         assert last["headgate_groups{'state': 'Empty'}"] == count == last["headgate_offsets"]
         assert threads == {loop_thread}
 
@@ -84,50 +96,81 @@ def test_metrics_that_fail_are_counted_and_fail_the_scrape_alone() -> None:
             yield None
 
         client.listener.metrics.add_gauges(read)
-        collector = LoopCollector(client.listener.metrics, asyncio.get_running_loop())
-        with pytest.raises(ZeroDivisionError):
-            await asyncio.to_thread(scraped, collector)
-        failing.append(False)
-        found = await asyncio.to_thread(scraped, collector)
+        async with metrics_server(HERE, client.listener.metrics) as port:
+            with pytest.raises(urllib.error.HTTPError, match="500"):
+                await scraped(port)
+            failing.append(False)
+            found = await scraped(port)
         assert found[f"headgate_unexpected_failures_total{{'where': '{Where.METRICS.value}'}}"] == 1
 
     run_scenario(scenario)
 
 
-def test_a_scrape_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loop that does not come round is an error of the scrape."""
-    monkeypatch.setattr(scraping, "ANSWER_WITHIN_SECONDS", 0.05)
+def some_metrics() -> Metrics:
+    metrics = Metrics({})
+    metrics.add_gauges(lambda: [gauge("headgate_some", "Some.", [((), 4)])])
+    return metrics
+
+
+def test_clients_that_send_nothing_or_too_much_keep_nobody_from_scraping() -> None:
+    """Their number is bounded, and so is what they send."""
 
     async def scenario() -> None:
-        gate = threading.Event()
-        collector = LoopCollector(Metrics({}), asyncio.get_running_loop())
-        problems: list[Exception] = []
-
-        def scrape() -> None:
-            try:
-                list(collector.collect())
-            except Exception as problem:
-                problems.append(problem)
-            gate.set()
-
-        thread = threading.Thread(target=scrape)
-        thread.start()
-        assert gate.wait(10)
-        thread.join()
-        assert isinstance(problems[0], scraping.MetricsNotCollected)
+        async with metrics_server(HERE, some_metrics()) as port:
+            assert port is not None
+            slow = []
+            for _ in range(scraping.MOST_CONNECTIONS + 5):
+                slow.append(socket.create_connection((HERE[0], port), timeout=10))
+                slow[-1].sendall(b"GET /metrics HTTP/1.1\r\nX: ")
+                await asyncio.sleep(0)
+            assert (await scraped(port))["headgate_some"] == 4
+            assert await is_ended(slow[0])
+            slow[-1].sendall(b"x" * 20_000)
+            assert await is_ended(slow[-1])
+            for one in slow:
+                one.close()
 
     asyncio.run(scenario())
 
 
-def test_a_slow_http_client_holds_nothing() -> None:
-    """The text is written in the thread of the HTTP server, over what the loop has found."""
+async def is_ended(connection: socket.socket) -> bool:
+    try:
+        return await asyncio.to_thread(connection.recv, 1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_a_scrape_does_not_last_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever does not send the request, or read the answer, in time is gone."""
+    monkeypatch.setattr(scraping, "LONGEST_SECONDS", 0.05)
 
     async def scenario() -> None:
-        metrics = Metrics({})
-        metrics.add_gauges(lambda: [gauge("headgate_some", "Some.", [((), 4)])])
-        with scraping.metrics_server(("127.0.0.1", 0), metrics) as port:
-            url = f"http://127.0.0.1:{port}/metrics"
-            text = await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=10).read().decode())
-        assert "headgate_some 4.0" in text
+        async with metrics_server(HERE, some_metrics()) as port:
+            assert port is not None
+            with socket.create_connection((HERE[0], port), timeout=10) as slow:
+                assert await is_ended(slow)
 
     asyncio.run(scenario())
+
+
+def test_only_reading_is_answered() -> None:
+    """HEAD without the text, GET with it, and nothing else."""
+
+    async def scenario() -> None:
+        async with metrics_server(HERE, some_metrics()) as port:
+            answers = {method: await ask(port, method) for method in ("GET", "HEAD", "POST")}
+        assert b"200 OK" in answers["GET"]
+        assert answers["GET"].endswith(b"headgate_some 4.0\n")
+        assert answers["HEAD"].startswith(b"HTTP/1.1 200 OK")
+        assert answers["HEAD"].endswith(b"\r\n\r\n")
+        assert b"405" in answers["POST"]
+
+    asyncio.run(scenario())
+
+
+async def ask(port: int | None, method: str) -> bytes:
+    reader, writer = await asyncio.open_connection(HERE[0], port)
+    writer.write(f"{method} /metrics HTTP/1.1\r\n\r\n".encode())
+    answer = await reader.read()
+    writer.close()
+    return answer

@@ -85,14 +85,12 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
         "server.loop_watch:LoopWatch.watching.<locals>.watch",
         "server.loop_watch:_place_of",
     ),
-    "Thread-* (process_request_thread)": (
-        "server.scraping:LoopCollector.collect",
-        "server.scraping:collect_in_slices",
+    "headgate-metrics*": (
+        "server.scraping:_as_text",
+        "server.scraping:_Found.*",
     ),
     # Of tests, which run the same functions in threads of their own.
     "Thread-* (work)": OPENING,
-    "Thread-* (scrape)": ("server.scraping:LoopCollector.collect",),
-    "asyncio_*": ("server.scraping:LoopCollector.collect",),
     "test*": ("log.log:Log.files", "server.aside:AsideThread._run"),
 }
 """By the thread's name: what it may call, as patterns. docs/threads.md says why."""

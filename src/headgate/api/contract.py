@@ -273,6 +273,10 @@ class Node(Protocol):
         """Run `action` after `delay_ms` unless the returned function is called before."""
         ...
 
+    def soon(self, action: Callable[[], None]) -> None:
+        """Run `action` in one of the next turns of the loop: there may be many that wait for theirs."""
+        ...
+
     def new_member_id(self, client_id: str | None) -> str:
         """A fresh id for a member of a classic group as in Kafka: the client id, a dash, a random UUID."""
         ...

@@ -3,7 +3,7 @@
 A fetch with too little to return waits: it is parked with the partitions' waiters until enough was appended
 or `max_wait_ms` has passed. The answer holds whole batches, at most `max_bytes` in all and
 `partition_max_bytes` of each partition, but the first partition with records always gives one batch,
-whatever its size.
+whatever its size. No answer holds more than `_MOST_BYTES`, as no limit promises that it is reached.
 
 * From version 7 within a fetch session (KIP-227), from 13 by topic id (KIP-516).
 * A negative limit of bytes is one of 0; Kafka fails over it (UNKNOWN_SERVER_ERROR).
@@ -15,6 +15,7 @@ whatever its size.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from functools import partial
 from typing import NamedTuple
 
@@ -44,6 +45,13 @@ _LEADERS_SINCE = 16
 _READ_COMMITTED = 1
 _MOST_AT_ONCE = 500
 """More partitions are read in steps: each takes some microseconds."""
+_MOST_BYTES_AT_ONCE = 256 << 10
+"""More bytes are read in steps, in a turn with few others that are: each megabyte takes some milliseconds."""
+_MOST_BYTES = 4 << 20
+"""So much an answer holds at most. It is in memory until the client has read it."""
+_LATER: Future[None] = Future()
+"""What waits for this goes on in a later turn, when others had theirs."""
+_LATER.set_result(None)
 
 
 class _Found(NamedTuple):
@@ -61,6 +69,7 @@ class _Fetch:
         "_call",
         "_cancel_timeout",
         "_context",
+        "_is_lost",
         "_is_reading",
         "_is_time_over",
         "_is_woken",
@@ -81,6 +90,7 @@ class _Fetch:
         self._is_reading = False
         """Whether partitions are being read in steps."""
         self._is_time_over = False
+        self._is_lost = False
         self._was_read_at_once = True
 
     def begin(self) -> FetchResponse | None:
@@ -88,7 +98,7 @@ class _Fetch:
         found = self._read_at_once()
         self._was_read_at_once = found is not None
         if found is None:
-            self._call.in_steps(self._read_in_steps(), self._begin_with)
+            self._read_soon(self._begin_with)
             return None
         if not self._is_to_wait(found):
             return self._respond(found)
@@ -112,6 +122,7 @@ class _Fetch:
 
     def _abandon(self) -> None:
         """Nobody is there to be answered."""
+        self._is_lost = True
         self._is_woken = False
         if self._waiter is not None:
             self._node.topics.waiters.remove(self._waiter)
@@ -131,10 +142,10 @@ class _Fetch:
             self._wake()
 
     def _wake(self) -> None:
-        # Look when this turn is over: it may append to more of the partitions.
+        # Look when this turn is over: it may append to more of the partitions, and wake others.
         self._waiter = None
         self._is_woken = True
-        self._node.call_later(0, self._call.guard(self._look_again))
+        self._node.soon(self._call.guard(self._look_again))
 
     def _look_again(self) -> None:
         if not self._is_woken:
@@ -187,20 +198,26 @@ class _Fetch:
             self._is_reading = False
             then(found)
 
-        self._call.in_steps(self._read_in_steps(), go_on)
+        self._read_soon(go_on)
+
+    def _read_soon(self, then: Callable[[list[_Found]], None]) -> None:
+        """Read all partitions in steps, when those that came before have had their turn."""
+        self._call.when_lost(self._abandon)
+        self._call.in_steps(self._read_later(), then)
 
     @property
     def _is_wide(self) -> bool:
         return len(self._context) > _MOST_AT_ONCE
 
     def _most_bytes(self) -> int:
-        return max(0, min(self._request.max_bytes, int(self._node.settings["fetch.max.bytes"])))
+        return max(0, min(self._request.max_bytes, int(self._node.settings["fetch.max.bytes"]), _MOST_BYTES))
 
     def _read_at_once(self) -> list[_Found] | None:
-        """All partitions; None if that may take long: there are many, or a log has to be opened."""
+        """All partitions; None if that may take long: there are many, or much, or a log has to be opened."""
         if self._is_wide:
             return None
-        left = self._most_bytes()
+        left = most = self._most_bytes()
+        not_at_once = most - _MOST_BYTES_AT_ONCE
         is_empty = True
         found: list[_Found] = []
         for wanted in self._context.partitions():
@@ -211,12 +228,21 @@ class _Fetch:
             if partition.needs_opening:
                 return None
             limit = max(0, min(left, wanted.max_bytes))
-            result = partition.read(wanted.fetch_offset, limit, minimum_one=is_empty)
+            result = partition.read_unless(
+                wanted.fetch_offset, limit, minimum_one=is_empty, unless_bytes=left - not_at_once
+            )
+            if result is None:
+                return None
             if result.records:
                 is_empty = False
                 left -= len(result.records)
             found.append(_Found(wanted, partition, result))
         return found
+
+    def _read_later(self) -> RequestSteps[list[_Found]]:
+        """All partitions, in a later turn of the loop."""
+        yield _LATER
+        return [] if self._is_lost else (yield from self._read_in_steps())
 
     def _read_in_steps(self) -> RequestSteps[list[_Found]]:
         """All partitions, one after the other."""

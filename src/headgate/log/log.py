@@ -298,14 +298,30 @@ class Log:
         At most `max_bytes`, but with `minimum_one` at least one batch if there is one; never one that reaches
         `up_to` or past it. Raises OffsetOutOfRange, OSError, CorruptBatch.
         """
+        found = self.read_unless(
+            offset,
+            max_bytes,
+            minimum_one=minimum_one,
+            up_to=self.log_end_offset if up_to is None else up_to,
+            unless_bytes=max_bytes,
+        )
+        assert found is not None
+        return found
+
+    def read_unless(
+        self, offset: int, max_bytes: int, *, minimum_one: bool, up_to: int, unless_bytes: int
+    ) -> bytes | None:
+        """The same as `read`; but None, and nothing is read, if that were more than `unless_bytes`."""
         limit = self.log_end_offset
         if not self.log_start_offset <= offset <= limit:
             raise OffsetOutOfRange(f"{offset} is not within {self.log_start_offset}..{limit}")
-        if up_to is not None and up_to < limit:
+        if up_to < limit:
             limit = up_to
         if offset >= limit:
             return b""
-        return self._segments.read(offset, limit, max_bytes, minimum_one=minimum_one)
+        return self._segments.read(
+            offset, limit, max_bytes, minimum_one=minimum_one, unless_bytes=unless_bytes
+        )
 
     def header_of(self, offset: int) -> BatchHeader | None:
         """The header of the first batch that reaches `offset`, None without one. OSError, CorruptBatch."""

@@ -73,8 +73,13 @@ class Segments:
             self._segments[-1].remove()
             del self._segments[-1], self._base_offsets[-1]
 
-    def read(self, offset: int, limit: int, max_bytes: int, *, minimum_one: bool) -> bytes:
-        """Whole batches of one segment, from the first that reaches `offset`, below `limit`."""
+    def read(
+        self, offset: int, limit: int, max_bytes: int, *, minimum_one: bool, unless_bytes: int
+    ) -> bytes | None:
+        """Whole batches of one segment, from the first that reaches `offset`, below `limit`.
+
+        None where more than `unless_bytes` would be read for that; nothing is read then.
+        """
         at = max(bisect_right(self._base_offsets, offset) - 1, 0)
         # Where compaction emptied the end of a segment, the next one has the first batch.
         while at < len(self._segments):
@@ -84,6 +89,8 @@ class Segments:
             start = segment.position_of(offset)
             end = segment.size if limit >= segment.next_offset else segment.position_of(limit)
             if start < end:
+                if min(end - start, max_bytes) > unless_bytes:
+                    return None
                 return segment.read(start, end, max_bytes, minimum_one=minimum_one)
             at += 1
         return b""

@@ -8,7 +8,9 @@ an exception that nothing provides for (`headgate.server.failures`).
 What a connection may hold is bounded. Requests are not served while more responses are unsent than
 MOST_UNSENT_BYTES, while the client does not read, or while many requests wait; they are kept as they came,
 the socket is left unread, and it goes on when responses left. Incomplete requests of all connections
-together are bounded by `headgate.server.request_memory`.
+together are bounded by `headgate.server.request_memory`, responses that clients do not read by
+`headgate.server.response_memory`. Many requests that come at once are served a few in each turn of the loop
+(`headgate.server.backlog`).
 """
 
 from __future__ import annotations
@@ -24,13 +26,16 @@ from typing import Any, TypeVar, cast
 from headgate.api.contract import Api, Node, RequestSteps
 from headgate.api.repeats import Habit, Repeats
 from headgate.server.asking import NOW
+from headgate.server.backlog import Backlog
 from headgate.server.calls import PendingCall, Route
 from headgate.server.connection_limits import ConnectionLimits
 from headgate.server.failures import Where, unexpected
 from headgate.server.loop_watch import LoopWatch
 from headgate.server.metrics import Metrics
+from headgate.server.peers import is_peer_gone
 from headgate.server.request_memory import RequestMemory
 from headgate.server.request_work import RequestWork, answering, making, reading
+from headgate.server.response_memory import ResponseMemory
 from headgate.server.turn import Turn
 from headgate.wire.codec import reader_for
 from headgate.wire.errors import MalformedMessage, WireError
@@ -57,6 +62,14 @@ MOST_UNSENT_BYTES = 1 << 20
 """How many bytes of responses may wait, because an earlier one is not ready, before no request is served."""
 SERVED_TOGETHER_BYTES = 1 << 16
 """So many bytes of requests that came before are served together, then it is looked what that led to."""
+MOST_PARKED = 8
+"""How many of a connection's long polls may wait before no other request is read."""
+SLICE_SECONDS = 0.001
+"""So long requests that came together are served before others have their turn."""
+MOST_IN_TURN = 500
+"""Requests that came together wait for a later turn of the loop where this one has so many already."""
+LARGEST_REMEMBERED_HEADER = 512
+"""A longer header of a request is read each time."""
 
 
 def _read_nothing(frame: bytes, at: int) -> None:
@@ -97,10 +110,12 @@ class Served:
     turn: Turn
     watch: LoopWatch
     work: RequestWork
+    backlog: Backlog
     open_connections: set[Connection] = field(default_factory=set)
     repeats: Repeats = field(default_factory=Repeats)
     outbox: Outbox = field(default_factory=Outbox)
     memory: RequestMemory = field(default_factory=RequestMemory)
+    responses: ResponseMemory = field(default_factory=ResponseMemory)
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
 
 
@@ -121,6 +136,8 @@ class Connection(asyncio.Protocol):
         self._open_connections = served.open_connections
         self._limits = served.limits
         self._memory = served.memory
+        self._responses = served.responses
+        self._backlog = served.backlog
         self.held_request_bytes = 0
         """What is counted of this connection in the memory for requests."""
         self._unserved: deque[bytes] = deque()
@@ -129,7 +146,7 @@ class Connection(asyncio.Protocol):
         self.unsent_bytes = 0
         """Of responses that are ready and not handed to the transport."""
         self._is_going_on = False
-        """Whether what is unserved will be looked at at the end of this turn."""
+        """Whether what is unserved will be looked at in a later turn."""
         self._stuck_bytes = 0
         """What the transport had not sent when it was looked at last."""
         self._frames = FrameReader(node.settings["socket.request.max.bytes"])
@@ -140,6 +157,8 @@ class Connection(asyncio.Protocol):
         self._routes: dict[bytes, tuple[bytes, Route]] = {}
         """By api key and version as they stand in the frame: what the last such request said of itself."""
         self._transport: asyncio.Transport | None = None
+        self._closing: asyncio.Transport | None = None
+        """What was closed and may still have bytes that the client does not read."""
         self._work = served.work
         self._occupations = 0
         """How many requests are served in steps."""
@@ -180,7 +199,8 @@ class Connection(asyncio.Protocol):
             self._close()
 
     def connection_lost(self, reason: Exception | None) -> None:
-        self._transport = None
+        self._transport = self._closing = None
+        self._responses.gone(self)
         if self in self._open_connections:
             self._open_connections.discard(self)
             self._limits.closed(self, self.client_host[1:])
@@ -213,7 +233,10 @@ class Connection(asyncio.Protocol):
             self._unserved_bytes += len(frame)
         self._is_receiving = True
         try:
-            self._serve()
+            if len(frames) > 1 and (self._backlog.is_busy or self._turn.count > MOST_IN_TURN):
+                self._wait_for_turn()
+            else:
+                self._serve()
         finally:
             self._is_receiving = False
         held = self._unserved_bytes + self._frames.pending_bytes
@@ -225,9 +248,11 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         self._is_write_paused = True
         self._balance()
+        self._responses.note(self)
 
     def resume_writing(self) -> None:
         self._is_write_paused = False
+        self._responses.gone(self)
         self._balance()
 
     # --- requests ---
@@ -238,6 +263,7 @@ class Connection(asyncio.Protocol):
         turn = self._turn
         unserved = self._unserved
         together_bytes = 0
+        slice_end = perf_counter() + SLICE_SECONDS if len(unserved) > 1 else 0.0
         while unserved:
             if self._transport is None:
                 return
@@ -249,12 +275,23 @@ class Connection(asyncio.Protocol):
             self._unserved_bytes -= len(frame)
             if found is None:
                 self._read(frame)
-                continue
-            turn.add(self, found, frame)
-            together_bytes += len(frame)
-            if together_bytes > SERVED_TOGETHER_BYTES:
+            else:
+                turn.add(self, found, frame)
+                together_bytes += len(frame)
+                if together_bytes <= SERVED_TOGETHER_BYTES:
+                    continue
                 turn.serve()
                 together_bytes = 0
+            if unserved and perf_counter() > slice_end:
+                self._wait_for_turn()
+                return
+        self._balance()
+
+    def _wait_for_turn(self) -> None:
+        """Serve what is unserved in a later turn of the loop."""
+        if self._unserved and not self._is_going_on:
+            self._is_going_on = True
+            self._backlog.add(self._go_on)
         self._balance()
 
     def _has_to_wait(self, *, is_small: bool) -> bool:
@@ -267,6 +304,7 @@ class Connection(asyncio.Protocol):
             or self._occupations > 0
             or self.unsent_bytes > MOST_UNSENT_BYTES
             or len(self.waiting) >= (MOST_REQUESTS_WAITING if is_small else MOST_OTHERS_WAITING)
+            or (not is_small and len(self.when_lost) >= MOST_PARKED)
         )
 
     def _go_on(self) -> None:
@@ -296,7 +334,8 @@ class Connection(asyncio.Protocol):
             if wanted is None:
                 return
             route = wanted
-            self._routes[frame[:4]] = (frame[8 : route.body_at], route)
+            if route.body_at <= LARGEST_REMEMBERED_HEADER:
+                self._routes[frame[:4]] = (frame[8 : route.body_at], route)
         call = PendingCall(self, route, correlation_id)
         self.waiting.append(call)
         self._handle(call, frame)
@@ -419,6 +458,7 @@ class Connection(asyncio.Protocol):
     def _close(self) -> None:
         """Close the transport, which sends first what it has."""
         if self._transport is not None:
+            self._closing = self._transport
             self._transport.close()
             self._transport = None
         self._give_up_waiting()
@@ -437,7 +477,7 @@ class Connection(asyncio.Protocol):
 
     def close_idle(self) -> None:
         """Close a connection that has been silent for too long and waits for nothing, or reads nothing."""
-        transport = self._transport
+        transport = self._transport or self._closing
         if transport is None:
             return
         stuck_before, self._stuck_bytes = self._stuck_bytes, transport.get_write_buffer_size()
@@ -448,6 +488,23 @@ class Connection(asyncio.Protocol):
         elif not self.waiting:
             logger.debug("connection closed", extra={"peer": self._peer, "reason": "idle"})
             self._close()
+        elif self._is_read_paused and is_peer_gone(transport):
+            logger.debug("connection closed", extra={"peer": self._peer, "reason": "its client is gone"})
+            transport.abort()
+
+    def unread_bytes(self) -> int:
+        """See `headgate.server.response_memory`."""
+        transport = self._transport or self._closing
+        return 0 if transport is None else transport.get_write_buffer_size()
+
+    def close_unread(self) -> None:
+        """See `headgate.server.response_memory`."""
+        transport = self._transport or self._closing
+        if transport is not None:
+            self._give_up_waiting()
+            self._transport = None
+            self._closing = transport
+            transport.abort()
 
     def stop_reading(self) -> None:
         """Take no more requests."""
@@ -490,6 +547,8 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.write(frames)
         if self._is_read_paused:
+            if self._is_write_paused:
+                self._responses.note(self)
             self._balance()
 
     def take_place(self) -> None:
@@ -520,7 +579,7 @@ class Connection(asyncio.Protocol):
         )
         if self._unserved and not self._is_receiving and not self._is_going_on:
             self._is_going_on = True
-            self._outbox.loop.call_soon(self._go_on)
+            self._backlog.add(self._go_on)
         if is_to_pause and not self._is_read_paused:
             self._is_read_paused = True
             self._transport.pause_reading()

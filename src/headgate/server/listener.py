@@ -43,6 +43,7 @@ class Listener:
             Turn(node, self.metrics),
             node.watch,
             node.request_work,
+            node.backlog,
             memory=RequestMemory(settings["queued.max.request.bytes"]),
             limits=self._limits,
         )

@@ -18,6 +18,7 @@ from headgate.domain.ids import GROUP_OFFSETS_TOPIC, Millis, TopicId
 from headgate.domain.settings import Settings
 from headgate.log.filesystem import FileSystem
 from headgate.server.aside import AsideThread
+from headgate.server.backlog import Backlog
 from headgate.server.checkpoints import CheckpointRunner
 from headgate.server.clock import Clock
 from headgate.server.compaction import CompactionRunner
@@ -61,6 +62,7 @@ class BrokerNode:
         self.watch = LoopWatch()
         """What holds the loop, and for how long."""
         self.request_work = RequestWork(self.watch)
+        self.backlog = Backlog(self._loop)
         self.observe_sync: Callable[[float], None] = lambda seconds: None
         self.send_responses: Callable[[], None] = lambda: None
         """Sends at once what would leave at the end of the turn."""
@@ -156,6 +158,10 @@ class BrokerNode:
     def call_later(self, delay_ms: int, action: Callable[[], None]) -> Callable[[], None]:
         """Run `action` after `delay_ms` unless the returned function is called before."""
         return self._loop.call_later(delay_ms / 1000, action).cancel
+
+    def soon(self, action: Callable[[], None]) -> None:
+        """Run `action` in one of the next turns of the loop, with others that wait for theirs."""
+        self.backlog.add(action)
 
     def new_member_id(self, client_id: str | None) -> str:
         """A fresh id for a member of a classic group, as Kafka makes them."""

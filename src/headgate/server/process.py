@@ -100,10 +100,11 @@ async def _serve(options: ServeOptions, filesystem: OsFileSystem) -> None:
         logger.info(
             "clients are told to come to", extra={"address": f"{node.advertised_host}:{node.advertised_port}"}
         )
-        with metrics_server(options.metrics_listen, listener.metrics), node.watch.watching(loop):
-            print(f"headgate is listening on {host}:{port}", flush=True)
-            await stop.wait()
-            logger.info("stopping")
+        async with metrics_server(options.metrics_listen, listener.metrics):
+            with node.watch.watching(loop):
+                print(f"headgate is listening on {host}:{port}", flush=True)
+                await stop.wait()
+                logger.info("stopping")
     finally:
         listener.stop_accepting()
         node.close()

@@ -44,6 +44,11 @@ class Turn:
         self._numbers: list[Numbers] = []
         self._frames: list[bytes] = []
 
+    @property
+    def count(self) -> int:
+        """How many were added and are not served."""
+        return len(self._calls)
+
     def add(self, connection: Connection, found: Found, frame: bytes) -> None:
         """Have a request served at the end of this turn; it stands in the connection's line from now on."""
         if not self._calls:

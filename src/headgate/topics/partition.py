@@ -269,6 +269,14 @@ class Partition:
 
         With `minimum_one` the first batch comes whatever its size.
         """
+        result = self.read_unless(offset, max_bytes, minimum_one=minimum_one, unless_bytes=max_bytes)
+        assert result is not None
+        return result
+
+    def read_unless(
+        self, offset: int, max_bytes: int, *, minimum_one: bool, unless_bytes: int
+    ) -> ReadResult | None:
+        """The same as `read`; but None, and nothing is read, if that were more than `unless_bytes`."""
         try:
             log = self._existing_log
             if log is None:
@@ -284,7 +292,12 @@ class Partition:
             records = b""
             if offset < watermark and (max_bytes > 0 or minimum_one):
                 self.topic.shared.used(log)
-                records = log.read(offset, max_bytes, minimum_one=minimum_one, up_to=watermark)
+                found = log.read_unless(
+                    offset, max_bytes, minimum_one=minimum_one, up_to=watermark, unless_bytes=unless_bytes
+                )
+                if found is None:
+                    return None
+                records = found
                 if self._trouble is not None:
                     self._trouble.was_read()
         except CorruptBatch as problem:

@@ -1,0 +1,173 @@
+"""Clients without manners: they read nothing, send everything at once, vanish, or wait for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+
+import pytest
+from tests.server.test_connection_bounds import (
+    WITHIN_S,
+    Server,
+    fetch,
+    read_response,
+    run,
+    serving,
+    settle,
+    write_large_topic,
+)
+from tests.waiting import until
+
+from headgate.log.batch import Record, encode_batch
+from headgate.server.backlog import Backlog
+from headgate.server.connection import MOST_PARKED
+from headgate.wire.framing import request_frame
+from headgate.wire.messages.api_versions import ApiVersionsRequest
+from headgate.wire.messages.metadata import MetadataRequest
+
+FOR_EVER_MS = 2**31 - 1
+
+
+async def ask(server: Server) -> None:
+    """Be served, as anybody should be."""
+    reader, writer = await server.connect()
+    writer.write(request_frame(ApiVersionsRequest(), 0, 7, "polite"))
+    assert (await asyncio.wait_for(read_response(reader), WITHIN_S))[0] == 7
+    writer.close()
+
+
+def sweep(server: Server) -> None:
+    """Look for idle connections as if all of them had been silent for long."""
+    for connection in server.connections:
+        connection.last_heard = -math.inf
+    server.listener._sweep()
+
+
+def test_what_all_clients_together_leave_unread_is_bounded() -> None:
+    """The connections that have been stuck for longest end; others are served."""
+
+    async def scenario() -> None:
+        async with serving() as server:
+            write_large_topic(server.node)
+            await settle(server)
+            responses = server.listener.served.responses
+            responses._limit_bytes = 600_000
+            for _ in range(5):
+                _, writer = await server.connect()
+                writer.write(b"".join(map(fetch, range(20))))
+                await settle(server)
+                unread_bytes = sum(connection.unread_bytes() for connection in server.connections)
+                assert unread_bytes <= 600_000
+            assert 1 <= len(server.connections) < 5
+            await ask(server)
+
+    run(scenario)
+
+
+def test_many_requests_at_once_leave_others_their_turn() -> None:
+    """What one read of a socket brings is served in slices of the loop's time."""
+
+    async def scenario() -> None:
+        async with serving() as server:
+            reader, writer = await server.connect()
+            writer.write(
+                b"".join(request_frame(MetadataRequest(topics=[]), 9, number, "x") for number in range(2000))
+            )
+            reading = asyncio.create_task(read_all(reader, 2000))
+            rounds = 0
+            while not reading.done():
+                await asyncio.sleep(0)
+                rounds += server.node.backlog.is_busy
+            reading.result()
+            assert rounds >= 10
+
+    run(scenario)
+
+
+async def read_all(reader: asyncio.StreamReader, count: int) -> None:
+    for number in range(count):
+        assert (await read_response(reader))[0] == number
+
+
+def test_long_polls_that_wake_together_are_served_a_few_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One append wakes them all, and between them the loop goes round."""
+    seconds = itertools.count()
+    monkeypatch.setattr(Backlog, "seconds", staticmethod(lambda: next(seconds)))
+
+    async def scenario() -> None:
+        async with serving() as server:
+            write_large_topic(server.node)
+            readers = []
+            for _ in range(20):
+                reader, writer = await server.connect()
+                writer.write(fetch(3, partition=1, max_wait_ms=FOR_EVER_MS))
+                readers.append(reader)
+            await settle(server)
+            partition = server.node.topics.by_name("large").partition(1)  # type: ignore[union-attr]
+            partition.append_internal([encode_batch([Record(b"k", b"v", 1_700_000_000_000)])])
+            server.node.durability.when_durable(partition.log, partition.synced)
+            looked_before = next(seconds)
+            answers = asyncio.gather(*map(read_response, readers))
+            assert {correlation_id for correlation_id, _ in await answers} == {3}
+            assert next(seconds) - looked_before > 2 * 20, "twice in a turn, which does one of them"
+
+    run(scenario)
+
+
+def test_few_long_polls_of_a_connection_wait_and_the_rest_is_not_read() -> None:
+    """Their number is bounded, whatever is sent; when the client vanishes they go with it."""
+
+    async def scenario() -> None:
+        async with serving() as server:
+            write_large_topic(server.node)
+            _, writer = await server.connect()
+            writer.write(fetch(1, partition=1, max_wait_ms=FOR_EVER_MS) * 100)
+            await settle(server)
+            connection = server.only_connection()
+            assert len(connection.when_lost) == MOST_PARKED
+            sweep(server)
+            assert connection in server.connections, "it waits for its answers"
+            writer.transport.abort()
+            await settle(server)
+            sweep(server)
+            await until(lambda: not server.connections, "it is closed", WITHIN_S)
+            assert len(server.node.topics.waiters) == 0
+
+    run(scenario)
+
+
+def test_a_connection_that_was_closed_goes_though_its_client_reads_nothing() -> None:
+    """What it was still to be sent is not kept for ever."""
+
+    async def scenario() -> None:
+        async with serving() as server:
+            write_large_topic(server.node)
+            await settle(server)
+            _, writer = await server.connect()
+            writer.write(b"".join(map(fetch, range(40))))
+            await settle(server)
+            connection = server.only_connection()
+            connection.refuse("bad manners")
+            await settle(server)
+            assert connection.unread_bytes() > 0
+            for _ in range(2):
+                sweep(server)
+            await until(lambda: not server.connections, "it is closed", WITHIN_S)
+            assert server.listener.served.responses.held_bytes == 0
+
+    run(scenario)
+
+
+def test_a_long_header_is_not_remembered() -> None:
+    """A header may be as long as a request, and a connection knows one for each API and version."""
+
+    async def scenario() -> None:
+        async with serving() as server:
+            reader, writer = await server.connect()
+            for correlation_id, client_id, known in ((1, "x" * 30_000, 0), (2, "short", 1)):
+                writer.write(request_frame(ApiVersionsRequest(), 0, correlation_id, client_id))
+                assert (await read_response(reader))[0] == correlation_id
+                assert len(server.only_connection()._routes) == known
+
+    run(scenario)
