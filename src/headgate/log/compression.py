@@ -120,7 +120,7 @@ def _unpack_stream(into: _Into, data: Buffer, room: int) -> memoryview:
         except cramjam.DecompressionError as error:
             if _ROOM_USED_UP not in str(error):
                 raise
-    largest = mmap.mmap(-1, max(room, 1))
+    largest = mmap.mmap(-1, room) if room else bytearray()  # no mapping is as small
     return memoryview(largest)[: into(data, largest)]
 
 
