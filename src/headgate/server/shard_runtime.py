@@ -14,6 +14,8 @@ Its rules:
 5. If its records cannot be applied or written for a reason nothing provides for, rule 3 holds, and the key of
    the command, its group, is refused for a while (`quarantine`): the shard is there for all others.
 6. A Tick that fails is counted, and the next one comes after a pause: other timers go on.
+7. Where the loop was held, what clients sent meanwhile is read before timers that are late are served: who
+   spoke in time stays a member. Timers wait for that once.
 """
 
 from __future__ import annotations
@@ -59,6 +61,10 @@ TICK_PAUSE_SECONDS = 0.1
 """How long timers wait after one that failed: one that fails for ever does not keep the loop busy."""
 RELEASED_AT_ONCE = 256
 """After so many replies others have their turn: a rebalance answers every member of a group."""
+LATE_MS = 100
+"""A timer that comes so late does so because the loop was held: what clients sent meanwhile waits unread."""
+LATE_PAUSE_SECONDS = 0.05
+"""How long timers wait then for that to be read."""
 EARLY_RECORDS = 500
 """A turn that has decided so much does not let a quick disk wait for its end."""
 EARLY_SYNC_FACTOR = 4
@@ -122,6 +128,10 @@ class ShardRuntime(Generic[ShardT]):
         """Whose commands are refused: one for all runtimes of a coordinator."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_deadline: Millis | None = None
+        self._timer_due = Millis(0)
+        """When the timer is to come, by steady time."""
+        self._has_waited = False
+        """Whether timers that are late have waited for what is unread."""
         self._compared_at = Millis(-1)
         """When, by steady time, the system's time was last compared with it."""
         self._told_ahead_ms = 0
@@ -158,7 +168,7 @@ class ShardRuntime(Generic[ShardT]):
         self._turn_time = Millis(0)
         """When the first records of this turn were decided, by the system's clock."""
         self._no_tick_before = 0.0
-        """By the loop's clock: until then a timer that failed keeps the others waiting."""
+        """By the loop's clock: until then timers wait, for one that failed or for unread requests."""
         self._torn: list[Any] = []
         """Records at the log's end that belong to a commit which a crash cut short."""
         self.checkpoint_position = 0
@@ -432,8 +442,10 @@ class ShardRuntime(Generic[ShardT]):
             self._timer = None
         self._timer_deadline = deadline
         if deadline is not None:
-            delay_seconds = max(0, deadline - self._clock.steady_time()) / 1000
+            now = self._clock.steady_time()
+            delay_seconds = max(0, deadline - now) / 1000
             delay_seconds = max(delay_seconds, self._no_tick_before - self._loop.time())
+            self._timer_due = Millis(now + int(1000 * delay_seconds))
             self._timer = self._loop.call_later(delay_seconds, self._on_timer)
 
     def _on_timer(self) -> None:
@@ -442,6 +454,12 @@ class ShardRuntime(Generic[ShardT]):
         deadline, self._timer_deadline = self._timer_deadline, None
         if self._state is not State.ACTIVE or deadline is None:
             return
+        if self._clock.steady_time() - self._timer_due >= LATE_MS and not self._has_waited:
+            self._has_waited = True
+            self._no_tick_before = max(self._no_tick_before, self._loop.time() + LATE_PAUSE_SECONDS)
+            self._arm_timer()
+            return
+        self._has_waited = False
         outer = self.watch.begin(TIMERS)
         try:
             self._tick(deadline)
