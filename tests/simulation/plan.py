@@ -69,10 +69,7 @@ class Plan:
     clock_seconds: float
     """How long the system's clock is left alone, on average; 0: always."""
     stall_seconds: float
-    """How long the process goes on before it stands still for a while, on average; 0: always.
-
-    No seed draws another value: right after a stall the models expect too much of timers and answers.
-    """
+    """How long the process goes on before it stands still for a while, on average; 0: always."""
     troubles: tuple[str, ...] | None = None
     """None: all there are."""
 
@@ -111,7 +108,7 @@ class Plan:
             assignment_interval_ms=later.choice((0, 300, 1000)),
             room_after_bytes=later.choice((0, 4096)),
             clock_seconds=Random(f"clock of {seed}").choice((0.0, 0.0, 3.0, 30.0)),
-            stall_seconds=0.0,
+            stall_seconds=Random(f"stalls of {seed}").choice((0.0, 0.0, 0.0, 1.0, 10.0)),
         )
 
     def tool_count(self) -> int:

@@ -17,6 +17,7 @@ from tests.simulation.plan import Plan
 if TYPE_CHECKING:
     from tests.simulation.life import Life
 
+# From a fraction of the shortest session to several of the longest, and past the retention of offsets.
 LENGTHS_SECONDS = (0.2, 0.9, 3.0, 15.0, 90.0)
 
 
