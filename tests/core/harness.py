@@ -30,7 +30,7 @@ from headgate.core.shard import GroupShard
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, InstanceId, MemberId, Millis, TopicName
 from headgate.domain.settings import Settings
-from headgate.records import Change, GroupMetadata, decode, encode
+from headgate.records import Change, GroupMetadata, Record, decode, encode
 from headgate.records.columns import records_of
 
 START = Millis(1_700_000_000_000)
@@ -171,6 +171,11 @@ class Harness:
         if self.loads_from == "compacted":
             self.log = compacted_log
         self.asked = set(self.answers)
+
+    def write(self, record: Record) -> None:
+        """Have the log go on with a record that no command led to: the next `reload` finds it."""
+        self.shard.apply(record, len(self.log))
+        self.log.append(encode(record))
 
     def _restored(self) -> GroupShard:
         parts = list(self.shard.image())

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tests.core.harness import NONE, Harness, heartbeat, join, leave, sync
 
 from headgate.core.classic.commands import DescribeGroup
+from headgate.core.classic.rebalance import LAST_GENERATION
 from headgate.core.classic.state import TRANSITIONS, ClassicState
 from headgate.core.classic.subscription import claims_too_much, subscribed_topics
 from headgate.domain.errors import ErrorCode
@@ -302,3 +305,30 @@ def test_a_subscription_that_ends_early_is_not_known() -> None:
     assert len(subscribed_topics(metadata) or ()) == 2
     for size in range(len(metadata)):
         assert subscribed_topics(metadata[:size]) is None
+
+
+def test_after_the_last_generation_everybody_joins_as_somebody_new() -> None:
+    """The next one is the first again, and what members of before send is that of nobody."""
+    h = Harness()
+    h.stable_group("a", "b")
+    h.write(replace(h.shard.classic.recorded[GroupId("g")], generation=LAST_GENERATION))
+    h.reload()
+    assert h.ask(heartbeat("a", LAST_GENERATION)) is NONE
+    tokens = [h.send(join(member_id=one)) for one in ("a", "b")]
+    assert [h.answers[one].error for one in tokens] == [ErrorCode.UNKNOWN_MEMBER_ID] * 2
+    assert h.state("g") is EMPTY
+    for generation in (1, LAST_GENERATION):
+        assert h.commit("g", member_id="a", generation=generation).error is ErrorCode.UNKNOWN_MEMBER_ID
+    h.reload()
+    assert h.stable_group("c") == 1
+
+
+def test_the_last_generation_ends_with_its_last_member() -> None:
+    """Nobody is left to be told."""
+    h = Harness()
+    h.stable_group("a")
+    h.write(replace(h.shard.classic.recorded[GroupId("g")], generation=LAST_GENERATION))
+    h.reload()
+    h.advance(60_000)
+    assert h.state("g") is EMPTY
+    assert h.stable_group("b") == 1

@@ -18,10 +18,20 @@ from tests.core.consumer.support import (
     topics,
 )
 
+from headgate.core.consumer.commands import LEAVING
 from headgate.core.consumer.group import ConsumerState
+from headgate.core.consumer.removal import LAST_EPOCH
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import MemberId
-from headgate.records import ConsumerGroupTombstone, ConsumerRecordType, MemberState, encode
+from headgate.records import (
+    ConsumerGroupCurrentAssignment,
+    ConsumerGroupMetadata,
+    ConsumerGroupTargetMetadata,
+    ConsumerGroupTombstone,
+    ConsumerRecordType,
+    MemberState,
+    encode,
+)
 
 FENCED = ErrorCode.FENCED_MEMBER_EPOCH
 
@@ -395,3 +405,47 @@ def test_who_joined_again_is_not_known_by_an_epoch_of_its_former_life() -> None:
     h.join("a", "t")
     assert h.group.member(MemberId("a")).member_epoch > old.member_epoch
     assert h.ask(old).error is FENCED
+
+
+def at_last_epoch(*member_ids: str) -> ConsumerHarness:
+    """A group whose members have all they are to have in the last epoch there is."""
+    h = ConsumerHarness()
+    clients = [Client(h, one) for one in member_ids]
+    settle(*clients)
+    for record in list(h.group.records()):
+        match record:
+            case ConsumerGroupMetadata():
+                h.write(replace(record, epoch=LAST_EPOCH))
+            case ConsumerGroupTargetMetadata():
+                h.write(replace(record, assignment_epoch=LAST_EPOCH))
+            case ConsumerGroupCurrentAssignment():
+                h.write(replace(record, member_epoch=LAST_EPOCH))
+    h.reload()
+    return h
+
+
+@pytest.mark.parametrize("what", ["join", "leave", "session", "topics"])
+def test_after_the_last_epoch_a_group_begins_anew(what: str) -> None:
+    """Whatever raises the epoch: all members join again, and nobody has anything before."""
+    h = at_last_epoch("a", "b")
+    assert h.beat("a", LAST_EPOCH).member_epoch == LAST_EPOCH
+    match what:
+        case "join":
+            assert h.join("c", "t").error is ErrorCode.UNKNOWN_MEMBER_ID
+        case "leave":
+            assert h.beat("b", LEAVING).error is ErrorCode.NONE
+        case "session":
+            h.advance(SESSION_TIMEOUT_MS)
+        case "topics":
+            h.change_topics(topics(t=5))
+            assert h.beat("a", LAST_EPOCH).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert h.beat("a", LAST_EPOCH).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert h.commit_as("a", LAST_EPOCH, ("t", 0)) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert (h.group.epoch, h.group.assignment_epoch, h.group.members) == (0, 0, {})
+    h.reload()
+    joined = h.join("a", "t")
+    assert joined.error is ErrorCode.NONE
+    assert 0 < joined.member_epoch < 3
+    assert pairs(joined.assigned) == {("t", one) for one in range(5 if what == "topics" else 3)}
+    h.advance(10 * SESSION_TIMEOUT_MS)
+    assert h.group.is_empty

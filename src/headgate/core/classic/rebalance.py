@@ -16,6 +16,8 @@ from headgate.core.effects import NOTHING, GroupEffects, together
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import MemberId
 
+LAST_GENERATION = 2**31 - 1
+"""Generations are 32 bits wide in records and on the wire."""
 LEAST_WAIT_WITHOUT_JOINS_MS = 1000
 """A group that waits for static members alone, and none comes, is looked at again after this time at least.
 
@@ -95,6 +97,8 @@ def complete_join(turn: Turn, group: ClassicGroup) -> GroupEffects:
         # Static members alone, and none of them came: there is nobody to begin a generation with.
         turn.wait_for_joins(group, max(group.rebalance_timeout_ms, LEAST_WAIT_WITHOUT_JOINS_MS))
         return NOTHING
+    if group.generation >= LAST_GENERATION:
+        return _begin_anew(turn, group)
     group.generation += 1
     group.pending_syncs.clear()
     if not group.members:
@@ -115,6 +119,23 @@ def complete_join(turn: Turn, group: ClassicGroup) -> GroupEffects:
         group.pending_syncs[member.member_id] = None
     turn.wait_for_syncs(group)
     return Effects((), replies)
+
+
+def _begin_anew(turn: Turn, group: ClassicGroup) -> GroupEffects:
+    """After the last generation comes the first one, and nobody may be believed who was in that before.
+
+    So everybody is to join under a new member id. The group is empty until somebody has.
+    """
+    replies = []
+    for member_id in list(group.members):
+        turn.end_session(group, member_id)
+        refused = JoinResult(error=ErrorCode.UNKNOWN_MEMBER_ID)
+        replies += [Reply(token, refused) for token in group.remove(member_id)]
+    group.generation = 0
+    group.protocol_name = None
+    group.subscription = group.compute_subscription()
+    group.become(ClassicState.EMPTY, turn.system_time)
+    return Effects((group.metadata(),), replies)
 
 
 def _elect_leader(group: ClassicGroup) -> bool:

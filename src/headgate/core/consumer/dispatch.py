@@ -19,7 +19,7 @@ from headgate.core.consumer.describe import describe
 from headgate.core.consumer.group import ConsumerGroup, Member
 from headgate.core.consumer.groups import ConsumerGroups
 from headgate.core.consumer.heartbeat import heartbeat, is_as_before
-from headgate.core.consumer.removal import away
+from headgate.core.consumer.removal import away, begin_anew, is_past_last_epoch
 from headgate.core.consumer.turn import ConsumerTurn
 from headgate.core.consumer.validation import invalid_heartbeat
 from headgate.core.contract import Effects, Reply, Token
@@ -87,6 +87,10 @@ class ConsumerDispatch:
             return outcome
         self._groups.verified.add(group_id)
         result, records = outcome
+        if is_past_last_epoch(group, records):
+            message = f"Group {group_id} begins anew, as there is no later epoch."
+            refused = HeartbeatResult(error=ErrorCode.UNKNOWN_MEMBER_ID, message=message)
+            return refused, Effects(begin_anew(turn, group))
         return result, Effects(records)
 
     def _first_heartbeat(
@@ -160,7 +164,8 @@ class ConsumerDispatch:
             return NOTHING
         turn = self._groups.turn(group.group_id, now)
         if timer.kind is TimerKind.PATTERNS:
-            return Effects(self._groups.patterns.match(turn, group))
+            records = self._groups.patterns.match(turn, group)
+            return Effects(begin_anew(turn, group) if is_past_last_epoch(group, records) else records)
         member = group.find_member(MemberId(timer.member_id))
         if member is None or not _is_late(member, timer.kind):
             return NOTHING

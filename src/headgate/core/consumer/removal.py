@@ -15,6 +15,7 @@ from headgate.core.consumer.group import ConsumerGroup, Member, tombstone_of
 from headgate.core.consumer.turn import ConsumerTurn
 from headgate.domain.ids import MemberId
 from headgate.records import (
+    ConsumerGroupMetadata,
     ConsumerGroupTargetMetadata,
     ConsumerGroupTombstone,
     ConsumerRecord,
@@ -22,6 +23,9 @@ from headgate.records import (
     MemberState,
 )
 from headgate.records.consumer_model import NEVER, NO_ASSIGNMENT_YET, OwnedPartitions
+
+LAST_EPOCH = 2**31 - 1
+"""Epochs are 32 bits wide in records and on the wire."""
 
 
 def away(turn: ConsumerTurn, group: ConsumerGroup, member: Member) -> list[ConsumerRecord]:
@@ -47,12 +51,38 @@ def member_tombstones(group: ConsumerGroup, member_id: MemberId) -> list[Consume
     return [tombstone_of(record) for record in stand if record is not None]
 
 
+def begin_anew(turn: ConsumerTurn, group: ConsumerGroup) -> list[ConsumerRecord]:
+    """Remove all members of a group that has no later epoch: they join again, in the first one."""
+    records: list[ConsumerRecord] = []
+    for member_id in group.members:
+        turn.forget(group.group_id, member_id)
+        records += member_tombstones(group, member_id)
+    records += map(tombstone_of, group.regexes.values())
+    empty = group.at_epoch(0, turn.topics.hash_of(frozenset()), empty_since=turn.system_time)
+    records.append(replace(empty, last_removal_epoch=0))
+    records.append(
+        ConsumerGroupTargetMetadata(
+            group_id=group.group_id, assignment_epoch=0, assignment_timestamp=NO_ASSIGNMENT_YET
+        )
+    )
+    return records
+
+
+def is_past_last_epoch(group: ConsumerGroup, records: Iterable[ConsumerRecord]) -> bool:
+    """Whether records would take a group to an epoch that there is not."""
+    return group.epoch >= LAST_EPOCH and any(
+        isinstance(record, ConsumerGroupMetadata) and record.epoch > LAST_EPOCH for record in records
+    )
+
+
 def remove_members(
     turn: ConsumerTurn, group: ConsumerGroup, member_ids: Collection[MemberId]
 ) -> list[ConsumerRecord]:
     """Take members out of the group; its epoch rises once for all of them."""
     if not member_ids:
         return []
+    if group.epoch >= LAST_EPOCH:
+        return begin_anew(turn, group)
     records: list[ConsumerRecord] = []
     for member_id in member_ids:
         turn.forget(group.group_id, member_id)
