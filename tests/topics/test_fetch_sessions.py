@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
+from headgate.topics import fetch_sessions
 from headgate.topics.fetch_sessions import (
     EVICTION_MS,
     FetchContext,
@@ -194,3 +195,22 @@ def test_who_gave_records_waits_behind_who_did_not(rounds: list[set[int]]) -> No
             gives = partition.key.partition in givers
             context.told(PartitionOutcome(gives, ErrorCode.NONE, 1, 0), partition)
         expected = [one for one in order if one not in givers] + [one for one in order if one in givers]
+
+
+def test_all_sessions_together_hold_a_bounded_number_of_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who would pass it gets no session, or loses it; idle ones make room, and what ended is not counted."""
+    monkeypatch.setattr(fetch_sessions, "MOST_PARTITIONS", 6)
+    table = sessions()
+    first, second = started(table, 0, 1, 2), started(table, 0, 1)
+    assert started(table, 0, 1) == 0
+    assert isinstance(begin(table, second, 1, 2), FetchContext), "the sixth"
+    assert begin(table, second, 2, 3) == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert len(table) == 1
+    third = started(table, 0, 1, 2)
+    assert third != 0
+    begin(table, third, -1)
+    assert isinstance(begin(table, first, 1, now=EVICTION_MS), FetchContext)
+    fourth = started(table, 0, 1, 2, now=EVICTION_MS)
+    assert started(table, 0, 1, now=2 * EVICTION_MS) == 0
+    assert isinstance(begin(table, fourth, 1, now=2 * EVICTION_MS), FetchContext)
+    assert started(table, 0, 1, now=2 * EVICTION_MS + 1) != 0, "the first was idle"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
-from headgate.topics.producers import Producers, RememberedBatch, sequence_after
+from headgate.topics.producers import MOST_PRODUCERS, Producers, RememberedBatch, sequence_after
 
 MAXIMUM = (1 << 31) - 1
 
@@ -161,3 +161,18 @@ def test_sequences_wrap_to_zero() -> None:
     """There is no negative sequence."""
     assert sequence_after(MAXIMUM, 1) == 0
     assert sequence_after(MAXIMUM - 1, 3) == 1
+
+
+def test_a_new_id_for_each_batch_takes_bounded_memory() -> None:
+    """Who was silent for longest is forgotten, also after a restart; who writes is not."""
+    producers = Producers()
+    for number in range(MOST_PRODUCERS - 1):
+        producers.remember(Sent(0, 0, producer_id=number))
+    producers.remember(Sent(0, 1, producer_id=0))
+    restored = Producers.decode(producers.encode(1))
+    assert restored is not None
+    for number in range(3):
+        restored[0].remember(Sent(0, 0, producer_id=MOST_PRODUCERS + number))
+    assert len(restored[0]) == MOST_PRODUCERS
+    known = dict(restored[0].items())
+    assert [number in known for number in (0, 1, 2, 3)] == [True, False, False, True]

@@ -12,6 +12,8 @@ Kafka's answers:
 4. A partition that gave records goes to the end of the line, so that a full response starves nobody.
 5. When all slots are taken, a session idle for two minutes gives way, or else one that is smaller than the
    newcomer and has had two minutes of life.
+6. All sessions together hold at most MOST_PARTITIONS. Who does not fit in gets no session, and one that grows
+   beyond is forgotten: its client starts again, without one.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EVICTION_MS = 120_000
+MOST_PARTITIONS = 500_000
+"""Each takes a quarter of a kilobyte, whether it exists or not."""
 _MAXIMUM_EPOCH = (1 << 31) - 1
 
 
@@ -141,6 +145,8 @@ class FetchSessions:
         self._new_id = new_id
         # In the order of last use, oldest first.
         self._sessions: dict[int, _Session] = {}
+        self._partition_count = 0
+        """Of all sessions."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -160,9 +166,14 @@ class FetchSessions:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         if session.uses_topic_ids != request.uses_topic_ids:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        before = len(session.partitions)
         _update(session, request.wanted, request.forgotten)
+        self._partition_count += len(session.partitions) - before
+        if self._partition_count > MOST_PARTITIONS and len(session.partitions) > before:
+            self._forget(session.session_id)
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if not session.partitions:
-            del self._sessions[session.session_id]
+            self._forget(session.session_id)
             return FetchContext({}, None, full=True)
         session.next_epoch = _epoch_after(session.next_epoch)
         session.last_used_at = now
@@ -172,7 +183,7 @@ class FetchSessions:
 
     def _begin_full(self, request: SessionRequest, now: Millis) -> FetchContext:
         if request.session_id != NO_SESSION:
-            self._sessions.pop(request.session_id, None)
+            self._forget(request.session_id)
         partitions = {partition.key: partition for partition in request.wanted}
         session: _Session | None = None
         if request.epoch == INITIAL_EPOCH and partitions and self._has_room_for(len(partitions), now):
@@ -180,22 +191,33 @@ class FetchSessions:
                 self._unused_id(), request.uses_topic_ids, now, now, partitions, size=len(partitions)
             )
             self._sessions[session.session_id] = session
+            self._partition_count += len(partitions)
         return FetchContext(partitions, session, full=True)
 
+    def _forget(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partition_count -= len(session.partitions)
+
     def _has_room_for(self, size: int, now: Millis) -> bool:
+        if self._partition_count + size > MOST_PARTITIONS:
+            for idle in [one for one in self._sessions.values() if now - one.last_used_at > EVICTION_MS]:
+                self._forget(idle.session_id)
+            if self._partition_count + size > MOST_PARTITIONS:
+                return False
         if len(self._sessions) < self._slots:
             return True
         if not self._sessions:
             return False
         oldest = next(iter(self._sessions.values()))
         if now - oldest.last_used_at > EVICTION_MS:
-            del self._sessions[oldest.session_id]
+            self._forget(oldest.session_id)
             return True
         settled = [session for session in self._sessions.values() if now - session.created_at > EVICTION_MS]
         smallest = min(settled, key=lambda session: session.size, default=None)
         if smallest is None or smallest.size >= size:
             return False
-        del self._sessions[smallest.session_id]
+        self._forget(smallest.session_id)
         return True
 
     def _unused_id(self) -> int:

@@ -8,6 +8,8 @@ Rules (Kafka's, as its brokers answer):
    answer.
 4. Anything else out of step is OUT_OF_ORDER_SEQUENCE_NUMBER, also a batch older than the last five.
 5. An older epoch is INVALID_PRODUCER_EPOCH; a newer one starts again at sequence 0.
+6. A producer silent for `producer.id.expiration.ms` is forgotten. So is, unlike in Kafka, the one that was
+   silent for longest when there are more than `MOST_PRODUCERS`: a client may use a new id for each batch.
 
 The table is derived from the log. `encode` and `decode` are its snapshot: checksummed, thrown away when in
 doubt, never trusted over the log.
@@ -25,6 +27,8 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
 
 REMEMBERED_BATCHES = 5
+MOST_PRODUCERS = 10_000
+"""Of one partition; each takes about half a kilobyte."""
 _MAXIMUM_SEQUENCE = (1 << 31) - 1
 
 _SNAPSHOT_VERSION = 1
@@ -82,6 +86,7 @@ class Producers:
 
     def __init__(self) -> None:
         self._states: dict[int, ProducerState] = {}
+        """The one that was silent for longest is first."""
 
     def __len__(self) -> int:
         return len(self._states)
@@ -114,12 +119,15 @@ class Producers:
             batch.base_offset + batch.last_offset_delta,
             batch.max_timestamp,
         )
-        state = self._states.get(batch.producer_id)
+        state = self._states.pop(batch.producer_id, None)
         if state is None or state.epoch != batch.producer_epoch:
             self._states[batch.producer_id] = ProducerState(
                 batch.producer_epoch, batch.max_timestamp, [remembered]
             )
+            while len(self._states) > MOST_PRODUCERS:
+                del self._states[next(iter(self._states))]
             return
+        self._states[batch.producer_id] = state
         state.last_timestamp = batch.max_timestamp
         state.batches.append(remembered)
         if len(state.batches) > REMEMBERED_BATCHES:
