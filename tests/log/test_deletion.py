@@ -48,12 +48,12 @@ def test_no_more_directories_are_removed_than_asked_for(tmp_path: Path) -> None:
 def test_a_name_too_long_for_its_suffix_is_cut_and_told_apart(tmp_path: Path) -> None:
     """248 bytes and the suffix are 255; of longer names a digest says which it was."""
     files = OsFileSystem()
-    names = ["a" * 248, "b" * 249, "c" * 248 + "1", "c" * 248 + "2"]
+    names = ["a" * 246 + "-0", "b" * 247 + "-0", "c" * 247 + "-1", "c" * 247 + "-2"]
     for name in names:
         (tmp_path / name).mkdir()
     put_aside(files, [tmp_path / name for name in (*names, "never was")])
     found = sorted(path.name for path in tmp_path.iterdir())
-    assert found[0] == "a" * 248 + ".delete"
+    assert found[0] == "a" * 246 + "-0.delete"
     assert [len(name) for name in found] == [255] * 4
     assert [name[:231] for name in found[1:]] == ["b" * 231, "c" * 231, "c" * 231]
     assert len(set(found)) == 4
