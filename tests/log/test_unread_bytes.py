@@ -123,3 +123,56 @@ def test_an_entry_that_points_between_batches_does_not_cut_an_answer(
     log = place.open(clean=True)
     assert offsets(log.read(0, 1 << 20)) == list(range(30))
     assert len(log.read(0, position + 5)) == (position + 5) // BATCH * BATCH
+
+
+WRONG_HEADERS = {
+    "zeros": bytes(61),
+    "an offset of long ago": struct.pack(">q", 1),
+    "an offset far ahead": struct.pack(">q", 1 << 40),
+    "a length that leads nowhere": struct.pack(">qi", 5, 3 * BATCH),
+}
+
+
+@pytest.mark.parametrize("interval", [1, BATCH])
+@pytest.mark.parametrize("is_closed", [True, False])
+@pytest.mark.parametrize("wrong", WRONG_HEADERS)
+def test_a_header_that_is_wrong_hides_no_batch(
+    files: MemoryFileSystem, wrong: str, is_closed: bool, interval: int
+) -> None:
+    """Whoever asks for an offset is refused, or gets it, again and again; nothing from further on."""
+    settings = LogSettings(segment_bytes=12 * BATCH if is_closed else 1 << 20, index_interval_bytes=interval)
+    place = Place(files, settings=settings)
+    reopened(files, place, 20).close()
+    files.open(DIRECTORY / f"{0:020d}.log").pwrite(WRONG_HEADERS[wrong], 5 * BATCH)
+    log = place.open(clean=True)
+    for _ in range(2):
+        refused = set()
+        for offset in range(20):
+            try:
+                assert offsets(log.read(offset, BATCH)) == [offset]
+            except CorruptBatch:
+                refused.add(offset)
+        assert 5 in refused
+        assert refused <= set(range(5, 9)), refused
+    append(log)
+    assert offsets(log.read(20, BATCH)) == [20]
+    assert offsets(log.read(19, BATCH)) == [19]
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("at", [5, 19])
+def test_an_offset_far_ahead_is_found_at_the_start(files: MemoryFileSystem, at: int, is_clean: bool) -> None:
+    """What no index can hold is damage, or the end of the log: nothing unexpected."""
+    place = Place(files, settings=LogSettings(segment_bytes=12 * BATCH, index_interval_bytes=1))
+    log = place.open()
+    for _ in range(20):
+        append(log)
+    if is_clean:
+        log.close()
+    segment, position = (0, at) if at < 12 else (12, at - 12)
+    files.open(DIRECTORY / f"{segment:020d}.log").pwrite(struct.pack(">q", 1 << 40), position * BATCH)
+    try:
+        log = place.open(clean=is_clean)
+    except OSError:
+        return
+    assert log.log_end_offset in (5, 19, 20)

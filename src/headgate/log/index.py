@@ -21,6 +21,8 @@ _WORD: Final = "i"
 _TIME_ENTRY: Final = Struct(">qi")
 OFFSET_ENTRY_BYTES: Final = 8
 TIME_ENTRY_BYTES: Final = 12
+MOST_RELATIVE_OFFSET: Final = (1 << 31) - 1
+"""How far behind a segment's base offset its last one may be."""
 
 
 class OffsetIndex:

@@ -32,6 +32,7 @@ from crc32c import crc32c
 from headgate.log.checkpoint import CHECKPOINT_NAME, Checkpoint, save_checkpoint
 from headgate.log.filesystem import read_file
 from headgate.log.header import CRC_END, MAGIC, CorruptBatch
+from headgate.log.index import MOST_RELATIVE_OFFSET
 from headgate.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment
 from headgate.log.segments import Segments, last_crc
 from headgate.log.swap import (
@@ -457,6 +458,8 @@ def _walk_tail(segment: Segment, size: int) -> bool:
         for at, header, _ in walk_batches(file, position, size):
             if header.base_offset < segment.next_offset or header.last_offset_delta < 0:
                 return False
+            if header.last_offset - segment.base_offset > MOST_RELATIVE_OFFSET:
+                return False
             segment.note(at, header.size, header.last_offset, header.max_timestamp)
     except CorruptBatch:
         return False
@@ -483,6 +486,8 @@ def _scan(segment: Segment, size: int, previous_end: int | None, gaps_to: int | 
             is_gap_allowed = gaps_to is None or header.base_offset <= gaps_to
             if header.base_offset < expected or (header.base_offset > expected and not is_gap_allowed):
                 return f"offset {header.base_offset} at {position} where {expected} was due"
+            if header.last_offset - segment.base_offset > MOST_RELATIVE_OFFSET:
+                return f"offset {header.last_offset} at {position} is too far ahead for its segment"
             if header.last_offset_delta < 0:
                 return f"a last offset delta of {header.last_offset_delta} at {position}"
             if crc32c(batch[CRC_END:]) != header.crc:

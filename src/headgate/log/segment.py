@@ -59,6 +59,7 @@ class Segment:
         "_checked_from",
         "_checked_to",
         "_close_when_unpinned",
+        "_damage",
         "_directory",
         "_file",
         "_files",
@@ -103,6 +104,8 @@ class Segment:
         self.unchecked_bytes = 0
         """Batches that begin before this position were there before the process, and nobody has read them."""
         self._checked_from = self._checked_to = 0
+        self._damage: CorruptBatch | None = None
+        """Why the indexes cannot be built: whoever asks again is told at once."""
         self.forget_batches()
 
     def forget_batches(self) -> None:
@@ -339,12 +342,30 @@ class Segment:
 
     def _load_indexes(self) -> None:
         if not self.read_indexes() or not self._is_time_index_whole():
-            next_offset = self.next_offset
-            self.rebuild()
-            self.next_offset = max(next_offset, self.next_offset)
+            try:
+                self._build_indexes()
+            except CorruptBatch:
+                # Batches before it are found by what was built, and who looks further comes upon it.
+                self._recent_last_offsets = None
+                return
             # Whoever reads wants the index, not its file: without room for it, it is built again next time.
             with suppress(OSError):
                 self.save_indexes()
+
+    def _build_indexes(self) -> None:
+        """Index the segment anew. Its extent stays what it was, also where this raises as `rebuild` does."""
+        size, next_offset, first_timestamp = self.size, self.next_offset, self.first_timestamp
+        reserved_to = self.reserved_to
+        try:
+            self.rebuild()
+        except (CorruptBatch, OSError) as problem:
+            self.first_timestamp = first_timestamp
+            if isinstance(problem, CorruptBatch):
+                self._damage = problem
+            raise
+        finally:
+            self.size, self.next_offset = size, max(next_offset, self.next_offset)
+            self.reserved_to = reserved_to
 
     def _is_time_index_whole(self) -> bool:
         """Whether nothing behind its last entry is later than that: a file cut between entries looks sound.
@@ -415,9 +436,11 @@ class Segment:
 
     def rebuild(self) -> None:
         """Walk over the whole file, header by header, and index it anew. Raises CorruptBatch."""
-        size = self.size
+        size, end = self.size, self.next_offset
         self.forget_batches()
         for position, header, _ in walk_batches(self.file(), 0, size):
+            if not self.next_offset <= header.base_offset <= header.last_offset < end:
+                raise CorruptBatch(f"offset {header.base_offset} stands at {position}")
             self.note(position, header.size, header.last_offset, header.max_timestamp)
 
     # Reading.
@@ -432,11 +455,11 @@ class Segment:
             recent = bisect_left(self._recent_last_offsets, offset)
             return self._recent_positions[recent] if recent < len(self._recent_positions) else self.size
         if not at:
-            return find_batch(self.file(), 0, self.size, offset)
+            return find_batch(self.file(), 0, self.size, offset, self.base_offset)
         if not self._is_at(index.positions[at - 1], self.base_offset + index.offsets[at - 1]):
             self.replace_indexes()
             return self.position_of(offset)
-        return find_batch(self.file(), index.positions[at - 1], self.size, offset)
+        return find_batch(self.file(), index.positions[at - 1], self.size, offset, self.base_offset)
 
     def start_before(self, timestamp: int) -> int:
         """An offset up to which every timestamp is smaller than `timestamp`."""
@@ -465,10 +488,19 @@ class Segment:
 
     def replace_indexes(self) -> None:
         """Index the segment anew: its index files are not what was written. Raises CorruptBatch, OSError."""
-        next_offset, unchecked_bytes = self.next_offset, self.unchecked_bytes
-        self.rebuild()
-        self.next_offset = max(next_offset, self.next_offset)
-        self.unchecked_bytes = unchecked_bytes
+        if self._damage is not None:
+            raise CorruptBatch(self._damage.reason)
+        offsets, times = self._offset_index, self._time_index
+        recent = self._recent_last_offsets, self._recent_positions, self._unindexed_bytes
+        newest = self._max_timestamp, self._max_timestamp_offset
+        try:
+            self._build_indexes()
+        except (CorruptBatch, OSError):
+            # It is the batch that is not what was written: what is known of all others stays known.
+            self._offset_index, self._time_index = offsets, times
+            self._recent_last_offsets, self._recent_positions, self._unindexed_bytes = recent
+            self._max_timestamp, self._max_timestamp_offset = newest
+            raise
         if self.indexes_synced:  # else it is the last segment, whose indexes are saved when it is closed
             with suppress(OSError):
                 self.save_indexes()

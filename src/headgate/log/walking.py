@@ -44,16 +44,20 @@ def batch_size(buffer: Buffer, at: int, position: int) -> int:
     return size
 
 
-def find_batch(file: File, position: int, end: int, offset: int) -> int:
+def find_batch(file: File, position: int, end: int, offset: int, least_offset: int) -> int:
     """Where the first batch from `position` on begins that reaches `offset`; `end` when none does.
 
-    For short ways: the file is read a few kilobytes at a time. Raises CorruptBatch.
+    For short ways: the file is read a few kilobytes at a time. Raises CorruptBatch, where a batch begins
+    before `least_offset` or before the one in front of it ends, too: what it holds would be passed over.
     """
     while position < end:
         chunk = file.pread(min(_WALK_BYTES, end - position), position)
         at = 0
         while at + HEADER_BYTES <= len(chunk):
             base_offset, last_offset_delta = _LAST_OFFSET.unpack_from(chunk, at)
+            if base_offset < least_offset:
+                raise CorruptBatch(f"offset {base_offset} stands at {position + at}, not {least_offset}")
+            least_offset = base_offset + last_offset_delta + 1
             if base_offset + last_offset_delta >= offset:
                 return position + at
             at += batch_size(chunk, at, position)

@@ -73,6 +73,7 @@ class BrokerNode:
         self.durability = GroupCommit(self._loop, lambda seconds: self.observe_sync(seconds))
         self._batch_checks = AsideThread(self._loop, "headgate-batch-check")
         self.appends = Appends(self._batch_checks)
+        self.appends.on_failed = partial(unexpected, Where.REQUEST)
         self.coordinator = GroupCoordinator([])
         self._checkpoints = CheckpointRunner([], self.durability, settings)
         self.router: Router = Here(self)

@@ -43,6 +43,14 @@ _FAILED = AppendResult(ErrorCode.UNKNOWN_SERVER_ERROR, message="An unexpected fa
 logger = logging.getLogger(__name__)
 
 
+OnFailed = Callable[[str, BaseException], None]
+"""Called with what failed, and the exception."""
+
+
+def _log_failure(event: str, failure: BaseException) -> None:
+    logger.error(event, exc_info=failure)
+
+
 class RunAside(Protocol):
     """Runs `work` in another thread and then `on_done` on the loop, one after another in the order of the
     calls.
@@ -65,10 +73,12 @@ class Budget:
 class Appends:
     """The batches of all partitions that are on their way."""
 
-    __slots__ = ("_run_aside", "_waiting")
+    __slots__ = ("_run_aside", "_waiting", "on_failed")
 
     def __init__(self, run_aside: RunAside) -> None:
         self._run_aside = run_aside
+        self.on_failed: OnFailed = _log_failure
+        """Told of exceptions that nothing provides for."""
         self._waiting: dict[PartitionKey, deque[_Pending]] = {}
 
     def append(
@@ -99,11 +109,11 @@ class Appends:
 
     def _checked(self, pending: _Pending, failure: BaseException | None) -> None:
         if failure is not None:
-            logger.error("the check of a batch for %s failed", pending.partition, exc_info=failure)
+            self.on_failed(f"the check of a batch for {pending.partition} failed", failure)
             pending.admitted = _FAILED
         queue = self._waiting[pending.partition.key]
         while queue and (admitted := queue[0].admitted) is not None:
-            queue.popleft().append(admitted)
+            queue.popleft().append(admitted, self.on_failed)
         if not queue:
             del self._waiting[pending.partition.key]
 
@@ -133,7 +143,7 @@ class _Pending:
         """Check the batch, in any thread, letting others have their turn."""
         self.admitted = admit(self._data, self._policy, self._now, pause=_pause)
 
-    def append(self, admitted: Admitted | AppendResult) -> None:
+    def append(self, admitted: Admitted | AppendResult, on_failed: OnFailed) -> None:
         """Append the batch, on the loop."""
         topic = self.partition.topic
         # Another object may stand for the partition by now.
@@ -143,8 +153,8 @@ class _Pending:
         else:
             try:
                 result = partition.append_admitted(admitted, self._now)
-            except Exception:  # of this batch alone: others wait behind it
-                logger.exception("an append to %s failed", partition)
+            except Exception as failure:  # of this batch alone: others wait behind it
+                on_failed(f"an append to {partition} failed", failure)
                 result = _FAILED
         self._on_done(partition or self.partition, result)
 
