@@ -10,11 +10,18 @@ import pytest
 from tests.server.clients import Client, commit, committed, run_scenario
 from tests.waiting import until
 
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import TopicId
+from headgate.log.batch import Record, encode_batch
 from headgate.server import checkpoints, compaction, failures
 from headgate.server.checkpoints import CheckpointRunner
 from headgate.server.failures import Where, on_loop_exception
+from headgate.topics import appends
+from headgate.topics.admission import AppendResult
+from headgate.topics.appends import Budget
 from headgate.topics.compactor import Compactor
-from headgate.topics.topics import Topics
+from headgate.topics.topic import Topic
+from headgate.topics.topics import NewTopic, Topics
 
 WITHIN_S = 20
 
@@ -97,3 +104,29 @@ def test_a_callback_of_the_loop_that_fails_is_counted() -> None:
         assert failures.counts() == {Where.LOOP: 1}
 
     asyncio.run(scenario())
+
+
+@pytest.mark.plants_failures("request")
+def test_a_check_of_a_batch_that_fails_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs in another thread; the producer is told, and the next batch is taken."""
+
+    def fail(*given: object, **more: object) -> None:
+        raise ZeroDivisionError("planted")
+
+    async def scenario(client: Client) -> None:
+        now = client.node.system_time()
+        topic = client.node.topics.create(NewTopic("checked", TopicId(b"c" * 16), 1), now)
+        assert isinstance(topic, Topic)
+        results: list[AppendResult] = []
+        budget = Budget()
+        budget.left = 0
+        with monkeypatch.context() as patched:
+            patched.setattr(appends, "admit", fail)
+            batch = encode_batch([Record(b"k", b"v", 1_750_000_000_000)])
+            partition = topic.partition(0)
+            client.node.appends.append(partition, batch, now, budget, lambda _, one: results.append(one))
+            await until(lambda: bool(results), "the producer is told", 10)
+        assert [one.error for one in results] == [ErrorCode.UNKNOWN_SERVER_ERROR]
+        assert failures.counts() == {Where.REQUEST: 1}
+
+    run_scenario(scenario)
