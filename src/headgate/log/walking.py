@@ -44,7 +44,7 @@ def batch_size(buffer: Buffer, at: int, position: int) -> int:
     return size
 
 
-def find_batch(file: File, position: int, end: int, offset: int, least_offset: int) -> int:
+def find_batch(file: File, position: int, end: int, offset: int, least_offset: int = 0) -> int:
     """Where the first batch from `position` on begins that reaches `offset`; `end` when none does.
 
     For short ways: the file is read a few kilobytes at a time. Raises CorruptBatch, where a batch begins
