@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.server.clients import WIDTH, Client, T, commit, committed, fetch, run_scenario
 from tests.waiting import until
 
+from headgate.api.repeats import Habit
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicId, TopicName
 from headgate.server.node import BrokerNode
@@ -341,7 +342,8 @@ def test_a_commit_whose_topic_came_anew_is_learned_once() -> None:
     ("limit", "most"),
     [
         ("MOST_REPEATS", 8),
-        ("MOST_BYTES", 8 * len(request_frame(commit(0, [0], "group-00"), 8, 1, "again"))),
+        ("MOST_SEEN", 8),
+        ("MOST_BYTES", 8 * len(request_frame(commit(0, [0], "group-00"), 8, 1, "again")[4:])),
     ],
 )
 def test_what_is_known_is_bounded(limit: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,11 +355,33 @@ def test_what_is_known_is_bounded(limit: str, most: int, monkeypatch: pytest.Mon
             for number in range(20):
                 await client.ask(commit(number, [number % WIDTH], f"group-{number:02}"), 8)
         repeats = client.listener.served.repeats
-        kept = sum(len(known.repeats) for shapes in repeats._by_size.values() for known in shapes)
-        assert 0 < kept <= 8
-        assert len(repeats._seen) <= 8 or limit != "MOST_REPEATS"
+        known = [known for shapes in repeats._by_size.values() for known in shapes]
+        assert sum(len(one.young) for one in known) <= 8
+        assert sum(len(one.old) for one in known) <= 8
+        assert any(one.young or one.old for one in known)
+        assert sum(map(len, repeats._forgotten)) <= 8
+        assert len(repeats._seen) <= 8 or limit != "MOST_SEEN"
         for number in range(20):
             assert await committed(client, f"group-{number:02}") == {number % WIDTH: number}
+
+    run_scenario(scenario)
+
+
+def test_requests_of_many_groups_that_come_in_turn_stay_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when generations end, because others come that are not seen again."""
+    monkeypatch.setattr("headgate.api.repeats.MOST_REPEATS", 24)
+
+    async def scenario(client: Client) -> None:
+        for once in range(10):
+            for number in (*range(20), *(2 * [20 + once])):
+                await client.ask(commit(number, [0], f"group-{number:02}"), 8)
+        repeats = client.listener.served.repeats
+        habit = Habit()
+        for number in range(20):
+            frame = request_frame(commit(99, [0], f"group-{number:02}"), 8, 77, "again")[4:]
+            found = repeats.find(frame, habit)
+            assert found is not None
+            assert (found[2], found[3]) == (77, (99,))
 
     run_scenario(scenario)
 

@@ -4,6 +4,10 @@ The first time a request comes it is read, and takes the way of any request. Whe
 same but for its numbers (`headgate.wire.repeats`), its API is asked for a `Repeat`: what serves the next ones
 from their numbers alone, without reading them again. A repeat is an ordinary request in everything else: it
 goes to the coordinator as a command, is judged anew, and waits for its answer in the line of its connection.
+
+What is known has two generations. A request that is learned, or comes again, is in the young one. When that
+is full it becomes the old one, and what was old is forgotten: a little with each request that is learned,
+because to free it at once would hold the loop. So what comes again before `MOST_REPEATS` others stays known.
 """
 
 from __future__ import annotations
@@ -17,12 +21,15 @@ from headgate.wire.codec import encode
 from headgate.wire.message import Message
 from headgate.wire.repeats import Numbers, Place, RequestShape, places_of
 
-MOST_REPEATS = 4096
-"""How many requests are known at a time; when there are more, all are learned anew."""
+MOST_REPEATS = 1 << 16
+"""How many requests a generation has at most: about 2.4 kB each."""
 MOST_BYTES = 8 << 20
 """What their frames come to at most. What is kept of one is up to twenty times as much: wide fetches."""
+MOST_SEEN = 1 << 17
+"""Hashes of requests that came once."""
 MOST_SIZES = 1024
 MOST_SHAPES_OF_A_SIZE = 4
+_FREED_AT_ONCE = 4
 LARGEST_BYTES = 1 << 16
 """Larger requests are read each time: what takes long there is their numbers."""
 
@@ -36,7 +43,8 @@ class _Known:
     """The requests of one shape, by what they have in common."""
 
     shape: RequestShape
-    repeats: dict[Hashable, tuple[Any, Repeat]] = field(default_factory=dict)
+    young: dict[Hashable, tuple[Any, Repeat]] = field(default_factory=dict)
+    old: dict[Hashable, tuple[Any, Repeat]] = field(default_factory=dict)
 
 
 class Habit:
@@ -56,7 +64,10 @@ class Repeats:
         self._seen: set[int] = set()
         """Hashes of what came once. Where two are the same, one is learned too early: no harm is done."""
         self._count = 0
+        """Requests of the young generation."""
         self._bytes = 0
+        self._forgotten: list[dict[Hashable, tuple[Any, Repeat]]] = []
+        """Known no more, and not freed yet."""
 
     def find(self, frame: bytes, habit: Habit) -> Found | None:
         """What is known of a frame (without its length in front); None: it has to be read.
@@ -71,10 +82,14 @@ class Repeats:
             correlation_id, numbers, rest = known.shape.split(frame)
             if rest == habit.rest:
                 rest = habit.rest
-            found = known.repeats.get(rest)
-            if found is not None:
-                habit.rest = rest
-                return found[0], found[1], correlation_id, numbers
+            found = known.young.get(rest)
+            if found is None:
+                if rest not in known.old:
+                    continue
+                found = known.old.pop(rest)
+                self._take_in(known, rest, found)
+            habit.rest = rest
+            return found[0], found[1], correlation_id, numbers
         return None
 
     def learn(self, node: Node, frame: bytes, route: Any, request: Message) -> None:
@@ -89,7 +104,7 @@ class Repeats:
         # Most of what comes once never comes again: only what does is worth the work.
         rest = hash(tuple(known.shape.split(frame)[2] for known in shapes))
         if shapes and rest not in self._seen:
-            if len(self._seen) >= MOST_REPEATS:
+            if len(self._seen) >= MOST_SEEN:
                 self._seen.clear()
             self._seen.add(rest)
             return
@@ -101,10 +116,6 @@ class Repeats:
             self._remember(frame, [Place(at + route.body_at, size) for at, size in places], (route, repeat))
 
     def _remember(self, frame: bytes, places: Sequence[Place], served: tuple[Any, Repeat]) -> None:
-        is_full = self._count >= MOST_REPEATS or self._bytes + len(frame) > MOST_BYTES
-        if is_full or len(self._by_size) > MOST_SIZES:
-            self._by_size.clear()
-            self._count = self._bytes = 0
         shapes = self._by_size.setdefault(len(frame), [])
         known = next((one for one in shapes if one.shape.places == tuple(places)), None)
         if known is None:
@@ -112,9 +123,37 @@ class Repeats:
                 return
             known = _Known(RequestShape(len(frame), places))
             shapes.append(known)
-        known.repeats[known.shape.split(frame)[2]] = served
+        self._take_in(known, known.shape.split(frame)[2], served)
+
+    def _take_in(self, known: _Known, rest: Hashable, served: tuple[Any, Repeat]) -> None:
+        known.young[rest] = served
         self._count += 1
-        self._bytes += len(frame)
+        self._bytes += known.shape.size
+        self._free_some()
+        if self._count >= MOST_REPEATS or self._bytes >= MOST_BYTES or len(self._by_size) > MOST_SIZES:
+            self._begin_generation()
+            if len(self._by_size) > MOST_SIZES:
+                self._begin_generation()
+
+    def _begin_generation(self) -> None:
+        """The young one becomes old, the old one is forgotten."""
+        for shapes in self._by_size.values():
+            for known in shapes:
+                if known.old:
+                    self._forgotten.append(known.old)
+                known.old, known.young = known.young, {}
+        kept = {size: [one for one in shapes if one.old] for size, shapes in self._by_size.items()}
+        self._by_size = {size: shapes for size, shapes in kept.items() if shapes}
+        self._count = self._bytes = 0
+
+    def _free_some(self) -> None:
+        for _ in range(_FREED_AT_ONCE):
+            if not self._forgotten:
+                return
+            forgotten = self._forgotten[-1]
+            forgotten.popitem()
+            if not forgotten:
+                self._forgotten.pop()
 
 
 def _places_in(
