@@ -22,9 +22,10 @@ from tests.waiting import until
 from headgate.log.batch import Record, encode_batch
 from headgate.server.backlog import Backlog
 from headgate.server.connection import MOST_PARKED
+from headgate.server.large_requests import LargeRequests
 from headgate.wire.framing import request_frame
 from headgate.wire.messages.api_versions import ApiVersionsRequest
-from headgate.wire.messages.metadata import MetadataRequest
+from headgate.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 FOR_EVER_MS = 2**31 - 1
 
@@ -169,5 +170,51 @@ def test_a_long_header_is_not_remembered() -> None:
                 writer.write(request_frame(ApiVersionsRequest(), 0, correlation_id, client_id))
                 assert (await read_response(reader))[0] == correlation_id
                 assert len(server.only_connection()._routes) == known
+
+    run(scenario)
+
+
+def test_large_requests_are_let_in_by_their_bytes() -> None:
+    """Some small ones together, a larger one alone, in their order."""
+    inside: list[str] = []
+    large = LargeRequests(most_bytes=10)
+
+    def enter(name: str, size_bytes: int) -> None:
+        large.enter(size_bytes, lambda: inside.append(name))
+
+    for name, size_bytes in (("a", 4), ("b", 6), ("c", 50), ("d", 1)):
+        enter(name, size_bytes)
+    assert inside == ["a", "b"]
+    large.leave(4)
+    assert inside == ["a", "b"], "c is alone, and d behind it"
+    large.leave(6)
+    assert inside == ["a", "b", "c"]
+    large.leave(50)
+    assert inside == ["a", "b", "c", "d"]
+
+
+def test_large_requests_of_clients_that_vanished_are_not_worked_on() -> None:
+    """Nothing of them is left, and the next one is served."""
+
+    async def scenario() -> None:
+        async with serving() as server:
+            large = server.listener.served.large
+            large.enter(1, lambda: None)
+            large._most_bytes = 1
+            names = [MetadataRequestTopic(name=f"no topic {number}") for number in range(20_000)]
+            request = request_frame(MetadataRequest(topics=names), 4, 5, "x")
+            writers = [(await server.connect())[1] for _ in range(3)]
+            for writer in writers:
+                writer.write(request)
+            await until(lambda: len(large._waiting) == 3, "all wait", WITHIN_S)
+            for writer in writers:
+                writer.transport.abort()
+            await until(lambda: not server.connections, "all are gone", WITHIN_S)
+            assert server.listener.served.memory.held_bytes == 0
+            reader, writer = await server.connect()
+            writer.write(request)
+            large.leave(1)
+            assert (await read_response(reader))[0] == 5
+            assert large._inside_bytes == 0
 
     run(scenario)

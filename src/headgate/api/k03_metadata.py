@@ -25,6 +25,8 @@ from headgate.wire.messages.metadata import (
 )
 
 _NULL_NAMES_SINCE = 12
+_TOPICS_AT_ONCE = 100
+"""So many topics that do not exist take no time worth telling."""
 _SHARED_AT_ONCE = 50
 
 
@@ -50,11 +52,16 @@ def _respond(node: Node, call: Call, request: MetadataRequest) -> RequestSteps[M
             described = yield from _describe(node, topic, operations)
             response.topics.append(described)
         return response
-    names = [
-        topic.name for topic in request.topics if topic.name is not None and topic.topic_id == ZERO_TOPIC_ID
-    ]
+    names: list[str] = []
+    for number, wanted in enumerate(request.topics, 1):
+        if not number % _TOPICS_AT_ONCE:
+            yield None
+        if wanted.name is not None and wanted.topic_id == ZERO_TOPIC_ID:
+            names.append(wanted.name)
     by_name = yield from find_or_create(node, names, may_create=request.allow_auto_topic_creation)
-    for wanted in request.topics:
+    for number, wanted in enumerate(request.topics, 1):
+        if not number % _TOPICS_AT_ONCE:
+            yield None
         answer = yield from _answer(node, wanted, by_name, operations)
         response.topics.append(answer)
     if call.api_version < _NULL_NAMES_SINCE:

@@ -30,6 +30,7 @@ from headgate.server.backlog import Backlog
 from headgate.server.calls import PendingCall, Route
 from headgate.server.connection_limits import ConnectionLimits
 from headgate.server.failures import Where, unexpected
+from headgate.server.large_requests import LargeRequests
 from headgate.server.loop_watch import LoopWatch
 from headgate.server.metrics import Metrics
 from headgate.server.peers import is_peer_gone
@@ -116,6 +117,7 @@ class Served:
     outbox: Outbox = field(default_factory=Outbox)
     memory: RequestMemory = field(default_factory=RequestMemory)
     responses: ResponseMemory = field(default_factory=ResponseMemory)
+    large: LargeRequests = field(default_factory=LargeRequests)
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
 
 
@@ -162,6 +164,11 @@ class Connection(asyncio.Protocol):
         self._work = served.work
         self._occupations = 0
         """How many requests are served in steps."""
+        self._large = served.large
+        self._aside = b""
+        """A large request that waits until it may be read."""
+        self._large_bytes = 0
+        """The size of the large request that is worked on."""
         self._is_write_paused = False
         self._is_read_paused = False
         self.is_short_of_memory = False
@@ -239,7 +246,7 @@ class Connection(asyncio.Protocol):
                 self._serve()
         finally:
             self._is_receiving = False
-        held = self._unserved_bytes + self._frames.pending_bytes
+        held = self._unserved_bytes + self._frames.pending_bytes + len(self._aside)
         if held or self.held_request_bytes:
             self._memory.note(self, held)
         if self.outgoing:
@@ -344,13 +351,36 @@ class Connection(asyncio.Protocol):
         """Read a request that stands in line, and hand it to its API."""
         route = call.route
         if len(frame) > route.api.read_aside_bytes:
-            self.occupy(call, reading(call, frame), lambda request: self._decide(call, frame, request))
+            self._read_aside(call, frame)
             return
         outer = self.watch.begin(call)
         try:
             self._decide(call, frame, route.read(frame, route.body_at))
         finally:
             self.watch.end(outer)
+
+    def _read_aside(self, call: PendingCall, frame: bytes) -> None:
+        """Read a large request in a thread, when there is room for it."""
+        size_bytes = len(frame)
+        self._aside = frame
+        self._occupations += 1
+
+        def begin() -> None:
+            self._occupations -= 1
+            frame, self._aside = self._aside, b""
+            if self._transport is None:
+                self._large.leave(size_bytes)
+                return
+            self._large_bytes = size_bytes
+            self.occupy(call, reading(call, frame), lambda request: self._decide(call, b"", request))
+
+        self._large.enter(size_bytes, begin)
+
+    def _leave_large(self) -> None:
+        """Let others in if a large request was worked on and that is over."""
+        if self._large_bytes and not self._occupations:
+            size_bytes, self._large_bytes = self._large_bytes, 0
+            self._large.leave(size_bytes)
 
     def _decide(self, call: PendingCall, frame: bytes, request: Any) -> None:
         """Hand a request to its API."""
@@ -360,7 +390,7 @@ class Connection(asyncio.Protocol):
             response = route.api.handle(self._node, call, request)
             if response is not None:
                 call.answer(response)
-            if route.api.repeat is not None:
+            if route.api.repeat is not None and frame:
                 self._repeats.learn(self._node, frame, route, request)
         except Exception as failure:
             self.refuse_failed(route, failure)
@@ -384,12 +414,12 @@ class Connection(asyncio.Protocol):
 
         def on_done(result: ResultT) -> None:
             self._occupations -= 1
-            if self._transport is None:
-                return
-            try:
-                then(result)
-            except Exception as failure:
-                self.refuse_failed(call.route, failure)
+            if self._transport is not None:
+                try:
+                    then(result)
+                except Exception as failure:
+                    self.refuse_failed(call.route, failure)
+            self._leave_large()
             self._balance()
 
         def on_failed(failure: Exception) -> None:
@@ -398,6 +428,7 @@ class Connection(asyncio.Protocol):
                 self.refuse(str(failure))
             else:
                 self.refuse_failed(call.route, failure)
+            self._leave_large()
 
         self._work.run(steps, call, on_done, on_failed)
 
@@ -467,6 +498,7 @@ class Connection(asyncio.Protocol):
         """Nobody is there for the answers any more."""
         self.waiting.clear()
         self._unserved.clear()
+        self._aside = b""
         self._memory.gone(self)
         actions, self.when_lost = self.when_lost, {}
         for action in actions.values():
