@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 from crc32c import crc32c
-from tests.log.support import DIRECTORY, Place, append, batch_at, filled, memory
+from tests.log.support import DIRECTORY, Place, append, batch_at, filled, memory, names
 
 from headgate.log import walking
 from headgate.log.batch import CorruptBatch, read_header
 from headgate.log.filesystem import File
 from headgate.log.header import CRC_END, HEADER_BYTES
+from headgate.log.segments import last_crc
 from headgate.log.walking import (
     batch_size,
     checked_batches,
@@ -185,3 +186,16 @@ def test_a_walk_over_segments_keeps_them_in_place_until_it_ends(place: Place) ->
     assert segments.walks == 0
     three = append(log, 3)
     assert [batch for _, batch in walk_segments(segments, 26, 28)] == [three]
+
+
+def test_a_log_is_known_by_the_checksum_of_the_batch_that_ends_it(place: Place) -> None:
+    """-1 where no batch ends at the offset, or none can be read there."""
+    log, batches = filled(place, 12)
+    batches.append(append(log, 3))
+    crcs = [read_header(batch).crc for batch in batches]
+    found = [last_crc(log.segments, end) for end in range(17)]
+    assert found == [-1, *crcs[:12], -1, -1, crcs[12], -1]
+    file = place.files.open(DIRECTORY / names(place, ".log")[0])
+    file.truncate(60)
+    log.close_files()
+    assert [last_crc(log.segments, end) for end in (1, 12)] == [-1, crcs[11]]
