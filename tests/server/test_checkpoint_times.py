@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.fetched import each_fetched
 from tests.server.checkpointed import LATER_MS, STATE_FILE, TOPIC, begin_with_a_checkpoint, run
 from tests.server.disk import DATA_DIR, new_disk
 
@@ -40,7 +41,7 @@ async def _fetch_from(node: BrokerNode) -> int:
     done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     node.coordinator.submit(GroupId("g"), FetchOffsets(GroupId("g"), None), done.set_result)
     fetched = await asyncio.wait_for(done, 30)
-    return sum(len(partitions) for _, partitions in fetched.topics)
+    return len(list(each_fetched(fetched)))
 
 
 @pytest.mark.parametrize("is_enabled", ["true", "false"])

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any, TypeVar
 
 import numpy as np
+from tests.fetched import each_fetched
 from tests.server.disk import new_disk
 from tests.server.shard_life import ShardLife
 from tests.simulation.clock import SimulatedTime
@@ -69,7 +70,7 @@ class Life(ShardLife):
 
     async def offsets(self) -> Offsets:
         fetched = await self.submit(FetchOffsets(GROUP, None))
-        return {partition: stored.offset for _, found in fetched.topics for partition, stored in found}
+        return {partition: offset for _, partition, offset, _, _ in each_fetched(fetched)}
 
     def last_of_each_key(self) -> Offsets:
         """What is left when nothing but the last record of every key is kept, blind to runs."""

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tests.fetched import in_full
+
 from headgate.core.offsets.commands import (
     NO_RETENTION,
     NOTHING_COMMITTED,
@@ -90,6 +92,7 @@ def without_offsets(commit: CommitOffsets) -> tuple[RepeatedCommit, list[int]]:
 
 def fetched_one_by_one(command: FetchOffsets, result: Any) -> Any:
     """What a fetch of named partitions found, each for itself, however the shard put it."""
+    result = in_full(result)
     if isinstance(result, FetchedNumbers):
         numbers = zip(result.offsets, result.leader_epochs, strict=True)
         return FetchedOffsets(

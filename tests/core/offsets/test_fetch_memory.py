@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -13,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.harness import Harness
 from tests.core.shard_states import changes
+from tests.fetched import each_fetched
 
 from headgate.core.commands import DeleteGroup, DeleteTopicOffsets
 from headgate.core.offsets import fetch_memory, table
 from headgate.core.offsets.commands import (
     CommitOffsets,
     DeleteOffsets,
-    FetchedColumns,
     FetchedNumbers,
     FetchedOffsets,
     FetchesAgain,
@@ -69,21 +68,7 @@ def told(fetch: FetchOffsets, result: Any) -> Told:
         numbers = zip(places, result.offsets, result.leader_epochs, strict=True)
         return [(*place, int(offset), int(epoch), "") for place, offset, epoch in numbers]
     assert isinstance(result, FetchedOffsets)
-    return [one for topic, partitions in result.topics for one in _told(topic, partitions)]
-
-
-def _told(topic: TopicName, partitions: Any) -> Iterator[tuple[TopicName, int, int, int, str]]:
-    if isinstance(partitions, FetchedColumns):
-        texts = partitions.metadata or [""] * len(partitions.partitions)
-        for *row, text in zip(*partitions[:3], texts, strict=True):
-            partition, offset, epoch = map(int, row)
-            yield topic, partition, offset, epoch, text
-        return
-    for partition, stored in partitions:
-        if stored is None:
-            yield topic, partition, -1, -1, ""
-        else:
-            yield topic, partition, stored.offset, stored.leader_epoch, stored.metadata
+    return list(each_fetched(result))
 
 
 def ask(shard: GroupShard, command: Any) -> Any:

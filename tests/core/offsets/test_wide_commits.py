@@ -10,6 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.harness import Harness, durable_state
+from tests.fetched import each_fetched
 
 from headgate.core.offsets import commit
 from headgate.core.offsets.commands import (
@@ -156,8 +157,8 @@ def test_a_commit_with_texts_of_its_own_comes_again_with_them() -> None:
     command = CommitOffsets(G, [(T, columns)])
     harness.ask(command)
     harness.ask(CommitAgain(command, [columns.offsets + 5, columns.offsets + 6]))
-    (found,) = harness.ask(FetchOffsets(G, [(T, range(count))])).topics
-    assert [(stored.offset, stored.metadata) for _, stored in found[1]] == [
+    found = harness.ask(FetchOffsets(G, [(T, range(count))]))
+    assert [(offset, metadata) for _, _, offset, _, metadata in each_fetched(found)] == [
         (number + 106, f"of {number}") for number in range(count)
     ]
 
