@@ -19,8 +19,8 @@ from headgate.log.filesystem import MemoryFileSystem, write_fully
 from headgate.log.log import Log, LogSettings, Recovery
 from headgate.log.recovery import LogDamaged
 from headgate.topics.catalogue import Catalogue, CatalogueCorrupt, CatalogueEntry
+from headgate.topics.catalogue_opening import CATALOGUE_DIRECTORY
 from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop
-from headgate.topics.topics import CATALOGUE_DIRECTORY
 
 IDENTITY_FILE: Final = "meta.properties"
 LOCK_FILE: Final = ".lock"

@@ -18,8 +18,8 @@ from headgate.inspect.directory import (
 from headgate.inspect.findings import Findings
 from headgate.inspect.verify_log import LogCheck, LogToCheck
 from headgate.log.segment import LOG_SUFFIX
+from headgate.topics.catalogue_opening import CATALOGUE_DIRECTORY
 from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop
-from headgate.topics.topics import CATALOGUE_DIRECTORY
 
 _LOOKS_AGAIN = 3
 _LOOKS_AGAIN_AFTER_S = 0.2

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import logging
 import random
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,19 +25,17 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, ZERO_TOPIC_ID, Millis, TopicId, TopicName
 from headgate.domain.settings import TOPIC_SETTINGS, Settings
 from headgate.log.compaction import Steps
-from headgate.log.deletion import put_aside, remove_deleted
 from headgate.log.filesystem import FileSystem, read_or_nothing, replace_file
-from headgate.log.log import Log, LogSettings, Recovery
-from headgate.log.recovery import LogDamaged
-from headgate.log.segment import LOG_SUFFIX
 from headgate.topics import catalogue as events
-from headgate.topics.catalogue import RESTORE, Catalogue, CatalogueCorrupt, CatalogueEntry
+from headgate.topics.catalogue import Catalogue, CatalogueEntry
+from headgate.topics.catalogue_opening import PARTITION_DIRECTORY, open_catalogue
 from headgate.topics.changed_settings import take_over_changes
 from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop
 from headgate.topics.configs import check
 from headgate.topics.fetch_sessions import FetchSessions
 from headgate.topics.held_names import HeldNames
 from headgate.topics.housekeeping import Housekeeping
+from headgate.topics.leftovers import Leftovers
 from headgate.topics.names import collision_key, why_invalid
 from headgate.topics.refusal import Refusal
 from headgate.topics.topic import Shared, Topic
@@ -46,13 +43,8 @@ from headgate.topics.waiters import Waiters
 
 logger = logging.getLogger(__name__)
 
-CATALOGUE_DIRECTORY = "catalogue"
 MAXIMUM_PARTITIONS = 1_000_000
 """More partitions than this in one topic are refused: their metadata alone would fill a frame."""
-
-_PARTITION_DIRECTORY = re.compile(r"(.+)-(0|[1-9]\d*)\Z")
-_DIRECTORIES_AT_ONCE = 32
-"""Of how many partitions of deleted topics the files are removed in one go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +67,11 @@ class Topics:
         self._topics: dict[TopicName, Topic] = {}
         self._by_id: dict[TopicId, Topic] = {}
         self._collisions: dict[str, TopicName] = {}
-        self._blocked: dict[str, list[Path]] = {}
-        self._being_read: list[Topic] = []
-        """Deleted topics in whose directories other threads work; their names are held meanwhile."""
         self.held_names = HeldNames()
+        self._leftovers = Leftovers(
+            shared.fs, shared.data_dir, self.held_names, lambda: catalogue.former_names
+        )
         self._housekeeping = Housekeeping(self)
-        self._has_leftovers = False
         self.on_deleted: list[Callable[[Topic], None]] = []
         """Called with each topic that is no more."""
         self.on_changed: list[Callable[[Sequence[Topic]], None]] = []
@@ -111,7 +102,7 @@ class Topics:
         """
         marker = data_dir / CLEAN_SHUTDOWN_FILE
         stop = CleanStop.decode(read_or_nothing(fs, marker))
-        catalogue = _open_catalogue(fs, data_dir, 0 if stop is None else stop.catalogue_end)
+        catalogue = open_catalogue(fs, data_dir, 0 if stop is None else stop.catalogue_end)
         check(catalogue)
         if fs.exists(marker):
             fs.remove(marker)
@@ -200,10 +191,10 @@ class Topics:
             return Refusal(
                 ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{new.name}' is deleted, but its offsets not yet."
             )
-        if self._blocked.get(new.name):
+        obstacle = self._leftovers.obstacle(new.name)
+        if obstacle is not None:
             return Refusal(
-                ErrorCode.KAFKA_STORAGE_ERROR,
-                f"{self._blocked[new.name][0]} is in the way and could not be removed",
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{obstacle} is in the way and could not be removed"
             )
         return check(TOPIC_SETTINGS, new.overrides)
 
@@ -265,15 +256,7 @@ class Topics:
         del self._topics[topic.name]
         del self._by_id[topic.topic_id]
         del self._collisions[collision_key(topic.name)]
-        directories = topic.give_up_partitions()
-        if directories:
-            self._blocked[topic.name] = directories
-            if topic.is_being_read:
-                # A thread writes there; under the new name it would find what is another topic's by then.
-                self._being_read.append(topic)
-                self.held_names.hold(topic.name)
-            else:
-                self._remove_leftovers(topic.name)
+        self._leftovers.remove(topic)
         for callback in self.on_deleted:
             callback(topic)
         return None
@@ -360,10 +343,7 @@ class Topics:
         `is_slice_over` says when others must have their turn.
         """
         yield from self._housekeeping.round(now, is_slice_over)
-        self._end_held_deletions()
-        for name in self._blocked.keys() - {topic.name for topic in self._being_read}:
-            self._remove_leftovers(name)
-        self._finish_deletions()
+        self._leftovers.try_again()
 
     def tidy_catalogue(self, now: Millis) -> bool:
         """Do some of what keeps the catalogue's log short; whether to go on soon. Raises OSError."""
@@ -371,15 +351,7 @@ class Topics:
 
     def remove_deleted(self) -> bool:
         """Remove some more directories of deleted topics; whether there are others left to go on with."""
-        self._end_held_deletions()
-        return self._finish_deletions() or bool(self._being_read)
-
-    def _end_held_deletions(self) -> None:
-        """Put the directories of deleted topics out of sight in which no thread works any more."""
-        for topic in [topic for topic in self._being_read if not topic.is_being_read]:
-            self._being_read.remove(topic)
-            self._remove_leftovers(topic.name)
-            self.held_names.release(topic.name)
+        return self._leftovers.remove_some()
 
     def close(self) -> None:
         """Close every log. What cannot be closed well is checked at the next start."""
@@ -422,112 +394,18 @@ class Topics:
     def _find_partitions(self, unrecovered: set[str] | None) -> None:
         """List the data directory. `unrecovered` names the logs to be checked, None: all of them."""
         for name in self._shared.fs.listdir(self.data_dir):
-            match = _PARTITION_DIRECTORY.match(name)
+            match = PARTITION_DIRECTORY.match(name)
             if match is None:
                 continue
             topic = self._topics.get(TopicName(match[1]))
             index = int(match[2])
             if topic is None or index >= topic.partition_count:
-                self._blocked.setdefault(match[1], []).append(self.data_dir / name)
+                self._leftovers.found(match[1], self.data_dir / name)
                 continue
             topic.found_on_disk(index)
             if unrecovered is None or f"{topic.topic_id.hex()}-{index}" in unrecovered:
                 self._shared.unrecovered.add((topic.topic_id, index))
-        self._has_leftovers = True
-        self._finish_deletions()
-        for name in list(self._blocked):
-            self._remove_leftovers(name)
-
-    def _remove_leftovers(self, name: str) -> None:
-        """Put the directories of a deleted topic out of sight, for good; their files are removed after that.
-
-        What the catalogue never knew is left alone, and its name with it.
-        """
-        if TopicName(name) not in self._catalogue.former_names:
-            logger.warning("%s is not a topic's and is left alone", self._blocked[name][0])
-            return
-        try:
-            put_aside(self._shared.fs, self._blocked[name])
-            del self._blocked[name]
-        except OSError as problem:
-            logger.warning("cannot remove what is left of the deleted topic %s: %s", name, problem)
-        self._has_leftovers = True
-        self._finish_deletions()
-
-    def _finish_deletions(self) -> bool:
-        """Remove some files; whether more can be removed now."""
-        if self._has_leftovers:
-            try:
-                removed = remove_deleted(self._shared.fs, self.data_dir, _DIRECTORIES_AT_ONCE)
-                self._has_leftovers = len(removed) == _DIRECTORIES_AT_ONCE
-            except OSError as problem:
-                logger.warning("cannot remove the files of deleted topics: %s", problem)
-                return False
-        return self._has_leftovers
-
-
-def _open_catalogue(fs: FileSystem, data_dir: Path, least_end_offset: int) -> Catalogue:
-    """The catalogue, made where a data directory is new. Raises OSError, CatalogueCorrupt.
-
-    A clean stop says how far it reached: `least_end_offset`.
-    """
-    directory = data_dir / CATALOGUE_DIRECTORY
-    names = fs.listdir(data_dir)
-    if CATALOGUE_DIRECTORY not in names:
-        partitions = sorted(name for name in names if _holds_log(fs, data_dir, name))
-        if partitions or least_end_offset:
-            found = f"{partitions[0]} is there" if partitions else "the server was stopped with one"
-            raise CatalogueCorrupt(f"there is no catalogue, and {found}. {RESTORE}")
-        fs.make_directory(directory)
-        fs.sync_directory(data_dir)
-    settings = LogSettings(segment_bytes=events.SEGMENT_BYTES, keeps_all=True)
-    try:
-        log = Log.open(fs, directory, settings, clean=False, on_truncated=_tell_of_lost_changes)
-    except LogDamaged as problem:
-        raise CatalogueCorrupt(f"the catalogue is damaged: {problem.strerror}. {RESTORE}") from None
-    catalogue = Catalogue(log)
-    if catalogue.end_offset < least_end_offset:
-        raise CatalogueCorrupt(
-            f"the catalogue ends at {catalogue.end_offset}, it ended at {least_end_offset} when the server "
-            f"stopped: it is an old copy. {RESTORE}"
-        )
-    for name in names:
-        if not _is_accounted_for(catalogue, name) and _holds_log(fs, data_dir, name):
-            raise CatalogueCorrupt(
-                f"{name} holds a log, and the catalogue knows no such partition: it is an old copy, "
-                f"or somebody put the directory there. Move it away if it does not belong there. {RESTORE}"
-            )
-    return catalogue
-
-
-def _is_accounted_for(catalogue: Catalogue, name: str) -> bool:
-    """Whether a directory is a partition's that the catalogue knows, what is left of one, or none at all."""
-    match = _PARTITION_DIRECTORY.match(name)
-    if match is None:
-        return True
-    topic = catalogue.topics.get(TopicName(match[1]))
-    if topic is None:
-        return match[1] in catalogue.former_names
-    return int(match[2]) < topic.partition_count
-
-
-def _holds_log(fs: FileSystem, data_dir: Path, name: str) -> bool:
-    """Whether a name is that of a partition's directory with a segment in it."""
-    if _PARTITION_DIRECTORY.match(name) is None:
-        return False
-    try:
-        return any(one.endswith(LOG_SUFFIX) for one in fs.listdir(data_dir / name))
-    except NotADirectoryError:
-        return False
-
-
-def _tell_of_lost_changes(recovery: Recovery) -> None:
-    """A change that was being written when the power failed is normal; anything more is damage."""
-    logger.error(
-        "the catalogue's last %d bytes could not be read and were dropped: %s",
-        recovery.dropped_bytes,
-        recovery.reason,
-    )
+        self._leftovers.all_found()
 
 
 def _storage_refusal(problem: OSError) -> Refusal:

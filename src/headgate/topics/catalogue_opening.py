@@ -1,0 +1,84 @@
+"""Opens the catalogue of a data directory, and refuses one that is damaged, or is a copy of another time."""
+
+from __future__ import annotations
+
+import logging
+import re
+from pathlib import Path
+
+from headgate.domain.ids import TopicName
+from headgate.log.filesystem import FileSystem
+from headgate.log.log import Log, LogSettings, Recovery
+from headgate.log.recovery import LogDamaged
+from headgate.log.segment import LOG_SUFFIX
+from headgate.topics import catalogue as events
+from headgate.topics.catalogue import RESTORE, Catalogue, CatalogueCorrupt
+
+logger = logging.getLogger(__name__)
+
+CATALOGUE_DIRECTORY = "catalogue"
+PARTITION_DIRECTORY = re.compile(r"(.+)-(0|[1-9]\d*)\Z")
+
+
+def open_catalogue(fs: FileSystem, data_dir: Path, least_end_offset: int) -> Catalogue:
+    """The catalogue, made where a data directory is new. Raises OSError, CatalogueCorrupt.
+
+    A clean stop says how far it reached: `least_end_offset`.
+    """
+    directory = data_dir / CATALOGUE_DIRECTORY
+    names = fs.listdir(data_dir)
+    if CATALOGUE_DIRECTORY not in names:
+        partitions = sorted(name for name in names if _holds_log(fs, data_dir, name))
+        if partitions or least_end_offset:
+            found = f"{partitions[0]} is there" if partitions else "the server was stopped with one"
+            raise CatalogueCorrupt(f"there is no catalogue, and {found}. {RESTORE}")
+        fs.make_directory(directory)
+        fs.sync_directory(data_dir)
+    settings = LogSettings(segment_bytes=events.SEGMENT_BYTES, keeps_all=True)
+    try:
+        log = Log.open(fs, directory, settings, clean=False, on_truncated=_tell_of_lost_changes)
+    except LogDamaged as problem:
+        raise CatalogueCorrupt(f"the catalogue is damaged: {problem.strerror}. {RESTORE}") from None
+    catalogue = Catalogue(log)
+    if catalogue.end_offset < least_end_offset:
+        raise CatalogueCorrupt(
+            f"the catalogue ends at {catalogue.end_offset}, it ended at {least_end_offset} when the server "
+            f"stopped: it is an old copy. {RESTORE}"
+        )
+    for name in names:
+        if not _is_accounted_for(catalogue, name) and _holds_log(fs, data_dir, name):
+            raise CatalogueCorrupt(
+                f"{name} holds a log, and the catalogue knows no such partition: it is an old copy, "
+                f"or somebody put the directory there. Move it away if it does not belong there. {RESTORE}"
+            )
+    return catalogue
+
+
+def _is_accounted_for(catalogue: Catalogue, name: str) -> bool:
+    """Whether a directory is a partition's that the catalogue knows, what is left of one, or none at all."""
+    match = PARTITION_DIRECTORY.match(name)
+    if match is None:
+        return True
+    topic = catalogue.topics.get(TopicName(match[1]))
+    if topic is None:
+        return match[1] in catalogue.former_names
+    return int(match[2]) < topic.partition_count
+
+
+def _holds_log(fs: FileSystem, data_dir: Path, name: str) -> bool:
+    """Whether a name is that of a partition's directory with a segment in it."""
+    if PARTITION_DIRECTORY.match(name) is None:
+        return False
+    try:
+        return any(one.endswith(LOG_SUFFIX) for one in fs.listdir(data_dir / name))
+    except NotADirectoryError:
+        return False
+
+
+def _tell_of_lost_changes(recovery: Recovery) -> None:
+    """A change that was being written when the power failed is normal; anything more is damage."""
+    logger.error(
+        "the catalogue's last %d bytes could not be read and were dropped: %s",
+        recovery.dropped_bytes,
+        recovery.reason,
+    )
