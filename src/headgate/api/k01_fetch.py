@@ -69,6 +69,8 @@ class _Fetch:
         "_call",
         "_cancel_timeout",
         "_context",
+        "_found_bytes",
+        "_has_error",
         "_is_lost",
         "_is_reading",
         "_is_time_over",
@@ -92,6 +94,10 @@ class _Fetch:
         self._is_time_over = False
         self._is_lost = False
         self._was_read_at_once = True
+        self._found_bytes = 0
+        """How many bytes of records were read last, of all partitions."""
+        self._has_error = False
+        """Whether one of them could not be read then."""
 
     def begin(self) -> FetchResponse | None:
         """The answer if there is enough, or None: it comes later."""
@@ -179,11 +185,10 @@ class _Fetch:
 
     def _missing_bytes(self, found: list[_Found]) -> int:
         """How much too little there is; 0 also when there is something to say at once."""
-        if not found or any(one.result.error != ErrorCode.NONE for one in found):
+        if not found or self._has_error:
             return 0
         # Nobody gets more than `max_bytes`, so nobody waits for more.
-        wanted_bytes = min(self._request.min_bytes, self._most_bytes())
-        return wanted_bytes - sum(len(one.result.records) for one in found)
+        return min(self._request.min_bytes, self._most_bytes()) - self._found_bytes
 
     def _read(self, then: Callable[[list[_Found]], None]) -> None:
         """Read all partitions, now or in steps, and go on with what is found."""
@@ -219,11 +224,13 @@ class _Fetch:
         left = most = self._most_bytes()
         not_at_once = most - _MOST_BYTES_AT_ONCE
         is_empty = True
+        has_error = False
         found: list[_Found] = []
         for wanted in self._context.partitions():
             partition, error = self._find(wanted)
             if partition is None or error != ErrorCode.NONE:
                 found.append(_Found(wanted, partition, ReadResult(error)))
+                has_error = True
                 continue
             if partition.needs_opening:
                 return None
@@ -236,7 +243,10 @@ class _Fetch:
             if result.records:
                 is_empty = False
                 left -= len(result.records)
+            elif result.error != ErrorCode.NONE:
+                has_error = True
             found.append(_Found(wanted, partition, result))
+        self._note(most - left, has_error=has_error)
         return found
 
     def _read_later(self) -> RequestSteps[list[_Found]]:
@@ -246,14 +256,16 @@ class _Fetch:
 
     def _read_in_steps(self) -> RequestSteps[list[_Found]]:
         """All partitions, one after the other."""
-        left = self._most_bytes()
+        left = most = self._most_bytes()
         is_empty = True
+        has_error = False
         found: list[_Found] = []
         for wanted in self._context.partitions():
             yield None
             partition, error = self._find(wanted)
             if partition is None or error != ErrorCode.NONE:
                 found.append(_Found(wanted, partition, ReadResult(error)))
+                has_error = True
                 continue
             yield from opened_aside(partition)
             result = partition.read(
@@ -262,8 +274,15 @@ class _Fetch:
             if result.records:
                 is_empty = False
                 left -= len(result.records)
+            elif result.error != ErrorCode.NONE:
+                has_error = True
             found.append(_Found(wanted, partition, result))
+        self._note(most - left, has_error=has_error)
         return found
+
+    def _note(self, found_bytes: int, *, has_error: bool) -> None:
+        """All partitions were read: what that came to, so that nobody need go through them again."""
+        self._found_bytes, self._has_error = found_bytes, has_error
 
     def _find(self, wanted: FetchedPartition) -> tuple[Partition | None, ErrorCode]:
         name = wanted.key.topic

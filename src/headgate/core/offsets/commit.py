@@ -158,10 +158,15 @@ def _in_columns(
         leader_epochs.astype(np.int32),
         np.full(count, now),
         (offsets == NOTHING_COMMITTED) & removes,
-        {row: text for row, text in enumerate(columns.texts()) if text},
+        _by_row(columns.texts()),
         expire_timestamp,
     )
     return (rows,) if count >= NARROWEST_ROWS else list(rows.each())
+
+
+def _by_row(texts: Sequence[str]) -> dict[int, str]:
+    """The texts that say something, by their place."""
+    return dict(enumerate(texts)) if all(texts) else {row: text for row, text in enumerate(texts) if text}
 
 
 def commits_again(command: CommitsAgain, errors: list[ErrorCode], now: Millis, token: Token) -> GroupEffects:

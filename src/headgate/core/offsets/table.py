@@ -11,8 +11,8 @@ last offset.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from itertools import islice, repeat
 from typing import Any
 
 import numpy as np
@@ -218,7 +218,10 @@ class OffsetTable:
             aside.update(dict.fromkeys(keys, ("", expires)))
             return
         if none_gone and len(metadata) == len(keys):
-            aside.update(zip(keys, [(metadata[row], expires) for row in range(len(keys))], strict=True))
+            texts = (
+                metadata.values() if _is_in_order(metadata) else [metadata[row] for row in range(len(keys))]
+            )
+            aside.update(zip(keys, zip(texts, repeat(expires)), strict=True))
             return
         gone = rows.is_gone.tolist()
         for row, key in enumerate(keys):
@@ -561,6 +564,12 @@ class OffsetTable:
 def _any_high(partitions: Int64s) -> bool:
     """Whether a partition does not fit into a key."""
     return bool(((partitions < 0) | (partitions > PARTITION_MASK)).any())
+
+
+def _is_in_order(metadata: Mapping[int, str]) -> bool:
+    """Whether texts stand in the order of their rows, which are all there are."""
+    rows = np.fromiter(metadata, np.int64, len(metadata))
+    return bool((rows[1:] > rows[:-1]).all())
 
 
 def _last_gone(keys: Keys, is_gone: np.ndarray[Any, np.dtype[np.bool_]]) -> Keys:
