@@ -221,7 +221,7 @@ class Audit:
     def _seconds_of(self, entry: HistoryEntry, model: OffsetModel) -> float | None:
         """When a change was made, within a millisecond; None where a clock that was set does not tell."""
         if entry.commit is not None:
-            return model.committed_at[entry.commit.offset]
+            return model.committed_at.get((entry.commit.offset, entry.commit.commit_timestamp))
         return None if self._time.was_set else (entry.written - START_MS + 1) / 1000
 
     # --- shards ---

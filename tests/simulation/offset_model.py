@@ -53,8 +53,8 @@ class OffsetModel:
         """When a topic was deleted last: what was committed until then may be gone."""
         self._erased_at: dict[str, float] = {}
         """The same, where that was answered: it is gone."""
-        self.committed_at: dict[int, float] = {}
-        """When a commit came, by the offset that it alone wrote."""
+        self.committed_at: dict[tuple[int, int], float] = {}
+        """When a commit came, by the offset that it alone wrote, and its time: it may have come twice."""
         self.expired = 0
         self.undone = 0
         self.survived = 0
@@ -134,7 +134,7 @@ class OffsetModel:
                     expires_ms = request.arrived_ms + command.retention_ms
                     value = value._replace(leader_epoch=-1, expires_ms=expires_ms)
                 effect.puts[topic, partition] = value
-                self.committed_at[offset] = request.arrived_at
+                self.committed_at[offset, request.arrived_ms] = request.arrived_at
         effect.drops = frozenset(gone)
         effect.too_large = frozenset(too_large)
         return effect

@@ -224,6 +224,17 @@ FORGETFUL = REMEMBERING | {"trouble_seconds": 0.3, "is_durable": True, "troubles
 TORN = FORGETFUL | {"batch_bytes": 700, "partition_count": 20, "tools": 10, "pace_seconds": 0.005}
 SLEEPY = {"consumers": 0, "mixed": 0, "trouble_seconds": 1.0, "sweep_interval_ms": 700, "troubles": ("lull",)}
 
+FIRST_SEEDS: dict[broken.Break, int] = {
+    broken.failed_syncs_are_ignored: 6,
+    broken.members_of_old_generations_may_commit: 18,
+    broken.sessions_begin_anew_only_at_a_crash: 23,
+    broken.history_is_deleted_too_early: 5,
+    broken.a_static_member_comes_back_in_its_old_epochs: 25,
+    broken.who_goes_is_not_replaced: 8,
+    broken.what_is_moved_bears_the_time_of_a_clock_that_was_set_back: 6,
+}
+"""Which seed noticed, where it was one of the later ones: it is tried first, and then all of them."""
+
 
 @pytest.mark.interpreted
 @pytest.mark.parametrize(
@@ -290,5 +301,7 @@ def test_the_simulation_notices_that(
 ) -> None:
     """A server broken in this way does not get through a few seeds."""
     break_the_server(monkeypatch)
-    worlds = (World(seed, OPERATIONS, **circumstances) for seed in range(1, MOST_SEEDS))
+    first = FIRST_SEEDS.get(break_the_server, 1)
+    seeds = (first, *range(1, MOST_SEEDS))
+    worlds = (World(seed, OPERATIONS, **({"stall_seconds": 0.0} | circumstances)) for seed in seeds)
     assert any(world.run().violation for world in worlds)
