@@ -26,6 +26,7 @@ __all__ = [
     "Lock",
     "MemoryFileSystem",
     "OsFileSystem",
+    "OsLock",
     "PowerCut",
     "read_file",
     "read_or_nothing",
@@ -176,6 +177,16 @@ class OsLock:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+
+    def is_at(self, path: Path) -> bool:
+        """Whether the file that is held is still the one at `path`: it may be removed all the same."""
+        try:
+            there, held = path.stat(), os.fstat(self._descriptor)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError:
+            return True  # nobody can tell
+        return (there.st_dev, there.st_ino) == (held.st_dev, held.st_ino)
 
     def release(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1

@@ -16,7 +16,7 @@ from pathlib import Path
 import uvloop
 
 from headgate.domain.settings import Settings
-from headgate.log.filesystem import OsFileSystem
+from headgate.log.filesystem import OsFileSystem, OsLock
 from headgate.server import log_lines
 from headgate.server.clock import Clock
 from headgate.server.failures import on_loop_exception
@@ -29,6 +29,9 @@ from headgate.topics.catalogue import CatalogueCorrupt
 logger = logging.getLogger(__name__)
 
 Address = tuple[str, int]
+
+LOCK_NAME = ".lock"
+LOOK_AFTER_DIRECTORY_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +57,11 @@ def run_server(options: ServeOptions) -> None:
     filesystem = OsFileSystem()
     filesystem.sync_directory(options.data_dir.absolute().parent)
     try:
-        lock = filesystem.lock(options.data_dir / ".lock")
+        lock = filesystem.lock(options.data_dir / LOCK_NAME)
     except BlockingIOError:
         raise OSError(f"{options.data_dir} is in use by another headgate process") from None
     try:
-        uvloop.run(_serve(options, filesystem))
+        uvloop.run(_serve(options, filesystem, lock))
     except CatalogueCorrupt as problem:
         raise OSError(f"{options.data_dir}: {problem}") from None
     finally:
@@ -77,7 +80,7 @@ def _allow_many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-async def _serve(options: ServeOptions, filesystem: OsFileSystem) -> None:
+async def _serve(options: ServeOptions, filesystem: OsFileSystem, lock: OsLock) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(on_loop_exception)
@@ -94,6 +97,8 @@ async def _serve(options: ServeOptions, filesystem: OsFileSystem) -> None:
     give_back_large_blocks()
     collect_cycles_rarely()
     listener = Listener(node)
+    watches = lock.is_at(options.data_dir / LOCK_NAME)  # on a file system that numbers its files for good
+    watch = loop.create_task(_watch_directory(options.data_dir, lock, stop)) if watches else None
     try:
         host, port = await listener.listen(*options.listen)
         node.advertised_host, node.advertised_port = options.advertise or (_reachable(host), port)
@@ -106,10 +111,27 @@ async def _serve(options: ServeOptions, filesystem: OsFileSystem) -> None:
                 await stop.wait()
                 logger.info("stopping")
     finally:
+        if watch is not None:
+            watch.cancel()
         listener.stop_accepting()
         node.close()
         await listener.close()
+    if watches and not lock.is_at(options.data_dir / LOCK_NAME):
+        raise OSError(f"{options.data_dir} was removed or replaced while the server ran")
     logger.info("stopped")
+
+
+async def _watch_directory(data_dir: Path, lock: OsLock, stop: asyncio.Event) -> None:
+    """Stop the server when its directory, or the lock in it, is not there any more.
+
+    What it goes on to write would be in files without a name, and another server could start there.
+    """
+    while lock.is_at(data_dir / LOCK_NAME):
+        await asyncio.sleep(LOOK_AFTER_DIRECTORY_SECONDS)
+    logger.error(
+        "the data directory was removed or replaced", extra={"path": data_dir, "then": "the server stops"}
+    )
+    stop.set()
 
 
 async def _start_unless_stopped(node: BrokerNode, stop: asyncio.Event) -> bool:
