@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
+import os
+from collections.abc import Callable
 
 import pytest
 from tests.server.test_connection_bounds import (
@@ -20,6 +22,7 @@ from tests.server.test_connection_bounds import (
 from tests.waiting import until
 
 from headgate.log.batch import Record, encode_batch
+from headgate.server import listener
 from headgate.server.backlog import Backlog
 from headgate.server.connection import MOST_PARKED
 from headgate.server.large_requests import LargeRequests
@@ -216,5 +219,44 @@ def test_large_requests_of_clients_that_vanished_are_not_worked_on() -> None:
             large.leave(1)
             assert (await read_response(reader))[0] == 5
             assert large._inside_bytes == 0
+
+    run(scenario)
+
+
+def test_the_last_descriptors_are_for_logs() -> None:
+    """A connection that would take one of them is closed, and there is room when others end."""
+
+    async def scenario() -> None:
+        async with serving() as server:
+            limits = server.listener.served.limits
+            most, limits._most_descriptors = limits._most_descriptors, 0
+            reader, _ = await server.connect()
+            assert await reader.read() == b""
+            assert server.listener.metrics.connections_rejected == 1
+            limits._most_descriptors = most
+            await ask(server)
+
+    run(scenario)
+
+
+def test_connections_are_accepted_again_though_that_failed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For want of a descriptor, for instance."""
+    monkeypatch.setattr(listener, "RETRY_MS", 10)
+
+    async def scenario() -> None:
+        async with serving(max_connections="1") as server:
+            _, writer = await server.connect()
+            await settle(server)
+            failures = [OSError("planted")]
+
+            def dup(descriptor: int, dup: Callable[[int], int] = os.dup) -> int:
+                if failures:
+                    raise failures.pop()
+                return dup(descriptor)
+
+            monkeypatch.setattr(os, "dup", dup)
+            writer.close()
+            await until(lambda: not failures, "it failed", WITHIN_S)
+            await ask(server)
 
     run(scenario)

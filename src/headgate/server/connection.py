@@ -190,7 +190,9 @@ class Connection(asyncio.Protocol):
         self._open_connections.add(self)
         self.metrics.connections_opened += 1
         self._has_place = self._limits.opened(self)
-        if not self._limits.may_stay(peer[0]):
+        connected = transport.get_extra_info("socket")
+        descriptor = -1 if connected is None else connected.fileno()
+        if not (self._limits.may_stay(peer[0]) and self._limits.leaves_descriptors(descriptor)):
             self.metrics.connections_rejected += 1
             self._close()
             return

@@ -4,11 +4,14 @@
 As in Kafka, a connection above the first limit waits until another one ends, and one above the second is
 closed at once. Connections that wait are left in the backlog of the listening socket, but for those that were
 accepted together with the last one there was room for: these are left unread.
+
+The last descriptors that the process may have are kept for logs: a connection that would take one is closed.
 """
 
 from __future__ import annotations
 
 import logging
+import resource
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
@@ -27,6 +30,8 @@ class Limited(Protocol):
         ...
 
 
+MOST_RESERVED = 256
+"""So many descriptors, or a quarter of all, no connection takes: what is asked of the others opens logs."""
 NO_LIMITS: Mapping[str, Any] = {"max.connections": INT_MAX, "max.connections.per.ip": INT_MAX}
 
 
@@ -41,6 +46,8 @@ class ConnectionLimits:
         self._waiting: dict[Limited, None] = {}
         """Connections without a place, in their order."""
         self._log = Seldom()
+        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._most_descriptors = most - min(most // 4, MOST_RESERVED)
         self.is_full = False
         """Whether there is no room for another connection."""
         self.on_full: Callable[[bool], None] = lambda is_full: None
@@ -76,6 +83,20 @@ class ConnectionLimits:
                 extra={
                     "ip": ip,
                     "reason": f"there are {most_per_ip} from this address (max.connections.per.ip)",
+                    "not_logged": self._log.take_skipped(),
+                },
+            )
+        return False
+
+    def leaves_descriptors(self, descriptor: int) -> bool:
+        """Whether logs can be opened beside a connection of this descriptor: the lowest free one."""
+        if descriptor < self._most_descriptors:
+            return True
+        if self._log.is_time():
+            logger.warning(
+                "connection rejected",
+                extra={
+                    "reason": "the last descriptors are for logs (ulimit -n)",
                     "not_logged": self._log.take_skipped(),
                 },
             )

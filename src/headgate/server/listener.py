@@ -23,6 +23,8 @@ from headgate.server.turn import Turn
 logger = logging.getLogger(__name__)
 
 BACKLOG = 1024
+RETRY_MS = 1000
+"""When it is tried again to accept connections."""
 
 
 class Listener:
@@ -90,6 +92,9 @@ class Listener:
                     self._new_connection, sock=listening, backlog=BACKLOG
                 )
                 self._servers.append(server)
+        except OSError as failure:  # there may be no descriptor left
+            logger.error("connections cannot be accepted again yet", extra={"error": str(failure)})
+            self._node.call_later(RETRY_MS, lambda: self._on_full(self._limits.is_full))
         except Exception as failure:
             unexpected(Where.CONNECTION, "connections cannot be accepted again", failure)
         self._is_resuming = False
