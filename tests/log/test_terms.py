@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.log.support import Place, append, batch_at
+from tests.log.support import Place, append, batch_at, filled
 
 from headgate.log.batch import read_header
 from headgate.log.log import Log, LogSettings
@@ -36,6 +36,16 @@ def test_a_segment_holds_as_much_as_it_may_and_no_more(place: Place) -> None:
     last = LARGEST_RELATIVE_OFFSET
     assert [is_full(log, SETTINGS, last_offset=offset) for offset in (last, last + 1)] == [False, True]
     assert not is_full(log, replace(SETTINGS, segment_ms=101), time=151)
+
+
+def test_offsets_are_counted_from_the_first_of_a_segment(place: Place) -> None:
+    """Four bytes tell how far behind it an offset is."""
+    log, _ = filled(place, 15)
+    base = log.segments.closed[0].next_offset
+    assert [is_full(log, SETTINGS, last_offset=base + LARGEST_RELATIVE_OFFSET + one) for one in (0, 1)] == [
+        False,
+        True,
+    ]
 
 
 @pytest.mark.parametrize(("first", "is_counted"), [(-1, False), (0, True)])
