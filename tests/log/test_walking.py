@@ -146,6 +146,7 @@ def test_what_only_looks_like_a_batch_is_not_whole() -> None:
     for name, data in spoilt.items():
         assert find_whole_batch(file_of(bytes(data)).pread, 0, len(data), 0) is None, name
     assert find_whole_batch(file_of(good).pread, 0, len(good), 0) == 0
+    assert find_whole_batch(file_of(good[: HEADER_BYTES - 1]).pread, 0, len(good), 0) is None
     one = batch_at(5)
     assert find_whole_batch(file_of(one).pread, 0, len(one), 5) == 0, "its last offset delta is 0"
 
