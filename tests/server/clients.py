@@ -53,8 +53,8 @@ class Wire:
     def resume_reading(self) -> None:
         self.is_read = True
 
-    def get_extra_info(self, name: str) -> tuple[str, int]:
-        return "10.0.0.1", 5000
+    def get_extra_info(self, name: str) -> tuple[str, int] | None:
+        return ("10.0.0.1", 5000) if name == "peername" else None
 
     def close(self) -> None:
         self.is_closed = True
