@@ -145,6 +145,14 @@ def test_a_partition_that_is_not_there_is_answered_with_what_is(data_dir: Path) 
     assert headgate("dump", data_dir, "--partition", "a-0", "--topic", "a").exit_code == 2
 
 
+@pytest.mark.parametrize("option", ["--records", "--keys", "--values", "--limit=0", "--from-offset=1"])
+def test_records_are_not_left_out_without_a_word(data_dir: Path, option: str) -> None:
+    """An option that says which records needs a log to take them from."""
+    finished = headgate("dump", data_dir, option)
+    assert (finished.exit_code, finished.stdout) == (2, "")
+    assert "--partition TOPIC-N or --topic TOPIC is expected" in finished.stderr
+
+
 # dump.
 
 

@@ -260,6 +260,10 @@ def test_a_mistyped_group_or_topic_is_answered_with_the_nearest_there_is(
         assert f"there is no group called {group}s; did you mean {group}?" in answered.stderr
         answered = command(*action, "--topic", "fligths:1", "--group", group)
         assert (answered.exit_code, answered.stdout) == (exit_code, ""), action
+        assert (
+            answered.stderr
+            == command(*action, "--topic", "fligths:1", "--group", group, "--output", "json").stderr
+        )
         nothing = f"nothing is known of offsets of group {group} in fligths:1; did you mean flights?"
         assert nothing in answered.stderr
 

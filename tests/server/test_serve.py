@@ -44,6 +44,10 @@ def headgate(*arguments: str) -> subprocess.CompletedProcess[str]:
         (["--listen", "localhost"], "--listen localhost: HOST:PORT is expected, as in 127.0.0.1:9092"),
         (["--listen", "127.0.0.1:99999"], "HOST:PORT is expected"),
         (
+            ["--listen", "no.such.host.invalid:9092"],
+            "--listen no.such.host.invalid:9092: no.such.host.invalid: ",
+        ),
+        (
             ["--config", "/nowhere/headgate.toml"],
             "--config /nowhere/headgate.toml: No such file or directory",
         ),
@@ -94,6 +98,22 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     finished = headgate("serve", "--data-dir", str(tmp_path / "file" / "data"))
     assert finished.returncode == 1
     assert "file/data" in finished.stderr
+
+
+def test_a_file_in_the_place_of_the_directory_is_called_a_file(tmp_path: Path) -> None:
+    """Not "File exists", which would sound as if there were something to remove."""
+    (tmp_path / "file").write_text("")
+    finished = headgate("serve", "--data-dir", str(tmp_path / "file"))
+    assert finished.returncode == 1
+    assert f"{tmp_path / 'file'} is a file; a directory is expected with --data-dir" in finished.stderr
+
+
+def test_settings_that_are_no_text_are_refused_by_the_name_of_the_file(tmp_path: Path) -> None:
+    """As a file that is not TOML."""
+    (tmp_path / "settings").write_bytes(b"\xff\xfe")
+    finished = headgate("serve", "--data-dir", str(tmp_path / "data"), "--config", str(tmp_path / "settings"))
+    assert finished.returncode == 2
+    assert f"headgate: --config {tmp_path / 'settings'}: not TOML" in finished.stderr
 
 
 def test_a_lost_identity_is_not_made_up(tmp_path: Path) -> None:

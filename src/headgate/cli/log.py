@@ -51,6 +51,14 @@ def dump(
     _check_output(output)
     if partition is not None and topic is not None:
         _refuse("--partition and --topic: one of them is expected")
+    if (
+        partition is None
+        and topic is None
+        and (records or keys or values or from_offset or limit is not None)
+    ):
+        _refuse(
+            "--partition TOPIC-N or --topic TOPIC is expected with options that choose batches or records"
+        )
     options = DumpOptions(
         data_dir=data_dir,
         partition=partition,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -62,9 +63,9 @@ def serve(
         settings = Settings(_from_file(config) | _from_options(set_ or []))
         options = ServeOptions(
             data_dir=data_dir,
-            listen=_address("--listen", listen),
+            listen=_own_address("--listen", listen),
             advertise=_address("--advertise", advertise) if advertise else None,
-            metrics_listen=_address("--metrics-listen", metrics_listen) if metrics_listen else None,
+            metrics_listen=_own_address("--metrics-listen", metrics_listen) if metrics_listen else None,
             settings=settings,
             with_parent=with_parent,
             log_level=log_level,
@@ -94,6 +95,16 @@ def _address(option: str, text: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def _own_address(option: str, text: str) -> tuple[str, int]:
+    """An address to listen on: its host has to be known here."""
+    host, port = _address(option, text)
+    try:
+        socket.getaddrinfo(host, port)
+    except OSError as problem:
+        raise UsageProblem(f"{option} {text}: {host}: {problem.strerror}") from None
+    return host, port
+
+
 def _from_options(pairs: list[str]) -> dict[str, str]:
     settings: dict[str, str] = {}
     for pair in pairs:
@@ -112,7 +123,7 @@ def _from_file(path: Path | None) -> dict[str, str]:
             return _flat(tomllib.load(file))
     except OSError as problem:
         raise UsageProblem(f"--config {path}: {problem.strerror}") from problem
-    except tomllib.TOMLDecodeError as problem:
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
         raise UsageProblem(f"--config {path}: not TOML: {problem}") from problem
 
 

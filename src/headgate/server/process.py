@@ -53,7 +53,10 @@ def run_server(options: ServeOptions) -> None:
     """Serve until SIGTERM, SIGINT or SIGHUP. Raises OSError when directory or address cannot be had."""
     log_lines.configure(options.log_level, options.log_as_json)
     _allow_many_files()
-    options.data_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        options.data_dir.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise OSError(f"{options.data_dir} is a file; a directory is expected with --data-dir") from None
     filesystem = OsFileSystem()
     filesystem.sync_directory(options.data_dir.absolute().parent)
     try:

@@ -91,9 +91,10 @@ def test_what_is_exported_can_be_read_back(command: Command, group: str, tmp_pat
         ("flights,0\n", "line 1: topic,partition,offset or group,topic,partition,offset is expected"),
         ("flights,0,-1\n", "line 1"),
         ("flights,0,1\nother,flights,0,1\n", "line 2: group other is not among those of --group"),
+        ("flights,0,1\nflights,0,2\n", "line 2: flights-0 of group "),
         ("", "there are no offsets in it"),
     ],
-    ids=["too few fields", "negative", "another group", "empty"],
+    ids=["too few fields", "negative", "another group", "twice", "empty"],
 )
 def test_a_file_that_does_not_read_is_refused_by_line(
     command: Command, group: str, tmp_path: Path, lines: str, says: str

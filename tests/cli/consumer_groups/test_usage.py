@@ -48,6 +48,13 @@ def test_a_server_that_is_not_there_is_said_to_be_that(command: Command) -> None
     assert "--bootstrap-server names another" in refused.stderr
 
 
+def test_without_any_option_there_is_help() -> None:
+    """As for every other command."""
+    result = CliRunner().invoke(app, ["consumer-groups"])
+    assert "Usage:" in result.output
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+
+
 def test_help_tells_what_each_option_does() -> None:
     """By kinds, with examples."""
     text = CliRunner().invoke(app, ["consumer-groups", "--help"], env={"COLUMNS": "160"}).stdout

@@ -102,7 +102,9 @@ def read_offsets(path: Path, groups: Sequence[str]) -> OffsetsByGroup:
             for line, (group, partition, offset) in _rows(path, csv.reader(file), groups):
                 if groups and group not in offsets:
                     raise UsageProblem(f"{path}, line {line}: group {group} is not among those of --group")
-                offsets.setdefault(group, {})[partition] = offset
+                if partition in offsets.setdefault(group, {}):
+                    raise UsageProblem(f"{path}, line {line}: {partition} of group {group} is there twice")
+                offsets[group][partition] = offset
     except OSError as problem:
         raise UsageProblem(f"--from-file {path}: {problem.strerror}") from problem
     except (UnicodeDecodeError, csv.Error) as problem:

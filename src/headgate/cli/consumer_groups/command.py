@@ -22,7 +22,7 @@ class OptionalValues(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Give them an empty value where they have none."""
         given: list[str] = []
-        for arg, following in zip(args, [*args[1:], "-"], strict=True):
+        for arg, following in zip(args, [*args, "-"][1:], strict=True):
             given.append(arg)
             if arg in ("--state", "--type") and following.startswith("-"):
                 given.append(WITHOUT_VALUE)

@@ -90,8 +90,8 @@ def list_history(admin: Admin, options: Options) -> int:
             for group_id, history in found.items()
         ]
         print_json({"groups": document})
-        return 0
-    _print(rows, _CHANGE, options)
+    else:
+        _print(rows, _CHANGE, options)
     for group_id, history in found.items():
         if not any(each.changes for each in history.partitions):
             is_known = (since, until) != (None, None) and _is_known(admin, group_id, places)

@@ -45,7 +45,7 @@ def _words(option: str, text: str | None, known: Sequence[str]) -> list[str]:
     words = [word.strip() for word in (text or "").split(",") if word.strip()]
     for word in words:
         if word.lower() not in spelt:
-            raise UsageProblem(f"{option} {text}: {', '.join(known)} are what there is, with commas between")
+            raise UsageProblem(f"{option} {text}: there is no {word}; choose from {', '.join(known)}")
     return [spelt[word.lower()] for word in words]
 
 
