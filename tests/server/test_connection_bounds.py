@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import select
+import socket
 import struct
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
@@ -236,6 +238,32 @@ def test_a_connection_above_max_connections_waits_until_another_one_ends() -> No
                 writer.close()
 
     run(scenario)
+
+
+def test_connections_that_come_together_wait_above_max_connections() -> None:
+    """Those that were accepted together with the last one there was room for are not served either."""
+
+    async def scenario() -> None:
+        async with serving(max_connections="2") as server:
+            together = [socket.create_connection(server.address) for _ in range(6)]
+            for number, each in enumerate(together):
+                each.sendall(request_frame(ApiVersionsRequest(), 0, number, "together"))
+                each.setblocking(False)
+            await settle(server)
+            assert answered(together) == 2
+            for each in together[:2]:
+                each.close()
+            await settle(server)
+            assert answered(together[2:]) == 2
+            for each in together[2:]:
+                each.close()
+
+    run(scenario)
+
+
+def answered(clients: list[socket.socket]) -> int:
+    """How many of the clients have bytes to read."""
+    return len(select.select(clients, [], [], 0)[0])
 
 
 def test_max_connections_may_be_raised_while_the_server_runs() -> None:

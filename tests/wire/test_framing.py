@@ -84,8 +84,9 @@ def test_a_frame_above_the_limit_is_refused_before_it_is_collected() -> None:
 
 def test_text_sent_to_the_port_is_refused_as_a_frame() -> None:
     """A browser or a TLS client on the wrong port is told apart from a big request."""
-    for hello in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01"):
-        with pytest.raises(OversizedFrame):
+    says = {b"GET / HTTP/1.1\r\n\r\n": "it looks like HTTP", b"\x16\x03\x01\x02\x00\x01": "it looks like TLS"}
+    for hello, protocol in says.items():
+        with pytest.raises(OversizedFrame, match=protocol):
             FrameReader(100 * 1024 * 1024).feed(hello)
 
 

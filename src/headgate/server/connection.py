@@ -190,14 +190,15 @@ class Connection(asyncio.Protocol):
         self._open_connections.add(self)
         self.metrics.connections_opened += 1
         self._has_place = self._limits.opened(self)
+        if not self._has_place:
+            self._occupations += 1  # what is read nevertheless is not served
+            asyncio.get_running_loop().call_soon(self._balance)  # uvloop begins to read behind this method
         connected = transport.get_extra_info("socket")
         descriptor = -1 if connected is None else connected.fileno()
         if not (self._limits.may_stay(peer[0]) and self._limits.leaves_descriptors(descriptor)):
             self.metrics.connections_rejected += 1
             self._close()
             return
-        if not self._has_place:
-            self._balance()
         logger.debug("connection opened", extra={"peer": self._peer})
 
     def eof_received(self) -> None:
@@ -588,6 +589,7 @@ class Connection(asyncio.Protocol):
     def take_place(self) -> None:
         """Begin to read: another connection has ended."""
         self._has_place = True
+        self._occupations -= 1
         self._balance()
 
     def close_short(self) -> None:

@@ -77,7 +77,8 @@ class Listener:
     def _on_full(self, is_full: bool) -> None:
         """Accept nobody while there are as many connections as may be."""
         if is_full and self._servers:
-            logger.warning("no more connections are accepted", extra={"reason": "max.connections is reached"})
+            most = self._node.settings["max.connections"]
+            logger.warning("no more connections are accepted", extra={"reason": f"max.connections is {most}"})
             asyncio.get_running_loop().call_soon(self._close_servers)
         elif self._sockets and not self._is_resuming:
             self._is_resuming = True

@@ -19,6 +19,9 @@ from headgate.wire.primitives import Refusal, skip_tagged_fields
 
 API_VERSIONS_KEY = 18
 LENGTH_SIZE = 4
+TLS_HANDSHAKE = 0x1603
+"""The first two bytes of a TLS connection."""
+HTTP_METHODS = (b"GET ", b"HEAD", b"POST", b"PUT ")
 
 _LENGTH = struct.Struct(">i")
 _REQUEST_HEADER = struct.Struct(">hhih")
@@ -103,8 +106,19 @@ class FrameReader:
         if length <= 0:
             raise MalformedFrame(f"a frame cannot have the length {length}")
         if length > self._max_bytes:
-            raise OversizedFrame(f"a frame of {length} bytes; the limit is {self._max_bytes}")
+            raise OversizedFrame(
+                f"a frame of {length} bytes; the limit is {self._max_bytes}{_other_protocol(length)}"
+            )
         return length
+
+
+def _other_protocol(length: int) -> str:
+    """What to say of a length that is the first four bytes of another protocol."""
+    if length >> 16 == TLS_HANDSHAKE:
+        return " (it looks like TLS, which is not spoken here: clients need security.protocol=PLAINTEXT)"
+    if length.to_bytes(4, "big") in HTTP_METHODS:
+        return " (it looks like HTTP: only Kafka's protocol is spoken here; metrics are at --metrics-listen)"
+    return ""
 
 
 def is_flexible(api_key: int, api_version: int) -> bool:

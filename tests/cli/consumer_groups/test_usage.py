@@ -6,9 +6,12 @@ import pytest
 from tests.cli.support import START_MS, Command
 from typer.testing import CliRunner
 
+from headgate.admin import RequestRefused
 from headgate.cli import app
+from headgate.cli.consumer_groups.advice import in_words
 from headgate.cli.consumer_groups.arguments import parse_datetime, parse_duration
 from headgate.cli.consumer_groups.usage import UsageProblem
+from headgate.domain.errors import ErrorCode
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -83,3 +86,10 @@ def test_dates_are_of_utc_unless_they_say_otherwise() -> None:
     assert parse_datetime("2023-11-14T22:13:20") == START_MS
     assert parse_datetime("2023-11-14T22:13:20.001Z") == START_MS + 1
     assert parse_datetime("2023-11-15T00:13:20+02:00") == START_MS
+
+
+def test_groups_that_cannot_be_read_now_are_told_with_what_to_do() -> None:
+    """The error's name alone says neither what is wrong nor where to look."""
+    told = in_words(RequestRefused("the groups of n:1", ErrorCode.COORDINATOR_NOT_AVAILABLE))
+    assert told.startswith("the groups of n:1: COORDINATOR_NOT_AVAILABLE; ")
+    assert "look into the server's own log" in told

@@ -20,7 +20,13 @@ _STOP_THEM = (
     "stop its members first (`headgate consumer-groups --describe --members` lists them); one that died or "
     "is away is gone after its session timeout"
 )
+_NOT_LOADED = (
+    "the server still reads the log of these groups, or cannot read or write it: try again, and look into "
+    "the server's own log if it stays so"
+)
 _BY_CODE = {
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: _NOT_LOADED,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: _NOT_LOADED,
     ErrorCode.NON_EMPTY_GROUP: _STOP_THEM,
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "its members read this topic: stop them first",
     ErrorCode.UNKNOWN_TOPIC_ID: "the topic was deleted meanwhile, so nothing of the group was changed",
