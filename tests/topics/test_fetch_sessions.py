@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Generator, Iterable
 
 import pytest
 from hypothesis import given
@@ -68,6 +69,52 @@ def test_a_request_that_does_not_fit_its_session(
     assert started(table, 0) == 1
     assert table.begin(SessionRequest(session_id, epoch, by_id, []), NOW) == error
     assert isinstance(begin(table, 1, 1), FetchContext)
+
+
+def in_steps(
+    table: FetchSessions, epoch: int, new: list[FetchedPartition], forgotten: Iterable[PartitionKey] = ()
+) -> Generator[None, None, FetchContext | ErrorCode]:
+    return table.begin_in_steps(SessionRequest(min(epoch, 1), epoch, False, new, forgotten), NOW)
+
+
+def taken(steps: Generator[None, None, FetchContext | ErrorCode]) -> tuple[int, FetchContext | ErrorCode]:
+    """How many steps there were, and what they came to."""
+    for count in itertools.count():
+        try:
+            next(steps)
+        except StopIteration as stop:
+            return count, stop.value
+    raise AssertionError
+
+
+def test_many_partitions_are_taken_and_forgotten_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step takes some; the session has in the end what it would have had at once."""
+    monkeypatch.setattr(fetch_sessions, "_TAKEN_AT_ONCE", 10)
+    table = sessions()
+    count, context = taken(in_steps(table, 0, wanted(*range(40))))
+    assert isinstance(context, FetchContext)
+    assert (count, context.session_id, len(context)) == (4, 1, 40)
+    count, context = taken(in_steps(table, 1, wanted(*range(35, 55)), map(key, range(30))))
+    assert isinstance(context, FetchContext)
+    assert count == 5
+    assert [one.key.partition for one in context.partitions()] == [*range(30, 55)]
+    assert taken(in_steps(table, 1, [])) == (0, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+    assert isinstance(begin(table, 1, 2), FetchContext)
+
+
+def test_what_happens_between_steps_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The epoch is used up by the first step; of a session that is closed meanwhile nothing is counted."""
+    monkeypatch.setattr(fetch_sessions, "_TAKEN_AT_ONCE", 10)
+    monkeypatch.setattr(fetch_sessions, "MOST_PARTITIONS", 50)
+    table = sessions()
+    started(table, 0)
+    steps = in_steps(table, 1, wanted(*range(40)))
+    next(steps)
+    assert begin(table, 1, 1) == ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    begin(table, 1, -1)
+    assert taken(steps)[1] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert started(table, *range(50))
+    assert not started(table, 0)
 
 
 def test_epochs_count_up_and_an_old_one_is_refused() -> None:

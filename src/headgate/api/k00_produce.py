@@ -17,6 +17,7 @@ been.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from functools import partial
 
 from headgate.api.contract import Api, Call, Node, RequestSteps
@@ -53,12 +54,14 @@ _MOST_AT_ONCE = 200
 class _Produce:
     """One request, from its first append to its answer."""
 
-    __slots__ = ("_acks", "_call", "_node", "_to_be_synced", "_waiting", "response")
+    __slots__ = ("_acks", "_call", "_is_wide", "_node", "_to_be_synced", "_waiting", "response")
 
-    def __init__(self, node: Node, call: Call, acks: int) -> None:
+    def __init__(self, node: Node, call: Call, acks: int, *, is_wide: bool = False) -> None:
         self._node = node
         self._call = call
         self._acks = acks
+        self._is_wide = is_wide
+        """Whether the response may be long: then it is written in a thread."""
         self._waiting = 1
         """What the answer waits for: that all was begun, checks beside the loop, syncs."""
         self._to_be_synced: list[tuple[Partition, PartitionProduceResponse]] = []
@@ -81,14 +84,16 @@ class _Produce:
             self._appended(partition, outcome, result)
 
     def finish(self) -> ProduceResponse | None:
-        """All that can be appended at once was: the response, or None if it comes later or not at all."""
+        """All that can be appended at once was: the response, or None if it comes in another way or not at
+        all.
+        """
         self._sync()
         self._waiting -= 1
         if self._waiting:
             return None
-        if self._acks:
+        if self._acks and not self._is_wide:
             return self.response
-        self._finish_without_answer()
+        self._answer()
         return None
 
     def _appended(
@@ -137,12 +142,16 @@ class _Produce:
     def _release(self) -> None:
         """One reason less to wait."""
         self._waiting -= 1
-        if self._waiting:
-            return
-        if self._acks:
-            self._call.answer(self.response)
-        else:
+        if not self._waiting:
+            self._answer()
+
+    def _answer(self) -> None:
+        if not self._acks:
             self._finish_without_answer()
+        elif self._is_wide:
+            self._call.answer_aside(lambda: self.response)
+        else:
+            self._call.answer(self.response)
 
     def _finish_without_answer(self) -> None:
         """With acks=0 a refusal can be told only by closing the connection: the client asks for metadata
@@ -160,40 +169,48 @@ class _Produce:
 
 def handle(node: Node, call: Call, request: ProduceRequest) -> ProduceResponse | None:
     """Append every partition's batch, each for itself."""
-    produce = _Produce(node, call, request.acks)
-    _drop_repeats(request)
     if _is_short(node, call, request):
+        for _ in _drop_repeats(request) if _names_several(request) else ():
+            pass
+        produce = _Produce(node, call, request.acks)
         for _ in _append_each(node, call, request, produce, Budget()):
             pass
         return produce.finish()
+    produce = _Produce(node, call, request.acks, is_wide=True)
 
     def finish(nothing: None) -> None:
-        response = produce.finish()
-        if response is not None:
-            call.answer(response)
+        produce.finish()
 
     call.in_steps(_append_each(node, call, request, produce, None), finish)
     return None
 
 
-def _drop_repeats(request: ProduceRequest) -> None:
+def _names_several(request: ProduceRequest) -> bool:
+    return len(request.topic_data) != 1 or len(request.topic_data[0].partition_data) != 1
+
+
+def _drop_repeats(request: ProduceRequest) -> RequestSteps[None]:
     """Of a partition that is given twice take the last batch alone, and answer once, as Kafka does."""
-    if len(request.topic_data) == 1 and len(request.topic_data[0].partition_data) == 1:
-        return
-    count = 0
     last: dict[tuple[str, bytes, int], PartitionProduceData] = {}
     for topic_data in request.topic_data:
-        for data in topic_data.partition_data:
-            last[topic_data.name, topic_data.topic_id, data.index] = data
-            count += 1
-    if len(last) == count:
+        yield None
+        for some in _some_at_a_time(topic_data):
+            yield None
+            for data in some:
+                last[topic_data.name, topic_data.topic_id, data.index] = data
+    if len(last) == sum(len(topic_data.partition_data) for topic_data in request.topic_data):
         return
     for topic_data in request.topic_data:
-        topic_data.partition_data = [
-            data
-            for data in topic_data.partition_data
-            if last[topic_data.name, topic_data.topic_id, data.index] is data
-        ]
+        left: list[PartitionProduceData] = []
+        for some in _some_at_a_time(topic_data):
+            yield None
+            left += [data for data in some if last[topic_data.name, topic_data.topic_id, data.index] is data]
+        topic_data.partition_data = left
+
+
+def _some_at_a_time(topic_data: TopicProduceData) -> Iterator[list[PartitionProduceData]]:
+    for first in range(0, len(topic_data.partition_data), _MOST_AT_ONCE):
+        yield topic_data.partition_data[first : first + _MOST_AT_ONCE]
 
 
 def _is_short(node: Node, call: Call, request: ProduceRequest) -> bool:
@@ -218,19 +235,25 @@ def _append_each(
 
     Without a budget for the whole request each batch has one: others have their turn between them.
     """
-    refusal = _refuse_all(request)
+    if budget is None:
+        yield from _drop_repeats(request)
+        refusal = yield from _refuse_in_steps(request)
+    else:
+        refusal = _refuse(request, (data for topic in request.topic_data for data in topic.partition_data))
     for topic_data in request.topic_data:
+        if not topic_data.partition_data:
+            yield None
+            continue
         answers = TopicProduceResponse(name=topic_data.name, topic_id=topic_data.topic_id)
-        if topic_data.partition_data:
-            produce.response.responses.append(answers)
+        produce.response.responses.append(answers)
         topic = refusal or _find_topic(node, call, topic_data)
         for data in topic_data.partition_data:
             result = PartitionProduceResponse(index=data.index, base_offset=-1)
             answers.partition_responses.append(result)
+            yield None
             if isinstance(topic, ErrorCode):
                 result.error_code = topic
                 continue
-            yield None
             found = _find_partition(call, topic, data)
             if isinstance(found, Partition):
                 yield from opened_aside(found)
@@ -239,12 +262,23 @@ def _append_each(
                 _fill_in(result, found)
 
 
-def _refuse_all(request: ProduceRequest) -> ErrorCode | None:
+def _refuse_in_steps(request: ProduceRequest) -> RequestSteps[ErrorCode | None]:
+    """Why all of a long request is refused."""
+    for topic_data in request.topic_data:
+        yield None
+        for some in _some_at_a_time(topic_data):
+            yield None
+            refusal = _refuse(request, some)
+            if refusal is not None:
+                return refusal
+    return None
+
+
+def _refuse(request: ProduceRequest, partitions: Iterable[PartitionProduceData]) -> ErrorCode | None:
+    """Why all of a request is refused, as far as these partitions of it tell."""
     if request.acks not in (ALL, 0, 1):
         return ErrorCode.INVALID_REQUIRED_ACKS
-    if request.transactional_id is None and any(
-        _is_transactional(data.records) for topic in request.topic_data for data in topic.partition_data
-    ):
+    if request.transactional_id is None and any(_is_transactional(data.records) for data in partitions):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     return None
 

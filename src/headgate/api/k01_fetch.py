@@ -14,7 +14,7 @@ whatever its size. No answer holds more than `_MOST_BYTES`, as no limit promises
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import NamedTuple
@@ -36,6 +36,7 @@ from headgate.wire.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
+    ForgottenTopic,
     LeaderIdAndEpoch,
     PartitionData,
 )
@@ -368,23 +369,34 @@ def _have_moved(found: list[_Found]) -> RequestSteps[bool]:
 
 def handle(node: Node, call: Call, request: FetchRequest) -> FetchResponse | None:
     """Find the session, then the records."""
-    if sum(len(topic.partitions) for topic in request.topics) <= _MOST_AT_ONCE:
-        return _begin(node, call, request, _wanted(call, request.topics))
+    if _named(request.topics) + _named(request.forgotten_topics_data) > _MOST_AT_ONCE:
 
-    def begin(wanted: list[FetchedPartition]) -> None:
-        response = _begin(node, call, request, wanted)
-        if response is not None:
-            call.answer(response)
+        def begin(context: FetchContext | ErrorCode) -> None:
+            response = _begin(node, call, request, context)
+            if response is not None:
+                call.answer(response)
 
-    call.in_steps(_wanted_in_steps(call, request), begin)
-    return None
+        call.in_steps(_context_in_steps(node, call, request), begin)
+        return None
+    asked = _session_request(call, request, _wanted(call, request.topics))
+    return _begin(node, call, request, node.topics.fetch_sessions.begin(asked, node.steady_time()))
+
+
+def _named(topics: Sequence[FetchTopic | ForgottenTopic]) -> int:
+    """How many partitions they name."""
+    return sum(len(topic.partitions) for topic in topics)
+
+
+def _context_in_steps(
+    node: Node, call: Call, request: FetchRequest
+) -> RequestSteps[FetchContext | ErrorCode]:
+    asked = _session_request(call, request, (yield from _wanted_in_steps(call, request)))
+    return (yield from node.topics.fetch_sessions.begin_in_steps(asked, node.steady_time()))
 
 
 def _begin(
-    node: Node, call: Call, request: FetchRequest, wanted: list[FetchedPartition]
+    node: Node, call: Call, request: FetchRequest, context: FetchContext | ErrorCode
 ) -> FetchResponse | None:
-    session_request = _session_request(call, request, wanted)
-    context = node.topics.fetch_sessions.begin(session_request, node.steady_time())
     if isinstance(context, ErrorCode):
         return FetchResponse(error_code=context)
     return _Fetch(node, call, request, context).begin()
@@ -418,11 +430,13 @@ def _wanted_in_steps(call: Call, request: FetchRequest) -> RequestSteps[list[Fet
 
 def _session_request(call: Call, request: FetchRequest, wanted: list[FetchedPartition]) -> SessionRequest:
     uses_topic_ids = call.api_version >= _TOPIC_IDS_SINCE
-    forgotten = [
-        PartitionKey(topic.topic_id if uses_topic_ids else topic.topic, index)
-        for topic in request.forgotten_topics_data
-        for index in topic.partitions
-    ]
+    forgotten: Iterable[PartitionKey] = ()
+    if request.forgotten_topics_data:
+        forgotten = (
+            PartitionKey(topic.topic_id if uses_topic_ids else topic.topic, index)
+            for topic in request.forgotten_topics_data
+            for index in topic.partitions
+        )
     return SessionRequest(request.session_id, request.session_epoch, uses_topic_ids, wanted, forgotten)
 
 

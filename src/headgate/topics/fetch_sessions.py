@@ -18,12 +18,15 @@ Kafka's answers:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple, TypeVar
 
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
+
+ValueT = TypeVar("ValueT")
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0
@@ -31,6 +34,8 @@ FINAL_EPOCH = -1
 EVICTION_MS = 120_000
 MOST_PARTITIONS = 500_000
 """Each takes a quarter of a kilobyte, whether it exists or not."""
+_TAKEN_AT_ONCE = 500
+"""Partitions of a long request: each takes a microsecond."""
 _MAXIMUM_EPOCH = (1 << 31) - 1
 
 
@@ -61,7 +66,8 @@ class SessionRequest:
     epoch: int
     uses_topic_ids: bool
     wanted: list[FetchedPartition]
-    forgotten: list[PartitionKey] = field(default_factory=list)
+    forgotten: Iterable[PartitionKey] = ()
+    """Gone through once."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -158,7 +164,39 @@ class FetchSessions:
     def begin(self, request: SessionRequest, now: Millis) -> FetchContext | ErrorCode:
         """Find what the request fetches; a refusal is for the whole response."""
         if request.epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            return self._begin_full(request, now)
+            return self._begin_full(request, {partition.key: partition for partition in request.wanted}, now)
+        session = self._session_of(request)
+        if isinstance(session, ErrorCode):
+            return session
+        before = len(session.partitions)
+        if request.wanted or request.forgotten:
+            self._update(session, request.wanted, request.forgotten)
+        return self._went_on(session, before, now)
+
+    def begin_in_steps(
+        self, request: SessionRequest, now: Millis
+    ) -> Generator[None, None, FetchContext | ErrorCode]:
+        """The same for a request that names many partitions, some in each step; others are served between."""
+        if request.epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            partitions: dict[PartitionKey, FetchedPartition] = {}
+            for some in _some_at_a_time(request.wanted):
+                partitions.update((partition.key, partition) for partition in some)
+                yield None
+            return self._begin_full(request, partitions, now)
+        session = self._session_of(request)
+        if isinstance(session, ErrorCode):
+            return session
+        before = len(session.partitions)
+        for wanted in _some_at_a_time(request.wanted):
+            self._update(session, wanted, ())
+            yield None
+        for forgotten in _some_at_a_time(request.forgotten):
+            self._update(session, (), forgotten)
+            yield None
+        return self._went_on(session, before, now)
+
+    def _session_of(self, request: SessionRequest) -> _Session | ErrorCode:
+        """The session that the request goes on with, whose epoch is used up by it (rules 1 and 2)."""
         session = self._sessions.get(request.session_id)
         if session is None:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -166,25 +204,41 @@ class FetchSessions:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH
         if session.uses_topic_ids != request.uses_topic_ids:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        session.next_epoch = _epoch_after(session.next_epoch)
+        return session
+
+    def _update(
+        self, session: _Session, wanted: Iterable[FetchedPartition], forgotten: Iterable[PartitionKey]
+    ) -> None:
+        """Add and alter partitions, then forget some; those of a session that is gone count no more."""
         before = len(session.partitions)
-        _update(session, request.wanted, request.forgotten)
-        self._partition_count += len(session.partitions) - before
+        _update(session.partitions, wanted, forgotten)
+        if self._is_known(session):
+            self._partition_count += len(session.partitions) - before
+
+    def _is_known(self, session: _Session) -> bool:
+        return self._sessions.get(session.session_id) is session
+
+    def _went_on(self, session: _Session, before: int, now: Millis) -> FetchContext | ErrorCode:
+        """The context of a session that has its partitions for this request; it had so many `before`."""
+        if not self._is_known(session):
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if self._partition_count > MOST_PARTITIONS and len(session.partitions) > before:
             self._forget(session.session_id)
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if not session.partitions:
             self._forget(session.session_id)
             return FetchContext({}, None, full=True)
-        session.next_epoch = _epoch_after(session.next_epoch)
         session.last_used_at = now
         session.size = len(session.partitions)
         self._sessions[session.session_id] = self._sessions.pop(session.session_id)
         return FetchContext(session.partitions, session, full=False)
 
-    def _begin_full(self, request: SessionRequest, now: Millis) -> FetchContext:
+    def _begin_full(
+        self, request: SessionRequest, partitions: dict[PartitionKey, FetchedPartition], now: Millis
+    ) -> FetchContext:
         if request.session_id != NO_SESSION:
             self._forget(request.session_id)
-        partitions = {partition.key: partition for partition in request.wanted}
         session: _Session | None = None
         if request.epoch == INITIAL_EPOCH and partitions and self._has_room_for(len(partitions), now):
             session = _Session(
@@ -226,15 +280,25 @@ class FetchSessions:
         return session_id
 
 
-def _update(session: _Session, wanted: Iterable[FetchedPartition], forgotten: Iterable[PartitionKey]) -> None:
+def _some_at_a_time(values: Iterable[ValueT]) -> Iterator[list[ValueT]]:
+    left = iter(values)
+    while some := list(islice(left, _TAKEN_AT_ONCE)):
+        yield some
+
+
+def _update(
+    partitions: dict[PartitionKey, FetchedPartition],
+    wanted: Iterable[FetchedPartition],
+    forgotten: Iterable[PartitionKey],
+) -> None:
     """Added partitions go to the end of the line, altered ones keep their place."""
     for partition in wanted:
-        known = session.partitions.get(partition.key)
+        known = partitions.get(partition.key)
         if known is None:
-            session.partitions[partition.key] = partition
+            partitions[partition.key] = partition
         else:
             known.fetch_offset = partition.fetch_offset
             known.max_bytes = partition.max_bytes
             known.current_leader_epoch = partition.current_leader_epoch
     for key in forgotten:
-        session.partitions.pop(key, None)
+        partitions.pop(key, None)
