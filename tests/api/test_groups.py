@@ -17,6 +17,7 @@ from headgate.api import (
     k16_list_groups,
     k42_delete_groups,
 )
+from headgate.api.contract import RequestSteps
 from headgate.domain.errors import ErrorCode
 from headgate.wire.messages.delete_groups import DeleteGroupsRequest
 from headgate.wire.messages.describe_groups import DescribeGroupsRequest
@@ -262,6 +263,30 @@ def test_groups_are_described(version: int) -> None:
     assert (missing.group_id, missing.group_state) == ("nobody", "Dead")
     assert missing.error_code == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else NONE)
     assert missing.error_message == ("Group nobody not found." if version >= 6 else None)
+
+
+def test_a_group_named_more_than_once_is_described_once() -> None:
+    """A short request cannot have a large group's description many times."""
+    node = OneNode()
+    joined(node, 5)
+    request = DescribeGroupsRequest(groups=["g", "h", "g", "g"])
+    assert [one.group_id for one in node.ask(k15_describe_groups.API, request, 5).groups] == ["g", "h"]
+
+
+def test_a_large_group_is_described_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each member is a step, so that others are served, and the answer is written in a thread."""
+    node = OneNode()
+    for _ in range(30):
+        node.send(k11_join_group.API, join_request(), 3)
+    node.advance(3_000)
+    counts: list[int] = []
+
+    def counted(call: OneCall, steps: RequestSteps[Any]) -> None:
+        counts.append(len([*steps]))
+
+    monkeypatch.setattr(OneCall, "answer_in_steps", counted)
+    node.send(k15_describe_groups.API, DescribeGroupsRequest(groups=["g"]), 5)
+    assert counts == [1 + 30]
 
 
 def test_operations_that_were_not_asked_for_are_not_told() -> None:

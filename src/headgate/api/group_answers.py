@@ -54,7 +54,7 @@ def answer_each(
     """Hand each group's command to its shard, and answer what `respond` makes of the results, in the
     groups' order; all of it in steps.
     """
-    if len(group_ids) <= _SUBMITTED_AT_ONCE:
+    if len(group_ids) == 1:
         commands = [(group_id, command_of(group_id)) for group_id in group_ids]
         submit_each(node, commands, lambda results: call.answer_in_steps(respond(results)))
         return
@@ -67,12 +67,15 @@ def _answered(
     command_of: Callable[[GroupId], Any],
     respond: Callable[[Sequence[Any]], RequestSteps[Any]],
 ) -> RequestSteps[Any]:
-    """Some groups after the others: no more commands are under way at a time."""
+    """One group after the other, each a step: it may be large. No more commands are under way at a time."""
     all_results: list[Any] = []
     for first in range(0, len(group_ids), _SUBMITTED_AT_ONCE):
         some = group_ids[first : first + _SUBMITTED_AT_ONCE]
         there: Future[list[Any]] = Future()
-        submit_each(node, [(group_id, command_of(group_id)) for group_id in some], there.set_result)
+        take_at = gather(len(some), there.set_result)
+        for index, group_id in enumerate(some):
+            node.router.owner_of(group_id).submit(group_id, command_of(group_id), take_at(index))
+            yield None
         yield there
         all_results += there.result()
     return (yield from respond(all_results))

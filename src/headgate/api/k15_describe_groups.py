@@ -2,7 +2,7 @@
 
 1 has the throttle time, 3 may ask for what the caller may do, 4 shows group instance ids, 5 is flexible, 6
 has error messages. A group that does not exist is Dead without an error up to 5, GROUP_ID_NOT_FOUND in 6
-(KIP-1043).
+(KIP-1043). A group that is named more than once is described once: a short request has no endless answer.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ OPERATIONS_NOT_ASKED_FOR = -(2**31)
 
 
 def handle(node: Node, call: Call, request: wire.DescribeGroupsRequest) -> None:
-    """Answer for each group, in the order asked."""
+    """Answer for each group once, in the order asked."""
     operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else OPERATIONS_NOT_ASKED_FOR
-    group_ids = [GroupId(group_id) for group_id in request.groups]
+    group_ids = [GroupId(group_id) for group_id in dict.fromkeys(request.groups)]
 
     def respond(results: Sequence[Any]) -> RequestSteps[wire.DescribeGroupsResponse]:
         response = wire.DescribeGroupsResponse()
         for group_id, result in zip(group_ids, results, strict=True):
             yield None
-            group = _group(group_id, result, call.api_version)
+            group = yield from _group(group_id, result, call.api_version)
             group.authorized_operations = operations
             response.groups.append(group)
         return response
@@ -45,9 +45,11 @@ def handle(node: Node, call: Call, request: wire.DescribeGroupsRequest) -> None:
     answer_each(node, call, group_ids, DescribeGroup, respond)
 
 
-def _group(group_id: GroupId, result: DescribedGroup | ErrorCode, version: int) -> wire.DescribedGroup:
+def _group(
+    group_id: GroupId, result: DescribedGroup | ErrorCode, version: int
+) -> RequestSteps[wire.DescribedGroup]:
     if isinstance(result, DescribedGroup):
-        return _described(result)
+        return (yield from _described(result))
     if result is not ErrorCode.GROUP_ID_NOT_FOUND:
         return wire.DescribedGroup(group_id=group_id, error_code=result)
     dead = wire.DescribedGroup(group_id=group_id, group_state=ClassicState.DEAD.value)
@@ -57,13 +59,11 @@ def _group(group_id: GroupId, result: DescribedGroup | ErrorCode, version: int) 
     return dead
 
 
-def _described(group: DescribedGroup) -> wire.DescribedGroup:
-    return wire.DescribedGroup(
-        group_id=group.group_id,
-        group_state=group.state,
-        protocol_type=group.protocol_type,
-        protocol_data=group.protocol_name,
-        members=[
+def _described(group: DescribedGroup) -> RequestSteps[wire.DescribedGroup]:
+    members = []
+    for member in group.members:
+        yield None
+        members.append(
             wire.DescribedGroupMember(
                 member_id=member.member_id,
                 group_instance_id=member.instance_id,
@@ -72,8 +72,13 @@ def _described(group: DescribedGroup) -> wire.DescribedGroup:
                 member_metadata=member.metadata,
                 member_assignment=member.assignment,
             )
-            for member in group.members
-        ],
+        )
+    return wire.DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state,
+        protocol_type=group.protocol_type,
+        protocol_data=group.protocol_name,
+        members=members,
     )
 
 

@@ -1,7 +1,8 @@
 """ConsumerGroupDescribe (69), versions 0-1: what consumer groups look like from outside (KIP-848).
 
 1 tells members of the classic protocol from those of the new one. A group of another type, or none, is
-GROUP_ID_NOT_FOUND. Partitions of topics that are gone are left out.
+GROUP_ID_NOT_FOUND. Partitions of topics that are gone are left out. A group that is named more than once is
+described once.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 
 
 def handle(node: Node, call: Call, request: wire.ConsumerGroupDescribeRequest) -> None:
-    """Answer for each group, in the order asked."""
+    """Answer for each group once, in the order asked."""
     operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else OPERATIONS_NOT_ASKED_FOR
-    group_ids = [GroupId(group_id) for group_id in request.group_ids]
+    group_ids = [GroupId(group_id) for group_id in dict.fromkeys(request.group_ids)]
 
     def respond(results: Sequence[Any]) -> RequestSteps[wire.ConsumerGroupDescribeResponse]:
         response = wire.ConsumerGroupDescribeResponse()
         for group_id, result in zip(group_ids, results, strict=True):
             yield None
-            group = _group(group_id, result)
+            group = yield from _group(group_id, result)
             if not group.error_code:
                 group.authorized_operations = operations
             response.groups.append(group)
@@ -43,24 +44,31 @@ def handle(node: Node, call: Call, request: wire.ConsumerGroupDescribeRequest) -
     answer_each(node, call, group_ids, DescribeConsumerGroup, respond)
 
 
-def _group(group_id: GroupId, result: DescribedConsumerGroup | Refusal | ErrorCode) -> wire.DescribedGroup:
+def _group(
+    group_id: GroupId, result: DescribedConsumerGroup | Refusal | ErrorCode
+) -> RequestSteps[wire.DescribedGroup]:
     match result:
         case ErrorCode():
             return wire.DescribedGroup(group_id=group_id, error_code=result)
         case Refusal(error, message):
             return wire.DescribedGroup(group_id=group_id, error_code=error, error_message=message)
         case DescribedConsumerGroup():
-            return wire.DescribedGroup(
+            described = wire.DescribedGroup(
                 group_id=group_id,
                 group_state=result.state,
                 group_epoch=result.group_epoch,
                 assignment_epoch=result.assignment_epoch,
                 assignor_name=result.assignor,
-                members=[_member(member, result.topic_names) for member in result.members],
             )
+            for member in result.members:
+                described.members.append((yield from _member(member, result.topic_names)))
+            return described
 
 
-def _member(member: DescribedConsumerMember, topic_names: Mapping[TopicId, TopicName]) -> wire.Member:
+def _member(
+    member: DescribedConsumerMember, topic_names: Mapping[TopicId, TopicName]
+) -> RequestSteps[wire.Member]:
+    yield None
     return wire.Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -70,24 +78,25 @@ def _member(member: DescribedConsumerMember, topic_names: Mapping[TopicId, Topic
         client_host=member.client_host,
         subscribed_topic_names=list(member.subscribed_topic_names),
         subscribed_topic_regex=member.subscribed_topic_regex or "",
-        assignment=_assignment(member.assigned, topic_names),
-        target_assignment=_assignment(member.target, topic_names),
+        assignment=(yield from _assignment(member.assigned, topic_names)),
+        target_assignment=(yield from _assignment(member.target, topic_names)),
         member_type=_CLASSIC_MEMBER if member.uses_classic_protocol else _CONSUMER_MEMBER,
     )
 
 
 def _assignment(
     partitions: Mapping[TopicId, tuple[int, ...]], topic_names: Mapping[TopicId, TopicName]
-) -> wire.Assignment:
-    return wire.Assignment(
-        topic_partitions=[
-            wire.TopicPartitions(
-                topic_id=topic_id, topic_name=topic_names[topic_id], partitions=list(indexes)
+) -> RequestSteps[wire.Assignment]:
+    assignment = wire.Assignment()
+    for topic_id, indexes in partitions.items():
+        yield None
+        if topic_id in topic_names:
+            assignment.topic_partitions.append(
+                wire.TopicPartitions(
+                    topic_id=topic_id, topic_name=topic_names[topic_id], partitions=list(indexes)
+                )
             )
-            for topic_id, indexes in partitions.items()
-            if topic_id in topic_names
-        ]
-    )
+    return assignment
 
 
 API = Api(
