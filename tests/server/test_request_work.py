@@ -33,7 +33,7 @@ from headgate.topics.topics import NewTopic
 from headgate.wire.codec import decode
 from headgate.wire.framing import request_frame
 from headgate.wire.message import Request
-from headgate.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from headgate.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from headgate.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -240,6 +240,46 @@ def test_other_clients_are_served_between_the_slices_of_a_wide_request(short_sli
         client.node.topics.create(NewTopic("wide", TopicId(b"w" * 16), 100_000), client.node.system_time())
         other = beside(client)
         send(client, metadata(), 9, 1)
+        await other.ask(commit(1, [3]), 9)
+        assert not client.wire.sent
+        [(correlation_id, _)] = await client.receive(1)
+        assert correlation_id == 1
+
+    run_scenario(scenario)
+
+
+def produce_of_unknown_topics(partition_count: int) -> ProduceRequest:
+    return ProduceRequest(
+        acks=1,
+        topic_data=[
+            TopicProduceData(name=f"u{index}", partition_data=[PartitionProduceData(index=0, records=b"")])
+            for index in range(partition_count)
+        ],
+    )
+
+
+def fetch_of_unknown_partitions(partition_count: int) -> FetchRequest:
+    """It forgets as many."""
+    indexes = range(10, 10 + partition_count)
+    return FetchRequest(
+        session_epoch=0,
+        max_wait_ms=0,
+        topics=[FetchTopic(topic="t", partitions=[FetchPartition(partition=one) for one in indexes])],
+        forgotten_topics_data=[ForgottenTopic(topic="t", partitions=[*indexes])],
+    )
+
+
+@pytest.mark.parametrize(
+    "request_of", [produce_of_unknown_topics, fetch_of_unknown_partitions], ids=["produce", "fetch"]
+)
+def test_other_clients_are_served_while_what_does_not_exist_is_refused(
+    short_slices: None, request_of: Callable[[int], Request[Any]]
+) -> None:
+    """A commit that comes after a request for many such partitions is answered before it."""
+
+    async def scenario(client: Client) -> None:
+        other = beside(client)
+        send(client, request_of(2000), 12, 1)
         await other.ask(commit(1, [3]), 9)
         assert not client.wire.sent
         [(correlation_id, _)] = await client.receive(1)
@@ -468,9 +508,10 @@ def test_a_wide_commit_with_a_retention_of_its_own_is_one_commit() -> None:
     run_scenario(scenario)
 
 
-def test_many_offsets_are_deleted_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_offsets_are_deleted_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every partition is answered, in the order asked; a group that is not there is one error."""
     monkeypatch.setattr(k47_offset_delete, "_MOST_AT_ONCE", 7)
+    monkeypatch.setattr(k47_offset_delete, "_MOST_IN_A_PIECE", 10)
 
     async def scenario(client: Client) -> None:
         await client.ask(commit(1, [*range(40)]), 9, "committer")
@@ -489,7 +530,7 @@ def test_many_offsets_are_deleted_in_one_piece(monkeypatch: pytest.MonkeyPatch) 
         refused = [one.partition_index for one in response.topics[0].partitions if one.error_code]
         assert refused == [*range(40, 50)]
         assert [*await committed(client)] == [0, 1, 2, 3, 4]
-        assert record_counts_of_group(client.node, "g") == [40, 35]
+        assert record_counts_of_group(client.node, "g") == [40, 10, 10, 10, 5]
         response = await client.ask(OffsetDeleteRequest(group_id="nobody", topics=topics), 0)
         assert response.error_code == ErrorCode.GROUP_ID_NOT_FOUND
 

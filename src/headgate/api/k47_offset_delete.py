@@ -1,11 +1,13 @@
 """OffsetDelete (47), version 0: delete offsets of topics that the group does not read (KIP-496).
 
 Partitions that do not exist are answered UNKNOWN_TOPIC_OR_PARTITION; an offset that was never committed is no
-error. The group survives its last offset.
+error. The group survives its last offset. Many are deleted in pieces, and others have their turn in between:
+the error of a later piece does not bring back what went with an earlier one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -23,16 +25,22 @@ from headgate.wire.messages.offset_delete import (
 
 _MOST_AT_ONCE = 500
 """More partitions are sorted out and answered so many in a step."""
+_MOST_IN_A_PIECE = 2000
+"""To find, apply and write the removal of so many takes some milliseconds."""
 
-Wanted = list[tuple[TopicName, list[int]]]
+
+class _Existing(NamedTuple):
+    """Partitions of a topic that exist, by the answers that wait for their deletion."""
+
+    topic: TopicName
+    answers: list[OffsetDeleteResponsePartition]
 
 
 class _Sorted(NamedTuple):
-    """The response as far as it is known, what is to be deleted, and the answers that wait for it."""
+    """The response as far as it is known, and what is to be deleted."""
 
     response: OffsetDeleteResponse
-    wanted: Wanted
-    open_answers: list[list[OffsetDeleteResponsePartition]]
+    wanted: list[_Existing]
 
 
 def handle(node: Node, call: Call, request: OffsetDeleteRequest) -> None:
@@ -41,14 +49,40 @@ def handle(node: Node, call: Call, request: OffsetDeleteRequest) -> None:
 
 
 def _delete(node: Node, request: OffsetDeleteRequest) -> RequestSteps[OffsetDeleteResponse]:
-    """Delete all in one piece; what comes before and after that goes in steps."""
-    found = _Sorted(OffsetDeleteResponse(), [], [])
+    """Sort out what exists, then delete it piece by piece."""
+    group_id = GroupId(request.group_id)
+    found = _Sorted(OffsetDeleteResponse(), [])
     yield from _sort_out(node, request, found)
-    command = DeleteOffsets(GroupId(request.group_id), found.wanted)
-    there: Future[Any] = Future()
-    node.router.owner_of(command.group_id).submit(command.group_id, command, there.set_result)
-    yield there
-    return (yield from _response(found, there.result()))
+    for piece in _pieces(found.wanted):
+        wanted = [(one.topic, [answer.partition_index for answer in one.answers]) for one in piece]
+        there: Future[Any] = Future()
+        command = DeleteOffsets(group_id, wanted)
+        node.router.owner_of(group_id).submit(group_id, command, there.set_result)
+        yield there
+        result = there.result()
+        if error := error_of(result):
+            return OffsetDeleteResponse(error_code=error)
+        for one, (_, topic_error) in zip(piece, result.topics, strict=True):
+            for answer in one.answers:
+                answer.error_code = topic_error
+    return found.response
+
+
+def _pieces(wanted: Sequence[_Existing]) -> Iterator[list[_Existing]]:
+    """Cut what is to be deleted into pieces of so many partitions; at least one, which may be empty."""
+    piece: list[_Existing] = []
+    room = _MOST_IN_A_PIECE
+    for topic, answers in wanted:
+        at = 0
+        while at < len(answers):
+            if not room:
+                yield piece
+                piece, room = [], _MOST_IN_A_PIECE
+            some = answers[at : at + room]
+            piece.append(_Existing(topic, some))
+            at += len(some)
+            room -= len(some)
+    yield piece
 
 
 def _sort_out(node: Node, request: OffsetDeleteRequest, found: _Sorted) -> RequestSteps[None]:
@@ -69,21 +103,7 @@ def _sort_out(node: Node, request: OffsetDeleteRequest, found: _Sorted) -> Reque
             yield None
         found.response.topics.append(OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
         if existing:
-            found.wanted.append((TopicName(topic.name), [one.partition_index for one in existing]))
-            found.open_answers.append(existing)
-
-
-def _response(found: _Sorted, result: Any) -> RequestSteps[OffsetDeleteResponse]:
-    """The response, with what the coordinator answered."""
-    error = error_of(result)
-    if error:
-        return OffsetDeleteResponse(error_code=error)
-    for answers, (_, topic_error) in zip(found.open_answers, result.topics, strict=True):
-        for first in range(0, len(answers), _MOST_AT_ONCE):
-            for answer in answers[first : first + _MOST_AT_ONCE]:
-                answer.error_code = topic_error
-            yield None
-    return found.response
+            found.wanted.append(_Existing(TopicName(topic.name), existing))
 
 
 API = Api(47, "OffsetDelete", 0, 0, OffsetDeleteRequest, OffsetDeleteResponse, handle)
