@@ -22,6 +22,7 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, Millis, TopicId, TopicName
 from headgate.domain.partitioning import partition_for
 from headgate.domain.settings import Settings
+from headgate.security.principal import ANONYMOUS
 from headgate.wire.codec import decode, encode
 
 SHARDS = 3
@@ -48,6 +49,8 @@ def drive_request(steps: RequestSteps[Any]) -> Any:
 
 class OneCall:
     """One request and what became of it."""
+
+    principal = ANONYMOUS
 
     def __init__(self, api: Api, version: int, client_id: str | None = "tester") -> None:
         self._api = api

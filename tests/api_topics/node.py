@@ -16,6 +16,7 @@ from tests.topics.disk import NOW, Disk
 from headgate.api.contract import Api, Coordinator, OffsetHistory, RequestSteps, Router
 from headgate.domain.ids import Millis
 from headgate.domain.settings import Settings
+from headgate.security.principal import ANONYMOUS
 from headgate.topics.appends import Appends
 from headgate.topics.topic import Topic
 from headgate.topics.topics import NewTopic, Topics
@@ -79,6 +80,8 @@ class Aside:
 
 class OneCall:
     """One request and what became of it."""
+
+    principal = ANONYMOUS
 
     def __init__(self, api: Api, version: int) -> None:
         self._api = api

@@ -12,6 +12,7 @@ from tests.server.disk import DATA_DIR, new_disk
 from headgate.api.repeats import Habit
 from headgate.domain.ids import TopicId
 from headgate.domain.settings import Settings
+from headgate.security.principal import ANONYMOUS, Principal
 from headgate.server.clock import Clock
 from headgate.server.connection import Connection
 from headgate.server.listener import Listener
@@ -63,11 +64,13 @@ class Wire:
 class Client:
     """One connection to a real node; a request with a client id of its own is never one that came before."""
 
-    def __init__(self, node: BrokerNode) -> None:
+    def __init__(
+        self, node: BrokerNode, listener: Listener | None = None, principal: Principal = ANONYMOUS
+    ) -> None:
         self.node = node
-        self.listener = Listener(node)
+        self.listener = listener or Listener(node)
         self.wire = Wire()
-        self.connection = Connection(node, self.listener.served)
+        self.connection = Connection(node, self.listener.served, principal)
         self.connection.connection_made(self.wire)  # type: ignore[arg-type]
         self._ids = count(1)
 

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar
 
+from headgate.api.denials import deny
+
 if TYPE_CHECKING:
+    from headgate.api.needs import Needs
     from headgate.core.offsets.history import GroupHistory, HistoryQuery
     from headgate.domain.errors import ErrorCode
     from headgate.domain.ids import GroupId, Millis
     from headgate.domain.settings import Settings
     from headgate.log.log import Log
+    from headgate.security.principal import Principal
     from headgate.topics.appends import Appends
     from headgate.topics.topics import Topics
     from headgate.wire.repeats import Numbers, WrittenResponse
@@ -39,6 +43,11 @@ class Call(Protocol):
     @property
     def api_version(self) -> int:
         """The version the client chose."""
+        ...
+
+    @property
+    def principal(self) -> Principal:
+        """Who asks."""
         ...
 
     @property
@@ -287,6 +296,7 @@ class Node(Protocol):
 
 
 Handler = Callable[[Node, Call, Any], Any]
+Denier = Callable[[Node, Call, Any, "ErrorCode"], None]
 RepeatMaker = Callable[["Node", int, Any], "Repeat | None"]
 
 
@@ -308,3 +318,8 @@ class Api:
     """What it knows beyond Kafka's document, by names that ApiVersions advertises."""
     read_aside_bytes: int = READ_ASIDE_BYTES
     """A larger request is read in a thread: it may have many parts."""
+    _: KW_ONLY
+    needs: Needs
+    """The rights that a request takes; asked only where a policy may deny some."""
+    deny: Denier = deny
+    """Answers a request that is refused as a whole."""

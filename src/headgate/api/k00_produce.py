@@ -20,9 +20,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from functools import partial
 
+from headgate.api import denials
 from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.needs import topic_needs
 from headgate.domain.errors import ErrorCode
 from headgate.log.header import HEADER_BYTES, MAGIC, TRANSACTIONAL
+from headgate.security.authorizer import Need
+from headgate.security.resources import Operation, Resource, ResourceType
 from headgate.topics.admission import AppendResult
 from headgate.topics.appends import Budget
 from headgate.topics.opening_aside import opened_aside
@@ -343,6 +347,21 @@ def _fill_in(result: PartitionProduceResponse, outcome: AppendResult) -> None:
         ]
 
 
+def needs(node: Node, call: Call, request: ProduceRequest) -> Iterator[Need]:
+    """WRITE on the transactional id and on each topic."""
+    if request.transactional_id is not None:
+        yield Need(Operation.WRITE, Resource(ResourceType.TRANSACTIONAL_ID, request.transactional_id))
+    yield from topic_needs(node, Operation.WRITE, request.topic_data)
+
+
+def deny(node: Node, call: Call, request: ProduceRequest, error: ErrorCode) -> None:
+    """Refuse the request as a whole; with acks=0 that can be told only by closing the connection."""
+    if request.acks:
+        denials.deny(node, call, request, error)
+    else:
+        call.disconnect(f"a request to produce with acks=0: {error.name}")
+
+
 API = Api(
     key=0,
     name="Produce",
@@ -351,5 +370,7 @@ API = Api(
     request_type=ProduceRequest,
     response_type=ProduceResponse,
     handle=handle,
+    needs=needs,
+    deny=deny,
     read_aside_bytes=_READ_ASIDE_BYTES,
 )

@@ -14,13 +14,16 @@ whatever its size. No answer holds more than `_MOST_BYTES`, as no limit promises
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import NamedTuple
 
 from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.needs import topic_name, topic_need, topic_needs
 from headgate.domain.errors import ErrorCode
+from headgate.security.authorizer import Need
+from headgate.security.resources import Operation
 from headgate.topics.fetch_sessions import (
     FetchContext,
     FetchedPartition,
@@ -440,6 +443,15 @@ def _session_request(call: Call, request: FetchRequest, wanted: list[FetchedPart
     return SessionRequest(request.session_id, request.session_epoch, uses_topic_ids, wanted, forgotten)
 
 
+def needs(node: Node, call: Call, request: FetchRequest) -> Iterator[Need]:
+    """READ on each topic that is fetched: those the request names, and those of its session."""
+    yield from topic_needs(node, Operation.READ, request.topics)
+    for named in node.topics.fetch_sessions.topics_of(request.session_id):
+        name = topic_name(node, named)
+        if name is not None:
+            yield topic_need(Operation.READ, name)
+
+
 API = Api(
     key=1,
     name="Fetch",
@@ -448,4 +460,5 @@ API = Api(
     request_type=FetchRequest,
     response_type=FetchResponse,
     handle=handle,
+    needs=needs,
 )

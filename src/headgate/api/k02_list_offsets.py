@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections import Counter
 
 from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.needs import of_topics
 from headgate.domain.errors import ErrorCode
+from headgate.security.resources import Operation
 from headgate.topics.offset_search import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -100,4 +102,5 @@ API = Api(
     request_type=ListOffsetsRequest,
     response_type=ListOffsetsResponse,
     handle=handle,
+    needs=of_topics(Operation.DESCRIBE),
 )

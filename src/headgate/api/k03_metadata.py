@@ -8,12 +8,17 @@ then has it already. From version 10 topics have ids, and from 12 they may be as
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.denials import denied_response
+from headgate.api.needs import topic_need, topic_needs
 from headgate.api.topic_answers import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS, find_or_create
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import ZERO_TOPIC_ID
+from headgate.security.authorizer import Need
+from headgate.security.resources import Operation
 from headgate.topics.topic import Topic
 from headgate.wire.messages.metadata import (
     MetadataRequest,
@@ -37,29 +42,25 @@ def handle(node: Node, call: Call, request: MetadataRequest) -> None:
 
 def _respond(node: Node, call: Call, request: MetadataRequest) -> RequestSteps[MetadataResponse]:
     response = MetadataResponse(
-        brokers=[
-            MetadataResponseBroker(node_id=node.node_id, host=node.advertised_host, port=node.advertised_port)
-        ],
-        cluster_id=node.cluster_id,
-        controller_id=node.node_id,
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
         ),
     )
+    _tell_of_brokers(node, response)
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
-    if request.topics is None or (call.api_version == 0 and not request.topics):
+    if _is_of_all(call, request):
         for topic in node.topics.all():
             described = yield from _describe(node, topic, operations)
             response.topics.append(described)
         return response
     names: list[str] = []
-    for number, wanted in enumerate(request.topics, 1):
+    for number, wanted in enumerate(request.topics or (), 1):
         if not number % _TOPICS_AT_ONCE:
             yield None
         if wanted.name is not None and wanted.topic_id == ZERO_TOPIC_ID:
             names.append(wanted.name)
     by_name = yield from find_or_create(node, names, may_create=request.allow_auto_topic_creation)
-    for number, wanted in enumerate(request.topics, 1):
+    for number, wanted in enumerate(request.topics or (), 1):
         if not number % _TOPICS_AT_ONCE:
             yield None
         answer = yield from _answer(node, wanted, by_name, operations)
@@ -125,6 +126,45 @@ def _some_partitions(
     ]
 
 
+def needs(node: Node, call: Call, request: MetadataRequest) -> Iterator[Need]:
+    """DESCRIBE on each topic, and CREATE on the topic or the cluster where it would be created."""
+    if _is_of_all(call, request):
+        for topic in node.topics.all():
+            yield topic_need(Operation.DESCRIBE, topic.name)
+        return
+    for wanted in request.topics or ():
+        yield from topic_needs(node, Operation.DESCRIBE, (wanted,))
+        is_new = wanted.topic_id == ZERO_TOPIC_ID and wanted.name and not node.topics.by_name(wanted.name)
+        if is_new and request.allow_auto_topic_creation and node.settings["auto.create.topics.enable"]:
+            yield from topic_needs(node, Operation.CREATE, (wanted,), Operation.CREATE)
+
+
+def deny(node: Node, call: Call, request: MetadataRequest, error: ErrorCode) -> None:
+    """Tell of the error in each topic, and of the brokers, without which a client cannot go on."""
+    call.answer_in_steps(_denied(node, call, request, error))
+
+
+def _denied(
+    node: Node, call: Call, request: MetadataRequest, error: ErrorCode
+) -> RequestSteps[MetadataResponse]:
+    response: MetadataResponse = yield from denied_response(request, call.api_version, error)
+    response.error_code = ErrorCode.NONE
+    _tell_of_brokers(node, response)
+    return response
+
+
+def _is_of_all(call: Call, request: MetadataRequest) -> bool:
+    return request.topics is None or (call.api_version == 0 and not request.topics)
+
+
+def _tell_of_brokers(node: Node, response: MetadataResponse) -> None:
+    response.brokers = [
+        MetadataResponseBroker(node_id=node.node_id, host=node.advertised_host, port=node.advertised_port)
+    ]
+    response.cluster_id = node.cluster_id
+    response.controller_id = node.node_id
+
+
 API = Api(
     key=3,
     name="Metadata",
@@ -133,4 +173,6 @@ API = Api(
     request_type=MetadataRequest,
     response_type=MetadataResponse,
     handle=handle,
+    needs=needs,
+    deny=deny,
 )

@@ -22,6 +22,8 @@ from headgate.api.commit_messages import (
 )
 from headgate.api.commit_repeat import commit_repeat
 from headgate.api.contract import Api, Call, Node
+from headgate.api.needs import of_group_and_topics
+from headgate.security.resources import Operation
 from headgate.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
 _MOST_TOPICS_AT_ONCE = 1000
@@ -74,4 +76,5 @@ API = Api(
     handle,
     commit_repeat,
     (conditional_commit.FEATURE,),
+    needs=of_group_and_topics(Operation.READ, Operation.READ),
 )

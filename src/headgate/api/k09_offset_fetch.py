@@ -8,7 +8,7 @@ that is not known is no error: offset -1; a topic id that is nobody's is UNKNOWN
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -16,18 +16,22 @@ from headgate.api.contract import Api, Call, Node, RequestSteps
 from headgate.api.fetch_messages import AskedGroup, groups_asked, response_of
 from headgate.api.fetch_repeat import fetch_repeat
 from headgate.api.group_answers import submit_each
+from headgate.api.needs import group_need, topic_needs
 from headgate.core.offsets.commands import (
     FetchedColumns,
     FetchedInSteps,
     FetchedOffsets,
     FetchedPartitions,
 )
+from headgate.security.authorizer import Need
+from headgate.security.resources import Operation
 from headgate.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
 _MOST_AT_ONCE = 100
 """More groups are asked for in steps."""
 _MOST_WRITTEN_AT_ONCE = 2000
 """An answer of more partitions that are told one by one is written in a thread."""
+_GROUPS_SINCE_VERSION = 8
 _COLUMNS_QUICKER = 32
 """How many partitions in columns are written in the time of one that is told by itself."""
 
@@ -93,4 +97,14 @@ def _ask_each(
     return all_asked, all_results
 
 
-API = Api(9, "OffsetFetch", 1, 10, OffsetFetchRequest, OffsetFetchResponse, handle, fetch_repeat)
+def needs(node: Node, call: Call, request: OffsetFetchRequest) -> Iterator[Need]:
+    """DESCRIBE on each group and each topic that is named. Of all topics of a group only the group is."""
+    if call.api_version < _GROUPS_SINCE_VERSION:
+        yield group_need(Operation.DESCRIBE, request.group_id)
+        yield from topic_needs(node, Operation.DESCRIBE, request.topics or ())
+    for group in request.groups:
+        yield group_need(Operation.DESCRIBE, group.group_id)
+        yield from topic_needs(node, Operation.DESCRIBE, group.topics or ())
+
+
+API = Api(9, "OffsetFetch", 1, 10, OffsetFetchRequest, OffsetFetchResponse, handle, fetch_repeat, needs=needs)

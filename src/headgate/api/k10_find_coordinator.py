@@ -8,9 +8,13 @@ retriable error would have it ask for ever.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from headgate.api.contract import Api, Call, Node, RequestSteps
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId
+from headgate.security.authorizer import Need
+from headgate.security.resources import Operation, Resource, ResourceType
 from headgate.wire.messages.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -22,6 +26,7 @@ _REFUSALS = {
     1: "Transactions are not supported by this node.",
     2: "Share groups are not supported by this node.",
 }
+_RESOURCE_TYPES = {_GROUP: ResourceType.GROUP, 1: ResourceType.TRANSACTIONAL_ID}
 _SEVERAL_KEYS_SINCE_VERSION = 4
 _NO_NODE = -1
 _NO_PORT = -1
@@ -63,4 +68,14 @@ def _find(node: Node, key_type: int, key: str) -> Coordinator:
     return Coordinator(key=key, node_id=owner.node_id, host=owner.host, port=owner.port, error_message="")
 
 
-API = Api(10, "FindCoordinator", 0, 6, FindCoordinatorRequest, FindCoordinatorResponse, handle)
+def needs(node: Node, call: Call, request: FindCoordinatorRequest) -> Iterator[Need]:
+    """DESCRIBE on each group or transactional id."""
+    resource_type = _RESOURCE_TYPES.get(request.key_type)
+    if resource_type is None:
+        return  # there is no such coordinator, whoever asks
+    keys = request.coordinator_keys if call.api_version >= _SEVERAL_KEYS_SINCE_VERSION else (request.key,)
+    for key in keys:
+        yield Need(Operation.DESCRIBE, Resource(resource_type, key))
+
+
+API = Api(10, "FindCoordinator", 0, 6, FindCoordinatorRequest, FindCoordinatorResponse, handle, needs=needs)

@@ -12,9 +12,11 @@ from typing import Any
 
 from headgate.api.contract import Api, Call, Node
 from headgate.api.group_answers import is_too_long
+from headgate.api.needs import of_group
 from headgate.core.classic.commands import JoinGroup, JoinResult
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, InstanceId, MemberId
+from headgate.security.resources import Operation
 from headgate.wire.messages.join_group import (
     JoinGroupRequest,
     JoinGroupResponse,
@@ -95,4 +97,4 @@ def _response(result: JoinResult, version: int) -> JoinGroupResponse:
     )
 
 
-API = Api(11, "JoinGroup", 0, 9, JoinGroupRequest, JoinGroupResponse, handle)
+API = Api(11, "JoinGroup", 0, 9, JoinGroupRequest, JoinGroupResponse, handle, needs=of_group(Operation.READ))

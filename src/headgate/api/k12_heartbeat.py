@@ -9,7 +9,9 @@ from __future__ import annotations
 from headgate.api.contract import Api, Call, Node
 from headgate.api.heartbeat_messages import classic_command_of, classic_response_of
 from headgate.api.heartbeat_repeat import classic_heartbeat_repeat
+from headgate.api.needs import of_group
 from headgate.domain.errors import ErrorCode
+from headgate.security.resources import Operation
 from headgate.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
@@ -23,4 +25,14 @@ def handle(node: Node, call: Call, request: HeartbeatRequest) -> None:
     node.router.owner_of(command.group_id).submit(command.group_id, command, on_result)
 
 
-API = Api(12, "Heartbeat", 0, 4, HeartbeatRequest, HeartbeatResponse, handle, classic_heartbeat_repeat)
+API = Api(
+    12,
+    "Heartbeat",
+    0,
+    4,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    handle,
+    classic_heartbeat_repeat,
+    needs=of_group(Operation.READ),
+)

@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from headgate.api.contract import Api, Call, Node
+from headgate.api.needs import of_group
 from headgate.core.classic.commands import LeaveGroup, LeaveResult, LeavingMember
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, InstanceId, MemberId
+from headgate.security.resources import Operation
 from headgate.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 _SEVERAL_MEMBERS_SINCE_VERSION = 3
@@ -56,4 +58,6 @@ def _several(result: LeaveResult) -> LeaveGroupResponse:
     )
 
 
-API = Api(13, "LeaveGroup", 0, 5, LeaveGroupRequest, LeaveGroupResponse, handle)
+API = Api(
+    13, "LeaveGroup", 0, 5, LeaveGroupRequest, LeaveGroupResponse, handle, needs=of_group(Operation.READ)
+)

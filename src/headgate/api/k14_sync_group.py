@@ -9,9 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 from headgate.api.contract import Api, Call, Node
+from headgate.api.needs import of_group
 from headgate.core.classic.commands import SyncGroup, SyncResult
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, InstanceId, MemberId
+from headgate.security.resources import Operation
 from headgate.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 _PROTOCOL_SINCE_VERSION = 5
@@ -52,4 +54,4 @@ def handle(node: Node, call: Call, request: SyncGroupRequest) -> SyncGroupRespon
     return None
 
 
-API = Api(14, "SyncGroup", 0, 5, SyncGroupRequest, SyncGroupResponse, handle)
+API = Api(14, "SyncGroup", 0, 5, SyncGroupRequest, SyncGroupResponse, handle, needs=of_group(Operation.READ))

@@ -12,10 +12,12 @@ from typing import Any
 
 from headgate.api.contract import Api, Call, Node, RequestSteps
 from headgate.api.group_answers import answer_each
+from headgate.api.needs import of_groups
 from headgate.core.classic.commands import DescribedGroup, DescribeGroup
 from headgate.core.classic.state import ClassicState
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId
+from headgate.security.resources import Operation
 from headgate.wire.messages import describe_groups as wire
 
 _NOT_FOUND_SINCE_VERSION = 6
@@ -82,4 +84,13 @@ def _described(group: DescribedGroup) -> RequestSteps[wire.DescribedGroup]:
     )
 
 
-API = Api(15, "DescribeGroups", 0, 6, wire.DescribeGroupsRequest, wire.DescribeGroupsResponse, handle)
+API = Api(
+    15,
+    "DescribeGroups",
+    0,
+    6,
+    wire.DescribeGroupsRequest,
+    wire.DescribeGroupsResponse,
+    handle,
+    needs=of_groups(Operation.DESCRIBE, "groups"),
+)

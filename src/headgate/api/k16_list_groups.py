@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.needs import of_cluster
 from headgate.core.commands import ListedGroups, ListGroups
 from headgate.domain.errors import ErrorCode
+from headgate.security.resources import Operation
 from headgate.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
@@ -44,4 +46,13 @@ def _response(results: list[ListedGroups]) -> RequestSteps[ListGroupsResponse]:
     return response
 
 
-API = Api(16, "ListGroups", 0, 5, ListGroupsRequest, ListGroupsResponse, handle)
+API = Api(
+    16,
+    "ListGroups",
+    0,
+    5,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    handle,
+    needs=of_cluster(Operation.DESCRIBE),
+)

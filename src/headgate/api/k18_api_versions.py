@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection
 
 from headgate.api.contract import Api, Call, Node
+from headgate.api.needs import nothing
 from headgate.domain.errors import ErrorCode
 from headgate.wire.messages.api_versions import (
     ApiVersion,
@@ -51,7 +52,9 @@ def api_versions(apis: Collection[Api]) -> Api:
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         return ApiVersionsResponse(api_keys=advertised, supported_features=features)
 
-    return Api(own.api_key, "ApiVersions", 0, 4, ApiVersionsRequest, ApiVersionsResponse, handle)
+    return Api(
+        own.api_key, "ApiVersions", 0, 4, ApiVersionsRequest, ApiVersionsResponse, handle, needs=nothing
+    )
 
 
 def unsupported(own: Api) -> ApiVersionsResponse:

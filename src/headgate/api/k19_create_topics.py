@@ -12,8 +12,10 @@ from __future__ import annotations
 from collections import Counter
 
 from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.needs import of_topics
 from headgate.api.topic_answers import create_in_steps, new_topic_id, refuse_assignment
 from headgate.domain.errors import ErrorCode
+from headgate.security.resources import Operation
 from headgate.topics.configs import describe_topic
 from headgate.topics.refusal import Refusal
 from headgate.topics.topics import NewTopic
@@ -143,4 +145,5 @@ API = Api(
     request_type=CreateTopicsRequest,
     response_type=CreateTopicsResponse,
     handle=handle,
+    needs=of_topics(Operation.CREATE, Operation.CREATE),
 )

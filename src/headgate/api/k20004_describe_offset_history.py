@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from headgate.api.contract import Api, Call, Node
+from headgate.api.needs import of_group_and_topics
 from headgate.core.offsets.history import (
     LAST_TIME,
     GroupHistory,
@@ -24,6 +25,7 @@ from headgate.core.offsets.history import (
 )
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, Millis, TopicName
+from headgate.security.resources import Operation
 from headgate.wire.codec import encode
 from headgate.wire.extensions.describe_offset_history import (
     DescribeOffsetHistoryRequest,
@@ -157,4 +159,5 @@ API = Api(
     DescribeOffsetHistoryRequest,
     DescribeOffsetHistoryResponse,
     handle,
+    needs=of_group_and_topics(Operation.DESCRIBE, Operation.DESCRIBE),
 )

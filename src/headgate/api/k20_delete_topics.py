@@ -9,12 +9,16 @@ gone as well: whoever has it can create topics of the same names.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from functools import partial
 
 from headgate.api.contract import Api, Call, Node, RequestSteps
 from headgate.api.group_answers import gather
+from headgate.api.needs import topic_need, topic_needs
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import ZERO_TOPIC_ID, TopicName
+from headgate.security.authorizer import Need
+from headgate.security.resources import Operation
 from headgate.topics.refusal import Refusal
 from headgate.topics.topic import Topic
 from headgate.wire.messages.delete_topics import (
@@ -118,6 +122,13 @@ def _delete(node: Node, call: Call, state: DeleteTopicState, target: Topic | Ref
     return result
 
 
+def needs(node: Node, call: Call, request: DeleteTopicsRequest) -> Iterator[Need]:
+    """DELETE on each topic, or else on the cluster."""
+    yield from topic_needs(node, Operation.DELETE, request.topics, Operation.DELETE)
+    for name in request.topic_names:
+        yield topic_need(Operation.DELETE, name, Operation.DELETE)
+
+
 API = Api(
     key=20,
     name="DeleteTopics",
@@ -126,4 +137,5 @@ API = Api(
     request_type=DeleteTopicsRequest,
     response_type=DeleteTopicsResponse,
     handle=handle,
+    needs=needs,
 )

@@ -8,7 +8,9 @@ INVALID_TOPIC_EXCEPTION.
 from __future__ import annotations
 
 from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.needs import of_topics
 from headgate.domain.errors import ErrorCode
+from headgate.security.resources import Operation
 from headgate.topics.opening_aside import opened_aside
 from headgate.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -63,4 +65,5 @@ API = Api(
     request_type=DeleteRecordsRequest,
     response_type=DeleteRecordsResponse,
     handle=handle,
+    needs=of_topics(Operation.DELETE),
 )

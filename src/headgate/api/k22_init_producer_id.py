@@ -10,8 +10,12 @@ up.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from headgate.api.contract import Api, Call, Node
 from headgate.domain.errors import ErrorCode
+from headgate.security.authorizer import Need
+from headgate.security.resources import CLUSTER, Operation, Resource, ResourceType
 from headgate.topics.refusal import Refusal
 from headgate.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -29,6 +33,17 @@ def handle(node: Node, call: Call, request: InitProducerIdRequest) -> InitProduc
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 
+def needs(node: Node, call: Call, request: InitProducerIdRequest) -> Iterator[Need]:
+    """WRITE on the transactional id, or without one IDEMPOTENT_WRITE on the cluster.
+
+    Kafka grants the latter to whoever may write to some topic, too: which only the policy knows.
+    """
+    if request.transactional_id is None:
+        yield Need(Operation.IDEMPOTENT_WRITE, CLUSTER)
+    else:
+        yield Need(Operation.WRITE, Resource(ResourceType.TRANSACTIONAL_ID, request.transactional_id))
+
+
 API = Api(
     key=22,
     name="InitProducerId",
@@ -37,4 +52,5 @@ API = Api(
     request_type=InitProducerIdRequest,
     response_type=InitProducerIdResponse,
     handle=handle,
+    needs=needs,
 )

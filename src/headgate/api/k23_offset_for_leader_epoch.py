@@ -7,7 +7,9 @@ when the node starts after a crash.
 from __future__ import annotations
 
 from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.needs import of_topics
 from headgate.domain.errors import ErrorCode
+from headgate.security.resources import Operation
 from headgate.topics.opening_aside import opened_aside
 from headgate.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -62,4 +64,5 @@ API = Api(
     request_type=OffsetForLeaderEpochRequest,
     response_type=OffsetForLeaderEpochResponse,
     handle=handle,
+    needs=of_topics(Operation.DESCRIBE, Operation.CLUSTER_ACTION),
 )

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from headgate.api.config_resources import find_resource
 from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.needs import of_configs
+from headgate.security.resources import Operation
 from headgate.topics.configs import ConfigValue
 from headgate.topics.refusal import Refusal
 from headgate.wire.messages.describe_configs import (
@@ -67,4 +69,5 @@ API = Api(
     request_type=DescribeConfigsRequest,
     response_type=DescribeConfigsResponse,
     handle=handle,
+    needs=of_configs(Operation.DESCRIBE_CONFIGS),
 )

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from headgate.api.config_resources import ConfigResource, alter
 from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.needs import altered_configs
 from headgate.topics.configs import Change, Operation
 from headgate.topics.refusal import Refusal
 from headgate.wire.messages.alter_configs import (
@@ -43,4 +44,5 @@ API = Api(
     request_type=AlterConfigsRequest,
     response_type=AlterConfigsResponse,
     handle=handle,
+    needs=altered_configs,
 )

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.needs import of_cluster
 from headgate.domain.errors import ErrorCode
+from headgate.security.resources import Operation
 from headgate.topics.opening_aside import opened_aside
 from headgate.topics.topic import Topic
 from headgate.wire.messages.describe_log_dirs import (
@@ -72,4 +74,5 @@ API = Api(
     request_type=DescribeLogDirsRequest,
     response_type=DescribeLogDirsResponse,
     handle=handle,
+    needs=of_cluster(Operation.DESCRIBE),
 )

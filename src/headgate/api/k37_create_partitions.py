@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections import Counter
 
 from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.needs import of_topics
 from headgate.api.topic_answers import refuse_assignment
 from headgate.domain.errors import ErrorCode
+from headgate.security.resources import Operation
 from headgate.topics.refusal import Refusal
 from headgate.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -70,4 +72,5 @@ API = Api(
     request_type=CreatePartitionsRequest,
     response_type=CreatePartitionsResponse,
     handle=handle,
+    needs=of_topics(Operation.ALTER),
 )

@@ -9,9 +9,11 @@ from collections.abc import Sequence
 
 from headgate.api.contract import Api, Call, Node, RequestSteps
 from headgate.api.group_answers import answer_each
+from headgate.api.needs import of_groups
 from headgate.core.commands import DeleteGroup
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId
+from headgate.security.resources import Operation
 from headgate.wire.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -33,4 +35,13 @@ def handle(node: Node, call: Call, request: DeleteGroupsRequest) -> None:
     answer_each(node, call, group_ids, DeleteGroup, respond)
 
 
-API = Api(42, "DeleteGroups", 0, 2, DeleteGroupsRequest, DeleteGroupsResponse, handle)
+API = Api(
+    42,
+    "DeleteGroups",
+    0,
+    2,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    handle,
+    needs=of_groups(Operation.DELETE, "groups_names"),
+)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from headgate.api.config_resources import ConfigResource, alter
 from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.needs import altered_configs
 from headgate.topics.configs import Change
 from headgate.topics.refusal import Refusal
 from headgate.wire.messages.incremental_alter_configs import (
@@ -46,4 +47,5 @@ API = Api(
     request_type=IncrementalAlterConfigsRequest,
     response_type=IncrementalAlterConfigsResponse,
     handle=handle,
+    needs=altered_configs,
 )

@@ -6,6 +6,8 @@ Kafka's TopicCommand asks before it describes a topic.
 from __future__ import annotations
 
 from headgate.api.contract import Api, Call, Node
+from headgate.api.needs import of_cluster
+from headgate.security.resources import Operation
 from headgate.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
@@ -27,4 +29,5 @@ API = Api(
     request_type=ListPartitionReassignmentsRequest,
     response_type=ListPartitionReassignmentsResponse,
     handle=handle,
+    needs=of_cluster(Operation.DESCRIBE),
 )

@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 
 from headgate.api.contract import Api, Call, Node, RequestSteps
 from headgate.api.group_answers import error_of
+from headgate.api.needs import of_group_and_topics
 from headgate.core.offsets.commands import DeleteOffsets
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicName
+from headgate.security.resources import Operation
 from headgate.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -106,4 +108,13 @@ def _sort_out(node: Node, request: OffsetDeleteRequest, found: _Sorted) -> Reque
             found.wanted.append(_Existing(TopicName(topic.name), existing))
 
 
-API = Api(47, "OffsetDelete", 0, 0, OffsetDeleteRequest, OffsetDeleteResponse, handle)
+API = Api(
+    47,
+    "OffsetDelete",
+    0,
+    0,
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    handle,
+    needs=of_group_and_topics(Operation.DELETE, Operation.READ),
+)

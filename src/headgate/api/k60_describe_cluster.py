@@ -7,6 +7,7 @@ not reached this way. From version 2 it may ask for fenced brokers; there are no
 from __future__ import annotations
 
 from headgate.api.contract import Api, Call, Node
+from headgate.api.needs import nothing
 from headgate.api.topic_answers import CLUSTER_OPERATIONS, NOT_ASKED
 from headgate.domain.errors import ErrorCode
 from headgate.wire.messages.describe_cluster import (
@@ -60,4 +61,5 @@ API = Api(
     request_type=DescribeClusterRequest,
     response_type=DescribeClusterResponse,
     handle=handle,
+    needs=nothing,
 )

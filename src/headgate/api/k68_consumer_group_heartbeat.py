@@ -7,13 +7,17 @@ has the assignment when it changed, and whenever the member says all of itself.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from headgate.api.contract import Api, Call, Node
 from headgate.api.heartbeat_messages import command_of, response_of
 from headgate.api.heartbeat_repeat import consumer_heartbeat_repeat
+from headgate.api.needs import group_need, topic_need
 from headgate.core.consumer.commands import JOINING
 from headgate.domain.ids import MemberId
+from headgate.security.authorizer import Need
+from headgate.security.resources import Operation
 from headgate.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -35,6 +39,13 @@ def handle(node: Node, call: Call, request: ConsumerGroupHeartbeatRequest) -> No
     node.router.owner_of(command.group_id).submit(command.group_id, command, on_result)
 
 
+def needs(node: Node, call: Call, request: ConsumerGroupHeartbeatRequest) -> Iterator[Need]:
+    """READ on the group, DESCRIBE on each topic of the subscription that is named."""
+    yield group_need(Operation.READ, request.group_id)
+    for name in request.subscribed_topic_names or ():
+        yield topic_need(Operation.DESCRIBE, name)
+
+
 API = Api(
     68,
     "ConsumerGroupHeartbeat",
@@ -44,4 +55,5 @@ API = Api(
     ConsumerGroupHeartbeatResponse,
     handle,
     consumer_heartbeat_repeat,
+    needs=needs,
 )

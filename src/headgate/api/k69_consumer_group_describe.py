@@ -13,6 +13,7 @@ from typing import Any
 from headgate.api.contract import Api, Call, Node, RequestSteps
 from headgate.api.group_answers import answer_each
 from headgate.api.k15_describe_groups import ALL_GROUP_OPERATIONS, OPERATIONS_NOT_ASKED_FOR
+from headgate.api.needs import of_groups
 from headgate.core.consumer.commands import (
     DescribeConsumerGroup,
     DescribedConsumerGroup,
@@ -21,6 +22,7 @@ from headgate.core.consumer.commands import (
 )
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicId, TopicName
+from headgate.security.resources import Operation
 from headgate.wire.messages import consumer_group_describe as wire
 
 _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
@@ -107,4 +109,5 @@ API = Api(
     wire.ConsumerGroupDescribeRequest,
     wire.ConsumerGroupDescribeResponse,
     handle,
+    needs=of_groups(Operation.DESCRIBE, "group_ids"),
 )

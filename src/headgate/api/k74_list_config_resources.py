@@ -8,7 +8,9 @@ own.
 from __future__ import annotations
 
 from headgate.api.contract import Api, Call, Node
+from headgate.api.needs import of_cluster
 from headgate.domain.errors import ErrorCode
+from headgate.security.resources import Operation
 from headgate.topics.configs import ResourceType
 from headgate.wire.messages.list_config_resources import (
     ConfigResource,
@@ -63,4 +65,5 @@ API = Api(
     request_type=ListConfigResourcesRequest,
     response_type=ListConfigResourcesResponse,
     handle=handle,
+    needs=of_cluster(Operation.DESCRIBE_CONFIGS),
 )

@@ -7,9 +7,14 @@ next one begins.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.needs import topic_need
 from headgate.api.topic_answers import TOPIC_OPERATIONS
 from headgate.domain.errors import ErrorCode
+from headgate.security.authorizer import Need
+from headgate.security.resources import Operation
 from headgate.topics.names import why_invalid
 from headgate.topics.topic import Topic
 from headgate.wire.messages.describe_topic_partitions import (
@@ -91,6 +96,12 @@ def _describe(node: Node, topic: Topic, indexes: range) -> DescribeTopicPartitio
     )
 
 
+def needs(node: Node, call: Call, request: DescribeTopicPartitionsRequest) -> Iterator[Need]:
+    """DESCRIBE on each topic; none named means all."""
+    for name in [topic.name for topic in request.topics or node.topics.all()]:
+        yield topic_need(Operation.DESCRIBE, name)
+
+
 API = Api(
     key=75,
     name="DescribeTopicPartitions",
@@ -99,4 +110,5 @@ API = Api(
     request_type=DescribeTopicPartitionsRequest,
     response_type=DescribeTopicPartitionsResponse,
     handle=handle,
+    needs=needs,
 )

@@ -5,6 +5,10 @@ same but for its numbers (`headgate.wire.repeats`), its API is asked for a `Repe
 from their numbers alone, without reading them again. A repeat is an ordinary request in everything else: it
 goes to the coordinator as a command, is judged anew, and waits for its answer in the line of its connection.
 
+A request is remembered for the principal that sent it, and never found for another one, who may not be
+allowed to send it. A request that the access policy denies is not remembered, and `forget` is called when the
+policy changes.
+
 What is known has two generations. A request that is learned, or comes again, is in the young one. When that
 is full it becomes the old one, and what was old is forgotten: a little with each request that is learned,
 because to free it at once would hold the loop. So what comes again before `MOST_REPEATS` others stays known.
@@ -17,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headgate.api.contract import Api, Node, Repeat
+from headgate.security.principal import ANONYMOUS, Principal
 from headgate.wire.codec import encode
 from headgate.wire.message import Message
 from headgate.wire.repeats import Numbers, Place, RequestShape, places_of
@@ -48,12 +53,19 @@ class _Known:
 
 
 class Habit:
-    """What a connection's last known request had in common with others: mostly so does its next one."""
+    """Who asks on a connection, and what its last known request had in common with others: mostly so does
+    its next one.
+    """
 
-    __slots__ = ("rest",)
+    __slots__ = ("principal", "rest")
 
-    def __init__(self) -> None:
+    def __init__(self, principal: Principal = ANONYMOUS) -> None:
+        self.principal = None if principal == ANONYMOUS else principal
         self.rest: Hashable = None
+
+    def key(self, in_common: Hashable) -> Hashable:
+        """By what a request with this in common with others is known."""
+        return in_common if self.principal is None else (self.principal, in_common)
 
 
 class Repeats:
@@ -79,7 +91,8 @@ class Repeats:
         if shapes is None:
             return None
         for known in shapes:
-            correlation_id, numbers, rest = known.shape.split(frame)
+            correlation_id, numbers, in_common = known.shape.split(frame)
+            rest = in_common if habit.principal is None else habit.key(in_common)
             if rest == habit.rest:
                 rest = habit.rest
             found = known.young.get(rest)
@@ -92,8 +105,8 @@ class Repeats:
             return found[0], found[1], correlation_id, numbers
         return None
 
-    def learn(self, node: Node, frame: bytes, route: Any, request: Message) -> None:
-        """Take note of a request that was read and taken; `find` gives `route` back.
+    def learn(self, node: Node, frame: bytes, route: Any, request: Message, habit: Habit) -> None:
+        """Take note of a request that was read and taken; `find` gives `route` back to the same principal.
 
         `route` tells the `api`, the `api_version` and where in the frame the message begins (`body_at`).
         """
@@ -102,7 +115,7 @@ class Repeats:
             return
         shapes = self._by_size.get(len(frame), [])
         # Most of what comes once never comes again: only what does is worth the work.
-        rest = hash(tuple(known.shape.split(frame)[2] for known in shapes))
+        rest = hash((habit.principal, *(known.shape.split(frame)[2] for known in shapes)))
         if shapes and rest not in self._seen:
             if len(self._seen) >= MOST_SEEN:
                 self._seen.clear()
@@ -113,9 +126,17 @@ class Repeats:
             return
         places = _places_in(frame[route.body_at :], request, route.api_version, repeat.invert)
         if places is not None:
-            self._remember(frame, [Place(at + route.body_at, size) for at, size in places], (route, repeat))
+            in_frame = [Place(at + route.body_at, size) for at, size in places]
+            self._remember(frame, in_frame, (route, repeat), habit)
 
-    def _remember(self, frame: bytes, places: Sequence[Place], served: tuple[Any, Repeat]) -> None:
+    def forget(self) -> None:
+        """Know nothing any more: what was allowed may be denied now."""
+        self._begin_generation()
+        self._begin_generation()
+
+    def _remember(
+        self, frame: bytes, places: Sequence[Place], served: tuple[Any, Repeat], habit: Habit
+    ) -> None:
         shapes = self._by_size.setdefault(len(frame), [])
         known = next((one for one in shapes if one.shape.places == tuple(places)), None)
         if known is None:
@@ -123,7 +144,7 @@ class Repeats:
                 return
             known = _Known(RequestShape(len(frame), places))
             shapes.append(known)
-        self._take_in(known, known.shape.split(frame)[2], served)
+        self._take_in(known, habit.key(known.shape.split(frame)[2]), served)
 
     def _take_in(self, known: _Known, rest: Hashable, served: tuple[Any, Repeat]) -> None:
         known.young[rest] = served

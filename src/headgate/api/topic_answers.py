@@ -1,6 +1,7 @@
 """What several topic APIs say in the same words: operations, placements, and topics made when asked for.
 
-There is no authorizer: whoever asks may do everything, and the operations are told as Kafka tells them then.
+The authorized operations are all there are, as Kafka tells them where it has no access rules; they do not ask
+the access policy (`headgate.security`).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from headgate.api.contract import Node, RequestSteps
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicId, TopicName
+from headgate.security.resources import Operation
 from headgate.topics.names import is_internal, why_invalid
 from headgate.topics.refusal import Refusal
 from headgate.topics.topic import Topic
@@ -21,14 +23,29 @@ NOT_ASKED = -(1 << 31)
 """Authorized operations that the request did not ask for."""
 
 
-def _bits(*operations: int) -> int:
+def _bits(*operations: Operation) -> int:
     return sum(1 << operation for operation in operations)
 
 
-TOPIC_OPERATIONS = _bits(3, 4, 5, 6, 7, 8, 10, 11)
-"""Read, write, create, delete, alter, describe, describe configs, alter configs."""
-CLUSTER_OPERATIONS = _bits(5, 7, 8, 9, 10, 11, 12)
-"""Create, alter, describe, cluster action, describe configs, alter configs, idempotent write."""
+TOPIC_OPERATIONS = _bits(
+    Operation.READ,
+    Operation.WRITE,
+    Operation.CREATE,
+    Operation.DELETE,
+    Operation.ALTER,
+    Operation.DESCRIBE,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+)
+CLUSTER_OPERATIONS = _bits(
+    Operation.CREATE,
+    Operation.ALTER,
+    Operation.DESCRIBE,
+    Operation.CLUSTER_ACTION,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+    Operation.IDEMPOTENT_WRITE,
+)
 
 
 def new_topic_id() -> TopicId:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from headgate.api.contract import Api, RequestSteps
 from headgate.api.k18_api_versions import unsupported
+from headgate.security.principal import Principal
 from headgate.server.asking import NOW
 from headgate.server.failures import Where
 from headgate.wire.framing import response_frame
@@ -24,7 +25,7 @@ _LONGEST_CLIENT_TOLD = 100
 
 
 class Route(NamedTuple):
-    """Where a connection's requests of one kind go: the API, the version, and who asks."""
+    """Where a connection's requests of one kind go: the API, the version, and the client id."""
 
     api: Api
     api_version: int
@@ -51,6 +52,11 @@ class PendingCall:
     def api_version(self) -> int:
         """The version the client chose."""
         return self.route.api_version
+
+    @property
+    def principal(self) -> Principal:
+        """Who asks."""
+        return self.connection.principal
 
     @property
     def client_id(self) -> str | None:

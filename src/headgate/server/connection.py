@@ -25,6 +25,10 @@ from typing import Any, TypeVar, cast
 
 from headgate.api.contract import Api, Node, RequestSteps
 from headgate.api.repeats import Habit, Repeats
+from headgate.domain.errors import ErrorCode
+from headgate.security.authorizer import ALLOW_ALL, Authorizer
+from headgate.security.principal import ANONYMOUS, Principal
+from headgate.server.access import checking
 from headgate.server.asking import NOW
 from headgate.server.backlog import Backlog
 from headgate.server.calls import PendingCall, Route
@@ -119,12 +123,17 @@ class Served:
     responses: ResponseMemory = field(default_factory=ResponseMemory)
     large: LargeRequests = field(default_factory=LargeRequests)
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+    authorizer: Authorizer = ALLOW_ALL
 
 
 class Connection(asyncio.Protocol):
     """The server's end of one TCP connection."""
 
-    def __init__(self, node: Node, served: Served) -> None:
+    def __init__(self, node: Node, served: Served, principal: Principal = ANONYMOUS) -> None:
+        self.principal = principal
+        """Who asks."""
+        self._policy = None if served.authorizer.allows_everything else served.authorizer
+        """What may deny requests."""
         self.metrics = served.metrics
         self.watch = served.watch
         self.client_host = ""
@@ -132,7 +141,7 @@ class Connection(asyncio.Protocol):
         self._node = node
         self._apis = served.apis
         self._repeats = served.repeats
-        self._habit = Habit()
+        self._habit = Habit(principal)
         self._outbox = served.outbox
         self._turn = served.turn
         self._open_connections = served.open_connections
@@ -386,7 +395,27 @@ class Connection(asyncio.Protocol):
             self._large.leave(size_bytes)
 
     def _decide(self, call: PendingCall, frame: bytes, request: Any) -> None:
-        """Hand a request to its API."""
+        """Hand a request to its API, if who asks may."""
+        if self._policy is None:
+            self._hand_over(call, frame, request)
+        else:
+            self._check(self._policy, call, frame, request)
+
+    def _check(self, policy: Authorizer, call: PendingCall, frame: bytes, request: Any) -> None:
+        """Hand a request to its API, or answer it with the error of what is denied."""
+        is_at_once = True
+
+        def on_checked(error: ErrorCode | None) -> None:
+            if error is not None:
+                call.route.api.deny(self._node, call, request, error)
+            else:  # what took a while is not remembered: the policy may have changed meanwhile
+                self._hand_over(call, frame if is_at_once else b"", request)
+
+        needs = call.route.api.needs(self._node, call, request)
+        self.occupy(call, checking(policy, self.principal, needs), on_checked)
+        is_at_once = False
+
+    def _hand_over(self, call: PendingCall, frame: bytes, request: Any) -> None:
         route = call.route
         NOW.asker = call
         try:
@@ -394,7 +423,7 @@ class Connection(asyncio.Protocol):
             if response is not None:
                 call.answer(response)
             if route.api.repeat is not None and frame:
-                self._repeats.learn(self._node, frame, route, request)
+                self._repeats.learn(self._node, frame, route, request, self._habit)
         except Exception as failure:
             self.refuse_failed(route, failure)
         NOW.asker = None

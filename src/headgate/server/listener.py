@@ -12,6 +12,7 @@ from time import perf_counter
 from prometheus_client.metrics_core import Metric
 
 from headgate.api.registry import apis_by_key
+from headgate.security.authorizer import ALLOW_ALL, Authorizer
 from headgate.server.connection import Connection, Served
 from headgate.server.connection_limits import ConnectionLimits
 from headgate.server.failures import Where, failure_counters, unexpected
@@ -30,7 +31,8 @@ RETRY_MS = 1000
 class Listener:
     """Everything between a node and its clients."""
 
-    def __init__(self, node: BrokerNode) -> None:
+    def __init__(self, node: BrokerNode, authorizer: Authorizer = ALLOW_ALL) -> None:
+        """`authorizer` says what the node's clients may do."""
         self._node = node
         self._servers: list[asyncio.Server] = []
         self._cancel_sweep: Callable[[], None] = lambda: None
@@ -48,7 +50,9 @@ class Listener:
             node.backlog,
             memory=RequestMemory(settings["queued.max.request.bytes"]),
             limits=self._limits,
+            authorizer=authorizer,
         )
+        authorizer.when_changed(self.served.repeats.forget)
         self._sockets: list[int] = []
         """The listening sockets, which outlive a pause: who connects meanwhile waits in their backlog."""
         self._resuming: asyncio.Task[None] | None = None

@@ -161,6 +161,11 @@ class FetchSessions:
         """The ids of the sessions, least recently used first."""
         return iter(self._sessions)
 
+    def topics_of(self, session_id: int) -> list[str | bytes]:
+        """The topics of a session, as its client names them; none if there is no such session."""
+        session = self._sessions.get(session_id)
+        return [] if session is None else list(dict.fromkeys(key.topic for key in session.partitions))
+
     def begin(self, request: SessionRequest, now: Millis) -> FetchContext | ErrorCode:
         """Find what the request fetches; a refusal is for the whole response."""
         if request.epoch in (INITIAL_EPOCH, FINAL_EPOCH):

@@ -1,0 +1,21 @@
+"""Who asks: the principal of a connection, as Kafka writes it (`User:alice`)."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+USER_TYPE: Final = "User"
+
+
+class Principal(NamedTuple):
+    """Somebody who sends requests: a type, which is `User` unless a policy has others, and a name."""
+
+    principal_type: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.principal_type}:{self.name}"
+
+
+ANONYMOUS: Final = Principal(USER_TYPE, "ANONYMOUS")
+"""Everybody who did not authenticate, as in Kafka."""

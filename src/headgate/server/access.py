@@ -1,0 +1,27 @@
+"""The check of a request against the access policy.
+
+`Connection` makes it for each request that is read, before its API handles it, unless the policy allows
+everything. Requests that come again (`headgate.api.repeats`) are not checked again: a request is remembered
+only if it was allowed, for the principal that sent it, and until the policy changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headgate.api.contract import RequestSteps
+from headgate.domain.errors import ErrorCode
+from headgate.security.authorizer import Authorizer, Need, is_met
+from headgate.security.principal import Principal
+from headgate.security.resources import denied_error
+
+
+def checking(
+    authorizer: Authorizer, principal: Principal, needs: Iterable[Need]
+) -> RequestSteps[ErrorCode | None]:
+    """Ask for each need in its order; the error of the first one that is denied, None if there is none."""
+    for need in needs:
+        if not is_met(authorizer, principal, need):
+            return denied_error(need.resource)
+        yield None
+    return None
