@@ -93,3 +93,10 @@ def test_groups_that_cannot_be_read_now_are_told_with_what_to_do() -> None:
     told = in_words(RequestRefused("the groups of n:1", ErrorCode.COORDINATOR_NOT_AVAILABLE))
     assert told.startswith("the groups of n:1: COORDINATOR_NOT_AVAILABLE; ")
     assert "look into the server's own log" in told
+
+
+def test_the_command_that_is_advised_for_active_groups_can_be_meant(command: Command) -> None:
+    """Whoever puts the group's name into it gets past the command line."""
+    told = in_words(RequestRefused("group g", ErrorCode.NON_EMPTY_GROUP))
+    advised = told.partition("`headgate consumer-groups ")[2].partition("`")[0]
+    assert "there is no group called GROUP" in command(*advised.split()).stderr

@@ -17,8 +17,8 @@ from headgate.client.errors import NoNodeReachable, RequestTimedOut
 from headgate.domain.errors import ErrorCode
 
 _STOP_THEM = (
-    "stop its members first (`headgate consumer-groups --describe --members` lists them); one that died or "
-    "is away is gone after its session timeout"
+    "stop its members first (`headgate consumer-groups --describe --members --group GROUP` lists them); one "
+    "that died or is away is gone after its session timeout"
 )
 _NOT_LOADED = (
     "the server still reads the log of these groups, or cannot read or write it: try again, and look into "
