@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from headgate.api.contract import Api, Node, Repeat
 from headgate.security.principal import ANONYMOUS, Principal
@@ -32,10 +32,10 @@ MOST_BYTES = 8 << 20
 """What their frames come to at most. What is kept of one is up to twenty times as much: wide fetches."""
 MOST_SEEN = 1 << 17
 """Hashes of requests that came once."""
-MOST_SIZES = 1024
-MOST_SHAPES_OF_A_SIZE = 4
-_FREED_AT_ONCE = 4
-LARGEST_BYTES = 1 << 16
+MOST_SIZES: Final = 1024
+MOST_SHAPES_OF_A_SIZE: Final = 4
+_FREED_AT_ONCE: Final = 4
+LARGEST_BYTES: Final = 1 << 16
 """Larger requests are read each time: what takes long there is their numbers."""
 
 

@@ -57,7 +57,10 @@ class LogSettings:
             return False
         if segment.size + size > self.segment_bytes:
             return True
-        if 0 <= segment.first_timestamp < first.max_timestamp - self.segment_ms + self._jitter_ms(segment):
+        oldest = first.max_timestamp - self.segment_ms
+        if self.segment_jitter_ms:
+            oldest += self._jitter_ms(segment)
+        if 0 <= segment.first_timestamp < oldest:
             return True
         return last.last_offset - segment.base_offset > LARGEST_RELATIVE_OFFSET
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from headgate.api.contract import Api, RequestSteps
 from headgate.api.k18_api_versions import unsupported
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ResultT = TypeVar("ResultT")
 
-_LONGEST_CLIENT_TOLD = 100
+_LONGEST_CLIENT_TOLD: Final = 100
 
 
 class Route(NamedTuple):

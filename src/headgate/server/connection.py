@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from headgate.api.contract import Api, Node, RequestSteps
 from headgate.api.repeats import Habit, Repeats
@@ -56,24 +56,24 @@ logger = logging.getLogger(__name__)
 
 ResultT = TypeVar("ResultT")
 
-MOST_REQUESTS_WAITING = 4096
+MOST_REQUESTS_WAITING: Final = 4096
 """How many small requests that came before a connection may have unanswered."""
-MOST_OTHERS_WAITING = 64
+MOST_OTHERS_WAITING: Final = 64
 """How many requests may be unanswered when one follows that is large, or did not come before: its response
 may be of any size. Kafka takes one request of a connection at a time."""
-SMALL_BYTES = 4096
+SMALL_BYTES: Final = 4096
 """A request that came before and is no larger than this has a small response."""
-MOST_UNSENT_BYTES = 1 << 20
+MOST_UNSENT_BYTES: Final = 1 << 20
 """How many bytes of responses may wait, because an earlier one is not ready, before no request is served."""
-SERVED_TOGETHER_BYTES = 1 << 16
+SERVED_TOGETHER_BYTES: Final = 1 << 16
 """So many bytes of requests that came before are served together, then it is looked what that led to."""
-MOST_PARKED = 8
+MOST_PARKED: Final = 8
 """How many of a connection's long polls may wait before no other request is read."""
-SLICE_SECONDS = 0.001
+SLICE_SECONDS: Final = 0.001
 """So long requests that came together are served before others have their turn."""
-MOST_IN_TURN = 500
+MOST_IN_TURN: Final = 500
 """Requests that came together wait for a later turn of the loop where this one has so many already."""
-LARGEST_REMEMBERED_HEADER = 512
+LARGEST_REMEMBERED_HEADER: Final = 512
 """A longer header of a request is read each time."""
 
 

@@ -19,10 +19,10 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from time import perf_counter
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -31,12 +31,12 @@ from headgate.server.metrics import gauge
 
 logger = logging.getLogger(__name__)
 
-STALL_SECONDS = 0.1
-SAMPLE_SECONDS = 0.05
-WINDOW_SECONDS = 60.0
+STALL_SECONDS: Final = 0.1
+SAMPLE_SECONDS: Final = 0.05
+WINDOW_SECONDS: Final = 60.0
 """The longest stall is that of the current window and the one before it: of the last one to two minutes."""
 UNKNOWN = "unknown"
-_FRAMES_TOLD = 3
+_FRAMES_TOLD: Final = 3
 _PACKAGE = Path(__file__).parents[1]
 
 
@@ -102,14 +102,9 @@ class LoopWatch:
         if seconds > STALL_SECONDS and step is not None:
             self._tell(step, seconds)
 
-    @contextmanager
-    def step(self, name: str) -> Iterator[None]:
+    def step(self, name: str) -> AbstractContextManager[None]:
         """A step of that name, for as long as the block lasts."""
-        outer = self.begin(Job(name))
-        try:
-            yield
-        finally:
-            self.end(outer)
+        return _NamedStep(self, name)
 
     def _came_round(self) -> None:
         """The loop has finished what it did when it was asked."""
@@ -172,23 +167,9 @@ class LoopWatch:
 
     # --- in the watching thread ---
 
-    @contextmanager
-    def watching(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    def watching(self, loop: asyncio.AbstractEventLoop) -> AbstractContextManager[None]:
         """Have a thread look after the loop of the calling thread, for as long as the block lasts."""
-        stop = threading.Event()
-        loop_thread = threading.get_ident()
-
-        def watch() -> None:
-            while not stop.wait(SAMPLE_SECONDS):
-                self.sample(loop, loop_thread)
-
-        thread = threading.Thread(target=watch, name="headgate-loop-watch", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
+        return _Watching(self, loop)
 
     def sample(self, loop: asyncio.AbstractEventLoop, loop_thread: int) -> None:
         """Ask the loop to come round; where it does not, see where its thread is."""
@@ -198,6 +179,43 @@ class LoopWatch:
             loop.call_soon_threadsafe(self._came_round)
         elif self._seconds() - asked_at >= STALL_SECONDS - SAMPLE_SECONDS:
             self._place = _place_of(loop_thread) or self._place
+
+
+class _NamedStep:
+    """A step that no client asked for, as a block."""
+
+    def __init__(self, watch: LoopWatch, name: str) -> None:
+        self._watch = watch
+        self._name = name
+        self._outer: Step | None = None
+
+    def __enter__(self) -> None:
+        self._outer = self._watch.begin(Job(self._name))
+
+    def __exit__(self, *failure: object) -> None:
+        self._watch.end(self._outer)
+
+
+class _Watching:
+    """The thread that looks after a loop, for as long as the block lasts."""
+
+    def __init__(self, watch: LoopWatch, loop: asyncio.AbstractEventLoop) -> None:
+        self._watch = watch
+        self._loop = loop
+        self._loop_thread = threading.get_ident()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="headgate-loop-watch", daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *failure: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._stop.wait(SAMPLE_SECONDS):
+            self._watch.sample(self._loop, self._loop_thread)
 
 
 def _place_of(thread: int) -> str | None:

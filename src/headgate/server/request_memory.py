@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Protocol
+from typing import Final, Protocol
 
 UNLIMITED = -1
-WITHOUT_A_LIMIT_BYTES = 512 << 20
+WITHOUT_A_LIMIT_BYTES: Final = 512 << 20
 """The bound where the setting says that there is none: the memory of a machine is one."""
-ALWAYS_TAKEN_BYTES = 64 << 10
+ALWAYS_TAKEN_BYTES: Final = 64 << 10
 """So much of a request is read whatever others hold."""
-FAVOURED_SECONDS = 30.0
-READ_AT_ONCE_BYTES = 256 << 10
+FAVOURED_SECONDS: Final = 30.0
+READ_AT_ONCE_BYTES: Final = 256 << 10
 """What a connection may bring when it is read once."""
 
 

@@ -9,13 +9,13 @@ they have, and keep nobody else from being served.
 from __future__ import annotations
 
 import logging
-from typing import Protocol
+from typing import Final, Protocol
 
 from headgate.server.seldom import Seldom
 
 logger = logging.getLogger(__name__)
 
-MOST_UNREAD_BYTES = 256 << 20
+MOST_UNREAD_BYTES: Final = 256 << 20
 """Of all connections together."""
 
 

@@ -28,7 +28,7 @@ from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from enum import Enum, auto
 from time import perf_counter
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from headgate.core.commands import SystemTimeMoved, Tick
 from headgate.core.contract import Effects, Shard, Token
@@ -55,15 +55,15 @@ OnReply = Callable[[Any], None]
 Waiting = tuple[OnReply, Asker | None]
 """Who gets a reply, and the request that is given up if that fails."""
 
-TICK_SLICE_SECONDS = 0.005
+TICK_SLICE_SECONDS: Final = 0.005
 """For how long timers that are due are served before others have their turn."""
 TICK_PAUSE_SECONDS = 0.1
 """How long timers wait after one that failed: one that fails for ever does not keep the loop busy."""
 RELEASED_AT_ONCE = 256
 """After so many replies others have their turn: a rebalance answers every member of a group."""
-LATE_MS = 100
+LATE_MS: Final = 100
 """A timer that comes so late does so because the loop was held: what clients sent meanwhile waits unread."""
-LATE_PAUSE_SECONDS = 0.05
+LATE_PAUSE_SECONDS: Final = 0.05
 """How long timers wait then for that to be read."""
 EARLY_RECORDS = 500
 """A turn that has decided so much does not let a quick disk wait for its end."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from headgate.api.contract import Node
 from headgate.api.group_repeat import GroupRepeat
@@ -27,7 +27,7 @@ from headgate.wire.repeats import Numbers, WrittenResponse
 if TYPE_CHECKING:
     from headgate.server.connection import Connection
 
-MOST_BYTES_TOGETHER = 200_000
+MOST_BYTES_TOGETHER: Final = 200_000
 """What requests that are served together weigh at most, by `Repeat.weight_bytes`: less than a batch holds."""
 
 

@@ -11,7 +11,7 @@ all of its records or, where it raises, none.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,11 +41,11 @@ from headgate.server.run_batches import RECORD_OVERHEAD, RunBatches
 
 BATCH_BYTES = 900_000
 """What the records of a batch come to at most, so that it stays below Kafka's limit of 1 MiB."""
-NARROWEST_TEMPLATE = 16
-MOST_TEMPLATE_BYTES = 8 << 20
+NARROWEST_TEMPLATE: Final = 16
+MOST_TEMPLATE_BYTES: Final = 8 << 20
 """What the batches kept to be copied come to at most."""
-LARGEST_INT32 = 0x7FFFFFFF
-MOST_OUTLINES = 8192
+LARGEST_INT32: Final = 0x7FFFFFFF
+MOST_OUTLINES: Final = 8192
 """Of how many standing commits the record's outline is kept."""
 
 

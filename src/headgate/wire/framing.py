@@ -9,7 +9,7 @@ response to ApiVersions: whoever asks cannot know yet what the other side speaks
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from headgate.wire.codec import encode_into
 from headgate.wire.errors import MalformedFrame, MalformedMessage, OversizedFrame
@@ -17,9 +17,9 @@ from headgate.wire.extensions import ALL_APIS
 from headgate.wire.message import Message
 from headgate.wire.primitives import Refusal, skip_tagged_fields
 
-API_VERSIONS_KEY = 18
-LENGTH_SIZE = 4
-TLS_HANDSHAKE = 0x1603
+API_VERSIONS_KEY: Final = 18
+LENGTH_SIZE: Final = 4
+TLS_HANDSHAKE: Final = 0x1603
 """The first two bytes of a TLS connection."""
 HTTP_METHODS = (b"GET ", b"HEAD", b"POST", b"PUT ")
 
@@ -27,7 +27,7 @@ _LENGTH = struct.Struct(">i")
 _REQUEST_HEADER = struct.Struct(">hhih")
 _LENGTH_AND_CORRELATION_ID = struct.Struct(">ii")
 
-_NEVER = 1 << 15
+_NEVER: Final = 1 << 15
 _FLEXIBLE_SINCE = {
     key: _NEVER if info.flexible_since is None else info.flexible_since for key, info in ALL_APIS.items()
 }

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,15 +22,15 @@ Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
 Numbers = Sequence[int] | Int64s
 
-MOST_NARROW = 12
+MOST_NARROW: Final = 12
 """Up to so many numbers are taken out one by one; above, with arrays."""
 
-_CORRELATION_ID_AT = 4
-_CORRELATION_ID_END = 8
+_CORRELATION_ID_AT: Final = 4
+_CORRELATION_ID_END: Final = 8
 _NO_CORRELATION_ID = bytes(4)
 _correlation_id = struct.Struct(">i")
-_RESPONSE_HEAD_SIZE = 8
-_LENGTH_SIZE = 4
+_RESPONSE_HEAD_SIZE: Final = 8
+_LENGTH_SIZE: Final = 4
 _pack_response_head = struct.Struct(">ii").pack
 _FORMATS = {4: "i", 8: "q"}
 _DTYPES = {4: ">i4", 8: ">i8"}

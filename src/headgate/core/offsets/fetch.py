@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -24,9 +24,9 @@ from headgate.core.topic_image import TopicImage
 from headgate.domain.ids import GroupId, TopicId, TopicName
 from headgate.records.columns import Int64s
 
-MOST_NARROW = 12
+MOST_NARROW: Final = 12
 """Up to so many partitions that are asked for again are found one by one."""
-MOST_AT_ONCE = 1000
+MOST_AT_ONCE: Final = 1000
 """More offsets, if all are asked for, or more topics are told in steps."""
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from headgate.records.standing_commits import StandingCommit
 
-MOST_REMEMBERED = 8192
+MOST_REMEMBERED: Final = 8192
 
 
 class StandingRows:

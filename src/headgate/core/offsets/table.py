@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, repeat
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -38,8 +38,8 @@ from headgate.records.offset_rows import OffsetRows
 from headgate.records.standing_commits import StandingCommits
 
 _ROWS_LEFT_BEHIND = 1024
-_RECLAIMED_AT_ONCE = 256
-_LEFT_BEHIND_A_STEP = 128
+_RECLAIMED_AT_ONCE: Final = 256
+_LEFT_BEHIND_A_STEP: Final = 128
 """While rows are dropped, with how many more that are left behind the next are: there are ever fewer."""
 
 

@@ -6,6 +6,7 @@ A bounded memory of a few commits: what does not fit is found anew.
 from __future__ import annotations
 
 from array import array
+from typing import Final
 
 import numpy as np
 
@@ -13,9 +14,9 @@ from headgate.core.offsets.rows import Rows
 from headgate.domain.ids import GroupId, TopicName
 from headgate.records.columns import Int64s, OffsetCommits
 
-NARROWEST_WIDE = 8
+NARROWEST_WIDE: Final = 8
 """Below this many partitions a loop is as quick."""
-MOST_ROWS = 1 << 17
+MOST_ROWS: Final = 1 << 17
 """4 MiB of partitions, rows and leader epochs at most."""
 
 Name = tuple[GroupId, TopicName]
