@@ -83,7 +83,7 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
     ),
     "headgate-loop-watch": (
         "server.loop_watch:LoopWatch.sample",
-        "server.loop_watch:LoopWatch.watching.<locals>.watch",
+        "server.loop_watch:_Watching._look",
         "server.loop_watch:_place_of",
     ),
     "headgate-metrics*": (
