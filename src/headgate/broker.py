@@ -72,17 +72,19 @@ class Broker:
     def _wait_until_ready(self) -> int:
         assert self._process is not None and self._process.stdout is not None
         deadline = time.monotonic() + self._start_timeout_s
+        failure = f"the server did not start within {self._start_timeout_s} s"
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             while selector.select(max(0, deadline - time.monotonic())):
                 line = self._process.stdout.readline()
                 if not line:
+                    failure = "the server ended before it was ready"
                     break
                 if ready := _READY.match(line):
                     return int(ready[2])
         self.kill()
         said = self.log_path.read_text()
-        raise BrokerFailed(f"the server did not start within {self._start_timeout_s} s:\n{said}")
+        raise BrokerFailed(f"{failure}:\n{said}")
 
     def stop(self) -> None:
         """Let the server close cleanly (SIGTERM)."""
