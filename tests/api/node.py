@@ -181,6 +181,12 @@ class Shards:
             self._submit(index, command, replies.append)
         on_replies(replies)
 
+    shard_count = SHARDS
+
+    def submit_to(self, shard: int, command: Any, on_reply: Callable[[Any], None]) -> None:
+        """To one of the shards."""
+        self._submit(shard, command, on_reply)
+
     def _submit(self, index: int, command: Any, on_reply: Callable[[Any], None]) -> None:
         if index in self.errors:
             on_reply(self.errors[index])

@@ -19,6 +19,7 @@ from tests.topics.disk import batch
 
 from headgate.api import k47_offset_delete
 from headgate.api.contract import RequestSteps
+from headgate.core import groups
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, GroupId, TopicId
 from headgate.domain.settings import Settings
@@ -33,7 +34,9 @@ from headgate.topics.topics import NewTopic
 from headgate.wire.codec import decode
 from headgate.wire.framing import request_frame
 from headgate.wire.message import Request
+from headgate.wire.messages.delete_groups import DeleteGroupsRequest
 from headgate.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from headgate.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from headgate.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -270,20 +273,43 @@ def fetch_of_unknown_partitions(partition_count: int) -> FetchRequest:
 
 
 @pytest.mark.parametrize(
-    "request_of", [produce_of_unknown_topics, fetch_of_unknown_partitions], ids=["produce", "fetch"]
+    ("request_in_steps", "version"),
+    [
+        (produce_of_unknown_topics(2000), 12),
+        (fetch_of_unknown_partitions(2000), 12),
+    ],
+    ids=["produce", "fetch"],
 )
-def test_other_clients_are_served_while_what_does_not_exist_is_refused(
-    short_slices: None, request_of: Callable[[int], Request[Any]]
+def test_other_clients_are_served_while_there_is_much_to_look_for(
+    short_slices: None, request_in_steps: Request[Any], version: int
 ) -> None:
-    """A commit that comes after a request for many such partitions is answered before it."""
+    """A commit that comes after such a request is answered before it."""
 
     async def scenario(client: Client) -> None:
         other = beside(client)
-        send(client, request_of(2000), 12, 1)
+        send(client, request_in_steps, version, 1)
         await other.ask(commit(1, [3]), 9)
         assert not client.wire.sent
         [(correlation_id, _)] = await client.receive(1)
         assert correlation_id == 1
+
+    run_scenario(scenario)
+
+
+def test_groups_are_listed_some_at_a_time(short_slices: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others are served in between; what goes before its turn is left out, all that stays is there once."""
+    monkeypatch.setattr(groups, "LISTED_AT_ONCE", 4)
+
+    async def scenario(client: Client) -> None:
+        other = beside(client)
+        for number in range(30):
+            await other.ask(commit(1, [3], f"g{number}"), 9)
+        send(client, ListGroupsRequest(), 5, 1)
+        await other.ask(DeleteGroupsRequest(groups_names=["g29"]), 2)
+        assert not client.wire.sent
+        [(_, frame)] = await client.receive(1)
+        listed = [one.group_id for one in decode(ListGroupsResponse, 5, frame, 5).groups]
+        assert sorted(listed) == sorted(f"g{number}" for number in range(29))
 
     run_scenario(scenario)
 

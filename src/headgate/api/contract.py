@@ -208,8 +208,13 @@ class Coordinator(Protocol):
         """Whether a command failed a shard a while ago: then commands are handed over one by one."""
         ...
 
-    def submit_to_all(self, command: Any, on_replies: Callable[[list[Any]], None]) -> None:
-        """Hand the same command to every shard; `on_replies` gets one result (or `ErrorCode`) a shard."""
+    @property
+    def shard_count(self) -> int:
+        """How many shards there are, from 0 on."""
+        ...
+
+    def submit_to(self, shard: int, command: Any, on_reply: Callable[[Any], None]) -> None:
+        """Hand a command to one of the shards, whatever group it is about."""
         ...
 
 

@@ -6,44 +6,51 @@ filters by them (KIP-848). Filters ignore case; what they name and nobody has le
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from typing import Any
 
 from headgate.api.contract import Api, Call, Node, RequestSteps
 from headgate.api.needs import of_cluster
-from headgate.core.commands import ListedGroups, ListGroups
+from headgate.core import commands as core
+from headgate.core.commands import ListedGroups, ListGroups, ListMoreGroups
 from headgate.domain.errors import ErrorCode
 from headgate.security.resources import Operation
 from headgate.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
 def handle(node: Node, call: Call, request: ListGroupsRequest) -> None:
-    """Answer with all groups, or with the error of a shard that cannot tell: never with a part of them."""
+    """Answer with all groups, or with the error of a shard that cannot tell: never with a part of them.
 
-    def on_results(results: list[Any]) -> None:
-        error = next((result for result in results if isinstance(result, ErrorCode)), ErrorCode.NONE)
-        if error:
-            call.answer(ListGroupsResponse(error_code=error))
-        else:
-            call.answer_in_steps(_response(results))
-
+    Groups that come or go meanwhile may be among them.
+    """
     command = ListGroups(frozenset(request.states_filter), frozenset(request.types_filter))
-    node.coordinator.submit_to_all(command, on_results)
+    call.answer_in_steps(_listed(node, command))
 
 
-def _response(results: list[ListedGroups]) -> RequestSteps[ListGroupsResponse]:
+def _listed(node: Node, first: ListGroups) -> RequestSteps[ListGroupsResponse]:
+    """Ask one shard after the other, each for some groups at a time."""
     response = ListGroupsResponse()
-    for result in results:
-        for group in result.groups:
-            yield None
-            response.groups.append(
-                ListedGroup(
-                    group_id=group.group_id,
-                    protocol_type=group.protocol_type,
-                    group_state=group.state,
-                    group_type=group.group_type,
-                )
-            )
+    for shard in range(node.coordinator.shard_count):
+        command: ListGroups | ListMoreGroups | None = first
+        while command is not None:
+            there: Future[Any] = Future()
+            node.coordinator.submit_to(shard, command, there.set_result)
+            yield there if not there.done() else None
+            result: ListedGroups | ErrorCode = there.result()
+            if isinstance(result, ErrorCode):
+                return ListGroupsResponse(error_code=result)
+            response.groups += map(_told, result.groups)
+            command = None if result.rest is None else ListMoreGroups(result.rest)
     return response
+
+
+def _told(group: core.ListedGroup) -> ListedGroup:
+    return ListedGroup(
+        group_id=group.group_id,
+        protocol_type=group.protocol_type,
+        group_state=group.state,
+        group_type=group.group_type,
+    )
 
 
 API = Api(

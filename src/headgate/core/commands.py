@@ -42,9 +42,18 @@ class ListedGroup:
 
 @dataclass(slots=True, frozen=True)
 class ListedGroups:
-    """The groups of one shard that pass the filters."""
+    """Groups of one shard that pass the filters."""
 
     groups: tuple[ListedGroup, ...]
+    rest: object | None = None
+    """There may be more: what `ListMoreGroups` goes on with."""
+
+
+@dataclass(slots=True, frozen=True)
+class ListMoreGroups:
+    """Go on with a list of groups. Reply: `ListedGroups`, or an error: it is to begin anew."""
+
+    rest: object
 
 
 @dataclass(slots=True, frozen=True)

@@ -9,15 +9,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping
 from enum import Enum
+from itertools import islice
+from typing import NamedTuple
 
 from headgate.core.classic.group import ClassicGroup
 from headgate.core.classic.groups import ClassicGroups
 from headgate.core.classic.state import ClassicState
-from headgate.core.commands import ListedGroup, ListedGroups, ListGroups
+from headgate.core.commands import ListedGroup, ListedGroups, ListGroups, ListMoreGroups
 from headgate.core.consumer.groups import ConsumerGroups
 from headgate.core.offsets.expiry import CONSUMER_PROTOCOL_TYPE
 from headgate.core.offsets.table import OffsetTable
+from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId
+
+LISTED_AT_ONCE = 200
+"""Groups: to look at one takes some microseconds."""
 
 
 class GroupType(Enum):
@@ -25,6 +31,15 @@ class GroupType(Enum):
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
+
+
+class GroupListing(NamedTuple):
+    """What is left of a list of groups."""
+
+    groups: Groups
+    left: Iterator[ListedGroup]
+    states: set[str]
+    types: set[str]
 
 
 class Groups:
@@ -53,36 +68,54 @@ class Groups:
         return None if group is None or group.state is ClassicState.EMPTY else group
 
     def _all(self) -> Iterator[ListedGroup]:
-        classic, type_name = self.classic, GroupType.CLASSIC.value
+        """All groups; they may change between two of them, and those that come meanwhile are not told."""
+        type_name = GroupType.CLASSIC.value
+        live, recorded, consumer = self.classic.live, self.classic.recorded, self.consumer.by_id
+        live_ids, recorded_ids, with_offsets = [*live], [*recorded], self._offsets.group_ids()
         seen = set()
-        for group_id, consumer_group in self.consumer.by_id.items():
-            if consumer_group.metadata is not None:
+        for group_id in [*consumer]:
+            consumer_group = consumer.get(group_id)
+            if consumer_group is not None and consumer_group.metadata is not None:
                 seen.add(group_id)
                 state = consumer_group.state.value
                 yield ListedGroup(group_id, CONSUMER_PROTOCOL_TYPE, state, GroupType.CONSUMER.value)
-        for group_id, group in classic.live.items():
-            seen.add(group_id)
-            yield ListedGroup(group_id, group.protocol_type or "", group.state.value, type_name)
-        for group_id, metadata in classic.recorded.items():
-            if group_id not in seen:
+        for group_id in live_ids:
+            group = live.get(group_id)
+            if group is not None and group_id not in seen:
+                seen.add(group_id)
+                yield ListedGroup(group_id, group.protocol_type or "", group.state.value, type_name)
+        for group_id in recorded_ids:
+            metadata = recorded.get(group_id)
+            if metadata is not None and group_id not in seen:
                 seen.add(group_id)
                 yield ListedGroup(group_id, metadata.protocol_type, ClassicState.EMPTY.value, type_name)
-        for group_id in self._offsets.group_ids():
+        for group_id in with_offsets:
             if group_id not in seen:
                 yield ListedGroup(group_id, "", ClassicState.EMPTY.value, type_name)
 
-    def list(self, command: ListGroups) -> ListedGroups:
-        """The groups that pass the filters; one that names nothing known lets nothing pass."""
+    def list(self, command: ListGroups) -> ListedGroups | ErrorCode:
+        """Some of the groups that pass the filters; one that names nothing known lets nothing pass."""
         states = {state.strip().lower() for state in command.states}
         types = {group_type.strip().lower() for group_type in command.types}
-        return ListedGroups(
-            tuple(
-                group
-                for group in self._all()
-                if (not states or group.state.lower() in states)
-                and (not types or group.group_type.lower() in types)
-            )
+        return self._listed(GroupListing(self, self._all(), states, types))
+
+    def list_more(self, command: ListMoreGroups) -> ListedGroups | ErrorCode:
+        """Go on with a list, unless it was begun before these groups were loaded."""
+        listing = command.rest
+        if not isinstance(listing, GroupListing) or listing.groups is not self:
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return self._listed(listing)
+
+    def _listed(self, listing: GroupListing) -> ListedGroups:
+        _, left, states, types = listing
+        some = [*islice(left, LISTED_AT_ONCE)]
+        found = tuple(
+            group
+            for group in some
+            if (not states or group.state.lower() in states)
+            and (not types or group.group_type.lower() in types)
         )
+        return ListedGroups(found, listing if len(some) == LISTED_AT_ONCE else None)
 
     def count_by_state(self) -> Mapping[str, int]:
         """How many groups are in which state."""

@@ -30,7 +30,14 @@ from headgate.core.classic.group import ClassicGroup
 from headgate.core.classic.groups import ClassicGroups
 from headgate.core.classic.state import ClassicState
 from headgate.core.classic.turn import ClassicSettings, Turn
-from headgate.core.commands import DeleteGroup, DeleteTopicOffsets, ListGroups, SystemTimeMoved, Tick
+from headgate.core.commands import (
+    DeleteGroup,
+    DeleteTopicOffsets,
+    ListGroups,
+    ListMoreGroups,
+    SystemTimeMoved,
+    Tick,
+)
 from headgate.core.consumer import offsets as consumer_offsets
 from headgate.core.consumer.commands import (
     ConsumerGroupConfigured,
@@ -128,6 +135,7 @@ class GroupShard:
             DeleteOffsets: self._delete_offsets,
             DescribeGroup: self._describe,
             ListGroups: self._list,
+            ListMoreGroups: self._list_more,
             DeleteGroup: self._delete_group,
             DeleteTopicOffsets: self._delete_topic_offsets,
             ConsumerHeartbeat: self._consumer_heartbeat,
@@ -413,6 +421,9 @@ class GroupShard:
 
     def _list(self, command: ListGroups, now: Millis, token: Token) -> GroupEffects:
         return answer(token, self.groups.list(command))
+
+    def _list_more(self, command: ListMoreGroups, now: Millis, token: Token) -> GroupEffects:
+        return answer(token, self.groups.list_more(command))
 
     def _delete_group(self, command: DeleteGroup, now: Millis, token: Token) -> GroupEffects:
         return self._deletions.begin(command.group_id, now, token)

@@ -45,6 +45,15 @@ class GroupCoordinator:
         for index, runtime in enumerate(self._runtimes):
             runtime.submit(command, take_at(index))
 
+    @property
+    def shard_count(self) -> int:
+        """How many shards there are; see `headgate.api.contract.Coordinator`."""
+        return len(self._runtimes)
+
+    def submit_to(self, shard: int, command: Any, on_reply: Callable[[Any], None]) -> None:
+        """Hand a command to one of the shards; see `headgate.api.contract.Coordinator`."""
+        self._runtimes[shard].submit(command, on_reply)
+
     def partition_of(self, group_id: GroupId) -> int:
         """The partition of `__consumer_offsets` that holds the group."""
         return partition_for(group_id, len(self._runtimes))

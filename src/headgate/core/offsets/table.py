@@ -374,9 +374,10 @@ class OffsetTable:
         return group is not None and self._rows.is_known(group)
 
     def group_ids(self) -> Iterator[GroupId]:
-        """Every known group."""
+        """Every group known now that is still known when its turn comes; the table may change meanwhile."""
         for group in np.flatnonzero(self._rows.known_groups()).tolist():
-            yield self._names.group_id(group)
+            if self._rows.is_known(group):
+                yield self._names.group_id(group)
 
     def forgotten_groups(self) -> list[GroupId]:
         """Every group that is not known and has offsets all the same."""
