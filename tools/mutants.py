@@ -48,6 +48,7 @@ TESTS_OF_ROOM = {
     "log": ("tests/log",),
     "records": ("tests/records", "tests/core/offsets"),
     "server": ("tests/server",),
+    "security": ("tests/security", "tests/server/test_access.py"),
     "topics": ("tests/topics", "tests/api_topics"),
     "wire": ("tests/wire",),
 }

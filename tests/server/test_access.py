@@ -243,6 +243,8 @@ def test_the_topics_of_a_session_are_asked_for() -> None:
             again = FetchRequest(session_id=first.session_id, session_epoch=1)
             response = await alice.ask(again, version)
             assert response.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            anew = await alice.ask(FetchRequest(session_id=first.session_id, session_epoch=0), version)
+            assert not set(_errors(anew)), "who begins anew is asked for what the new session has"
 
     run_scenario(scenario)
 

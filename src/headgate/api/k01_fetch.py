@@ -25,6 +25,8 @@ from headgate.domain.errors import ErrorCode
 from headgate.security.authorizer import Need
 from headgate.security.resources import Operation
 from headgate.topics.fetch_sessions import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
     FetchContext,
     FetchedPartition,
     PartitionKey,
@@ -444,8 +446,10 @@ def _session_request(call: Call, request: FetchRequest, wanted: list[FetchedPart
 
 
 def needs(node: Node, call: Call, request: FetchRequest) -> Iterator[Need]:
-    """READ on each topic that is fetched: those the request names, and those of its session."""
+    """READ on each topic that is fetched: those that the request names, and those of its session."""
     yield from topic_needs(node, Operation.READ, request.topics)
+    if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+        return
     for named in node.topics.fetch_sessions.topics_of(request.session_id):
         name = topic_name(node, named)
         if name is not None:
