@@ -204,14 +204,14 @@ class _Watching:
         self._loop = loop
         self._loop_thread = threading.get_ident()
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._look, name="headgate-loop-watch", daemon=True)
+        self._looking = threading.Thread(target=self._look, name="headgate-loop-watch", daemon=True)
 
     def __enter__(self) -> None:
-        self._thread.start()
+        self._looking.start()
 
     def __exit__(self, *failure: object) -> None:
         self._stop.set()
-        self._thread.join()
+        self._looking.join()
 
     def _look(self) -> None:
         while not self._stop.wait(SAMPLE_SECONDS):
