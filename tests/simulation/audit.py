@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -263,7 +263,8 @@ class Audit:
             is_same = _may_become(before, state)
             self._journal.counts["shards found as they were left"] += is_same
             if not is_same:
-                self._journal.report(f"shard {shard} was {before!r}, and after a start it is {state!r}")
+                found = "; ".join(_differences(before, state))
+                self._journal.report(f"shard {shard} is another after a start: {found}")
 
     def loaded(self, shard: int, life: Life) -> None:
         """A shard has read its log: look at everything it holds, before anybody else does."""
@@ -307,6 +308,20 @@ class Audit:
         if not group_ids:
             self._shards[shard].loaded({}, since)
             life.looked_at(shard, {})
+
+
+def _differences(before: Any, after: Any, where: str = "") -> Iterator[str]:
+    """What two states that are not equal differ in, part by part."""
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in {**before, **after}:
+            if before.get(key) != after.get(key):
+                yield from _differences(before.get(key), after.get(key), f"{where}[{key!r}]")
+    elif type(before) is tuple and type(after) is tuple and len(before) == len(after):
+        for index, (one, other) in enumerate(zip(before, after, strict=True)):
+            if one != other:
+                yield from _differences(one, other, f"{where}[{index}]")
+    else:
+        yield f"{where} was {before!r} and is {after!r}"
 
 
 def _may_become(before: Any, after: Any) -> bool:

@@ -116,8 +116,8 @@ class MemberDispatch:
         The record of the classic group says since when it is empty: offsets age on as they did. A client that
         is only given its id leaves it a consumer group. (Kafka converts it then already.)
         """
-        since = NEVER if before.metadata is None else before.metadata.empty_since
-        group = ClassicGroup(command.group_id, turn.system_time if since == NEVER else Millis(since))
+        since = before.empty_since
+        group = ClassicGroup(command.group_id, turn.system_time if since == NEVER else since)
         group.protocol_type = command.protocol_type
         nobody_yet = group.metadata()
         if command.member_id:

@@ -191,6 +191,23 @@ class ConsumerGroup:
         return not self.members
 
     @property
+    def empty_since(self) -> Millis:
+        """The system's time at which the last member went; NEVER if there are members, or nobody knows.
+
+        Kafka keeps no such time, but raises the epoch then: it is the time of that record.
+        """
+        if self.metadata is None or self.members:
+            return NEVER
+        return self.metadata.written if self.metadata.empty_since == NEVER else self.metadata.empty_since
+
+    @property
+    def own_record(self) -> ConsumerGroupMetadata | None:
+        """The group's own record, which says since when the group is empty."""
+        if self.metadata is None or self.metadata.empty_since == self.empty_since:
+            return self.metadata
+        return replace(self.metadata, empty_since=self.empty_since)
+
+    @property
     def is_without_records(self) -> bool:
         """Whether nothing is left of it."""
         return not (
@@ -253,7 +270,7 @@ class ConsumerGroup:
             case ConsumerGroupCurrentAssignment(member_id=member_id):
                 self._set_current(member_id, record)
             case ConsumerGroupMetadata():
-                self._set_metadata(record)
+                self.metadata = record
             case ConsumerGroupTargetMetadata():
                 self.target_metadata = record
             case ConsumerGroupPartitionMetadata():
@@ -287,7 +304,7 @@ class ConsumerGroup:
         """The record that stands under the key of another one; None when there is none."""
         match record:
             case ConsumerGroupMetadata():
-                return self.metadata
+                return self.own_record
             case ConsumerGroupTargetMetadata():
                 return self.target_metadata
             case ConsumerGroupPartitionMetadata():
@@ -306,7 +323,7 @@ class ConsumerGroup:
     def _standing_of(self, record_type: ConsumerRecordType, name: str) -> ConsumerRecord | None:
         match record_type:
             case ConsumerRecordType.GROUP:
-                return self.metadata
+                return self.own_record
             case ConsumerRecordType.TARGET_METADATA:
                 return self.target_metadata
             case ConsumerRecordType.PARTITION_METADATA:
@@ -326,18 +343,9 @@ class ConsumerGroup:
         yield from self.currents.values()
         yield from self.targets.values()
         yield from self.members.values()
-        for record in (self.partition_metadata, self.target_metadata, self.metadata):
+        for record in (self.partition_metadata, self.target_metadata, self.own_record):
             if record is not None:
                 yield record
-
-    def _set_metadata(self, record: ConsumerGroupMetadata) -> None:
-        """Take in the group's own record. One that Kafka wrote for an empty group tells when it became empty.
-
-        Kafka raises the epoch when the last member leaves, and keeps no time of its own for that.
-        """
-        if record.empty_since == NEVER and record.written != NEVER and not self.members:
-            record = replace(record, empty_since=record.written)
-        self.metadata = record
 
     # --- what follows from the records ---
 

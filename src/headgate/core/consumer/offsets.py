@@ -80,8 +80,7 @@ def fetch_error(group: ConsumerGroup, command: FetchOffsets) -> ErrorCode:
 def clock_of(group: ConsumerGroup) -> GroupClock:
     """From when the group's offsets age. What its members read never does; see `Subscriptions`."""
     if group.is_empty:
-        since = NEVER if group.metadata is None else group.metadata.empty_since
-        if since == NEVER:  # Kafka has no such time
+        if group.empty_since == NEVER:
             return GroupClock(Aging.SINCE_COMMIT)
-        return GroupClock(Aging.SINCE_STATE, since)
+        return GroupClock(Aging.SINCE_STATE, group.empty_since)
     return GroupClock(Aging.SINCE_COMMIT if group.subscriptions.is_known else Aging.HELD)
