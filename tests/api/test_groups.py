@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.api.node import OneCall, OneNode
+from tests.core.kinds_of_shard import classic_groups
 
 from headgate.api import (
     k10_find_coordinator,
@@ -19,6 +20,7 @@ from headgate.api import (
 )
 from headgate.api.contract import RequestSteps
 from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId
 from headgate.wire.messages.delete_groups import DeleteGroupsRequest
 from headgate.wire.messages.describe_groups import DescribeGroupsRequest
 from headgate.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -171,7 +173,8 @@ def test_the_first_version_has_one_timeout() -> None:
     first = node.send(k11_join_group.API, join_request(rebalance_timeout_ms=1), 0)
     node.advance(9_000)
     assert not first.is_answered, "the other member may take a minute"
-    described = node.coordinator.shards[node.coordinator.partition_of("g")].classic.live["g"]  # type: ignore[arg-type,index]
+    shard = node.coordinator.shards[node.coordinator.partition_of("g")]  # type: ignore[arg-type]
+    described = classic_groups(shard).live[GroupId("g")]
     assert {member.rebalance_timeout_ms for member in described.members.values()} == {60_000, 10_000}
 
 

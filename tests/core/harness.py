@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
+from tests.core.kinds_of_shard import classic_groups, consumer_groups
 
 from headgate.core.classic.commands import Heartbeat, JoinGroup, LeaveGroup, LeavingMember, SyncGroup
 from headgate.core.classic.group import ClassicGroup
@@ -52,12 +53,12 @@ def durable_state(shard: GroupShard) -> Durable:
     return (
         {
             (group_id, topic, partition): stored
-            for group_id in {*known, *shard.classic.recorded, *shard.consumer.by_id}
+            for group_id in {*known, *classic_groups(shard).recorded, *consumer_groups(shard).by_id}
             for topic, partition, stored in shard.offsets.offsets_of(group_id)
         },
         known,
-        dict(shard.classic.recorded),
-        {group_id: _all_of(group) for group_id, group in shard.consumer.by_id.items()},
+        dict(classic_groups(shard).recorded),
+        {group_id: _all_of(group) for group_id, group in consumer_groups(shard).by_id.items()},
     )
 
 
@@ -80,9 +81,9 @@ def volatile_state(shard: GroupShard) -> tuple[object, ...]:
     deadlines = shard._deadlines
     return (
         {timer: deadlines.due_at(timer) for timer in deadlines._entries},
-        {group_id: (group.state, group.metadata()) for group_id, group in shard.classic.live.items()},
-        frozenset(shard.consumer.verified),
-        dict(shard.consumer.patterns._changed),
+        {group_id: (group.state, group.metadata()) for group_id, group in classic_groups(shard).live.items()},
+        frozenset(consumer_groups(shard).verified),
+        dict(consumer_groups(shard).patterns._changed),
     )
 
 
@@ -221,9 +222,9 @@ class Harness:
         return shard
 
     def _check_groups(self) -> None:
-        for group_id, group in self.shard.classic.live.items():
+        for group_id, group in classic_groups(self.shard).live.items():
             if group.state is ClassicState.STABLE:
-                recorded = self.shard.classic.recorded[group_id]
+                recorded = classic_groups(self.shard).recorded[group_id]
                 assert group.metadata() == ClassicGroup.of(recorded).metadata()
 
     # --- shorthand ---
@@ -243,7 +244,7 @@ class Harness:
 
     def state(self, group_id: str) -> ClassicState:
         """The state of a group that lives or has a record."""
-        group = self.shard.classic.look(GroupId(group_id))
+        group = classic_groups(self.shard).look(GroupId(group_id))
         assert group is not None
         return group.state
 

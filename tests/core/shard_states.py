@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from tests.core.kinds_of_shard import classic_groups, consumer_groups
 
 from headgate.core.offsets.table import OffsetTable
 from headgate.core.shard import GroupShard
@@ -171,9 +172,10 @@ def state_of(shard: GroupShard) -> dict[str, Any]:
         "by topic": [offsets_of_topic(table, TopicName(topic)) for topic in TOPICS],
         "groups": sorted(table.group_ids()),
         "counts": (len(table), table.group_count),
-        "recorded": shard.classic.recorded,
+        "recorded": classic_groups(shard).recorded,
         "consumer": {
-            group_id: sorted(map(repr, group.records())) for group_id, group in shard.consumer.by_id.items()
+            group_id: sorted(map(repr, group.records()))
+            for group_id, group in consumer_groups(shard).by_id.items()
         },
-        "owners": {group_id: group.owners for group_id, group in shard.consumer.by_id.items()},
+        "owners": {group_id: group.owners for group_id, group in consumer_groups(shard).by_id.items()},
     }

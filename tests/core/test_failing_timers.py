@@ -44,7 +44,7 @@ def test_a_group_that_fails_in_a_sweep_keeps_no_other_group_from_expiry(
     bad: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wherever it stands among them; and the sweep comes again."""
-    sweep_group = Upkeep._sweep_classic_group
+    sweep_group = Upkeep._sweep_group
 
     def failing(upkeep: Upkeep, walk: Any, *more: Any) -> bool:
         if walk.group_id == f"g{bad}":
@@ -54,10 +54,10 @@ def test_a_group_that_fails_in_a_sweep_keeps_no_other_group_from_expiry(
     h = Harness(**EXPIRING)
     for number in range(5):
         h.commit(f"g{number}")
-    monkeypatch.setattr(Upkeep, "_sweep_classic_group", failing)
+    monkeypatch.setattr(Upkeep, "_sweep_group", failing)
     assert pass_time(h, 12 * MINUTE) >= 2
     assert [h.offset(f"g{number}") is None for number in range(5)] == [number != bad for number in range(5)]
-    monkeypatch.setattr(Upkeep, "_sweep_classic_group", sweep_group)
+    monkeypatch.setattr(Upkeep, "_sweep_group", sweep_group)
     assert pass_time(h, 2 * MINUTE) == 0
     assert h.offset(f"g{bad}") is None
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.core.shard_states import changes, state_of
 
 from headgate.core import image as shard_image
-from headgate.core.image import UnknownKind
+from headgate.core.groups import UnknownKind
 from headgate.core.offsets import image, table
 from headgate.core.offsets.image import MalformedImage
 from headgate.core.shard import GroupShard
@@ -77,12 +77,12 @@ def test_an_image_and_the_log_since_make_the_shard_that_is(
 
 
 def test_every_record_of_groups_is_in_the_image_or_refused_when_it_is_written() -> None:
-    """Whatever type of groups takes a record in is asked by the image; what none takes is not written."""
+    """Whatever kind of groups takes a record in is asked by the image; what none takes is not written."""
     shard = fresh()
     offsets = {OffsetCommit, OffsetTombstone, UnknownRecord}
     for record_type in {*get_args(Record)} - offsets:
-        groups = shard._group_types.of(record_type.__new__(record_type))
-        assert groups in shard._group_types._types
+        kind = shard.groups.kind_of_record(record_type.__new__(record_type))
+        assert kind in shard.groups.kinds
 
     class StreamsGroupMetadata(NamedTuple):
         group_id: GroupId

@@ -148,6 +148,7 @@ class Crowd:
     def __init__(self, groups, members, topics):
         self.shard = GroupShard(Settings({"group.consumer.assignment.interval.ms": "1000"}))
         self.shard.loaded(START)
+        self.consumer, _ = self.shard.groups.kinds
         self.now = START
         known = [KnownTopic(TopicId(bytes([number]) * 16), 100) for number in range(1, topics + 1)]
         names = [TopicName(f"orders-{number}") for number in range(topics)]
@@ -183,7 +184,7 @@ class Crowd:
     def settle(self):
         while True:
             self.go_round()
-            if all(group.state is ConsumerState.STABLE for group in self.shard.consumer.by_id.values()):
+            if all(group.state is ConsumerState.STABLE for group in self.consumer.by_id.values()):
                 return
 
 
@@ -193,7 +194,7 @@ before = resident_bytes()
 crowd = Crowd(*json.loads(sys.argv[1]))
 crowd.settle()
 count = len(crowd.heard)
-owned = sum(len(one) for group in crowd.shard.consumer.by_id.values() for one in group.owners.values())
+owned = sum(len(one) for group in crowd.consumer.by_id.values() for one in group.owners.values())
 assert owned == 10 * count
 crowd.heard.clear()
 print(json.dumps((resident_bytes() - before) / count))

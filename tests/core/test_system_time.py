@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.core.consumer.support import ConsumerHarness
 from tests.core.harness import NONE, START, Harness, heartbeat, join, leave
+from tests.core.kinds_of_shard import classic_groups
 
 from headgate.core.classic.state import ClassicState
 from headgate.core.commands import SystemTimeMoved
@@ -126,7 +127,7 @@ def test_a_group_that_becomes_empty_ages_by_the_systems_time(shard: Harness) -> 
     set_clock(shard, MONTH_MS)
     shard.send(leave(("a", None)))
     emptied_at = shard.now + MONTH_MS
-    recorded = shard.shard.classic.recorded[GroupId("g")]
+    recorded = classic_groups(shard.shard).recorded[GroupId("g")]
     assert recorded.state_timestamp == emptied_at
     shard.advance(RETENTION_MS - SWEEP_MS)
     assert shard.offset("g") == 1

@@ -8,6 +8,7 @@ from unittest.mock import patch
 import pytest
 from tests.core.consumer.support import ConsumerHarness
 from tests.core.harness import NONE, Harness, heartbeat, join, leave, sync
+from tests.core.kinds_of_shard import classic_groups
 
 from headgate.core.classic.state import ClassicState
 from headgate.core.commands import Tick
@@ -104,7 +105,7 @@ def test_a_rebalance_timeout_that_is_none_reads_back_as_it_was_stored() -> None:
     shard = GroupShard(Settings({}))
     shard.apply(record, 0)
     shard.loaded(Millis(5))
-    assert shard.classic.live[GroupId("g")].rebalance_timeout_ms == 10_000
+    assert classic_groups(shard).live[GroupId("g")].rebalance_timeout_ms == 10_000
 
 
 @pytest.mark.parametrize("kind", list(TimerKind))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.core.kinds_of_shard import consumer_groups
 from tests.server.clients import WIDTH, Client, run_scenario
 
 from headgate.core.consumer.commands import ConsumerGroupConfigured
@@ -62,7 +63,7 @@ def test_a_heartbeat_from_another_host_is_no_repetition() -> None:
             for _ in range(3):
                 answers.add(await client.send(heartbeat("m", epoch), 1, "again"))
             runtime = client.node.coordinator.runtimes[client.node.coordinator.partition_of(GroupId("g"))]
-            (member,) = runtime.shard.consumer.by_id[GroupId("g")].members.values()
+            (member,) = consumer_groups(runtime.shard).by_id[GroupId("g")].members.values()
             assert member.client_host == host
         assert len(answers) == 1
 

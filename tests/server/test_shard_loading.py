@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.core.kinds_of_shard import consumer_groups
 from tests.core.shard_states import changes, commits, state_of
 
 from headgate.core.shard import GroupShard
@@ -237,7 +238,7 @@ def test_a_group_is_not_empty_whatever_order_compaction_left_its_records_in() ->
         shard = GroupShard(Settings({}))
         for _ in LogLoading(shard).steps(log.batches):
             pass
-        found.append(list(shard.consumer.by_id[group_id].records()))
+        found.append(list(consumer_groups(shard).by_id[group_id].records()))
     assert found == [[member, own]] * 2
 
 
@@ -262,4 +263,4 @@ def test_an_empty_group_that_kafka_wrote_is_empty_since_its_last_epoch(with_plai
         shard = GroupShard(Settings({}))
         for _ in LogLoading(shard).steps(log.batches[: len(applied)]):
             pass
-        assert shard.consumer.by_id[group_id].empty_since == expected
+        assert consumer_groups(shard).by_id[group_id].empty_since == expected

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.core.kinds_of_shard import classic_groups
 from tests.server.clients import Client, commit, committed, fetch, run_scenario
 
 from headgate.domain.errors import ErrorCode
@@ -134,7 +135,7 @@ def test_the_error_of_one_is_nobody_elses() -> None:
         await known(client, "a", "b")
         shard = client.node.coordinator.runtimes[0].shard
         await join(client, "b")
-        assert len(shard.classic.live) == 1
+        assert len(classic_groups(shard).live) == 1
         put(client, commit(200, [3], "a"), 52)
         put(client, commit(200, [3], "b"), 53)
         (_, first), (_, second) = await client.receive(2)

@@ -1,4 +1,4 @@
-"""Which groups a sweep looks at: those that are empty by their records, and those that have something old.
+"""Which groups a sweep looks at: those that have a record and no members, and those that have something old.
 
 There may be a million of either. They are found as they are asked for, a few at a time.
 """
@@ -6,10 +6,10 @@ There may be a million of either. They are found as they are asked for, a few at
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
-from headgate.core.classic.groups import ClassicGroups
-from headgate.core.consumer.groups import ConsumerGroups
+from headgate.core.kinds import GroupKind
 from headgate.core.offsets.removal import STRETCH_STEPS, Slice
 from headgate.core.offsets.table import OffsetTable
 from headgate.domain.ids import GroupId, Millis
@@ -21,23 +21,12 @@ _NAMED_AT_ONCE: Final = 64
 class Candidates:
     """The groups of one sweep, each once. What came while they are looked for may wait for the next one."""
 
-    __slots__ = (
-        "_classic",
-        "_consumer",
-        "_finding",
-        "_named",
-        "_numbers",
-        "_offsets",
-        "_recorded",
-        "is_over",
-    )
+    __slots__ = ("_finding", "_kinds", "_named", "_numbers", "_offsets", "_recorded", "is_over")
 
-    def __init__(
-        self, offsets: OffsetTable, groups: tuple[ClassicGroups, ConsumerGroups], committed_by: Millis
-    ) -> None:
+    def __init__(self, offsets: OffsetTable, kinds: Sequence[GroupKind], committed_by: Millis) -> None:
         self._offsets = offsets
-        self._classic, self._consumer = groups
-        self._recorded = iter([*self._classic.recorded, *self._consumer.by_id])
+        self._kinds = kinds
+        self._recorded = iter([group_id for kind in kinds for group_id in kind.group_ids()])
         self._finding = offsets.groups_to_sweep(committed_by)
         self._numbers: Int64s | None = None
         """Those of groups that have something old; None until all are found."""
@@ -51,7 +40,7 @@ class Candidates:
             room.take_steps(1)
             recorded = next(self._recorded, None)
             if recorded is not None:
-                if self._is_empty_by_record(recorded):
+                if self._is_empty(recorded):
                     return recorded
             elif self._numbers is None:
                 room.take_steps(STRETCH_STEPS)
@@ -59,7 +48,7 @@ class Candidates:
                     self._numbers = self._finding.groups()
             elif self._named:
                 group_id = self._named.popleft()
-                if not self._is_empty_by_record(group_id):
+                if not self._is_empty(group_id):
                     return group_id
             elif len(self._numbers):
                 self._named.extend(self._offsets.group_ids_of(self._numbers[:_NAMED_AT_ONCE]))
@@ -68,6 +57,5 @@ class Candidates:
                 self.is_over = True
         return None
 
-    def _is_empty_by_record(self, group_id: GroupId) -> bool:
-        recorded, consumer = self._classic.recorded.get(group_id), self._consumer.by_id.get(group_id)
-        return (recorded is not None and not recorded.members) or (consumer is not None and consumer.is_empty)
+    def _is_empty(self, group_id: GroupId) -> bool:
+        return any(kind.is_empty(group_id) for kind in self._kinds)

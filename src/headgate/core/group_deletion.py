@@ -4,8 +4,8 @@
    goes first: from then on nobody sees it or any of its offsets. These follow, some in each slice; others
    have their turn in between. Whoever asked gets the answer with the last of them.
 2. Until then its id is not free. Whoever would bring a group of that id about gets a retriable error
-   (`is_under_way`), for the group would have the offsets that are left; whoever asks to delete it gets the
-   same answer as the first.
+   (`Groups.being_deleted`), for the group would have the offsets that are left; whoever asks to delete it
+   gets the same answer as the first.
 3. A group that has offsets and is not there is one whose deletion a crash cut short. Who asked has no answer;
    the next life goes on with it (`loaded`), and nobody sees anything of the group meanwhile.
 """
@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
-from headgate.core.consumer.removal import group_tombstones
 from headgate.core.contract import Effects, Reply, Token
 from headgate.core.deadlines import Deadlines
 from headgate.core.effects import NOTHING, GroupEffects, answer
@@ -25,7 +24,7 @@ from headgate.core.offsets.table import OffsetTable
 from headgate.core.timers import Timer, TimerKind
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, Millis, TopicName
-from headgate.records import Change, GroupTombstone
+from headgate.records import Change
 
 OFFSETS_AT_ONCE = 2000
 OFFSETS_A_SLICE = 500
@@ -68,28 +67,15 @@ class GroupDeletions:
         self._groups = groups
         self._deadlines = deadlines
         self._under_way: dict[GroupId, _Deletion] = {}
+        groups.being_deleted = self._under_way
 
     def loaded(self, now: Millis) -> None:
         """Go on with what the life before began."""
         for group_id in self._offsets.forgotten_groups():
-            if self._groups.type_of(group_id) is None:
+            if self._groups.find(group_id) is None:
                 self._under_way[group_id] = _Deletion(self._offsets, group_id, [])
         if self._under_way:
             self._deadlines.set(_DELETE, now)
-
-    def is_under_way(self, group_id: GroupId) -> bool:
-        """Whether a group is gone, but not all of its offsets."""
-        return group_id in self._under_way
-
-    def _refusal_of(self, group_id: GroupId) -> ErrorCode:
-        """Why a group cannot be deleted, or NONE."""
-        groups = self._groups
-        if groups.with_classic_members(group_id) is not None:
-            return ErrorCode.NON_EMPTY_GROUP
-        consumer_group = groups.consumer.find(group_id)
-        if consumer_group is not None and not consumer_group.is_empty:
-            return ErrorCode.NON_EMPTY_GROUP
-        return ErrorCode.GROUP_ID_NOT_FOUND if groups.type_of(group_id) is None else ErrorCode.NONE
 
     def begin(self, group_id: GroupId, now: Millis, token: Token) -> GroupEffects:
         """Delete a group, if it can be deleted; the reply comes when all of it is gone."""
@@ -97,11 +83,13 @@ class GroupDeletions:
         if under_way is not None:
             under_way.tokens.append(token)
             return NOTHING
-        error = self._refusal_of(group_id)
-        if error:
-            return answer(token, error)
+        kind = self._groups.find(group_id)
+        if kind is None:
+            return answer(token, ErrorCode.GROUP_ID_NOT_FOUND)
+        if not kind.is_empty(group_id):
+            return answer(token, ErrorCode.NON_EMPTY_GROUP)
         deletion = _Deletion(self._offsets, group_id, [token])
-        records, tombstones = deletion.step(OFFSETS_AT_ONCE), self._tombstones(group_id)
+        records, tombstones = deletion.step(OFFSETS_AT_ONCE), kind.tombstones(group_id)
         if deletion.is_over:
             return Effects([*records, *tombstones], _replies(deletion))
         self._under_way[group_id] = deletion
@@ -125,12 +113,6 @@ class GroupDeletions:
         if self._under_way:
             self._deadlines.set(_DELETE, Millis(now + BETWEEN_SLICES_MS))
         return Effects(records, _replies(deletion) if deletion.is_over else ())
-
-    def _tombstones(self, group_id: GroupId) -> Sequence[Change]:
-        consumer_group = self._groups.consumer.find(group_id)
-        if consumer_group is not None:
-            return list(group_tombstones(consumer_group))
-        return (GroupTombstone(group_id),)
 
 
 def _replies(deletion: _Deletion) -> list[Reply]:

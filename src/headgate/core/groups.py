@@ -1,36 +1,64 @@
-"""Which groups a shard holds, of which type, and in which state.
+"""All groups of a shard: of which kind they are, and the list of them.
 
-One group id has one type. A group that only ever committed is a classic group without a record: the offset
-table knows of it. Another type of group comes in here, as one more place to look.
+One group id has one kind. A group that only ever committed is known by the offset table alone; clients see it
+as a classic group.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping
-from enum import Enum
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from headgate.core.classic.group import ClassicGroup
-from headgate.core.classic.groups import ClassicGroups
-from headgate.core.classic.state import ClassicState
 from headgate.core.commands import ListedGroup, ListedGroups, ListGroups, ListMoreGroups
-from headgate.core.consumer.groups import ConsumerGroups
-from headgate.core.offsets.expiry import CONSUMER_PROTOCOL_TYPE
+from headgate.core.image import record_parts
+from headgate.core.kinds import GroupKind
+from headgate.core.offsets.expiry import Aging, GroupClock
 from headgate.core.offsets.table import OffsetTable
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId
+from headgate.domain.ids import GroupId, TopicName
+from headgate.records import GroupTombstone, Record
 
 LISTED_AT_ONCE = 200
 """Groups: to look at one takes some microseconds."""
 
 
-class GroupType(Enum):
-    """The type of a group, with the name clients see: in small letters, as Kafka's brokers send it."""
+class UnknownKind(Exception):
+    """A record that nothing would remember: a mistake of whoever wrote it."""
 
-    CLASSIC = "classic"
-    CONSUMER = "consumer"
+
+class OnlyCommitted:
+    """What holds for groups that have offsets and no record: the same for each of them."""
+
+    NAME = "classic"
+
+    def listed(self, group_id: GroupId) -> ListedGroup:
+        """A group's line in a list of groups."""
+        return ListedGroup(group_id, "", "Empty", self.NAME)
+
+    def is_empty(self, group_id: GroupId) -> bool:
+        """It has no members."""
+        return True
+
+    def tombstones(self, group_id: GroupId) -> Sequence[Record]:
+        """A record that has the offset table forget the group."""
+        return (GroupTombstone(group_id),)
+
+    def delete_error(self, group_id: GroupId) -> ErrorCode:
+        """Everybody may delete offsets."""
+        return ErrorCode.NONE
+
+    def subscription_of(self, group_id: GroupId) -> Callable[[TopicName], bool]:
+        """Nobody reads any topic."""
+        return lambda topic: False
+
+    def clock_of(self, group_id: GroupId) -> GroupClock:
+        """Each offset ages since its commit."""
+        return GroupClock(Aging.SINCE_COMMIT)
+
+
+ONLY_COMMITTED = OnlyCommitted()
 
 
 class GroupListing(NamedTuple):
@@ -45,53 +73,63 @@ class GroupListing(NamedTuple):
 class Groups:
     """A view over all groups of a shard."""
 
-    __slots__ = ("_offsets", "classic", "consumer")
+    __slots__ = ("_by_record", "_offsets", "being_deleted", "kinds")
 
-    def __init__(self, classic: ClassicGroups, consumer: ConsumerGroups, offsets: OffsetTable) -> None:
-        self.classic = classic
-        self.consumer = consumer
+    def __init__(self, offsets: OffsetTable) -> None:
         self._offsets = offsets
+        self.kinds: Sequence[GroupKind] = ()
+        self._by_record: dict[type[Any], GroupKind] = {}
+        self.being_deleted: Collection[GroupId] = ()
+        """Groups that are gone, but not all of their offsets: their ids are not free."""
 
-    def type_of(self, group_id: GroupId) -> GroupType | None:
-        """The group's type; None when there is no such group."""
-        if self.consumer.find(group_id) is not None:
-            return GroupType.CONSUMER
-        return GroupType.CLASSIC if self.is_classic(group_id) or self._offsets.has_group(group_id) else None
+    def consist_of(self, kinds: Sequence[GroupKind]) -> None:
+        """Hold groups of these kinds. They come after the view, as they may look at it."""
+        self.kinds = kinds
+        self._by_record = {record: kind for kind in kinds for record in kind.RECORD_TYPES}
 
-    def is_classic(self, group_id: GroupId) -> bool:
-        """Whether a record makes it a classic group, or a client that is about to join."""
-        return group_id in self.classic.recorded or group_id in self.classic.live
+    # --- one group ---
 
-    def with_classic_members(self, group_id: GroupId) -> ClassicGroup | None:
-        """The classic group of that id that is not empty, if there is one."""
-        group = self.classic.live.get(group_id)
-        return None if group is None or group.state is ClassicState.EMPTY else group
+    def find(self, group_id: GroupId) -> GroupKind | OnlyCommitted | None:
+        """What knows the group; None if there is no such group."""
+        for kind in self.kinds:
+            if kind.holds(group_id):
+                return kind
+        return ONLY_COMMITTED if self._offsets.has_group(group_id) else None
+
+    def type_of(self, group_id: GroupId) -> str | None:
+        """The name of the group's type; None if there is no such group."""
+        kind = self.find(group_id)
+        return None if kind is None else kind.NAME
+
+    # --- records ---
+
+    def kind_of_record(self, record: Any) -> GroupKind:
+        """The kind of groups that a record is of. Raises UnknownKind if no kind takes such records."""
+        kind = self._by_record.get(type(record))
+        if kind is None:
+            raise UnknownKind(f"no type of groups is made of {type(record).__name__}")
+        return kind
+
+    def parts(self) -> Iterator[tuple[str, bytes]]:
+        """The groups of all kinds in parts of an image."""
+        return record_parts(self.kinds)
+
+    # --- all groups ---
 
     def _all(self) -> Iterator[ListedGroup]:
         """All groups; they may change between two of them, and those that come meanwhile are not told."""
-        type_name = GroupType.CLASSIC.value
-        live, recorded, consumer = self.classic.live, self.classic.recorded, self.consumer.by_id
-        live_ids, recorded_ids, with_offsets = [*live], [*recorded], self._offsets.group_ids()
+        ids_by_kind = [(kind, kind.group_ids()) for kind in self.kinds]
+        with_offsets = self._offsets.group_ids()
         seen = set()
-        for group_id in [*consumer]:
-            consumer_group = consumer.get(group_id)
-            if consumer_group is not None and consumer_group.metadata is not None:
-                seen.add(group_id)
-                state = consumer_group.state.value
-                yield ListedGroup(group_id, CONSUMER_PROTOCOL_TYPE, state, GroupType.CONSUMER.value)
-        for group_id in live_ids:
-            group = live.get(group_id)
-            if group is not None and group_id not in seen:
-                seen.add(group_id)
-                yield ListedGroup(group_id, group.protocol_type or "", group.state.value, type_name)
-        for group_id in recorded_ids:
-            metadata = recorded.get(group_id)
-            if metadata is not None and group_id not in seen:
-                seen.add(group_id)
-                yield ListedGroup(group_id, metadata.protocol_type, ClassicState.EMPTY.value, type_name)
+        for kind, group_ids in ids_by_kind:
+            for group_id in group_ids:
+                group = None if group_id in seen else kind.listed(group_id)
+                if group is not None:
+                    seen.add(group_id)
+                    yield group
         for group_id in with_offsets:
             if group_id not in seen:
-                yield ListedGroup(group_id, "", ClassicState.EMPTY.value, type_name)
+                yield ONLY_COMMITTED.listed(group_id)
 
     def list(self, command: ListGroups) -> ListedGroups | ErrorCode:
         """Some of the groups that pass the filters; one that names nothing known lets nothing pass."""
@@ -130,25 +168,12 @@ class Groups:
     def counting(self) -> Generator[None, None, Counter[str]]:
         """Count the groups by state in small steps. Groups that come or go meanwhile may count or not."""
         counts: Counter[str] = Counter()
-        live, recorded, consumer = self.classic.live, self.classic.recorded, self.consumer.by_id
         with_offsets = 0
-        for group_id in list(live):
-            classic = live.get(group_id)
-            if classic is not None:
-                counts[classic.state.value] += 1
-                with_offsets += self._offsets.has_group(group_id)
-            yield
-        for group_id in list(recorded):
-            if group_id not in live:
-                counts[ClassicState.EMPTY.value] += 1
-                with_offsets += self._offsets.has_group(group_id)
-            yield
-        for group_id in list(consumer):
-            group = consumer.get(group_id)
-            if group is not None and group.metadata is not None:
-                counts[group.state.value] += 1
-                if group_id not in live and group_id not in recorded:
+        for kind in self.kinds:
+            for group_id in kind.group_ids():
+                if (group := kind.listed(group_id)) is not None:
+                    counts[group.state] += 1
                     with_offsets += self._offsets.has_group(group_id)
-            yield
-        counts[ClassicState.EMPTY.value] += max(0, self._offsets.group_count - with_offsets)
+                yield
+        counts["Empty"] += max(0, self._offsets.group_count - with_offsets)
         return counts

@@ -9,13 +9,13 @@ They are the records of the log, so what reads a log reads them. Offsets have an
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, Final
 
+from headgate.core.kinds import GroupKind
 from headgate.core.offsets.image import MalformedImage
-from headgate.domain.ids import GroupId
-from headgate.records import MalformedRecord, Record, decode, encode
+from headgate.records import MalformedRecord, decode, encode
 
 RECORDS: Final = "records"
 
@@ -25,57 +25,9 @@ _key_size = Struct("=I")
 _value_size = Struct("=i")
 
 
-class RecordedGroups(Protocol):
-    """Groups of one type that have records."""
-
-    RECORD_TYPES: ClassVar[frozenset[type[Any]]]
-    """The types of records that these groups are made of."""
-
-    def apply(self, record: Any) -> None:
-        """Take a record of one of these types into durable state."""
-        ...
-
-    def standing(self, record: Any) -> Record | None:
-        """The record that stands under the key of another one; None if there is none."""
-        ...
-
-    def group_ids(self) -> Sequence[GroupId]:
-        """Every group with a record."""
-        ...
-
-    def records_of(self, group_id: GroupId) -> Iterable[Record]:
-        """The records that make a group what it is; none if there is no such group."""
-        ...
-
-
-class GroupTypes:
-    """The types of groups of a shard: what takes a record in is asked for its records in an image."""
-
-    __slots__ = ("_by_record", "_types")
-
-    def __init__(self, *types: RecordedGroups) -> None:
-        self._types = types
-        self._by_record = {record: groups for groups in types for record in groups.RECORD_TYPES}
-
-    def of(self, record: Any) -> RecordedGroups:
-        """The groups that a record is of. Raises UnknownKind if no type of groups takes such records."""
-        groups = self._by_record.get(type(record))
-        if groups is None:
-            raise UnknownKind(f"no type of groups is made of {type(record).__name__}")
-        return groups
-
-    def parts(self) -> Iterator[tuple[str, bytes]]:
-        """The groups of all types."""
-        return record_parts(self._types)
-
-
-class UnknownKind(Exception):
-    """A record that nothing would remember: a mistake of whoever wrote it."""
-
-
-def record_parts(types: Iterable[RecordedGroups]) -> Iterator[tuple[str, bytes]]:
-    """The groups of all these types. A group that comes meanwhile is the log's to tell."""
-    for groups in types:
+def record_parts(kinds: Iterable[GroupKind]) -> Iterator[tuple[str, bytes]]:
+    """The groups of all these kinds. A group that comes meanwhile is the log's to tell."""
+    for groups in kinds:
         part: list[bytes] = []
         size = 0
         for group_id in groups.group_ids():

@@ -1,4 +1,4 @@
-"""What members of the classic protocol ask for: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
+"""What clients of the classic protocol ask for: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroup.
 
 They are mostly in a classic group. A consumer group that has members takes classic ones in as well
 (`headgate.core.migration.classic_members`); one that is empty gives way to a classic group when a member
@@ -11,10 +11,13 @@ which never joins changes nothing about the group.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import replace
+from enum import IntEnum
+from typing import Any, ClassVar
 
 from headgate.core.classic.commands import (
+    DescribeGroup,
     Heartbeat,
     Heartbeats,
     JoinGroup,
@@ -24,6 +27,7 @@ from headgate.core.classic.commands import (
     SyncGroup,
     SyncResult,
 )
+from headgate.core.classic.describe import describe
 from headgate.core.classic.group import ClassicGroup, positive_rebalance_timeout
 from headgate.core.classic.groups import ClassicGroups
 from headgate.core.classic.join import invalid_join, join
@@ -39,6 +43,7 @@ from headgate.core.consumer.removal import group_tombstones
 from headgate.core.contract import Effects, Token
 from headgate.core.effects import NOTHING, GroupEffects, answer, together
 from headgate.core.groups import Groups
+from headgate.core.kinds import Handler
 from headgate.core.migration import classic_members
 from headgate.core.migration.classic_members import Joined
 from headgate.core.migration.migration import Migration
@@ -49,34 +54,53 @@ from headgate.records.consumer_model import NEVER
 
 
 class MemberDispatch:
-    """What a shard does for members of the classic protocol, whatever group they are in."""
+    """What a shard does for members of the classic protocol, whatever group they are in.
 
-    __slots__ = ("_consumer", "_groups", "_migration", "_turn")
+    The `headgate.core.kinds.GroupCommands` of classic groups.
+    """
+
+    __slots__ = ("_classic_groups", "_consumer", "_consumer_groups", "_groups", "_migration")
+    TIMERS: ClassVar[Mapping[IntEnum, bool]] = {
+        TimerKind.SESSION: False,
+        TimerKind.JOIN: False,
+        TimerKind.SYNC: False,
+        TimerKind.MEMBER_ID: False,
+    }
 
     def __init__(
         self,
-        turn_at: Callable[[Millis], Turn],
         groups: Groups,
-        consumer: ConsumerDispatch,
+        classic: ClassicGroups,
+        consumer: ConsumerGroups,
+        commands: ConsumerDispatch,
         migration: Migration,
     ) -> None:
-        self._turn = turn_at
         self._groups = groups
-        self._consumer = consumer
+        self._classic_groups = classic
+        self._consumer_groups = consumer
+        self._consumer = commands
         self._migration = migration
 
-    @property
-    def _classic_groups(self) -> ClassicGroups:
-        return self._groups.classic
+    def handlers(self) -> Mapping[type[Any], Handler]:
+        """What handles each command."""
+        return {
+            Heartbeat: self.heartbeat,
+            Heartbeats: self.heartbeats,
+            JoinGroup: self.join,
+            SyncGroup: self.sync,
+            LeaveGroup: self.leave,
+            DescribeGroup: self.describe,
+        }
 
-    @property
-    def _consumer_groups(self) -> ConsumerGroups:
-        return self._groups.consumer
+    def _turn(self, now: Millis) -> Turn:
+        return self._classic_groups.turn(now)
 
     # --- joining ---
 
     def join(self, command: JoinGroup, now: Millis, token: Token) -> GroupEffects:
         """Become or stay a member."""
+        if command.group_id in self._groups.being_deleted:
+            return answer(token, JoinResult(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         turn = self._turn(now)
         error = invalid_join(command, turn.settings)
         if error:
@@ -89,7 +113,10 @@ class MemberDispatch:
             if before.is_empty:
                 return self._join_in_place_of(before, turn, command, token)
             return self._join_consumer_group(before, command, now, token)
-        is_new = self._groups.type_of(command.group_id) is None
+        group_type = self._groups.type_of(command.group_id)
+        is_new = group_type is None
+        if not is_new and group_type != self._classic_groups.NAME:
+            return answer(token, JoinResult(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         if is_new and command.member_id:
             return self._unknown_member(command, token)
         group = self._classic_groups.look(command.group_id) or ClassicGroup(
@@ -233,8 +260,8 @@ class MemberDispatch:
     def on_timer(self, timer: Timer, now: Millis) -> GroupEffects:
         """A deadline of a classic group or of one of its members has come."""
         group = self._classic_groups.live.get(GroupId(timer.group_id))
-        if group is None:
-            return NOTHING
+        if group is None or timer.kind is TimerKind.MEMBER_ID:
+            return NOTHING  # a member id's deadline itself was all there was of it
         turn = self._turn(now)
         match timer.kind:
             case TimerKind.SESSION:
@@ -245,6 +272,14 @@ class MemberDispatch:
                 effects = on_sync_deadline(turn, group)
         self._classic_groups.settle(group)
         return effects
+
+    def describe(self, command: DescribeGroup, now: Millis, token: Token) -> GroupEffects:
+        """What there is to know of a group; one that only ever committed is an empty one."""
+        group_id = command.group_id
+        group = self._classic_groups.look(group_id)
+        if group is None and self._groups.type_of(group_id) == self._classic_groups.NAME:
+            group = ClassicGroup(group_id, now)
+        return answer(token, ErrorCode.GROUP_ID_NOT_FOUND if group is None else describe(group))
 
     def _live(self, group_id: GroupId) -> tuple[ErrorCode, ClassicGroup | None]:
         """A group that has members, or what a member of a group without any is told."""

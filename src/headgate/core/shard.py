@@ -1,35 +1,21 @@
 """One shard of the group coordinator: routes commands, applies records, tells the next deadline.
 
-    durable    offsets (the table), classic.recorded, consumer.by_id    changed by `apply` alone
-    volatile   classic.live, what consumer keeps beside its groups,     changed by `handle`, reset by
-               deadlines, upkeep                                        `loaded`
-    told       how far the system's time is ahead, topics               by commands, before `loaded` and on
+    durable    offsets (the table), the records of groups          changed by `apply` alone
+    volatile   what kinds of groups keep besides, deadlines,       changed by `handle`, reset by `loaded`
+               upkeep
+    told       how far the system's time is ahead, topics          by commands, before `loaded` and on
 
-A group belongs to one shard, so that no command needs another.
+A group belongs to one shard, so that no command needs another. What differs between groups of different kinds
+is theirs (`headgate.core.kinds`); the shard asks them all alike.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from enum import IntEnum
 from typing import Any
 
-from headgate.core.classic import offsets as classic_offsets
-from headgate.core.classic.commands import (
-    DescribedGroup,
-    DescribeGroup,
-    Heartbeat,
-    Heartbeats,
-    JoinGroup,
-    JoinResult,
-    LeaveGroup,
-    SyncGroup,
-)
-from headgate.core.classic.describe import describe
-from headgate.core.classic.group import ClassicGroup
-from headgate.core.classic.groups import ClassicGroups
-from headgate.core.classic.state import ClassicState
-from headgate.core.classic.turn import ClassicSettings, Turn
 from headgate.core.commands import (
     DeleteGroup,
     DeleteTopicOffsets,
@@ -38,25 +24,13 @@ from headgate.core.commands import (
     SystemTimeMoved,
     Tick,
 )
-from headgate.core.consumer import offsets as consumer_offsets
-from headgate.core.consumer.commands import (
-    ConsumerGroupConfigured,
-    ConsumerHeartbeat,
-    DescribeConsumerGroup,
-    HeartbeatResult,
-    HeartbeatsAgain,
-)
-from headgate.core.consumer.dispatch import ConsumerDispatch
-from headgate.core.consumer.group import ConsumerGroup
-from headgate.core.consumer.groups import ConsumerGroups
 from headgate.core.contract import Effects, Token
 from headgate.core.deadlines import Deadlines
 from headgate.core.effects import NOTHING, GroupEffects, answer, together
 from headgate.core.group_deletion import GroupDeletions
-from headgate.core.groups import Groups, GroupType
-from headgate.core.image import GroupTypes, apply_record_parts
-from headgate.core.members import MemberDispatch
-from headgate.core.migration.migration import Migration
+from headgate.core.groups import Groups
+from headgate.core.image import apply_record_parts
+from headgate.core.kinds import GroupCommands, GroupKind, Handler, ShardContext
 from headgate.core.offsets.commands import (
     CommitAgain,
     CommitOffsets,
@@ -75,18 +49,16 @@ from headgate.core.offsets.conditions import refuse
 from headgate.core.offsets.fetch import fetch, fetch_again
 from headgate.core.offsets.removal import delete
 from headgate.core.offsets.table import OffsetTable
+from headgate.core.standard_kinds import standard_kinds
 from headgate.core.system_time import SystemTime
 from headgate.core.timers import Timer, TimerKind
-from headgate.core.topic_image import TopicsChanged
+from headgate.core.topic_image import TopicImage, TopicsChanged
 from headgate.core.upkeep import Upkeep
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis, TopicName
 from headgate.domain.settings import Settings
 from headgate.records import (
     Change,
-    ConsumerGroupTombstone,
-    ConsumerRecordType,
-    GroupTombstone,
     OffsetCommit,
     OffsetCommits,
     OffsetTombstone,
@@ -97,55 +69,53 @@ from headgate.records import (
 from headgate.records.offset_rows import OffsetRows
 
 _NO_ERROR = ErrorCode.NONE  # found quicker than the member of its class
-_WITHOUT_RECORDS = frozenset({TimerKind.SESSION, TimerKind.JOIN, TimerKind.SYNC, TimerKind.MEMBER_ID})
-"""Deadlines of classic groups, which decide by what is volatile alone. All others read what records say."""
+KindsOfGroups = Callable[[ShardContext, Groups], Sequence[tuple[GroupKind, GroupCommands]]]
+"""Makes the kinds of groups of one shard, each with its commands, in the order in which they are asked."""
 
 
 class GroupShard:
     """The groups and offsets of one partition of `__consumer_offsets`; a `headgate.core.contract.Shard`."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, kinds: KindsOfGroups = standard_kinds) -> None:
         self.offsets = OffsetTable()
-        self.classic = ClassicGroups()
         self._deadlines: Deadlines[Timer] = Deadlines()
         self._system_time = SystemTime()
-        self.consumer = ConsumerGroups(settings, self._deadlines, self._system_time)
-        self._group_types = GroupTypes(self.classic, self.consumer)
-        self.groups = Groups(self.classic, self.consumer, self.offsets)
-        migration = Migration(settings, self.classic)
-        self._consumer_dispatch = ConsumerDispatch(self.consumer, self.groups, migration)
-        self._upkeep = Upkeep(
-            settings, self.offsets, (self.classic, self.consumer), self._deadlines, self._system_time
-        )
+        self._topics = TopicImage()
+        context = ShardContext(settings, self._deadlines, self._system_time, self._topics)
+        self.groups = Groups(self.offsets)
+        with_commands = kinds(context, self.groups)
+        self._kinds = [kind for kind, _ in with_commands]
+        self._commit_checks = [kind.commit_check() for kind in self._kinds]
+        fetch_checks = [kind.fetch_check() for kind in self._kinds]
+        self._fetch_checks = [check for check in fetch_checks if check is not None]
+        self.groups.consist_of(self._kinds)
+        self._upkeep = Upkeep(context, self.offsets, self.groups)
         self._deletions = GroupDeletions(self.offsets, self.groups, self._deadlines)
-        self._classic_settings = ClassicSettings.of(settings)
-        self._members = MemberDispatch(self._turn, self.groups, self._consumer_dispatch, migration)
+        self._commands_by_timer: dict[IntEnum, GroupCommands] = {}
+        self._without_records: set[IntEnum] = set()
+        """Deadlines that decide by what is volatile alone. All others read what records say."""
         self._metadata_limit: int = settings["offset.metadata.max.bytes"]
-        self._handlers: Mapping[type[Any], Callable[[Any, Millis, Token], GroupEffects]] = {
+        self._handlers: dict[type[Any], Handler] = {
             CommitsAgain: self._commits_again,
             CommitAgain: self._commit_again,
             CommitOffsets: self._commit,
             FetchesAgain: self._fetches_again,
             FetchOffsets: self._fetch,
-            Heartbeat: self._members.heartbeat,
-            Heartbeats: self._members.heartbeats,
-            JoinGroup: self._join,
-            SyncGroup: self._members.sync,
-            LeaveGroup: self._members.leave,
             DeleteOffsets: self._delete_offsets,
-            DescribeGroup: self._describe,
             ListGroups: self._list,
             ListMoreGroups: self._list_more,
             DeleteGroup: self._delete_group,
             DeleteTopicOffsets: self._delete_topic_offsets,
-            ConsumerHeartbeat: self._consumer_heartbeat,
-            HeartbeatsAgain: self._consumer_dispatch.heartbeats_again,
-            DescribeConsumerGroup: self._consumer_dispatch.describe,
-            ConsumerGroupConfigured: self._consumer_dispatch.configured,
             TopicsChanged: self._topics_changed,
             SystemTimeMoved: self._system_time_moved,
             Tick: self._tick,
         }
+        for _, commands in with_commands:
+            self._handlers.update(commands.handlers())
+            for timer_kind, reads_records in commands.TIMERS.items():
+                self._commands_by_timer[timer_kind] = commands
+                if not reads_records:
+                    self._without_records.add(timer_kind)
 
     # --- the contract ---
 
@@ -156,7 +126,7 @@ class GroupShard:
     def apply(self, record: Change, position: int) -> None:
         """Take a record into durable state. Records of a log that are of types not known change nothing.
 
-        Raises UnknownKind for a record of ours that no type of groups would remember.
+        Raises UnknownKind for a record of ours that no kind of groups would remember.
         """
         match record:
             case StandingCommits():
@@ -172,8 +142,7 @@ class GroupShard:
             case UnknownRecord():
                 pass
             case _:
-                self._group_types.of(record).apply(record)
-                if _ends_group(record):
+                if self.groups.kind_of_record(record).apply(record):
                     self.offsets.forget_group(record.group_id)
 
     def apply_rows(self, rows: OffsetRows) -> None:
@@ -185,7 +154,7 @@ class GroupShard:
     def image(self) -> Iterator[tuple[str, bytes]]:
         """Durable state in parts; see `headgate.core.contract.Pictured`."""
         yield from self.offsets.image()
-        yield from self._group_types.parts()
+        yield from self.groups.parts()
 
     def restore(self, parts: Callable[[str], Iterable[bytes]], contents: Mapping[str, int]) -> Iterator[None]:
         """Become what an image says; see `headgate.core.contract.Pictured`."""
@@ -205,7 +174,7 @@ class GroupShard:
         match record:
             case OffsetCommit(group_id, topic, partition) | OffsetTombstone(group_id, topic, partition):
                 stored = self.offsets.get(group_id, topic, partition)
-                if stored is None or self.groups.type_of(group_id) is None:  # those of no group are to go
+                if stored is None or self.groups.find(group_id) is None:  # those of no group are to go
                     return OffsetTombstone(group_id, topic, partition)
                 return OffsetCommit(
                     group_id,
@@ -220,13 +189,13 @@ class GroupShard:
             case UnknownRecord() | OffsetCommits() | OffsetRows() | StandingCommits():
                 return None
             case _:
-                return self._group_types.of(record).standing(record)
+                return self.groups.kind_of_record(record).standing(record)
 
     def loaded(self, now: Millis) -> None:
         """The log is read to its end: members' sessions begin anew, the first sweep is an interval away."""
         self.offsets.forget_prefixes()
-        self.classic.loaded(self._turn(now))
-        self.consumer.loaded(now)
+        for kind in self._kinds:
+            kind.loaded(now)
         self._upkeep.loaded(now)
         self._deletions.loaded(now)
 
@@ -255,9 +224,6 @@ class GroupShard:
 
     # --- time ---
 
-    def _turn(self, now: Millis) -> Turn:
-        return Turn(now, self._system_time.at(now), self._classic_settings, self._deadlines)
-
     def _system_time_moved(self, command: SystemTimeMoved, now: Millis, token: Token) -> GroupEffects:
         self._system_time.ahead_ms = command.ahead_ms
         return NOTHING
@@ -273,7 +239,7 @@ class GroupShard:
         deadlines = self._deadlines
         deadlines.begin_tick(now)
         while (timer := deadlines.peek(now)) is not None:
-            reads_records = timer.kind not in _WITHOUT_RECORDS
+            reads_records = timer.kind not in self._without_records
             if reads_records and any(one.records for one in effects):
                 break
             deadlines.pop(now)
@@ -300,12 +266,8 @@ class GroupShard:
                 return self._deletions.go_on(now)
             case TimerKind.RECLAIM:
                 return self._upkeep.reclaim(now)
-            case TimerKind.SESSION | TimerKind.JOIN | TimerKind.SYNC:
-                return self._members.on_timer(timer, now)
-            case TimerKind.MEMBER_ID:
-                return NOTHING  # the deadline itself was all there was of it
             case _:
-                return self._consumer_dispatch.on_timer(timer, now)
+                return self._commands_by_timer[timer.kind].on_timer(timer, now)
 
     # --- offsets ---
 
@@ -331,32 +293,26 @@ class GroupShard:
     def _commit_error(self, command: CommitOffsets, now: Millis) -> ErrorCode:
         """Why a commit is refused; of one that is not, the member's session begins anew."""
         group_id = command.group_id
-        group = self.classic.live.get(group_id)
-        if group is not None:
-            error = classic_offsets.commit_error(group, command)
-            if not error:
-                classic_offsets.on_commit(self._turn(now), group, command)
-            return error
-        consumer_group = self.consumer.find(group_id)
-        if consumer_group is not None:
-            return consumer_offsets.commit_error(consumer_group, command, self.consumer.topics)
-        if self._deletions.is_under_way(group_id):
+        for groups, error_of in self._commit_checks:
+            group = groups.get(group_id)
+            if group is not None:
+                error = error_of(group, command, now)
+                if error is not None:
+                    return error
+        if group_id in self.groups.being_deleted:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         if command.generation < 0:
             return _NO_ERROR
-        if self.groups.type_of(group_id) is None:
+        if self.groups.find(group_id) is None:
             return unknown_group_error(command)
         return ErrorCode.UNKNOWN_MEMBER_ID  # the group has no members
 
     def _fetch(self, command: FetchOffsets, now: Millis, token: Token) -> GroupEffects:
-        return answer(token, self._fetched(command))
+        return answer(token, self._fetch_error(command) or self._fetched(command))
 
-    def _fetched(self, command: FetchOffsets) -> FetchedOffsets | FetchedInSteps | ErrorCode:
-        error = self._fetch_error(command)
-        if error:
-            return error
-        is_known = self.groups.type_of(command.group_id) is not None
-        return fetch(self.offsets, command, self.consumer.topics, is_known=is_known)
+    def _fetched(self, command: FetchOffsets) -> FetchedOffsets | FetchedInSteps:
+        is_known = self.groups.find(command.group_id) is not None
+        return fetch(self.offsets, command, self._topics, is_known=is_known)
 
     def _fetches_again(self, command: FetchesAgain, now: Millis, token: Token) -> GroupEffects:
         return answer(token, [self._fetched_again(fetch) for fetch in command.fetches])
@@ -379,45 +335,30 @@ class GroupShard:
         return found
 
     def _fetch_error(self, command: FetchOffsets) -> ErrorCode:
-        """Members of consumer groups may be refused; everybody else may read."""
-        group = self.consumer.find(command.group_id)
-        return consumer_offsets.fetch_error(group, command) if group is not None else ErrorCode.NONE
+        """Why a fetch is refused; a group without members lets everybody read."""
+        group_id = command.group_id
+        for groups, error_of in self._fetch_checks:
+            group = groups.get(group_id)
+            if group is not None:
+                return error_of(group, command)
+        return _NO_ERROR
 
     def _delete_offsets(self, command: DeleteOffsets, now: Millis, token: Token) -> GroupEffects:
         if not command.group_id:
             return answer(token, DeleteOffsetsResult(ErrorCode.INVALID_GROUP_ID))
-        if self.groups.type_of(command.group_id) is None:
+        kind = self.groups.find(command.group_id)
+        if kind is None:
             return answer(token, DeleteOffsetsResult(ErrorCode.GROUP_ID_NOT_FOUND))
-        group = self.classic.live.get(command.group_id)
-        error = classic_offsets.delete_error(group) if group is not None else ErrorCode.NONE
+        error = kind.delete_error(command.group_id)
         if error:
             return answer(token, DeleteOffsetsResult(error))
-        subscribers = group or self.consumer.find(command.group_id)
-        result, records = delete(self.offsets, command, _subscription_of(subscribers))
+        result, records = delete(self.offsets, command, kind.subscription_of(command.group_id))
         return together(Effects(records), answer(token, result))
 
     def _delete_topic_offsets(self, command: DeleteTopicOffsets, now: Millis, token: Token) -> GroupEffects:
         return self._upkeep.erase(command.topic, now, token)
 
-    # --- groups of any type ---
-
-    def _join(self, command: JoinGroup, now: Millis, token: Token) -> GroupEffects:
-        if self._deletions.is_under_way(command.group_id):
-            return answer(token, JoinResult(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
-        return self._members.join(command, now, token)
-
-    def _consumer_heartbeat(self, command: ConsumerHeartbeat, now: Millis, token: Token) -> GroupEffects:
-        if self._deletions.is_under_way(command.group_id):
-            return answer(token, HeartbeatResult(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
-        return self._consumer_dispatch.heartbeat(command, now, token)
-
-    def _describe(self, command: DescribeGroup, now: Millis, token: Token) -> GroupEffects:
-        group = self.classic.look(command.group_id)
-        if group is not None:
-            return answer(token, describe(group))
-        if self.groups.type_of(command.group_id) is not GroupType.CLASSIC:
-            return answer(token, ErrorCode.GROUP_ID_NOT_FOUND)
-        return answer(token, DescribedGroup(group_id=command.group_id, state=ClassicState.EMPTY.value))
+    # --- groups of any kind ---
 
     def _list(self, command: ListGroups, now: Millis, token: Token) -> GroupEffects:
         return answer(token, self.groups.list(command))
@@ -431,16 +372,8 @@ class GroupShard:
     # --- topics ---
 
     def _topics_changed(self, command: TopicsChanged, now: Millis, token: Token) -> GroupEffects:
-        self.consumer.topics_changed(command, now)
+        for change in command.changes:
+            self._topics.change(change)
+        for kind in self._kinds:
+            kind.topics_changed(command, now)
         return answer(token, ErrorCode.NONE)
-
-
-def _subscription_of(group: ClassicGroup | ConsumerGroup | None) -> Callable[[TopicName], bool]:
-    return group.is_subscribed_to if group is not None else lambda topic: False
-
-
-def _ends_group(record: Record) -> bool:
-    """Whether it says that a group is no more."""
-    if isinstance(record, ConsumerGroupTombstone):
-        return record.record_type is ConsumerRecordType.GROUP
-    return isinstance(record, GroupTombstone)

@@ -7,7 +7,10 @@ from typing import NamedTuple
 
 
 class TimerKind(IntEnum):
-    """What is to happen at a deadline. A number, because every heartbeat looks a timer up by it."""
+    """What is to happen at a deadline. A number, because every heartbeat looks a timer up by it.
+
+    A kind of groups may have an enumeration of its own beside this one, with numbers from 100 on.
+    """
 
     SESSION = auto()
     """A member was not heard of: it is removed."""
@@ -40,6 +43,6 @@ class TimerKind(IntEnum):
 class Timer(NamedTuple):
     """One deadline of a shard; what it is not about stays empty."""
 
-    kind: TimerKind
+    kind: IntEnum
     group_id: str = ""
     member_id: str = ""

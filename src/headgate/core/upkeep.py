@@ -8,29 +8,19 @@ next sweep finds expired offsets again, and who had a topic's offsets erased has
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 
 from headgate.core.candidates import Candidates
-from headgate.core.classic.groups import ClassicGroups
-from headgate.core.classic.offsets import clock_of
-from headgate.core.classic.state import ClassicState
-from headgate.core.consumer.groups import ConsumerGroups
-from headgate.core.consumer.offsets import clock_of as consumer_clock_of
-from headgate.core.consumer.removal import group_tombstones
 from headgate.core.contract import Effects, Reply, Token
-from headgate.core.deadlines import Deadlines
 from headgate.core.effects import NOTHING, GroupEffects
-from headgate.core.offsets.expiry import MINUTE_MS, GroupClock, group_clock
+from headgate.core.groups import Groups
+from headgate.core.kinds import ShardContext
+from headgate.core.offsets.expiry import MINUTE_MS
 from headgate.core.offsets.removal import GroupWalk, Retention, Slice, erase_topic
 from headgate.core.offsets.scanning import OffsetsOfTopic
 from headgate.core.offsets.table import OffsetTable
-from headgate.core.system_time import SystemTime
 from headgate.core.timers import Timer, TimerKind
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, Millis, TopicName
-from headgate.domain.settings import Settings
-from headgate.records import GroupTombstone
-from headgate.records.model import NO_TIMESTAMP
 
 BETWEEN_FAILURES_MS = 1000
 BETWEEN_SLICES_MS = 5
@@ -44,21 +34,15 @@ _BETWEEN_RECLAIMS_MS = 10
 """A slice takes some milliseconds; there is time."""
 
 
-def _nothing(topic: TopicName) -> bool:
-    """The subscription of a group without members."""
-    return False
-
-
 class Upkeep:
     """The sweep and the erasure of one shard."""
 
     __slots__ = (
         "_candidates",
-        "_classic",
-        "_consumer",
         "_deadlines",
         "_erased",
         "_failed",
+        "_groups",
         "_interval_ms",
         "_offsets",
         "_retention_ms",
@@ -67,20 +51,13 @@ class Upkeep:
         "_walk",
     )
 
-    def __init__(
-        self,
-        settings: Settings,
-        offsets: OffsetTable,
-        groups: tuple[ClassicGroups, ConsumerGroups],
-        deadlines: Deadlines[Timer],
-        system_time: SystemTime,
-    ) -> None:
-        self._retention_ms: int = settings["offsets.retention.minutes"] * MINUTE_MS
-        self._interval_ms: int = settings["offsets.retention.check.interval.ms"]
+    def __init__(self, context: ShardContext, offsets: OffsetTable, groups: Groups) -> None:
+        self._retention_ms: int = context.settings["offsets.retention.minutes"] * MINUTE_MS
+        self._interval_ms: int = context.settings["offsets.retention.check.interval.ms"]
         self._offsets = offsets
-        self._classic, self._consumer = groups
-        self._deadlines = deadlines
-        self._system_time = system_time
+        self._groups = groups
+        self._deadlines = context.deadlines
+        self._system_time = context.system_time
         self._candidates: Candidates | None = None
         """Groups to look at next; None while no sweep is under way."""
         self._walk: GroupWalk | None = None
@@ -124,8 +101,8 @@ class Upkeep:
     def _sweep(self, now: Millis) -> GroupEffects:
         system_time = self._system_time.at(now)
         if self._candidates is None:
-            groups = self._classic, self._consumer
-            self._candidates = Candidates(self._offsets, groups, Millis(system_time - self._retention_ms))
+            committed_by = Millis(system_time - self._retention_ms)
+            self._candidates = Candidates(self._offsets, self._groups.kinds, committed_by)
         room = Slice()
         while not (room.is_full() or self._candidates.is_over):
             if self._walk is None:
@@ -164,53 +141,19 @@ class Upkeep:
     def _sweep_group(self, walk: GroupWalk, system_time: Millis, room: Slice) -> bool:
         """Go on with a group; whether that is done, or goes on in the next slice."""
         room.take_steps(_GROUP_STEPS)
-        group = self._consumer.find(walk.group_id)
-        if group is not None:
-            retention = self._retention(consumer_clock_of(group), group.is_subscribed_to, system_time)
-            if not self._goes(walk, retention, room):
-                return walk.knows_all
-            if group.is_empty:
-                room.records.extend(group_tombstones(group))
-            return True
-        return self._sweep_classic_group(walk, system_time, room)
-
-    def _sweep_classic_group(self, walk: GroupWalk, system_time: Millis, room: Slice) -> bool:
-        is_subscribed = _nothing
-        is_empty = True
-        group = self._classic.live.get(walk.group_id)
-        if group is not None:
-            is_empty = group.state is ClassicState.EMPTY
-            if is_empty and group.pending_joins:
-                return True  # somebody is about to join
-            clock, is_subscribed = clock_of(group), group.is_subscribed_to
-        else:
-            recorded = self._classic.recorded.get(walk.group_id)
-            clock = group_clock(
-                protocol_type=recorded.protocol_type if recorded else "",
-                is_empty=True,
-                is_stable=False,
-                state_timestamp=recorded.state_timestamp if recorded else NO_TIMESTAMP,
-                knows_subscription=True,
-            )
-        if not self._goes(walk, self._retention(clock, is_subscribed, system_time), room):
-            return walk.knows_all
-        if is_empty:
-            room.records.append(GroupTombstone(walk.group_id))
-        return True
-
-    def _retention(
-        self, clock: GroupClock, is_subscribed: Callable[[TopicName], bool], system_time: Millis
-    ) -> Retention:
-        return Retention(clock, is_subscribed, system_time, self._retention_ms)
-
-    @staticmethod
-    def _goes(walk: GroupWalk, retention: Retention, room: Slice) -> bool:
-        """Remove what is expired of a group; whether nothing is left of its offsets."""
+        group_id = walk.group_id
+        kind = self._groups.find(group_id)
+        clock = None if kind is None else kind.clock_of(group_id)
+        if kind is None or clock is None:
+            return True  # it is gone, or somebody is about to join
         if walk.is_over:
             walk.look_again()
         else:
-            retention.expire(walk, room)
-        return walk.knows_all and not walk.stays
+            subscription = kind.subscription_of(group_id)
+            Retention(clock, subscription, system_time, self._retention_ms).expire(walk, room)
+        if walk.knows_all and not walk.stays and kind.is_empty(group_id):
+            room.records.extend(kind.tombstones(group_id))
+        return walk.knows_all
 
     # --- deleted topics ---
 

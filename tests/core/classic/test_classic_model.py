@@ -13,6 +13,7 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.core.harness import LOADS_FROM, NONE, RANDOM_LIVES, Harness, heartbeat, join, leave, sync
+from tests.core.kinds_of_shard import classic_groups
 
 from headgate.core.classic.group import ClassicGroup
 from headgate.core.classic.state import ClassicState
@@ -195,7 +196,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
                 assert member_id == client.member_id
 
     def group(self) -> ClassicGroup | None:
-        return self.h.shard.classic.look(GroupId("g"))
+        return classic_groups(self.h.shard).look(GroupId("g"))
 
     # --- what always holds ---
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.core.harness import NONE, Harness, heartbeat, join, sync
+from tests.core.kinds_of_shard import classic_groups
 
 from headgate.core.classic.state import ClassicState
 from headgate.core.shard import GroupShard
@@ -52,9 +53,9 @@ def test_an_empty_group_is_empty_after_a_crash() -> None:
     h = Harness()
     h.stable_group("a")
     h.advance(60_000)
-    before = h.shard.classic.recorded[GroupId("g")]
+    before = classic_groups(h.shard).recorded[GroupId("g")]
     h.reload()
-    assert h.shard.classic.recorded[GroupId("g")] == before
+    assert classic_groups(h.shard).recorded[GroupId("g")] == before
     assert h.state("g") is ClassicState.EMPTY
     token = h.send(join(must_know_member_id=False))
     h.advance(3_000)

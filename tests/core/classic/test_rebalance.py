@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.core.harness import NONE, Harness, heartbeat, join, leave, sync
+from tests.core.kinds_of_shard import classic_groups
 
 from headgate.core.classic.commands import DescribeGroup
 from headgate.core.classic.rebalance import LAST_GENERATION
@@ -85,7 +86,7 @@ def test_completing_to_stable_when_the_leader_syncs() -> None:
     assert [h.answers[token].assignment for token in (leader, follower, late)] == [b"1", b"2", b""]
     assert h.answers[late].protocol_name == "range"
     assert h.state("g") is STABLE
-    recorded = h.shard.classic.recorded[GroupId("g")]
+    recorded = classic_groups(h.shard).recorded[GroupId("g")]
     assert (recorded.generation, recorded.leader, recorded.state_timestamp) == (1, "a", h.now)
 
 
@@ -235,11 +236,11 @@ def test_preparing_to_empty_when_nobody_is_left() -> None:
     h = Harness()
     generation = h.stable_group("a")
     h.ask(leave(("a", None)))
-    recorded = h.shard.classic.recorded[GroupId("g")]
+    recorded = classic_groups(h.shard).recorded[GroupId("g")]
     assert (recorded.generation, recorded.members, recorded.leader) == (generation + 1, (), None)
     assert recorded.protocol_type == "consumer"
     assert recorded.state_timestamp == h.now
-    assert not h.shard.classic.live
+    assert not classic_groups(h.shard).live
 
 
 def test_static_members_alone_wait_for_one_of_them() -> None:
@@ -311,7 +312,7 @@ def test_after_the_last_generation_everybody_joins_as_somebody_new() -> None:
     """The next one is the first again, and what members of before send is that of nobody."""
     h = Harness()
     h.stable_group("a", "b")
-    h.write(replace(h.shard.classic.recorded[GroupId("g")], generation=LAST_GENERATION))
+    h.write(replace(classic_groups(h.shard).recorded[GroupId("g")], generation=LAST_GENERATION))
     h.reload()
     assert h.ask(heartbeat("a", LAST_GENERATION)) is NONE
     tokens = [h.send(join(member_id=one)) for one in ("a", "b")]
@@ -327,7 +328,7 @@ def test_the_last_generation_ends_with_its_last_member() -> None:
     """Nobody is left to be told."""
     h = Harness()
     h.stable_group("a")
-    h.write(replace(h.shard.classic.recorded[GroupId("g")], generation=LAST_GENERATION))
+    h.write(replace(classic_groups(h.shard).recorded[GroupId("g")], generation=LAST_GENERATION))
     h.reload()
     h.advance(60_000)
     assert h.state("g") is EMPTY

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.core.harness import Harness
+from tests.core.kinds_of_shard import consumer_groups
 
 from headgate.core.commands import Tick
 from headgate.core.consumer.commands import ConsumerHeartbeat, HeartbeatResult
@@ -69,7 +70,7 @@ class ConsumerHarness(Harness):
     @property
     def group(self) -> ConsumerGroup:
         """The group of the tests."""
-        group = self.shard.consumer.find(G)
+        group = consumer_groups(self.shard).find(G)
         assert group is not None
         return group
 
@@ -77,7 +78,7 @@ class ConsumerHarness(Harness):
         """A heartbeat as it comes, and its answer."""
         result = self.ask(beat(member_id, epoch, **more))
         assert isinstance(result, HeartbeatResult)
-        if self.shard.consumer.find(G) is not None:
+        if consumer_groups(self.shard).find(G) is not None:
             check_invariants(self.group)
         return result
 

@@ -27,6 +27,7 @@ from tests.core.consumer.support import (
     topics,
 )
 from tests.core.harness import LOADS_FROM, RANDOM_LIVES, durable_state
+from tests.core.kinds_of_shard import consumer_groups
 
 from headgate.core.consumer.commands import (
     ConsumerHeartbeat,
@@ -97,7 +98,7 @@ class Ledger:
 
     def look(self, h: ConsumerHarness) -> None:
         """Take note of what was given since the last look."""
-        group = h.shard.consumer.find(h.group.group_id)
+        group = consumer_groups(h.shard).find(h.group.group_id)
         for member_id in group.members if group else ():
             current = h.group.member(member_id).current
             for part in (current.assigned, current.pending_revocation):
@@ -293,7 +294,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(["t", "u"]))
     def grow(self, name: str) -> None:
-        known = self.h.shard.consumer.topics.find(TopicName(name))
+        known = consumer_groups(self.h.shard).topics.find(TopicName(name))
         assert known is not None
         if known.partition_count < 8:
             self.h.change_topics(topics(**{name: known.partition_count + 1}))
@@ -323,7 +324,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         owned = [pair for client in running for pair in client.owned]
         assert len(owned) == len(set(owned))
         read = {TopicName(name) for client in running for name in client.names}
-        known = {name: self.h.shard.consumer.topics.find(name) for name in read}
+        known = {name: consumer_groups(self.h.shard).topics.find(name) for name in read}
         assert set(owned) == {
             (name, one) for name, topic in known.items() if topic for one in range(topic.partition_count)
         }

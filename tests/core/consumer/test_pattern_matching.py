@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.consumer.support import ConsumerHarness, G, beat, joining, topics
+from tests.core.kinds_of_shard import consumer_groups
 
 from headgate.core.consumer import patterns
 from headgate.core.consumer.patterns import STEPS_AT_ONCE
@@ -125,7 +126,7 @@ def test_a_topic_is_matched_in_ticks_against_more_expressions_than_take_a_moment
     h.change_topics(topics(**{new: 1}))
     assert 0 < len(matched) <= 5
     h.advance(0)
-    last = h.shard.consumer.find(GROUPS[-1])
+    last = consumer_groups(h.shard).find(GROUPS[-1])
     assert last is not None
     assert len(last.subscriptions.topics()) == 1
     assert len(h.log) == written + 2
@@ -156,7 +157,7 @@ def test_groups_take_turns() -> None:
     h.ask(beat("b", 0, group_id=OTHER, **by("orders-00001")))
     for _ in range(14):
         h.tick()
-    other = h.shard.consumer.find(OTHER)
+    other = consumer_groups(h.shard).find(OTHER)
     assert other is not None
     assert other.subscriptions.by_regex("orders-00001") == ("orders-00001",)
     assert not h.group.subscriptions.is_known
@@ -251,14 +252,14 @@ def test_whatever_happens_expressions_come_to_mean_what_they_say(steps: list[tup
                 h.change_topics(topics(**{who: what}))
             elif kind == "member":
                 h.beat(who, 0, **by(what))
-            elif kind == "leave" and h.shard.consumer.find(G) is not None and who in h.group.members:
+            elif kind == "leave" and consumer_groups(h.shard).find(G) is not None and who in h.group.members:
                 h.beat(who, -1)
             elif kind == "tick":
                 h.tick()
             elif kind == "crash":
                 h.reload()
         h.advance(100)
-        if h.shard.consumer.find(G) is None:
+        if consumer_groups(h.shard).find(G) is None:
             return
         used = {member.subscribed_topic_regex for member in h.group.members.values()}
         assert {regex: set(h.group.subscriptions.by_regex(regex)) for regex in h.group.regexes} == {

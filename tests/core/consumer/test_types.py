@@ -15,6 +15,7 @@ from tests.core.consumer.support import (
     topics,
 )
 from tests.core.harness import heartbeat, join, sync
+from tests.core.kinds_of_shard import classic_groups, consumer_groups
 
 from headgate.core.classic.commands import DescribeGroup, LeaveGroup, LeavingMember
 from headgate.core.commands import DeleteGroup, ListedGroup, ListGroups
@@ -59,7 +60,7 @@ def test_a_classic_client_that_is_about_to_join_does_not_stay_in_the_way() -> No
     h.commit(G, offset=5)
     given_id(h, "c")
     h.join("a", "t")
-    assert G not in h.shard.classic.live
+    assert G not in classic_groups(h.shard).live
     assert h.commit_as("a", 2, ("t", 0)) is ErrorCode.NONE
 
 
@@ -70,8 +71,8 @@ def test_an_empty_classic_group_becomes_a_consumer_group() -> None:
     h.commit(G, offset=5, member_id=MemberId("old"), generation=1)
     h.ask(LeaveGroup(group_id=G, members=(LeavingMember(MemberId("old"), None),)))
     assert h.join("a", "t").member_epoch == 2
-    assert G not in h.shard.classic.recorded
-    assert G not in h.shard.classic.live
+    assert G not in classic_groups(h.shard).recorded
+    assert G not in classic_groups(h.shard).live
     h.reload()
     assert [group.group_type for group in listed(h)] == ["consumer"]
     assert h.offset(G) == 5
@@ -100,7 +101,7 @@ def test_an_empty_consumer_group_becomes_a_classic_one() -> None:
     h.commit_as("a", 2, ("t", 0))
     h.beat("a", -1)
     h.stable_group("new", group_id=G)
-    assert not h.shard.consumer.by_id
+    assert not consumer_groups(h.shard).by_id
     h.reload()
     assert [group.group_type for group in listed(h)] == ["classic"]
     assert h.offset(G) == 7
@@ -112,7 +113,7 @@ def test_a_stranger_with_an_id_of_its_own_does_not_take_an_empty_consumer_group_
     h.join("a", "t")
     h.beat("a", -1)
     assert h.ask(join(group_id=G, member_id=MemberId("x"))).error is ErrorCode.UNKNOWN_MEMBER_ID
-    assert G in h.shard.consumer.by_id
+    assert G in consumer_groups(h.shard).by_id
 
 
 # --- what a client of the classic protocol does to an empty consumer group ---
@@ -207,7 +208,7 @@ def test_an_id_that_comes_back_as_a_static_members_holds_nobody_up() -> None:
     refused = h.ask(join(group_id=G, member_id=MemberId("d"), instance_id=InstanceId("i")))
     assert refused.error is ErrorCode.UNKNOWN_MEMBER_ID
     h.advance(11_000)
-    assert not h.shard.classic.live[G].pending_joins
+    assert not classic_groups(h.shard).live[G].pending_joins
 
 
 def test_a_client_that_no_group_could_have_leaves_it_as_it_is() -> None:
@@ -288,7 +289,7 @@ def test_a_group_is_deleted_when_it_is_empty() -> None:
     assert h.ask(DeleteGroup(G)) is ErrorCode.NON_EMPTY_GROUP
     h.beat("a", -1)
     assert h.ask(DeleteGroup(G)) is ErrorCode.NONE
-    assert (listed(h), h.offset(G), h.shard.consumer.by_id) == ([], None, {})
+    assert (listed(h), h.offset(G), consumer_groups(h.shard).by_id) == ([], None, {})
     assert h.ask(DeleteGroup(G)) is ErrorCode.GROUP_ID_NOT_FOUND
 
 
@@ -450,8 +451,8 @@ def test_only_groups_that_read_a_topic_look_again_when_it_changes(name: str) -> 
     a = Client(h, "a", (name,))
     settle(a)
     h.change_topics(topics(**{f"other{number}": 1 for number in range(50)}))
-    assert G in h.shard.consumer.verified
+    assert G in consumer_groups(h.shard).verified
     h.change_topics(topics(**{f"other{number}": 1 for number in range(50)}, **{name: 9}))
-    assert G not in h.shard.consumer.verified
+    assert G not in consumer_groups(h.shard).verified
     settle(a)
-    assert (len(a.owned), G in h.shard.consumer.verified) == (9, True)
+    assert (len(a.owned), G in consumer_groups(h.shard).verified) == (9, True)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.core.consumer.support import ConsumerHarness, G
 from tests.core.harness import heartbeat, join, leave, sync
+from tests.core.kinds_of_shard import consumer_groups
 from tests.core.migration.support import (
     REBALANCE_TIMEOUT_MS,
     SESSION_TIMEOUT_MS,
@@ -179,7 +180,7 @@ def test_without_a_way_back_the_server_goes_on_assigning() -> None:
     new.leave()
     play(h, a)
     assert len(a.owned) == 3
-    assert G in h.shard.consumer.by_id
+    assert G in consumer_groups(h.shard).by_id
 
 
 def test_a_group_that_may_not_be_mixed_refuses_classic_members() -> None:

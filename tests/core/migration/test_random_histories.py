@@ -15,6 +15,7 @@ from random import Random
 
 import pytest
 from tests.core.consumer.support import ConsumerHarness, G, Pairs, check_invariants, topics
+from tests.core.kinds_of_shard import classic_groups, consumer_groups
 from tests.core.migration.support import SESSION_TIMEOUT_MS, Anyone, ClassicClient, NewClient
 
 from headgate.core.classic import offsets as classic_offsets
@@ -89,7 +90,7 @@ class History:
         member.step()
         for pair in member.owned - before:
             self.last_readers[pair] = member.member_id
-        group = self.h.shard.consumer.find(G)
+        group = consumer_groups(self.h.shard).find(G)
         if group is not None:
             check_invariants(group)
         self.check_single_committer()
@@ -117,11 +118,11 @@ class History:
             generation=member.generation,
         )
         shard = self.h.shard
-        classic, consumer = shard.classic.live.get(G), shard.consumer.find(G)
+        classic, consumer = classic_groups(shard).live.get(G), consumer_groups(shard).find(G)
         if classic is not None:
             return not classic_offsets.commit_error(classic, command)
         return consumer is not None and not consumer_offsets.commit_error(
-            consumer, command, shard.consumer.topics
+            consumer, command, consumer_groups(shard).topics
         )
 
     # --- what members do ---

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.core.consumer.support import ConsumerHarness, G, Pairs, joining, pairs
 from tests.core.harness import heartbeat, join, leave, sync
+from tests.core.kinds_of_shard import classic_groups, consumer_groups
 from tests.core.migration.support import (
     REBALANCE_TIMEOUT_MS,
     SESSION_TIMEOUT_MS,
@@ -77,7 +78,7 @@ def test_a_group_that_cannot_be_upgraded_goes_on(group: dict[str, Any], reason: 
     assert refused.error is ErrorCode.GROUP_ID_NOT_FOUND
     assert reason in str(refused.message)
     assert h.ask(heartbeat("a", 1, group_id=G)) is ErrorCode.NONE
-    assert not h.shard.consumer.by_id
+    assert not consumer_groups(h.shard).by_id
 
 
 def test_a_group_of_more_than_may_be_stays_classic() -> None:
@@ -167,11 +168,15 @@ def test_a_mixed_group_is_in_an_image() -> None:
     """What its records say is all there is to it."""
     h = classic_group()
     h.join("x", "t")
-    parts = [data for kind, data in record_parts((h.shard.classic, h.shard.consumer)) if kind == "records"]
+    parts = [
+        data
+        for kind, data in record_parts((classic_groups(h.shard), consumer_groups(h.shard)))
+        if kind == "records"
+    ]
     restored = GroupShard(h.settings)
     for _ in restored.restore(lambda kind: parts if kind == "records" else [], {}):
         pass
-    group = restored.consumer.find(G)
+    group = consumer_groups(restored).find(G)
     assert group is not None
     assert {tombstone_of(one): one for one in group.records()} == {
         tombstone_of(one): one for one in h.group.records()
@@ -204,7 +209,7 @@ def with_a_second_member() -> ConsumerHarness:
     joins_classic(h, "b", frozenset())
     joins_classic(h, "a", ALL, is_known=True)
     h.advance(1)
-    assert h.shard.classic.live[G].generation == 2
+    assert classic_groups(h.shard).live[G].generation == 2
     return h
 
 
@@ -241,7 +246,7 @@ def test_members_own_what_they_had_when_a_rebalance_gave_way_to_another() -> Non
     """The first one's assignment was never brought, so everybody still has what it joined with."""
     h = with_a_second_member()
     joins_classic(h, "c", frozenset())
-    assert h.shard.classic.live[G].members[MemberId("a")].assignment == b""
+    assert classic_groups(h.shard).live[G].members[MemberId("a")].assignment == b""
     new = with_a_new_member(h)
     assert pairs(h.group.member(MemberId("a")).current.pending_revocation) == ALL
     assert not new.owned
@@ -283,7 +288,7 @@ def test_a_group_whose_members_have_something_to_revoke_comes_to_rest() -> None:
     b.step()
     for _ in range(6):
         for member in (static, a, b):
-            if h.shard.classic.live[G].state.value != "CompletingRebalance":
+            if classic_groups(h.shard).live[G].state.value != "CompletingRebalance":
                 member.step()
     new = NewClient(h, "n", instance_id="i")
     play(h, new, a, b)

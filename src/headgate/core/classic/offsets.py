@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from headgate.core.classic.group import ClassicGroup
 from headgate.core.classic.state import ClassicState
-from headgate.core.classic.turn import Turn
+from headgate.core.deadlines import Deadlines
 from headgate.core.offsets.commands import CommitOffsets
 from headgate.core.offsets.expiry import GroupClock, group_clock
+from headgate.core.timers import Timer, TimerKind
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
 
@@ -28,11 +29,12 @@ def commit_error(group: ClassicGroup, command: CommitOffsets) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def on_commit(turn: Turn, group: ClassicGroup, command: CommitOffsets) -> None:
+def on_commit(deadlines: Deadlines[Timer], now: Millis, group: ClassicGroup, command: CommitOffsets) -> None:
     """A member that commits is alive: its session begins anew."""
     member = group.members.get(command.member_id)
     if member is not None and group.state in (ClassicState.STABLE, ClassicState.PREPARING_REBALANCE):
-        turn.start_session(group, member)
+        timer = Timer(TimerKind.SESSION, group.group_id, member.member_id)
+        deadlines.set(timer, Millis(now + member.session_timeout_ms))
 
 
 def delete_error(group: ClassicGroup) -> ErrorCode:

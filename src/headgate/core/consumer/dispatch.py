@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any, ClassVar
+
 from headgate.core.classic.commands import LeaveGroup, LeaveResult, LeavingMember
 from headgate.core.consumer.admission import known_member
 from headgate.core.consumer.commands import (
@@ -24,7 +28,8 @@ from headgate.core.consumer.turn import ConsumerTurn
 from headgate.core.consumer.validation import invalid_heartbeat
 from headgate.core.contract import Effects, Reply, Token
 from headgate.core.effects import NOTHING, GroupEffects, answer, together
-from headgate.core.groups import Groups, GroupType
+from headgate.core.groups import Groups
+from headgate.core.kinds import Handler
 from headgate.core.migration.migration import Migration
 from headgate.core.timers import Timer, TimerKind
 from headgate.domain.errors import ErrorCode
@@ -33,17 +38,35 @@ from headgate.records import GroupTombstone, MemberState
 
 
 class ConsumerDispatch:
-    """What a shard does for its consumer groups."""
+    """What a shard does for its consumer groups; the `headgate.core.kinds.GroupCommands` of their kind."""
 
     __slots__ = ("_all", "_groups", "_migration")
+    TIMERS: ClassVar[Mapping[IntEnum, bool]] = {
+        TimerKind.CONSUMER_SESSION: True,
+        TimerKind.REVOCATION: True,
+        TimerKind.MEMBER_JOIN: True,
+        TimerKind.MEMBER_SYNC: True,
+        TimerKind.PATTERNS: True,
+    }
 
     def __init__(self, groups: ConsumerGroups, all_groups: Groups, migration: Migration) -> None:
         self._groups = groups
         self._all = all_groups
         self._migration = migration
 
+    def handlers(self) -> Mapping[type[Any], Handler]:
+        """What handles each command."""
+        return {
+            ConsumerHeartbeat: self.heartbeat,
+            HeartbeatsAgain: self.heartbeats_again,
+            DescribeConsumerGroup: self.describe,
+            ConsumerGroupConfigured: self.configured,
+        }
+
     def heartbeat(self, command: ConsumerHeartbeat, now: Millis, token: Token) -> GroupEffects:
         """Join, stay or leave."""
+        if command.group_id in self._all.being_deleted:
+            return answer(token, HeartbeatResult(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         outcome = self._outcome(command, now)
         if isinstance(outcome, Refusal):
             return answer(token, HeartbeatResult(error=outcome.error, message=outcome.message))
@@ -98,9 +121,10 @@ class ConsumerDispatch:
     ) -> tuple[HeartbeatResult, GroupEffects] | Refusal:
         """A group begins with its first member, also in the place of one of another type."""
         group_id = command.group_id
-        if not command.is_joining:
+        classic_groups = self._migration.classic
+        if not command.is_joining or self._all.type_of(group_id) not in (None, classic_groups.NAME):
             return self._not_found(group_id)
-        classic = self._all.with_classic_members(group_id)
+        classic = classic_groups.non_empty(group_id)
         group = ConsumerGroup(group_id) if classic is None else self._migration.upgraded(turn, classic)
         if isinstance(group, Refusal):
             return group
@@ -110,7 +134,7 @@ class ConsumerDispatch:
         result, records = outcome
         if classic is not None:
             return result, self._migration.upgrade(turn, classic, group, records)
-        given_up = (GroupTombstone(group_id),) if self._all.is_classic(group_id) else ()
+        given_up = (GroupTombstone(group_id),) if classic_groups.holds(group_id) else ()
         return result, Effects([*given_up, *records])
 
     def _leave(
@@ -125,8 +149,7 @@ class ConsumerDispatch:
         return result, self._migration.remove(turn, group, [member.member_id])
 
     def _not_found(self, group_id: GroupId) -> Refusal:
-        is_other = self._all.type_of(group_id) not in (None, GroupType.CONSUMER)
-        what = "is not a consumer group" if is_other else "not found"
+        what = "not found" if self._all.find(group_id) is None else "is not a consumer group"
         return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
 
     def describe(self, command: DescribeConsumerGroup, now: Millis, token: Token) -> GroupEffects:
@@ -172,7 +195,7 @@ class ConsumerDispatch:
         return self._migration.remove(turn, group, [member.member_id])
 
 
-def _is_late(member: Member, kind: TimerKind) -> bool:
+def _is_late(member: Member, kind: IntEnum) -> bool:
     """Whether a member whose time is over still has not done what it was to do.
 
     A classic member's timers are cancelled when it has; a session is prolonged.

@@ -6,23 +6,32 @@ topics, and which groups have looked at the topics since those changed: after a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, get_args
 
+from headgate.core.commands import ListedGroup
+from headgate.core.consumer import offsets
 from headgate.core.consumer.group import ConsumerGroup
 from headgate.core.consumer.patterns import PatternMatching
+from headgate.core.consumer.removal import group_tombstones
 from headgate.core.consumer.turn import ConsumerSettings, ConsumerTurn
-from headgate.core.deadlines import Deadlines
-from headgate.core.system_time import SystemTime
-from headgate.core.timers import Timer
-from headgate.core.topic_image import TopicImage, TopicsChanged
-from headgate.domain.ids import GroupId, Millis
-from headgate.domain.settings import Settings
-from headgate.records import ConsumerRecord, MemberState, Record
+from headgate.core.kinds import CommitCheck, FetchCheck, ShardContext
+from headgate.core.offsets.commands import CommitOffsets
+from headgate.core.offsets.expiry import CONSUMER_PROTOCOL_TYPE, GroupClock
+from headgate.core.topic_image import TopicsChanged
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, Millis, TopicName
+from headgate.records import (
+    ConsumerGroupTombstone,
+    ConsumerRecord,
+    ConsumerRecordType,
+    MemberState,
+    Record,
+)
 
 
 class ConsumerGroups:
-    """The consumer groups of one shard."""
+    """The consumer groups of one shard; a `headgate.core.kinds.GroupKind`."""
 
     __slots__ = (
         "_deadlines",
@@ -35,24 +44,25 @@ class ConsumerGroups:
         "topics",
         "verified",
     )
+    NAME: ClassVar[str] = "consumer"
     RECORD_TYPES: ClassVar[frozenset[type[Any]]] = frozenset(get_args(ConsumerRecord))
 
-    def __init__(self, settings: Settings, deadlines: Deadlines[Timer], system_time: SystemTime) -> None:
-        self._settings = settings
-        self._standard = ConsumerSettings.of(settings, {})
+    def __init__(self, context: ShardContext) -> None:
+        self._settings = context.settings
+        self._standard = ConsumerSettings.of(context.settings, {})
         self._overrides: dict[GroupId, ConsumerSettings] = {}
-        self._deadlines = deadlines
-        self._system_time = system_time
+        self._deadlines = context.deadlines
+        self._system_time = context.system_time
         self.by_id: dict[GroupId, ConsumerGroup] = {}
-        self.topics = TopicImage()
+        self.topics = context.topics
         self.patterns = PatternMatching()
         self.verified: set[GroupId] = set()
         """Groups whose topics are as their record says."""
 
-    # --- durable ---
+    # --- records ---
 
-    def apply(self, record: ConsumerRecord) -> None:
-        """Take a record into durable state."""
+    def apply(self, record: ConsumerRecord) -> bool:
+        """Take a record into durable state; whether it is the tombstone of the group's own record."""
         group_id = record.group_id
         group = self.by_id.get(group_id)
         if group is None:
@@ -62,25 +72,73 @@ class ConsumerGroups:
             del self.by_id[group_id]
             self.verified.discard(group_id)
             self.patterns.forget(group_id)
+        return isinstance(record, ConsumerGroupTombstone) and record.record_type is ConsumerRecordType.GROUP
 
     def standing(self, record: ConsumerRecord) -> ConsumerRecord | None:
         """The record that stands under the key of another one; None when there is none."""
         group = self.by_id.get(record.group_id)
         return None if group is None else group.standing(record)
 
-    def group_ids(self) -> list[GroupId]:
-        """Every group with a record."""
-        return list(self.by_id)
-
     def records_of(self, group_id: GroupId) -> list[Record]:
         """The records that make a group what it is; none if there is no such group."""
         group = self.by_id.get(group_id)
         return [] if group is None else list(group.records())
 
+    # --- groups ---
+
+    def group_ids(self) -> list[GroupId]:
+        """Every group, and what is left of groups without their own record."""
+        return list(self.by_id)
+
     def find(self, group_id: GroupId) -> ConsumerGroup | None:
         """The group, if there is one: a group without its own record is only what is left of one."""
         group = self.by_id.get(group_id)
         return group if group is not None and group.metadata is not None else None
+
+    def holds(self, group_id: GroupId) -> bool:
+        """Whether it is a consumer group."""
+        return self.find(group_id) is not None
+
+    def listed(self, group_id: GroupId) -> ListedGroup | None:
+        """A group's line in a list of groups."""
+        group = self.find(group_id)
+        if group is None:
+            return None
+        return ListedGroup(group_id, CONSUMER_PROTOCOL_TYPE, group.state.value, self.NAME)
+
+    def is_empty(self, group_id: GroupId) -> bool:
+        """Whether it is a consumer group without members."""
+        group = self.find(group_id)
+        return group is not None and group.is_empty
+
+    def tombstones(self, group_id: GroupId) -> list[Record]:
+        """The tombstones of all records of the group."""
+        return list(group_tombstones(self.by_id[group_id]))
+
+    # --- offsets ---
+
+    def commit_check(self) -> CommitCheck:
+        """All groups check commits."""
+        return self.by_id, self._commit_error
+
+    def _commit_error(self, group: ConsumerGroup, command: CommitOffsets, now: Millis) -> ErrorCode | None:
+        return None if group.metadata is None else offsets.commit_error(group, command, self.topics)
+
+    def fetch_check(self) -> FetchCheck:
+        """All groups check fetches."""
+        return self.by_id, offsets.fetch_error
+
+    def delete_error(self, group_id: GroupId) -> ErrorCode:
+        """Offsets of topics that no member reads may be deleted."""
+        return ErrorCode.NONE
+
+    def subscription_of(self, group_id: GroupId) -> Callable[[TopicName], bool]:
+        """Whether members of a group read a topic."""
+        return self.by_id[group_id].is_subscribed_to
+
+    def clock_of(self, group_id: GroupId) -> GroupClock:
+        """From when a group's offsets age."""
+        return offsets.clock_of(self.by_id[group_id])
 
     # --- volatile ---
 
@@ -112,8 +170,6 @@ class ConsumerGroups:
 
     def topics_changed(self, command: TopicsChanged, now: Millis) -> None:
         """The topics are others: groups that read them have to look again."""
-        for change in command.changes:
-            self.topics.change(change)
         names = {change.name for change in command.changes}
         self.verified = {
             group_id

@@ -67,7 +67,7 @@ def _partitions_of(command: CommitOffsets) -> Iterator[tuple[TopicName, Iterable
 
 def fetch_error(group: ConsumerGroup, command: FetchOffsets) -> ErrorCode:
     """Why a fetch is refused: who names a member has to be it, in its present epoch."""
-    if command.member_id is None and command.member_epoch < 0:
+    if group.metadata is None or (command.member_id is None and command.member_epoch < 0):
         return ErrorCode.NONE
     member = None if command.member_id is None else group.find_member(command.member_id)
     if member is None:

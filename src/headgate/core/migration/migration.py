@@ -12,7 +12,6 @@ from headgate.core.classic.commands import JoinResult, SyncResult
 from headgate.core.classic.group import ClassicGroup
 from headgate.core.classic.groups import ClassicGroups
 from headgate.core.classic.rebalance import prepare_rebalance
-from headgate.core.classic.turn import ClassicSettings, Turn
 from headgate.core.consumer.commands import Refusal
 from headgate.core.consumer.group import ConsumerGroup, Member
 from headgate.core.consumer.removal import group_tombstones, remove_members
@@ -31,12 +30,12 @@ from headgate.records import Change, ConsumerRecord, GroupTombstone
 class Migration:
     """What one shard does to move its groups between protocols."""
 
-    __slots__ = ("_classic", "_classic_settings", "policy")
+    __slots__ = ("_max_classic_size", "classic", "policy")
 
     def __init__(self, settings: Settings, classic: ClassicGroups) -> None:
         self.policy = MigrationPolicy(settings["group.consumer.migration.policy"])
-        self._classic = classic
-        self._classic_settings = ClassicSettings.of(settings)
+        self.classic = classic
+        self._max_classic_size: int = settings["group.max.size"]
 
     # --- upgrade ---
 
@@ -64,14 +63,11 @@ class Migration:
 
     def _end(self, turn: ConsumerTurn, group: ClassicGroup) -> None:
         """Nothing more is due in the classic group."""
-        classic_turn = self._turn(turn)
+        classic_turn = self.classic.turn(turn.now)
         for member_id in (*group.members, *group.pending_joins):
             classic_turn.end_session(group, member_id)
         classic_turn.stop_waiting_for_joins(group)
         classic_turn.stop_waiting_for_syncs(group)
-
-    def _turn(self, turn: ConsumerTurn) -> Turn:
-        return Turn(turn.now, turn.system_time, self._classic_settings, turn.deadlines)
 
     # --- downgrade ---
 
@@ -90,7 +86,7 @@ class Migration:
         """Whether a group of these members is to be a classic one."""
         return (
             self.policy.allows_downgrade
-            and 0 < len(members) <= self._classic_settings.max_size
+            and 0 < len(members) <= self._max_classic_size
             and all(member.uses_classic_protocol for member in members)
         )
 
@@ -109,11 +105,11 @@ class Migration:
         classic = downgraded(group, members, turn.topics, turn.system_time)
         classic.leader = leader
         records: list[Change] = [*group_tombstones(group), classic.metadata()]
-        classic_turn = self._turn(turn)
+        classic_turn = self.classic.turn(turn.now)
         for member in classic.members.values():
             classic_turn.start_session(classic, member)
         rebalance = prepare_rebalance(classic_turn, classic) if leader is None else NOTHING
-        self._classic.live[group.group_id] = classic
+        self.classic.live[group.group_id] = classic
         return classic, together(Effects(records), rebalance)
 
 

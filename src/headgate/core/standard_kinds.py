@@ -1,0 +1,28 @@
+"""The list of the kinds of groups: the one place that names them all.
+
+The order is the one in which a shard asks. Classic and consumer groups become each other (`core/migration`),
+so the commands of the one know the groups of the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headgate.core.classic.groups import ClassicGroups
+from headgate.core.consumer.dispatch import ConsumerDispatch
+from headgate.core.consumer.groups import ConsumerGroups
+from headgate.core.groups import Groups
+from headgate.core.kinds import GroupCommands, GroupKind, ShardContext
+from headgate.core.members import MemberDispatch
+from headgate.core.migration.migration import Migration
+
+
+def standard_kinds(context: ShardContext, groups: Groups) -> Sequence[tuple[GroupKind, GroupCommands]]:
+    """The kinds of groups that a shard of its own has, each with its commands."""
+    classic, consumer = ClassicGroups(context), ConsumerGroups(context)
+    migration = Migration(context.settings, classic)
+    commands = ConsumerDispatch(consumer, groups, migration)
+    return (
+        (consumer, commands),
+        (classic, MemberDispatch(groups, classic, consumer, commands, migration)),
+    )

@@ -1,0 +1,19 @@
+"""The groups of a shard by their kind, for tests that look into them."""
+
+from __future__ import annotations
+
+from headgate.core.classic.groups import ClassicGroups
+from headgate.core.consumer.groups import ConsumerGroups
+from headgate.core.shard import GroupShard
+
+
+def classic_groups(shard: GroupShard) -> ClassicGroups:
+    """The classic groups of a shard."""
+    (found,) = (kind for kind in shard.groups.kinds if isinstance(kind, ClassicGroups))
+    return found
+
+
+def consumer_groups(shard: GroupShard) -> ConsumerGroups:
+    """The consumer groups of a shard."""
+    (found,) = (kind for kind in shard.groups.kinds if isinstance(kind, ConsumerGroups))
+    return found
