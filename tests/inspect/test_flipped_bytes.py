@@ -58,6 +58,8 @@ def test_a_flipped_byte_beside_the_log_is_found(data_dir: Path, name: str) -> No
 def test_a_cluster_id_that_is_none_is_found(data_dir: Path) -> None:
     """One that does not read keeps the server from starting; one that is gone is written again."""
     path = data_dir / "meta.properties"
+    path.write_bytes(path.read_bytes() + b"\xff\x80")  # the server reads the line of the id, and no other
+    assert errors(data_dir) == []
     path.write_text("version=1\ncluster.id=short\n")
     assert [error.file for error in errors(data_dir)] == ["meta.properties"]
     path.unlink()

@@ -145,6 +145,26 @@ def test_the_sequences_of_producers_survive(disk: Disk) -> None:
         assert append(found, b"a", producer=(7, 0, next_sequence)) == next_sequence
 
 
+def test_what_stands_behind_an_older_segment_keeps_no_producer_from_writing(disk: Disk) -> None:
+    """The segments that read tell of the producers; what does not read is for who reads it."""
+    topics = disk.start()
+    topic = create(topics, disk, "letters", segment_bytes="1024")
+    for sequence in range(40):
+        append(topic, b"a", producer=(7, 0, sequence))
+    disk.files.crash()
+    directory = DATA / "letters-0"
+    if disk.files.exists(directory / PRODUCERS_FILE):
+        disk.files.remove(directory / PRODUCERS_FILE)
+    segments = sorted(name for name in disk.files.listdir(directory) if name.endswith(".log"))
+    file = disk.files.open(directory / segments[1])
+    file.pwrite(b"noise", file.size())
+    file.close()
+    found = disk.start().by_name("letters")
+    assert found is not None
+    assert append(found, b"a", producer=(7, 0, 40)) == 40
+    assert found.partition(0).append(batch(b"a", producer=(7, 0, 99)), NOW).error
+
+
 def test_sequences_of_lost_records_are_forgotten(disk: Disk) -> None:
     """On the page cache a crash may lose the tail; its batches may then come again, also with a snapshot
     about.

@@ -81,13 +81,15 @@ class DataDirectory:
 
     @property
     def cluster_id(self) -> str | None:
-        """The cluster's id; None where the file is missing or does not read."""
+        """The cluster's id, as the server reads it; None where the file is missing or has none."""
         try:
-            text = (self.path / IDENTITY_FILE).read_text("ascii")
-        except (OSError, UnicodeDecodeError):
+            text = (self.path / IDENTITY_FILE).read_text("utf-8", errors="replace")
+        except OSError:
             return None
-        properties = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
-        return properties.get(_CLUSTER_ID_KEY) if properties.get("version") == "1" else None
+        for line in text.splitlines():
+            if line.startswith(f"{_CLUSTER_ID_KEY}="):
+                return line.partition("=")[2].strip()
+        return None
 
 
 def read_data_directory(path: Path) -> DataDirectory:

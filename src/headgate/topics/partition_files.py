@@ -82,14 +82,18 @@ def save_leader_epochs(fs: FileSystem, directory: Path, epochs: LeaderEpochs) ->
 
 
 def load_producers(fs: FileSystem, directory: Path, log: Log) -> Producers:
-    """The producers' state at the end of the log. Raises OSError."""
+    """The producers' state at the end of the log, as far as its segments read. Raises OSError."""
     decoded = _read_snapshot(fs, directory)
     if decoded is None or decoded[1] > log.log_end_offset or not _is_of(decoded[0], log):
         producers, read_from = Producers(), log.log_start_offset
     else:
         producers, read_from = decoded[0], max(decoded[1], log.log_start_offset)
-    for header, _ in log.batches(read_from):
-        producers.remember(header)
+    for segment in log.segments.reaching(read_from):
+        try:
+            for header, _ in log.batches(max(read_from, segment.base_offset), segment.next_offset):
+                producers.remember(header)
+        except CorruptBatch:
+            continue  # readers are told of it; whoever wrote what is damaged there begins anew
     return producers
 
 
