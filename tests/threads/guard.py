@@ -93,6 +93,7 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
     # Of tests, which run the same functions in threads of their own.
     "Thread-* (work)": OPENING,
     "test*": ("log.log:Log.files", "server.aside:AsideThread._run"),
+    "headgate-test*": ("log.log:Log.files", "server.aside:AsideThread._run"),
 }
 """By the thread's name: what it may call, as patterns. docs/threads.md says why."""
 
