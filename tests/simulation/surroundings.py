@@ -43,6 +43,8 @@ class SurroundingsView:
         """When topics were created, or would have been, in seconds of steady time."""
         self.deleted_at: dict[TopicName, float] = {}
         """When a topic of a name was deleted last."""
+        self._perhaps_deleted: dict[TopicId, float] = {}
+        """Deletions that failed, and may be found in the catalogue after a crash."""
         self._topics: Topics | None = None
 
     def partition_counts(self) -> dict[TopicName, int]:
@@ -79,6 +81,10 @@ class Surroundings(SurroundingsView):
         self._seconds = lambda: life.world.time.seconds
         for topic in topics.all():
             self._names[topic.topic_id] = topic.name
+        for topic_id, at in self._perhaps_deleted.items():
+            if topics.by_id(topic_id) is None:
+                self.deleted_at[self._names[topic_id]] = at
+        self._perhaps_deleted.clear()
 
     def started(self) -> None:
         """The server tells its groups of changes from now on."""
@@ -171,6 +177,8 @@ class Surroundings(SurroundingsView):
         refusal = self._topics.delete(topic, self._now())
         if refusal is None:
             self.deleted_at[topic.name] = self._seconds()
+        else:
+            self._perhaps_deleted[topic.topic_id] = self._seconds()
         self._note(f"topic {topic.name} is deleted", refusal, "topics deleted")
 
     def _note(self, what: str, refusal: Refusal | None, count: str) -> None:
