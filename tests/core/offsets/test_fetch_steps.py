@@ -78,6 +78,15 @@ def test_what_is_told_in_steps_is_what_is_told_at_once(topics: Any, metadata: st
     assert count >= 300 // 64
 
 
+@pytest.mark.parametrize("shard", [GroupShard(Settings({})), shard_of("text")], ids=["empty", "of others"])
+def test_a_group_without_offsets_is_told_so(shard: GroupShard) -> None:
+    """However many topics are asked for."""
+    command = FetchOffsets(GroupId("nobody"), [(TopicName("wide"), [0, 1]), (TopicName("none"), [7])])
+    with patch.object(fetching, "MOST_AT_ONCE", 1):
+        in_steps, _ = drive(ask(shard, command))
+    assert told(command, in_steps) == told(command, ask(shard, command))
+
+
 def test_what_is_told_is_of_the_moment_it_was_asked_for() -> None:
     """Commits, removals, released names and topics with other ids change nothing of it."""
     shard = shard_of("text")

@@ -44,7 +44,7 @@ class GroupSnapshot(NamedTuple):
         """Each topic with its offsets by partition, in steps; topics in no order."""
         numbers = topics_of(self.keys)
         starts = np.flatnonzero(np.append([True], numbers[1:] != numbers[:-1])[: len(numbers)])
-        ends = np.append(starts[1:], len(numbers))
+        ends = np.append(starts[1:], len(numbers))[: len(starts)]
         places: dict[TopicName, list[tuple[int, int, int]]] = {}
         for number, start, end in zip(numbers[starts].tolist(), starts.tolist(), ends.tolist(), strict=True):
             name, high = name_of(number)
