@@ -46,6 +46,33 @@ def test_such_a_generator_is_noticed() -> None:
     assert [part.lineno for part in endings_in_generators(tree)] == [2]
 
 
+def exceptions_of_several_types(tree: ast.Module) -> Iterator[ast.ExceptHandler]:
+    """Where a function catches an exception under a name that it has for one of another type."""
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef):
+            types: dict[str, str] = {}
+            for part in ast.walk(function):
+                if isinstance(part, ast.ExceptHandler) and part.name and part.type is not None:
+                    caught = ast.unparse(part.type)
+                    if types.setdefault(part.name, caught) != caught:
+                        yield part
+
+
+@pytest.mark.parametrize("path", MODULES)
+def test_a_name_is_of_one_type_of_exceptions(path: str) -> None:
+    """Compiled, a variable has the type it has first: an exception of another one is a TypeError instead."""
+    tree = ast.parse((PROJECT / "src" / path).read_text())
+    assert [part.lineno for part in exceptions_of_several_types(tree)] == []
+
+
+def test_such_a_name_is_noticed() -> None:
+    tree = ast.parse(
+        "def read():\n    try:\n        look()\n"
+        "    except KeyError as one:\n        pass\n    except OSError as one:\n        pass\n"
+    )
+    assert [part.lineno for part in exceptions_of_several_types(tree)] == [6]
+
+
 @pytest.mark.skipif(not is_compiled(), reason="nothing is compiled here")
 def test_any_compiled_module_may_be_the_first_to_be_imported() -> None:
     """Whatever order modules are imported in, all that one names when it is imported is there."""

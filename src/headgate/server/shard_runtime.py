@@ -336,10 +336,10 @@ class ShardRuntime(Generic[ShardT]):
         except (OSError, CorruptBatch) as failure:
             self._fail("write failed", failure)
             return False
-        except Exception as failure:
-            unexpected(Where.SHARD, "what was decided cannot be written", failure)
-            self._doubt_log(OSError(errno.EIO, f"a write failed: {failure!r}"))
-            self._fail("write failed", failure)
+        except Exception as fault:
+            unexpected(Where.SHARD, "what was decided cannot be written", fault)
+            self._doubt_log(OSError(errno.EIO, f"a write failed: {fault!r}"))
+            self._fail("write failed", fault)
             return False
         finally:
             self.watch.end(outer)

@@ -142,8 +142,8 @@ class KernelSyncer:
         for on_run in ended:
             try:
                 on_run()
-            except Exception as failure:  # one log must not hold up the others
-                unexpected(Where.SYNC, "a callback of a sync failed", failure)
+            except Exception as fault:  # one log must not hold up the others
+                unexpected(Where.SYNC, "a callback of a sync failed", fault)
 
     def _take(self) -> list[OnRun]:
         """Take what is done; the callbacks it leads to. Raises OSError when the queue is of no more use."""

@@ -303,8 +303,8 @@ class Partition:
         except CorruptBatch as problem:
             self._known_trouble().read_failed(problem)
             return ReadResult(ErrorCode.CORRUPT_MESSAGE)
-        except OSError as problem:
-            self._known_trouble().read_failed(problem)
+        except OSError as failure:
+            self._known_trouble().read_failed(failure)
             return ReadResult(ErrorCode.KAFKA_STORAGE_ERROR)
         return ReadResult(ErrorCode.NONE, watermark, start, records)
 

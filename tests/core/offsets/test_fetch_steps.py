@@ -15,7 +15,7 @@ from headgate.core.shard import GroupShard
 from headgate.core.topic_image import KnownTopic, TopicChange, TopicsChanged
 from headgate.domain.ids import GroupId, Millis, TopicId, TopicName
 from headgate.domain.settings import Settings
-from headgate.records import OffsetCommit, OffsetTombstone
+from headgate.records import GroupMetadata, OffsetCommit, OffsetTombstone
 
 G, H = GroupId("g"), GroupId("h")
 HIGH = 1 << 18
@@ -81,6 +81,7 @@ def test_what_is_told_in_steps_is_what_is_told_at_once(topics: Any, metadata: st
 @pytest.mark.parametrize("shard", [GroupShard(Settings({})), shard_of("text")], ids=["empty", "of others"])
 def test_a_group_without_offsets_is_told_so(shard: GroupShard) -> None:
     """However many topics are asked for."""
+    shard.apply(GroupMetadata(GroupId("nobody"), "", 0, None, None, Millis(9)), 0)
     command = FetchOffsets(GroupId("nobody"), [(TopicName("wide"), [0, 1]), (TopicName("none"), [7])])
     with patch.object(fetching, "MOST_AT_ONCE", 1):
         in_steps, _ = drive(ask(shard, command))
