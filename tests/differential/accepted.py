@@ -138,14 +138,6 @@ ACCEPTED: tuple[Accepted, ...] = (
         headgate="invalid_config",
         reason="A setting that does not exist cannot be deleted: the name is a typing mistake.",
     ),
-    Accepted(
-        scenario="configs-settings-of-topics-are-described",
-        step="*",
-        path="*/configs/retention.ms/synonyms/log.retention.ms",
-        kafka=ABSENT,
-        headgate=ANY,
-        reason="Kafka has the default in log.retention.hours.",
-    ),
     *(
         Accepted(
             scenario="brokers-*",

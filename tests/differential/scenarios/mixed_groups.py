@@ -247,20 +247,17 @@ def subscriptions_of_all_versions(ask: Script) -> None:
     ask(enter(ask.group, "new", [topic.name]), "new")
     base = subscription([topic.name], {topic.name: [0]})[2:]
     generation, rack = (7).to_bytes(4, "big"), b"\0\4here"
-    for number, data in enumerate(
-        (
-            subscription([topic.name], version=0),
-            b"\0\2" + base + generation,
-            b"\0\3" + base + generation + rack,
-            b"\0\3" + base + generation + b"\xff\xff",
-            b"\0\x09" + base + generation + rack + b"more",
-        )
+    for data in (
+        subscription([topic.name], version=0),
+        b"\0\2" + base + generation,
+        b"\0\3" + base + generation + rack,
+        b"\0\3" + base + generation + b"\xff\xff",
+        b"\0\x09" + base + generation + rack + b"more",
     ):
-        member = f"classic-{number}"
-        joined = ask(join(ask.group, {"range": data}, member=member), "classic")
+        joined = join_as_new(ask, {"range": data})
         _sync(ask, joined)
         ask(describe_consumer_groups(ask.group))
-        ask(leave(ask.group, member))
+        ask(leave(ask.group, joined["member_id"]))
 
 
 def topics_grow_and_are_unknown(ask: Script) -> None:
