@@ -109,7 +109,7 @@ ACCEPTED: tuple[Accepted, ...] = (
             headgate=ABSENT,
             reason=_NOT_OURS,
         )
-        for names in ("compression.*.level", "local.retention.*", "remote.*", "share.*", "streams.*")
+        for names in ("local.retention.*", "remote.*", "share.*", "streams.*")
     ),
     *(
         Accepted(
