@@ -196,6 +196,18 @@ def test_large_requests_are_let_in_by_their_bytes() -> None:
     assert inside == ["a", "b", "c", "d"]
 
 
+def test_any_number_of_large_requests_may_leave_at_once() -> None:
+    """Thousands of clients send one each, and vanish before it is let in."""
+    large = LargeRequests(most_bytes=10)
+    large.enter(10, lambda: None)
+    for _ in range(3000):
+        large.enter(5, lambda: large.leave(5))
+    large.leave(10)
+    inside: list[str] = []
+    large.enter(10, lambda: inside.append("the next one"))
+    assert inside == ["the next one"]
+
+
 def test_large_requests_of_clients_that_vanished_are_not_worked_on() -> None:
     """Nothing of them is left, and the next one is served."""
 

@@ -21,6 +21,7 @@ class LargeRequests:
         self._most_bytes = most_bytes
         self._inside_bytes = 0
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        self._is_letting_in = False
 
     def enter(self, size_bytes: int, go_on: Callable[[], None]) -> None:
         """Call `go_on`, now or when there is room; whoever it is calls `leave` when its work is over."""
@@ -33,10 +34,17 @@ class LargeRequests:
         self._let_in()
 
     def _let_in(self) -> None:
-        while self._waiting:
-            size_bytes, go_on = self._waiting[0]
-            if self._inside_bytes and self._inside_bytes + size_bytes > self._most_bytes:
-                return
-            self._waiting.popleft()
-            self._inside_bytes += size_bytes
-            go_on()
+        """Let in those there is room for. One that leaves at once does not call itself deeper."""
+        if self._is_letting_in:
+            return
+        self._is_letting_in = True
+        try:
+            while self._waiting:
+                size_bytes, go_on = self._waiting[0]
+                if self._inside_bytes and self._inside_bytes + size_bytes > self._most_bytes:
+                    return
+                self._waiting.popleft()
+                self._inside_bytes += size_bytes
+                go_on()
+        finally:
+            self._is_letting_in = False
