@@ -148,6 +148,11 @@ class Harness:
         self.lateness_ms = chain(lateness_ms, repeat(0))
         self._next_late_ms = next(self.lateness_ms)
 
+    @property
+    def next_late_ms(self) -> int:
+        """How long after its deadline the next tick comes."""
+        return self._next_late_ms
+
     def reload(self) -> None:
         """Crash: the shard starts anew from its log, and nobody gets an answer any more.
 

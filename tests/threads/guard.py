@@ -50,7 +50,7 @@ OPENING = (
 )
 """A log is made and read where it is opened; nobody else has it, or the epochs and producers read with it."""
 
-ALLOWED: Mapping[str, tuple[str, ...]] = {
+OF_THE_SERVER: Mapping[str, tuple[str, ...]] = {
     "headgate-sync": ("server.syncing:ThreadSyncer._work",),
     "headgate-checkpoint*": ("server.checkpoints:CheckpointWriter._finishing.<locals>.<lambda>",),
     "headgate-compaction*": OPENING,
@@ -90,12 +90,16 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
         "server.scraping:_as_text",
         "server.scraping:_Found.*",
     ),
-    # Of tests, which run the same functions in threads of their own.
+}
+"""By the thread's name: what it may call, as patterns. docs/threads.md says why."""
+
+ALLOWED: Mapping[str, tuple[str, ...]] = {
+    **OF_THE_SERVER,
+    # Tests run the same functions in threads of their own.
     "Thread-* (work)": OPENING,
     "test*": ("log.log:Log.files", "server.aside:AsideThread._run"),
     "headgate-test*": ("log.log:Log.files", "server.aside:AsideThread._run"),
 }
-"""By the thread's name: what it may call, as patterns. docs/threads.md says why."""
 
 _PACKAGE = f"{os.sep}headgate{os.sep}"
 

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.threads.guard import ALLOWED, REPORT_VARIABLE, Guard, is_allowed
+from tests.threads.guard import OF_THE_SERVER, REPORT_VARIABLE, Guard, is_allowed
 from tests.threads.plugin import SITE
 
 from headgate.domain.settings import Settings
@@ -83,4 +83,4 @@ def test_a_server_process_is_watched(tmp_path: Path) -> None:
 def test_the_document_lists_the_threads_that_the_guard_knows() -> None:
     """Each by its name, none of them more."""
     documented = set(re.findall(r"^\| `(headgate-[a-z-]+)`", DOCUMENT.read_text(), re.MULTILINE))
-    assert documented == {name.rstrip("*") for name in ALLOWED if name.startswith("headgate-")}
+    assert documented == {name.rstrip("*") for name in OF_THE_SERVER if name.startswith("headgate-")}

@@ -224,7 +224,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     @rule(number=CLIENTS)
     def fall_silent(self, number: int) -> None:
         """For more than a session; the others go on, as far as they like to."""
-        for _ in range(5):
+        for _ in range(5 + self.steps_of_stall(SESSION_TIMEOUT_MS // 4)):
             self.h.advance(SESSION_TIMEOUT_MS // 4)
             self.keep_first_alive()
             for client in self.clients:
@@ -292,6 +292,10 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         """The next tick comes late."""
         self.h.be_late([lateness_ms])
 
+    def steps_of_stall(self, step_ms: int) -> int:
+        """So many more steps until the tick has come that is late now."""
+        return -(-self.h.next_late_ms // step_ms)
+
     @rule(name=st.sampled_from(["t", "u"]))
     def grow(self, name: str) -> None:
         known = consumer_groups(self.h.shard).topics.find(TopicName(name))
@@ -312,7 +316,8 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """If everybody does what they are told, all get to the group's epoch and everything is read."""
         running = [client for client in self.clients if client.is_running]
-        for _ in range(16):  # those that went without a word are gone after some of them
+        # Those that went without a word are gone after some of them.
+        for _ in range(16 + self.steps_of_stall(SESSION_TIMEOUT_MS // 6)):
             self.h.advance(SESSION_TIMEOUT_MS // 6)
             self.keep_first_alive()
             for client in running:
