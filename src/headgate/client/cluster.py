@@ -23,7 +23,7 @@ from headgate.client.errors import (
     check,
 )
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import GroupId, TopicName, TopicPartition
+from headgate.domain.ids import GroupId, TopicId, TopicName, TopicPartition
 from headgate.wire.message import Request, Response
 from headgate.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from headgate.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -162,6 +162,17 @@ class Cluster:
         (found,) = self.metadata([topic]).topics
         check(f"topic {topic}", found.error_code)
         return sorted(partition.partition_index for partition in found.partitions)
+
+    def topic_names(self, topic_ids: Iterable[TopicId]) -> dict[TopicId, TopicName]:
+        """Return the names of topics; ids that no topic has are left out."""
+        topics = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in topic_ids]
+        message = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        found = self.retrying(lambda: self.any_node().request(message)).topics
+        return {
+            TopicId(topic.topic_id): TopicName(topic.name)
+            for topic in found
+            if topic.error_code == ErrorCode.NONE and topic.name is not None
+        }
 
     def list_offsets(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """For each partition the first offset whose record is at or after a time in milliseconds.

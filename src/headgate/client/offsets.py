@@ -67,6 +67,17 @@ class CommittedOffset(NamedTuple):
     metadata: str = ""
 
 
+class Committer(NamedTuple):
+    """The member of a group that commits, and its epoch or generation."""
+
+    member_id: str
+    epoch: int
+    instance_id: str | None = None
+
+
+NO_MEMBER = Committer("", -1)
+"""Who commits to a group without members."""
+
 Offsets = Mapping[TopicPartition, int | CommittedOffset | None]
 """Offsets to commit; a bare number has no leader epoch and no metadata.
 
@@ -135,8 +146,10 @@ def commit_offsets(
     offsets: Offsets,
     expected: Expected | None = None,
     topic_ids: Mapping[TopicName, TopicId] | None = None,
+    committer: Committer = NO_MEMBER,
 ) -> None:
-    """Set the offsets of a group without members; it comes into being with its first offset.
+    """Set the offsets of a group without members, or as the member `committer`; a group is created by its
+    first offset.
 
     Raises `PartlyRefused` for partitions that do not exist or whose metadata is too long, the others being
     committed, and for all of them when the group is not taken (UNKNOWN_MEMBER_ID: it has members).
@@ -168,7 +181,13 @@ def commit_offsets(
         )
         for name, each in by_name.items()
     ]
-    message = OffsetCommitRequest(group_id=group_id, topics=topics)
+    message = OffsetCommitRequest(
+        group_id=group_id,
+        member_id=committer.member_id,
+        generation_id_or_member_epoch=committer.epoch,
+        group_instance_id=committer.instance_id,
+        topics=topics,
+    )
 
     def attempt() -> None:
         check_parts(_codes(_commit(cluster.coordinator(group_id), message)), what)

@@ -1,0 +1,362 @@
+"""Membership of a consumer group (KIP-848): heartbeats, assignment, revocation and commits of one member.
+
+`MemberState` is the protocol without input and output: it makes the next heartbeat and takes its answer.
+`Membership` sends the heartbeats from a thread of its own, so that a caller that works for minutes keeps its
+partitions.
+
+A partition passes through three sets. The coordinator assigns it (`assigned`); the member owns it at once
+(`owned`); when the coordinator no longer assigns it, the member still owns it until the caller calls
+`release`, so that the caller can commit first. The coordinator gives the partition to another member only
+after the next heartbeat has reported the release.
+"""
+
+from __future__ import annotations
+
+import base64
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+from headgate.client.cluster import RETRY_DELAY_S, Cluster, is_passing
+from headgate.client.errors import ClientError, ConnectionFailed, RequestTimedOut, check
+from headgate.client.offsets import CommittedOffset, Committer, commit_offsets
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, InstanceId, MemberId, TopicId, TopicName, TopicPartition
+from headgate.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+LEAVE_FOR_NOW_EPOCH: Final = -2
+"""Sent by a static member that will come back under its instance id: its partitions wait for it."""
+
+_REJOIN = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
+
+Partitions = frozenset[tuple[TopicId, int]]
+NO_PARTITIONS: Final[Partitions] = frozenset()
+
+
+def new_member_id() -> MemberId:
+    """Return a random member id of 22 characters, in the format of Kafka's clients."""
+    return MemberId(base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("="))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberSettings:
+    """What a member tells the coordinator when it joins. Either `topics` or `topic_regex` is given."""
+
+    group_id: GroupId
+    topics: tuple[TopicName, ...] = ()
+    topic_regex: str | None = None
+    instance_id: InstanceId | None = None
+    """Makes the member static: after a restart it gets the same partitions."""
+    rebalance_timeout_ms: int = 300_000
+    """How long the coordinator waits for `release` before it fences the member."""
+
+
+class MemberState:
+    """One member as the protocol sees it. `lost` counts how often the coordinator fenced it."""
+
+    def __init__(self, settings: MemberSettings, member_id: MemberId) -> None:
+        self.settings = settings
+        self.member_id = member_id
+        self.epoch = JOIN_EPOCH
+        self.assigned = NO_PARTITIONS
+        self.owned = NO_PARTITIONS
+        self.lost = 0
+        self._reported: Partitions | None = None
+        """What the coordinator knows that the member owns; None: the next heartbeat states everything."""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the last heartbeat has no answer or fenced the member."""
+        return self._reported is None
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the coordinator has to be told something now, not at the next interval."""
+        return self._reported != self.owned
+
+    def heartbeat(self) -> ConsumerGroupHeartbeatRequest:
+        """Return the next heartbeat. It states the subscription and what is owned only where that changed."""
+        message = ConsumerGroupHeartbeatRequest(
+            group_id=self.settings.group_id,
+            member_id=self.member_id,
+            member_epoch=self.epoch,
+            instance_id=self.settings.instance_id,
+            topic_partitions=None,
+        )
+        if self.epoch == JOIN_EPOCH or self._reported is None:
+            message.rebalance_timeout_ms = self.settings.rebalance_timeout_ms
+            message.subscribed_topic_names = list(self.settings.topics)
+            message.subscribed_topic_regex = self.settings.topic_regex
+        if self.has_news:
+            message.topic_partitions = _on_wire(self.owned)
+        return message
+
+    def leaving(self) -> ConsumerGroupHeartbeatRequest:
+        """Return the heartbeat with which the member leaves: for now if it is static, else for good."""
+        is_static = self.settings.instance_id is not None
+        return ConsumerGroupHeartbeatRequest(
+            group_id=self.settings.group_id,
+            member_id=self.member_id,
+            member_epoch=LEAVE_FOR_NOW_EPOCH if is_static else LEAVE_EPOCH,
+            instance_id=self.settings.instance_id,
+            topic_partitions=None,
+        )
+
+    def take(self, sent: ConsumerGroupHeartbeatRequest, answer: ConsumerGroupHeartbeatResponse) -> None:
+        """Take the answer to `sent`. Raises `RequestRefused` for an error that rejoining does not mend."""
+        if answer.error_code in _REJOIN:
+            self._lose()
+            return
+        check(f"group {self.settings.group_id}", answer.error_code, answer.error_message)
+        self.epoch = answer.member_epoch
+        if sent.topic_partitions is not None:
+            self._reported = _from_wire(sent.topic_partitions)
+        if answer.assignment is not None:
+            self.assigned = _from_wire(answer.assignment.topic_partitions)
+            self.owned |= self.assigned
+
+    def answer_lost(self) -> None:
+        """Take note that the last heartbeat has no answer: the next one states everything."""
+        self._reported = None
+
+    def release(self, partitions: Partitions) -> None:
+        """Stop owning partitions that are no longer assigned; others are kept."""
+        self.owned -= partitions - self.assigned
+
+    def _lose(self) -> None:
+        """The coordinator has given the partitions away: own none and join again under the same id."""
+        self.epoch = JOIN_EPOCH
+        self.assigned = self.owned = NO_PARTITIONS
+        self._reported = None
+        self.lost += 1
+
+
+@dataclass(frozen=True, slots=True)
+class MemberView:
+    """A member at one moment."""
+
+    epoch: int
+    assigned: frozenset[TopicPartition]
+    revoked: frozenset[TopicPartition]
+    """Owned, but no longer assigned: to be released, after a last commit."""
+    lost: int
+    """How often the coordinator fenced the member: what it owned before was lost without a release."""
+
+
+class Membership:
+    """A member of a consumer group, from `join` to `leave`; or used in a `with` block.
+
+    `timeout_s` is how long each request may take. The methods are called from one thread; only the heartbeats
+    have another one.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        settings: MemberSettings,
+        *,
+        member_id: MemberId | None = None,
+        timeout_s: float = 10.0,
+        client_id: str = "headgate",
+    ) -> None:
+        self.settings = settings
+        self._state = MemberState(settings, member_id or new_member_id())
+        self._names: dict[TopicId, TopicName] = {}
+        self._heartbeats = Cluster(bootstrap_servers, timeout_s, client_id)
+        self._commits = Cluster(bootstrap_servers, timeout_s, client_id)
+        self._interval_s = 0.0
+        self._changed = threading.Condition()
+        """Guards the state; notified at each change of it and when the member leaves."""
+        self._error: ClientError | None = None
+        self._is_leaving = False
+        self._thread: threading.Thread | None = None
+
+    @property
+    def member_id(self) -> MemberId:
+        """The id under which it is a member."""
+        return self._state.member_id
+
+    def join(self) -> None:
+        """Join the group and start the thread that sends heartbeats.
+
+        Raises the errors of `headgate.client.errors`; `RequestRefused` with UNRELEASED_INSTANCE_ID where
+        another member uses the instance id. The assignment may arrive later: see `wait_for_assignment`.
+        """
+        try:
+            self._heartbeats.retrying(self._beat)
+        except BaseException:
+            self._close()
+            raise
+        self._thread = threading.Thread(target=self._keep_alive, name="headgate-member", daemon=True)
+        self._thread.start()
+
+    def view(self) -> MemberView:
+        """Return the member's epoch and partitions now. Raises the error that ended the membership."""
+        with self._changed:
+            self._check()
+            state = self._state
+            return MemberView(
+                state.epoch,
+                self._named(state.assigned),
+                self._named(state.owned - state.assigned),
+                state.lost,
+            )
+
+    def wait_for_assignment(self, timeout_s: float) -> MemberView:
+        """Wait until partitions are assigned and return them. Raises `RequestTimedOut`."""
+        deadline = time.monotonic() + timeout_s
+        with self._changed:
+            while not self._state.assigned:
+                self._check()
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    group_id = self.settings.group_id
+                    raise RequestTimedOut(f"group {group_id} assigned no partition within {timeout_s:g} s")
+                self._changed.wait(left)
+        return self.view()
+
+    def release(self, partitions: Iterable[TopicPartition]) -> None:
+        """Give up revoked partitions. The coordinator hears of it at once and gives them to others."""
+        with self._changed:
+            released = frozenset(partitions)
+            owned = self._state.owned
+            self._state.release(frozenset(each for each in owned if self._named({each}) & released))
+            self._changed.notify_all()
+
+    def commit(self, offsets: Mapping[TopicPartition, int | CommittedOffset]) -> None:
+        """Commit offsets of partitions that the member owns, under its epoch.
+
+        Raises `PartlyRefused` or `RequestRefused` where the coordinator refuses: STALE_MEMBER_EPOCH or
+        UNKNOWN_MEMBER_ID say that the partitions belong to someone else by now.
+        """
+        with self._changed:
+            self._check()
+            committer = Committer(self.member_id, self._state.epoch, self.settings.instance_id)
+        commit_offsets(self._commits, self.settings.group_id, offsets, committer=committer)
+
+    def leave(self) -> None:
+        """Leave the group and end the thread; a second call does nothing.
+
+        A static member leaves for now: its partitions stay assigned to it until its session times out. A
+        coordinator that cannot be reached is not waited for, it will remove the member by itself.
+        """
+        with self._changed:
+            self._is_leaving = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+            self._say_farewell()
+        self._close()
+
+    def __enter__(self) -> Self:
+        self.join()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.leave()
+
+    # --- in the thread of heartbeats ---
+
+    def _keep_alive(self) -> None:
+        while self._wait():
+            try:
+                self._beat()
+            except ClientError as error:
+                if not is_passing(error) and not isinstance(error, (ConnectionFailed, RequestTimedOut)):
+                    self._end(error)
+                    return
+                self._heartbeats.forget()
+                self._state.answer_lost()
+            if self._state.has_failed:
+                self._pause()
+
+    def _pause(self) -> None:
+        """Wait before a heartbeat is sent again that failed or was refused."""
+        with self._changed:
+            if not self._is_leaving:
+                self._changed.wait(RETRY_DELAY_S)
+
+    def _wait(self) -> bool:
+        """Sleep until the next heartbeat is due; return whether there is to be one."""
+        deadline = time.monotonic() + self._interval_s
+        with self._changed:
+            while not self._is_leaving and not self._state.has_news:
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    break
+                self._changed.wait(left)
+            return not self._is_leaving
+
+    def _beat(self) -> None:
+        with self._changed:
+            message = self._state.heartbeat()
+        answer = self._heartbeats.coordinator(self.settings.group_id).request(message)
+        assigned = () if answer.assignment is None else _from_wire(answer.assignment.topic_partitions)
+        self._learn_names({topic_id for topic_id, _ in (*assigned, *self._state.owned)})
+        with self._changed:
+            self._state.take(message, answer)
+            self._interval_s = max(0.01, answer.heartbeat_interval_ms / 1000)
+            self._changed.notify_all()
+
+    def _learn_names(self, topic_ids: set[TopicId]) -> None:
+        unknown = topic_ids - self._names.keys()
+        if unknown:
+            found = self._heartbeats.topic_names(unknown)
+            with self._changed:
+                self._names.update(found)
+
+    def _end(self, error: ClientError) -> None:
+        with self._changed:
+            self._error = error
+            self._changed.notify_all()
+
+    # --- in the caller's thread ---
+
+    def _close(self) -> None:
+        self._heartbeats.close()
+        self._commits.close()
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _named(self, partitions: Iterable[tuple[TopicId, int]]) -> frozenset[TopicPartition]:
+        """Partitions by their topics' names; those of topics deleted meanwhile are left out."""
+        return frozenset(
+            TopicPartition(self._names[topic_id], index)
+            for topic_id, index in partitions
+            if topic_id in self._names
+        )
+
+    def _say_farewell(self) -> None:
+        if self._error is not None or self._state.epoch == JOIN_EPOCH:
+            return
+        try:
+            node = self._heartbeats.coordinator(self.settings.group_id)
+            check("leaving", node.request(self._state.leaving()).error_code)
+        except ClientError:
+            return
+
+
+def _on_wire(partitions: Partitions) -> list[TopicPartitions]:
+    topics: dict[TopicId, list[int]] = {}
+    for topic_id, index in sorted(partitions):
+        topics.setdefault(topic_id, []).append(index)
+    return [TopicPartitions(topic_id=topic_id, partitions=indexes) for topic_id, indexes in topics.items()]
+
+
+def _from_wire(topics: Iterable[TopicPartitions]) -> Partitions:
+    return frozenset((TopicId(topic.topic_id), index) for topic in topics for index in topic.partitions)

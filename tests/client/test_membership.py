@@ -1,0 +1,221 @@
+"""A member of a consumer group against the real server: it joins, shares, revokes, commits and leaves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from headgate.broker import Broker, run
+from headgate.client.cluster import Cluster
+from headgate.client.errors import PartlyRefused, RequestRefused, RequestTimedOut
+from headgate.client.groups import describe_groups
+from headgate.client.membership import (
+    JOIN_EPOCH,
+    MemberSettings,
+    Membership,
+    MemberState,
+    MemberView,
+    new_member_id,
+)
+from headgate.client.offsets import fetch_offsets
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, InstanceId, MemberId, TopicId, TopicName, TopicPartition
+from headgate.wire.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+from headgate.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+
+FLIGHTS, TRAINS = TopicName("flights"), TopicName("trains")
+ALL = frozenset(TopicPartition(FLIGHTS, index) for index in range(4))
+SETTINGS = {"group.consumer.heartbeat.interval.ms": "300", "group.consumer.min.heartbeat.interval.ms": "100"}
+TOPIC_ID = TopicId(bytes(15) + b"\1")
+
+pytestmark = pytest.mark.timeout(60)
+Join = Callable[..., Membership]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    """A server with two topics of four partitions."""
+    with run(SETTINGS) as started, Cluster(started.bootstrap_servers) as cluster:
+        topics = [
+            CreatableTopic(name=name, num_partitions=4, replication_factor=1)
+            for name in ("flights", "trains")
+        ]
+        cluster.any_node().request(CreateTopicsRequest(topics=topics, timeout_ms=5000))
+        yield started
+
+
+@pytest.fixture
+def join(broker: Broker, request: pytest.FixtureRequest) -> Iterator[Join]:
+    """Starts members of a group of the test's own; they leave with the test."""
+    group_id = GroupId(request.node.name)
+    with ExitStack() as members:
+
+        def start(instance_id: str | None = None, **changes: object) -> Membership:
+            settings = MemberSettings(
+                group_id=group_id,
+                topics=(FLIGHTS,),
+                instance_id=None if instance_id is None else InstanceId(instance_id),
+                **changes,  # type: ignore[arg-type]
+            )
+            return members.enter_context(Membership(broker.bootstrap_servers, settings))
+
+        yield start
+
+
+def until(member: Membership, holds: Callable[[MemberView], bool]) -> MemberView:
+    """The member's view as soon as something holds."""
+    deadline = time.monotonic() + 10
+    while not holds(view := member.view()):
+        assert time.monotonic() < deadline, view
+        time.sleep(0.01)
+    return view
+
+
+def test_a_single_member_gets_everything_and_is_seen_by_others(join: Join, broker: Broker) -> None:
+    """Under its id, with the partitions that it owns."""
+    member = join()
+    assert member.wait_for_assignment(5).assigned == ALL
+    with Cluster(broker.bootstrap_servers) as cluster:
+        (group,) = describe_groups(cluster, [member.settings.group_id]).values()
+    assert group is not None
+    assert [one.member_id for one in group.members] == [member.member_id]
+    assert set(group.members[0].assignment or ()) == ALL
+
+
+def test_partitions_move_only_after_their_owner_released_them(join: Join) -> None:
+    """Until then they are revoked, not gone, and can be committed."""
+    first = join()
+    assert first.wait_for_assignment(5).assigned == ALL
+    second = join()
+    revoked = until(first, lambda view: len(view.revoked) == 2).revoked
+    time.sleep(0.5)  # more than one heartbeat
+    assert second.view().assigned == frozenset()
+    first.commit(dict.fromkeys(revoked, 7))
+    first.release(revoked)
+    assert second.wait_for_assignment(5).assigned == revoked
+    assert until(first, lambda view: not view.revoked).assigned == ALL - revoked
+    assert first.view().lost == 0
+
+
+def test_what_is_still_assigned_is_not_released(join: Join) -> None:
+    """A release of it is ignored."""
+    member = join()
+    member.wait_for_assignment(5)
+    member.release(ALL)
+    time.sleep(0.5)
+    assert member.view().assigned == ALL
+
+
+def test_commits_are_made_under_the_members_epoch(join: Join, broker: Broker) -> None:
+    """And refused once the group does not know the member any more."""
+    member = join()
+    member.wait_for_assignment(5)
+    where = TopicPartition(FLIGHTS, 0)
+    member.commit({where: 41})
+    with Cluster(broker.bootstrap_servers) as cluster:
+        assert fetch_offsets(cluster, member.settings.group_id)[where].offset == 41
+    member._state.member_id = MemberId("someone-else")
+    with pytest.raises((PartlyRefused, RequestRefused)):
+        member.commit({where: 43})
+
+
+def test_a_static_member_that_left_for_now_finds_its_partitions(join: Join) -> None:
+    """Others do not get them meanwhile."""
+    first, second = join("a"), join("b")
+    until(first, lambda view: len(view.assigned) == 2 or bool(view.revoked))
+    first.release(first.view().revoked)
+    second.release(second.view().revoked)
+    until(second, lambda view: len(view.assigned) == 2)
+    before = first.view().assigned
+    first.leave()
+    time.sleep(0.5)
+    assert second.view().assigned == ALL - before
+    assert join("a").wait_for_assignment(5).assigned == before
+
+
+def test_an_instance_id_that_is_in_use_is_refused(join: Join) -> None:
+    """The member that has it goes on."""
+    first = join("a")
+    first.wait_for_assignment(5)
+    with pytest.raises(RequestRefused, match="UNRELEASED_INSTANCE_ID"):
+        join("a")
+    assert first.view().assigned == ALL
+
+
+def test_a_member_survives_a_broken_connection_and_a_restart(tmp_path: object) -> None:
+    """It states everything again and goes on under its id."""
+    with run(SETTINGS) as broker:
+        with Cluster(broker.bootstrap_servers) as cluster:
+            topic = CreatableTopic(name="flights", num_partitions=4, replication_factor=1)
+            cluster.any_node().request(CreateTopicsRequest(topics=[topic], timeout_ms=5000))
+        settings = MemberSettings(group_id=GroupId("g"), topics=(FLIGHTS,))
+        with Membership(broker.bootstrap_servers, settings) as member:
+            member.wait_for_assignment(5)
+            broker.kill()
+            broker.start()
+            member.commit({TopicPartition(FLIGHTS, 1): 5})
+            time.sleep(0.5)
+            view = member.view()
+    assert (view.assigned, view.lost) == (ALL, 0)
+
+
+def test_an_error_that_stays_ends_the_membership(join: Join) -> None:
+    """Whoever looks hears of it."""
+    with pytest.raises(RequestRefused, match="INVALID_REGULAR_EXPRESSION"):
+        join(topic_regex="(")
+
+
+def test_nothing_is_assigned_where_there_is_no_topic(broker: Broker) -> None:
+    """The wait ends with the time that was given."""
+    settings = MemberSettings(group_id=GroupId("nothing"), topics=(TopicName("no-such-topic"),))
+    with (
+        Membership(broker.bootstrap_servers, settings) as member,
+        pytest.raises(RequestTimedOut, match="nothing"),
+    ):
+        member.wait_for_assignment(0.3)
+
+
+# --- the state without a server ---
+
+
+def answer(epoch: int, *partitions: int, error: ErrorCode = ErrorCode.NONE) -> ConsumerGroupHeartbeatResponse:
+    topics = [TopicPartitions(topic_id=TOPIC_ID, partitions=list(partitions))]
+    return ConsumerGroupHeartbeatResponse(
+        error_code=error, member_epoch=epoch, assignment=Assignment(topic_partitions=topics)
+    )
+
+
+def test_a_fenced_member_owns_nothing_and_joins_again() -> None:
+    """Under the same id, with an empty list of what it owns."""
+    state = MemberState(MemberSettings(group_id=GroupId("g"), topics=(FLIGHTS,)), new_member_id())
+    state.take(state.heartbeat(), answer(3, 0, 1))
+    assert len(state.owned) == 2
+    state.take(state.heartbeat(), answer(0, error=ErrorCode.FENCED_MEMBER_EPOCH))
+    again = state.heartbeat()
+    assert (state.owned, state.lost) == (frozenset(), 1)
+    assert (again.member_epoch, again.topic_partitions, again.member_id) == (JOIN_EPOCH, [], state.member_id)
+    assert again.subscribed_topic_names == [FLIGHTS]
+
+
+def test_a_heartbeat_says_what_changed_and_all_after_a_lost_answer() -> None:
+    """What is owned and subscribed is left out as long as the coordinator knows it."""
+    state = MemberState(MemberSettings(group_id=GroupId("g"), topics=(FLIGHTS,)), new_member_id())
+    state.take(state.heartbeat(), answer(1, 0))
+    told = state.heartbeat()
+    assert (told.subscribed_topic_names, told.topic_partitions is None) == (None, False)
+    state.take(told, ConsumerGroupHeartbeatResponse(member_epoch=1))
+    assert not state.has_news
+    assert state.heartbeat().topic_partitions is None
+    state.answer_lost()
+    everything = state.heartbeat()
+    assert (everything.subscribed_topic_names, everything.topic_partitions) == (
+        [FLIGHTS],
+        told.topic_partitions,
+    )
