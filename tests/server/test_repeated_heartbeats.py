@@ -13,6 +13,7 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId
 from headgate.wire.framing import request_frame
 from headgate.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from headgate.wire.messages.delete_groups import DeleteGroupsRequest
 from headgate.wire.messages.heartbeat import HeartbeatRequest
 from headgate.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from headgate.wire.messages.leave_group import LeaveGroupRequest
@@ -114,5 +115,30 @@ def test_a_heartbeat_that_says_something_is_read_each_time() -> None:
             for _ in range(3):
                 assert (await client.ask(heartbeat("m", epoch, **more), 1)).error_code == ErrorCode.NONE
             assert not client.is_known(heartbeat("m", epoch, **more), 1)
+
+    run_scenario(scenario)
+
+
+def test_a_group_that_began_anew_is_not_told_the_epoch_it_had_before() -> None:
+    """A heartbeat that once moved its member on says the same later, in a group where nothing moves."""
+
+    async def scenario(client: Client) -> None:
+        other = JOINING | {"subscribed_topic_names": ["nowhere"]}
+        epoch = (await client.ask(heartbeat("m", 0, **JOINING), 1)).member_epoch
+        staying = heartbeat("m", epoch)
+        for _ in range(3):
+            await client.ask(staying, 1)
+        client.node.coordinator.submit(
+            GroupId("g"),
+            ConsumerGroupConfigured(group_id=GroupId("g"), settings={"consumer.assignment.interval.ms": 0}),
+            lambda result: None,
+        )
+        await client.ask(heartbeat("other", 0, **other), 1)
+        assert (await client.ask(staying, 1)).member_epoch > epoch
+        for member_id in ("m", "other"):
+            await client.ask(heartbeat(member_id, -1), 1)
+        await client.ask(DeleteGroupsRequest(groups_names=["g"]), 2)
+        for said in (heartbeat("m", 0, **JOINING), heartbeat("m", epoch, topic_partitions=[]), staying):
+            assert (await client.ask(said, 1)).member_epoch == epoch
 
     run_scenario(scenario)

@@ -102,10 +102,10 @@ class ConsumerHeartbeatRepeat(NumberlessRepeat):
                 call.answer_frame(repeat.response_to(result).frame(call.correlation_id))
 
     def _say(self, node: Node, call: RepeatedCall, command: ConsumerHeartbeat) -> None:
-        """Say it as if it were the first time, and remember the answer."""
+        """Say it as if it were the first time, and remember the answer if it may be given again."""
 
         def on_result(result: HeartbeatResult | ErrorCode) -> None:
-            if isinstance(result, ErrorCode) or result.error or result.assigned is not None:
+            if isinstance(result, ErrorCode) or not _is_lasting(command, result):
                 call.answer(response_of(result))
                 return
             self._again = HeartbeatAgain(command, result)
@@ -121,6 +121,15 @@ class ConsumerHeartbeatRepeat(NumberlessRepeat):
 
     def _write(self, result: HeartbeatResult | ErrorCode) -> WrittenResponse:
         return WrittenResponse(response_body(_CONSUMER_KEY, self._version, response_of(result)))
+
+
+def _is_lasting(command: ConsumerHeartbeat, result: HeartbeatResult) -> bool:
+    """Whether an answer is the one to a member for which there is nothing to do.
+
+    One that moves the member to another epoch is not: the member may have its old epoch again some day, in a
+    group that began anew.
+    """
+    return not result.error and result.assigned is None and result.member_epoch == command.member_epoch
 
 
 def classic_heartbeat_repeat(node: Node, version: int, request: HeartbeatRequest) -> ClassicHeartbeatRepeat:
