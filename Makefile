@@ -9,7 +9,7 @@ DIGITS ?= 0123456789
 BIN := .venv/bin
 COMPILED := build/compiled
 IN_PARALLEL := -n auto --maxprocesses 4
-TESTS_OF_COMPILED := tests/packaging tests/api tests/server tests/hostile tests/linearizability tests/simulation
+TESTS_OF_COMPILED := tests/packaging tests/api tests/runtime tests/history tests/server tests/hostile tests/linearizability tests/simulation
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test compiled test-compiled compat lint simulate hostile mutants bench bench-start kafka clean java

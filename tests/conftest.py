@@ -11,8 +11,8 @@ from hypothesis import Phase, settings
 from headgate.broker import Broker
 from headgate.compiled import build_text, is_compiled
 from headgate.log.memory_filesystem import PowerCut
-from headgate.server import failures
-from headgate.server.failures import Where
+from headgate.runtime import failures
+from headgate.runtime.failures import Where
 
 pytest_plugins = ["tests.threads.plugin"]
 

@@ -47,6 +47,8 @@ TESTS_OF_ROOM = {
     "core": ("tests/core",),
     "log": ("tests/log",),
     "records": ("tests/records", "tests/core/offsets"),
+    "history": ("tests/history",),
+    "runtime": ("tests/runtime", "tests/server"),
     "server": ("tests/server",),
     "security": ("tests/security", "tests/server/test_access.py"),
     "topics": ("tests/topics", "tests/api_topics"),

@@ -18,12 +18,12 @@ from headgate.domain.ids import (
 )
 from headgate.domain.partitioning import partition_for
 from headgate.domain.settings import Settings
+from headgate.history.writer import append_mark
 from headgate.log.batch import Record, encode_batch
 from headgate.log.filesystem import OsFileSystem
 from headgate.records import OffsetCommit, encode
-from headgate.server.checkpoints import CheckpointWriter
-from headgate.server.clock import Clock
-from headgate.server.history_writer import append_mark
+from headgate.runtime.checkpoints import CheckpointWriter
+from headgate.runtime.clock import Clock
 from headgate.server.node import BrokerNode
 from headgate.topics.partition import Partition
 from headgate.topics.topic import Topic

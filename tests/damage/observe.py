@@ -14,7 +14,7 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
 from headgate.log.batch import Record, encode_batch, iterate_records
 from headgate.log.filesystem import OsFileSystem
-from headgate.server.clock import Clock
+from headgate.runtime.clock import Clock
 from headgate.server.node import BrokerNode
 from headgate.topics.catalogue import CatalogueCorrupt
 from headgate.topics.partition import Partition

@@ -24,8 +24,8 @@ from tests.log.support import append
 from headgate.log.filesystem import OsFile, OsFileSystem
 from headgate.log.log import Log, LogSettings
 from headgate.log.sync import SyncRequest
-from headgate.server.kernel_queues import MOST_IN_FLIGHT, AsynchronousIo, RingQueue
-from headgate.server.syncing import KernelSyncer, Syncer, ThreadSyncer
+from headgate.runtime.kernel_queues import MOST_IN_FLIGHT, AsynchronousIo, RingQueue
+from headgate.runtime.syncing import KernelSyncer, Syncer, ThreadSyncer
 
 NO_FILE = 1_000_000
 """A descriptor that nobody has."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from tests.history.past import Life, Past, SetClock
 from tests.inspect.support import NOW, errors, open_topics
-from tests.server.past import Life, Past, SetClock
 from typer.testing import CliRunner
 
 from headgate.cli import app

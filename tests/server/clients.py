@@ -12,8 +12,8 @@ from tests.server.disk import DATA_DIR, new_disk
 from headgate.api.repeats import Habit
 from headgate.domain.ids import TopicId
 from headgate.domain.settings import Settings
+from headgate.runtime.clock import Clock
 from headgate.security.principal import ANONYMOUS, Principal
-from headgate.server.clock import Clock
 from headgate.server.connection import Connection
 from headgate.server.listener import Listener
 from headgate.server.node import BrokerNode

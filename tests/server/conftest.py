@@ -8,7 +8,6 @@ import pytest
 from tests.server.raw import RawConnection
 
 from headgate.broker import Broker, run
-from headgate.core.offsets import image
 
 
 @pytest.fixture(scope="module")
@@ -28,10 +27,3 @@ def connect(broker: Broker) -> Iterator[Callable[[], RawConnection]]:
     yield open_one
     for connection in opened:
         connection.socket.close()
-
-
-@pytest.fixture
-def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A checkpoint of a few offsets takes several parts."""
-    monkeypatch.setattr(image, "_ROWS_A_PART", 4)
-    monkeypatch.setattr(image, "_ROWS_A_PART_WITH_TEXTS", 4)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from tests.log.compacting import drive
+from tests.runtime.counting import AnswerLater, setup
 from tests.server.clients import Client, commit, committed
-from tests.server.counting import AnswerLater, setup
 from tests.server.disk import DATA_DIR, new_disk
 from tests.topics.disk import batch
 
@@ -18,7 +18,7 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, Millis, TopicId, TopicName
 from headgate.domain.settings import Settings
 from headgate.log.memory_filesystem import MemoryFileSystem
-from headgate.server.clock import Clock
+from headgate.runtime.clock import Clock
 from headgate.server.node import BrokerNode
 from headgate.topics.topics import NewTopic
 from headgate.wire.messages.heartbeat import HeartbeatRequest
@@ -199,7 +199,7 @@ class SlowClock(Clock):
 
 def test_a_timer_that_the_loop_fires_early_waits_for_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is ticked before the shard's own time has come, and then once."""
-    monkeypatch.setattr("tests.server.counting.Clock", SlowClock)
+    monkeypatch.setattr("tests.runtime.counting.Clock", SlowClock)
     ticks = []
 
     async def scenario() -> None:

@@ -17,8 +17,8 @@ from tests.waiting import until
 from headgate.domain.ids import TopicId
 from headgate.domain.settings import Settings
 from headgate.log.batch import Record, encode_batch
+from headgate.runtime.clock import Clock
 from headgate.server import connection as connections
-from headgate.server.clock import Clock
 from headgate.server.connection import Connection
 from headgate.server.connection_limits import ConnectionLimits
 from headgate.server.listener import Listener

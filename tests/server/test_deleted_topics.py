@@ -16,8 +16,9 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicId, TopicName
 from headgate.domain.settings import Settings
 from headgate.log.memory_filesystem import Fault, MemoryFileSystem
-from headgate.server import erasure, shard_reloading
-from headgate.server.clock import Clock
+from headgate.runtime import shard_reloading
+from headgate.runtime.clock import Clock
+from headgate.server import erasure
 from headgate.server.node import BrokerNode
 from headgate.topics.refusal import Refusal
 from headgate.topics.topic import Topic

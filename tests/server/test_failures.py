@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from tests.server.counting import Add, AnswerLater, Ask, Counter, Setup, run, setup
+from tests.runtime.counting import Add, AnswerLater, Ask, Counter, Setup, run, setup
 from tests.waiting import until
 
 from headgate.core.commands import Tick
@@ -16,10 +16,10 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.log.memory_filesystem import MemoryFileSystem
 from headgate.records import GroupMetadata, OffsetCommit, Record
-from headgate.server import failures, shard_reloading, shard_runtime
-from headgate.server.failures import Where
-from headgate.server.quarantine import FIRST_SECONDS, Quarantine
-from headgate.server.turn_batches import TurnBatches
+from headgate.runtime import failures, shard_reloading, shard_runtime
+from headgate.runtime.failures import Where
+from headgate.runtime.quarantine import FIRST_SECONDS, Quarantine
+from headgate.runtime.turn_batches import TurnBatches
 
 
 @dataclass

@@ -15,7 +15,7 @@ from tests.server.disk import DATA_DIR, new_disk
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicId
 from headgate.domain.settings import Settings
-from headgate.server.clock import Clock
+from headgate.runtime.clock import Clock
 from headgate.server.listener import Listener
 from headgate.server.node import BrokerNode
 from headgate.topics.topics import NewTopic

@@ -267,7 +267,7 @@ def test_a_fetch_that_comes_again_forgets_what_was_lost(
     indexes: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Commits that were decided and not written go with the shard's memory, and what was read of them too."""
-    monkeypatch.setattr("headgate.server.shard_reloading.RELOAD_DELAY_SECONDS", 0.0)
+    monkeypatch.setattr("headgate.runtime.shard_reloading.RELOAD_DELAY_SECONDS", 0.0)
 
     async def scenario(client: Client) -> None:
         request = fetch(indexes, 8)

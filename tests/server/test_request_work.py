@@ -24,8 +24,8 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, GroupId, TopicId
 from headgate.domain.settings import Settings
 from headgate.log.log import Log
-from headgate.server.clock import Clock
-from headgate.server.loop_watch import Job, LoopWatch
+from headgate.runtime.clock import Clock
+from headgate.runtime.loop_watch import Job, LoopWatch
 from headgate.server.memory import collect_cycles_rarely
 from headgate.server.node import BrokerNode
 from headgate.server.request_work import RequestWork

@@ -13,9 +13,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.server.clients import Client, commit, run_scenario
 
+from headgate.runtime.failures import Where
+from headgate.runtime.gauges import gauge
 from headgate.server import scraping
-from headgate.server.failures import Where
-from headgate.server.metrics import Metrics, gauge
+from headgate.server.metrics import Metrics
 from headgate.server.scraping import collect_in_slices, metrics_server
 
 HERE = ("127.0.0.1", 0)

@@ -10,7 +10,7 @@ import uvloop
 from tests.server.disk import DATA_DIR, new_disk
 
 from headgate.domain.settings import Settings
-from headgate.server.clock import Clock
+from headgate.runtime.clock import Clock
 from headgate.server.listener import Listener
 from headgate.server.node import BrokerNode
 from headgate.wire.framing import request_frame

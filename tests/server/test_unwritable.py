@@ -13,8 +13,8 @@ from headgate.api import k12_heartbeat
 from headgate.api.heartbeat_messages import classic_response_of
 from headgate.core.shard import GroupShard
 from headgate.domain.errors import ErrorCode
-from headgate.server import failures
-from headgate.server.failures import Where
+from headgate.runtime import failures
+from headgate.runtime.failures import Where
 from headgate.wire.framing import request_frame
 from headgate.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from headgate.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse

@@ -29,6 +29,8 @@ from headgate.core.offsets.history import HistoryCollector, TopicLife
 from headgate.core.offsets.table import OffsetTable
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import ZERO_TOPIC_ID
+from headgate.history.offset_history import OffsetHistory
+from headgate.history.writer import HistoryWriter
 from headgate.log import recovery
 from headgate.log.compaction_output import CompactionOutput
 from headgate.log.key_table import KeyTable, key_hash
@@ -38,11 +40,9 @@ from headgate.log.swap import CLEANED_SUFFIX
 from headgate.log.sync_mark import SyncMark
 from headgate.records import ConsumerGroupCurrentAssignment, ConsumerGroupMetadata
 from headgate.records.runs import RunReader
-from headgate.server import group_commit
-from headgate.server.checkpoints import CheckpointWriter
-from headgate.server.history import OffsetHistory
-from headgate.server.history_writer import HistoryWriter
-from headgate.server.shard_runtime import ShardRuntime
+from headgate.runtime import group_commit
+from headgate.runtime.checkpoints import CheckpointWriter
+from headgate.runtime.shard_runtime import ShardRuntime
 from headgate.topics.compactor import NO_RULES
 
 Break = Callable[[pytest.MonkeyPatch], None]
@@ -232,7 +232,7 @@ def removals_are_not_moved(patch: pytest.MonkeyPatch) -> None:
 
 
 def parts_of_a_commit_are_told(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("headgate.server.history_scan._Scan._ends", lambda *given: True)
+    patch.setattr("headgate.history.scan._Scan._ends", lambda *given: True)
 
 
 def history_is_deleted_too_early(patch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headgate.domain.ids import Millis
-from headgate.server.clock import Clock
+from headgate.runtime.clock import Clock
 
 START_MS = 1_700_000_000_000
 _SETTING_SECONDS = 0.002

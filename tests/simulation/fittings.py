@@ -12,20 +12,13 @@ from tests.simulation.journal import Journal
 from tests.simulation.plan import Plan
 
 from headgate.core.offsets import removal
+from headgate.history import offset_history, scan, writer
 from headgate.log import durability
 from headgate.log.memory_filesystem import PowerCut
-from headgate.server import (
-    checkpoints,
-    history,
-    history_scan,
-    history_writer,
-    shard_runtime,
-    shard_start,
-    turn_batches,
-)
-from headgate.server.compaction import CompactionRunner
+from headgate.runtime import checkpoints, shard_runtime, shard_start, turn_batches
+from headgate.runtime.compaction import CompactionRunner
+from headgate.runtime.slices import SliceRunner
 from headgate.server.request_work import RequestWork
-from headgate.server.slices import SliceRunner
 from headgate.topics import topic
 
 
@@ -43,10 +36,10 @@ def fitted(
         (shard_runtime, "EARLY_RECORDS", 25),
         (durability, "SYNC_MARK_EVERY_BYTES", plan.sync_mark_bytes),
         (topic, "ROOM_AFTER_BYTES", plan.room_after_bytes),
-        (history, "SEGMENT_BYTES", plan.segment_bytes),
-        (history_scan, "SLICE_SECONDS", 1e9),
-        (history_writer, "BATCH_BYTES", min(plan.batch_bytes, history_writer.BATCH_BYTES)),
-        (history_writer, "FLUSH_BYTES", min(plan.slice_bytes, history_writer.FLUSH_BYTES)),
+        (offset_history, "SEGMENT_BYTES", plan.segment_bytes),
+        (scan, "SLICE_SECONDS", 1e9),
+        (writer, "BATCH_BYTES", min(plan.batch_bytes, writer.BATCH_BYTES)),
+        (writer, "FLUSH_BYTES", min(plan.slice_bytes, writer.FLUSH_BYTES)),
         (SliceRunner, "is_slice_over", lambda runner: random.random() < 0.2),
         (SliceRunner, "processor_seconds", lambda runner: 0.0),
         (RequestWork, "seconds", lambda work: random.random()),

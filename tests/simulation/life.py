@@ -23,18 +23,18 @@ from headgate.core.offsets.commands import (
 )
 from headgate.core.shard import GroupShard
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, GroupId, TopicId, TopicName
+from headgate.history.offset_history import OffsetHistory
 from headgate.log.batch import iterate_records
 from headgate.log.log import Log
 from headgate.log.memory_filesystem import PowerCut
 from headgate.records import OffsetCommit, OffsetTombstone, decode
-from headgate.server.checkpoints import CheckpointRunner
-from headgate.server.compaction import CompactionRunner
+from headgate.runtime.checkpoints import CheckpointRunner
+from headgate.runtime.compaction import CompactionRunner
+from headgate.runtime.group_commit import GroupCommit
+from headgate.runtime.shard_runtime import ShardRuntime
 from headgate.server.coordinator import GroupCoordinator
 from headgate.server.erasure import OffsetErasure
-from headgate.server.group_commit import GroupCommit
 from headgate.server.group_surroundings import GroupSurroundings
-from headgate.server.history import OffsetHistory
-from headgate.server.shard_runtime import ShardRuntime
 from headgate.topics.partition import Partition
 from headgate.topics.refusal import Refusal
 from headgate.topics.topic import Topic

@@ -25,10 +25,10 @@ from headgate.core.offsets.history import (
 )
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, GroupId, Millis, TopicName
 from headgate.domain.settings import Settings
+from headgate.history.offset_history import OffsetHistory
+from headgate.history.scan import scan
 from headgate.log.memory_filesystem import MemoryFileSystem
 from headgate.records import OffsetCommit
-from headgate.server.history import OffsetHistory
-from headgate.server.history_scan import scan
 from headgate.topics.topic import Topic
 from headgate.topics.topics import Topics
 

@@ -20,7 +20,7 @@ from typing import Any
 REPORT_VARIABLE = "HEADGATE_THREAD_REPORT"
 """Names the file to which a guarded process writes what it found; one line each."""
 
-GUARDED = ("api", "core", "log.log", "server", "topics")
+GUARDED = ("api", "core", "history", "log.log", "runtime", "server", "topics")
 """The rooms and modules with state. What is in `records`, `wire` and `domain` are values, and what is in the
 rest of `log` belongs to whoever made it."""
 
@@ -51,16 +51,16 @@ OPENING = (
 """A log is made and read where it is opened; nobody else has it, or the epochs and producers read with it."""
 
 OF_THE_SERVER: Mapping[str, tuple[str, ...]] = {
-    "headgate-sync": ("server.syncing:ThreadSyncer._work",),
-    "headgate-checkpoint*": ("server.checkpoints:CheckpointWriter._finishing.<locals>.<lambda>",),
+    "headgate-sync": ("runtime.syncing:ThreadSyncer._work",),
+    "headgate-checkpoint*": ("runtime.checkpoints:CheckpointWriter._finishing.<locals>.<lambda>",),
     "headgate-compaction*": OPENING,
     "headgate-history*": (
         *OPENING,
         "api.k20004_describe_offset_history:_*",
         "core.offsets.history:*",
-        "server.history_scan:_Reader.*",
-        "server.history_scan:_Scan._finish",
-        "server.history_scan:_elsewhere.<locals>.<lambda>",
+        "history.scan:_Reader.*",
+        "history.scan:_Scan._finish",
+        "history.scan:_elsewhere.<locals>.<lambda>",
     ),
     "headgate-housekeeping*": OPENING,
     "headgate-requests*": (
@@ -76,15 +76,15 @@ OF_THE_SERVER: Mapping[str, tuple[str, ...]] = {
         "server.request_work:*.<lambda>",
     ),
     "headgate-batch-check*": (
-        "server.aside:AsideThread._run",
+        "runtime.aside:AsideThread._run",
         "topics.admission:*",
         "topics.appends:_Pending.check",
         "topics.appends:_pause",
     ),
     "headgate-loop-watch": (
-        "server.loop_watch:LoopWatch.sample",
-        "server.loop_watch:_Watching._look",
-        "server.loop_watch:_place_of",
+        "runtime.loop_watch:LoopWatch.sample",
+        "runtime.loop_watch:_Watching._look",
+        "runtime.loop_watch:_place_of",
     ),
     "headgate-metrics*": (
         "server.scraping:_as_text",
@@ -97,8 +97,8 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {
     **OF_THE_SERVER,
     # Tests run the same functions in threads of their own.
     "Thread-* (work)": OPENING,
-    "test*": ("log.log:Log.files", "server.aside:AsideThread._run"),
-    "headgate-test*": ("log.log:Log.files", "server.aside:AsideThread._run"),
+    "test*": ("log.log:Log.files", "runtime.aside:AsideThread._run"),
+    "headgate-test*": ("log.log:Log.files", "runtime.aside:AsideThread._run"),
 }
 
 _PACKAGE = f"{os.sep}headgate{os.sep}"

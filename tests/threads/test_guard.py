@@ -57,7 +57,7 @@ def test_what_a_thread_may_do_is_not_told(lines: list[str]) -> None:
     Histogram().observe(1.0)
     assert lines == []
     assert not is_allowed("headgate-sync", "topics.names:is_always_compacted")
-    assert is_allowed("headgate-sync", "server.syncing:ThreadSyncer._work")
+    assert is_allowed("headgate-sync", "runtime.syncing:ThreadSyncer._work")
 
 
 @pytest.mark.interpreted

@@ -1,1 +1,1 @@
-"""The event loop, the connections and the runtime of the coordinator."""
+"""The event loop, the connections and the node that is served over them."""

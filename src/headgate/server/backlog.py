@@ -13,7 +13,7 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import Final
 
-from headgate.server.failures import Where, unexpected
+from headgate.runtime.failures import Where, unexpected
 
 TURN_SECONDS: Final = 0.004
 """So long work from here may hold the loop in one turn; the piece that passes this is the last one."""

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from headgate.api.contract import Api, RequestSteps
 from headgate.api.k18_api_versions import unsupported
+from headgate.runtime.asking import NOW
+from headgate.runtime.failures import Where
 from headgate.security.principal import Principal
-from headgate.server.asking import NOW
-from headgate.server.failures import Where
 from headgate.wire.framing import response_frame
 from headgate.wire.message import Message
 from headgate.wire.reading import Reader

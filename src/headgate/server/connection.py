@@ -3,7 +3,7 @@
 Requests of a connection may be answered out of order (a fetch waits, a commit does not); their responses
 leave in order, all that are ready at the end of a turn of the loop in one write. What a client gets wrong
 closes that client's connection, after a log line that says what was wrong, and touches nothing else. So does
-an exception that nothing provides for (`headgate.server.failures`).
+an exception that nothing provides for (`headgate.runtime.failures`).
 
 What a connection may hold is bounded. Requests are not served while more responses are unsent than
 MOST_UNSENT_BYTES, while the client does not read, or while many requests wait; they are kept as they came,
@@ -26,16 +26,16 @@ from typing import Any, Final, TypeVar, cast
 from headgate.api.contract import Api, Node, RequestSteps
 from headgate.api.repeats import Habit, Repeats
 from headgate.domain.errors import ErrorCode
+from headgate.runtime.asking import NOW
+from headgate.runtime.failures import Where, unexpected
+from headgate.runtime.loop_watch import LoopWatch
 from headgate.security.authorizer import ALLOW_ALL, Authorizer
 from headgate.security.principal import ANONYMOUS, Principal
 from headgate.server.access import checking
-from headgate.server.asking import NOW
 from headgate.server.backlog import Backlog
 from headgate.server.calls import PendingCall, Route
 from headgate.server.connection_limits import ConnectionLimits
-from headgate.server.failures import Where, unexpected
 from headgate.server.large_requests import LargeRequests
-from headgate.server.loop_watch import LoopWatch
 from headgate.server.metrics import Metrics
 from headgate.server.peers import is_peer_gone
 from headgate.server.request_memory import RequestMemory

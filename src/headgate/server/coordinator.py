@@ -10,8 +10,8 @@ from headgate.api.group_answers import gather
 from headgate.core.shard import GroupShard
 from headgate.domain.ids import GroupId
 from headgate.domain.partitioning import partition_for
-from headgate.server.quarantine import Quarantine
-from headgate.server.shard_runtime import ShardRuntime
+from headgate.runtime.quarantine import Quarantine
+from headgate.runtime.shard_runtime import ShardRuntime
 from headgate.topics.partition import Partition
 
 

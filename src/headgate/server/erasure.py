@@ -15,8 +15,8 @@ from typing import Any
 
 from headgate.core.commands import DeleteTopicOffsets
 from headgate.domain.ids import TopicName
+from headgate.runtime.failures import Where, unexpected
 from headgate.server.coordinator import GroupCoordinator
-from headgate.server.failures import Where, unexpected
 from headgate.topics.topics import Topics
 
 logger = logging.getLogger(__name__)

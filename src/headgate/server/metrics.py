@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -113,13 +113,3 @@ class Metrics(Collector):
         )
         for read in self._gauges:
             yield from read()
-
-
-def gauge(
-    name: str, text: str, rows: Iterable[tuple[tuple[str, ...], float]], labels: tuple[str, ...] = ()
-) -> Metric:
-    """A gauge with a value for each row of label values."""
-    family = GaugeMetricFamily(name, text, labels=labels)
-    for values, value in rows:
-        family.add_metric(values, value)
-    return family

@@ -16,25 +16,25 @@ from headgate.api.contract import Router
 from headgate.api.router import Here
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, Millis, TopicId
 from headgate.domain.settings import Settings
+from headgate.history.offset_history import OffsetHistory
 from headgate.log.filesystem import FileSystem
-from headgate.server.aside import AsideThread
+from headgate.runtime.aside import AsideThread
+from headgate.runtime.checkpoints import CheckpointRunner
+from headgate.runtime.clock import Clock
+from headgate.runtime.compaction import CompactionRunner
+from headgate.runtime.compaction_share import LEAST_SHARE
+from headgate.runtime.failures import Where, unexpected
+from headgate.runtime.gauges import gauge
+from headgate.runtime.group_commit import GroupCommit
+from headgate.runtime.loop_watch import LoopWatch
+from headgate.runtime.shard_runtime import ShardRuntime
+from headgate.runtime.slices import SliceRunner
 from headgate.server.backlog import Backlog
-from headgate.server.checkpoints import CheckpointRunner
-from headgate.server.clock import Clock
-from headgate.server.compaction import CompactionRunner
-from headgate.server.compaction_share import LEAST_SHARE
 from headgate.server.coordinator import GroupCoordinator
 from headgate.server.erasure import OffsetErasure
-from headgate.server.failures import Where, unexpected
-from headgate.server.group_commit import GroupCommit
 from headgate.server.group_surroundings import GroupSurroundings
-from headgate.server.history import OffsetHistory
 from headgate.server.identity import check_identity, cluster_id, random_id
-from headgate.server.loop_watch import LoopWatch
-from headgate.server.metrics import gauge
 from headgate.server.request_work import RequestWork
-from headgate.server.shard_runtime import ShardRuntime
-from headgate.server.slices import SliceRunner
 from headgate.topics.appends import Appends
 from headgate.topics.refusal import Refusal
 from headgate.topics.topic import Topic

@@ -17,9 +17,9 @@ import uvloop
 
 from headgate.domain.settings import Settings
 from headgate.log.filesystem import OsFileSystem, OsLock
+from headgate.runtime.clock import Clock
+from headgate.runtime.failures import on_loop_exception
 from headgate.server import log_lines
-from headgate.server.clock import Clock
-from headgate.server.failures import on_loop_exception
 from headgate.server.listener import Listener
 from headgate.server.memory import collect_cycles_rarely, give_back_large_blocks
 from headgate.server.node import BrokerNode

@@ -20,8 +20,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from headgate.api.contract import RequestSteps
-from headgate.server.asking import NOW, Asker
-from headgate.server.loop_watch import LoopWatch, Step
+from headgate.runtime.asking import NOW, Asker
+from headgate.runtime.loop_watch import LoopWatch, Step
 
 if TYPE_CHECKING:
     from headgate.server.calls import PendingCall

@@ -24,7 +24,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from headgate.server.failures import Where, unexpected
+from headgate.runtime.failures import Where, unexpected
 from headgate.server.metrics import Metrics
 
 logger = logging.getLogger(__name__)

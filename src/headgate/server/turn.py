@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from headgate.api.contract import Node
 from headgate.api.group_repeat import GroupRepeat
 from headgate.api.repeats import Found
-from headgate.server.asking import NOW
+from headgate.runtime.asking import NOW
+from headgate.runtime.failures import Where, unexpected
 from headgate.server.calls import PendingCall
-from headgate.server.failures import Where, unexpected
 from headgate.server.metrics import Metrics
 from headgate.wire.repeats import Numbers, WrittenResponse
 

@@ -1,0 +1,1 @@
+"""What compaction takes out of the coordinator's log: keeping it, and reading it."""

@@ -1,0 +1,255 @@
+"""Reads a group's past out of the log of its shard and the history beside it.
+
+The bytes of a segment are searched for the group's name, a megabyte at a time; only batches that hold it are
+read. The newest segment comes first, and reading ends with the first segment of the history that cannot add
+anything, or when the time is up: what was not read then counts as not known. Rules:
+
+1. What can still be lost is not told: the log is read up to its high watermark.
+2. A commit over several batches counts when the last of them is there.
+3. The logs are looked at on the loop; reading, decoding and collecting is done in a thread, which leaves the
+   interpreter to the loop as long as it takes it.
+4. While this reads, no compaction replaces what it reads. Segments that retention takes away, and a log that
+   was read anew, end it with ScanCancelled: begin again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Generic, TypeVar
+
+from headgate.core.offsets.history import GroupHistory, HistoryCollector, HistoryQuery, TopicLife
+from headgate.domain.ids import Millis, TopicName
+from headgate.log.batch import Record, iterate_records
+from headgate.log.compaction import Steps
+from headgate.log.filesystem import File
+from headgate.log.index import OffsetIndex
+from headgate.log.log import Log
+from headgate.log.segment import Segment
+from headgate.log.walking import CHUNK_BYTES, walk_batches
+from headgate.records import MalformedRecord, OffsetCommit, OffsetTombstone, decode
+from headgate.records.history import decode_mark, origin_of
+from headgate.records.offset_commit import text_bytes
+from headgate.records.runs import RunPlace, run_place
+from headgate.runtime.slices import PAUSE_SECONDS, SLICE_SECONDS
+
+ResultT = TypeVar("ResultT")
+
+_LOOK_UP_EVERY: Final = 32
+_FARTHEST_WALK_BYTES: Final = 64 << 10
+"""What lies farther ahead is found quicker by the index than batch by batch."""
+
+
+class ScanCancelled(Exception):
+    """The logs are no longer what they were when the scan began."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanOrder(Generic[ResultT]):
+    """What is to be read, how long, and what to make of it."""
+
+    query: HistoryQuery
+    log: Log
+    visible_end: int
+    """What lies at or past this offset of the log can still be lost."""
+    history: Log | None
+    """None where none is kept, or nothing was moved yet."""
+    known_since: Millis
+    """Of what was in force at this time or later nothing is missing in log and history together."""
+    life_of: Callable[[TopicName], TopicLife]
+    """Which topic has a name; asked on the loop, when everything is read."""
+    is_time_up: Callable[[], bool]
+    render: Callable[[GroupHistory], ResultT]
+    """Makes the result of the answer, in the thread."""
+
+
+def known_since(history: Log, now: Millis, retention_ms: int) -> Millis:
+    """From when on a history that was written is whole. Raises OSError, CorruptBatch."""
+    for header, batch in history.batches(history.log_start_offset):
+        for _, record in iterate_records(batch):
+            since = decode_mark(record.key, record.value)
+            # What is gone was moved before what is there.
+            return Millis(header.base_timestamp) if since is None else since
+    # All that was there had been moved a retention ago, or it would not be gone.
+    return now if retention_ms < 0 else Millis(now - retention_ms)
+
+
+def scan(order: ScanOrder[ResultT]) -> Steps[ResultT]:
+    """Answer the query. Raises ScanCancelled, OSError, CorruptBatch."""
+    walked = [log.segments for log in (order.log, order.history) if log is not None]
+    for segments in walked:
+        segments.walks += 1
+    try:
+        return (yield from _Scan(order).run())
+    finally:
+        for segments in walked:
+            segments.walks -= 1
+
+
+class _Scan(Generic[ResultT]):
+    def __init__(self, order: ScanOrder[ResultT]) -> None:
+        self._order = order
+        self._collector = HistoryCollector(order.query)
+        self._generations = {id(log): log.generation for log in (order.log, order.history) if log}
+
+    def run(self) -> Steps[ResultT]:
+        order, collector = self._order, self._collector
+        log, history = order.log, order.history
+        reader = _Reader(order.query, collector, log.log_start_offset, order.visible_end)
+        for segment in reversed(list(log.segments)):
+            yield from self._read_segment(log, segment, reader)
+        since = order.known_since
+        if history is not None:
+            # What is moved from here on is still in the log as well: nothing replaces that meanwhile.
+            end = history.log_end_offset
+            moved = _Reader(order.query, collector, history.log_start_offset, end, is_moved=True)
+            for segment in reversed(list(history.segments)):
+                self._check(history, segment)
+                if not segment.size:
+                    continue  # begun when a crash came: it has no time that would end the search
+                moved_until = Millis(segment.max_timestamp)
+                is_answered = yield from _elsewhere(partial(collector.is_answered, moved_until))
+                if is_answered or order.is_time_up():
+                    since = max(since, moved_until)
+                    break
+                yield from self._read_segment(history, segment, moved)
+        names = yield from _elsewhere(collector.topics)
+        lives = {name: order.life_of(name) for name in names}
+        return (yield from _elsewhere(partial(self._finish, since, lives)))
+
+    def _finish(self, since: Millis, lives: Mapping[TopicName, TopicLife]) -> ResultT:
+        try:
+            return self._order.render(self._collector.answer(since, lives))
+        finally:
+            self._collector.forget()  # here: to give back so many objects takes its time
+
+    def _check(self, log: Log, segment: Segment) -> None:
+        is_there = any(other is segment for other in log.segments)
+        if not is_there or log.generation != self._generations[id(log)]:
+            raise ScanCancelled(f"{log.directory} has changed")
+
+    def _read_segment(self, log: Log, segment: Segment, reader: _Reader) -> Steps[None]:
+        self._check(log, segment)
+        index, file, position = segment.offset_index, segment.pin(), 0
+        stretch = _Stretch(file, segment.size, index)
+        try:
+            while position < stretch.size:
+                position = yield from _elsewhere(partial(reader.read, stretch, position))
+                if reader.undecided is not None:
+                    self._check(log, segment)
+                    reader.decide(self._ends(reader.undecided))
+        finally:
+            segment.unpin()
+            if segment is not log.segments.active:
+                segment.close_file()
+                if segment.indexes_synced:
+                    segment.unload_indexes()
+        yield from _elsewhere(self._collector.end_segment)
+
+    def _ends(self, run: RunPlace) -> bool:
+        """Whether the last record of a commit over several batches is in the log."""
+        log, last = self._order.log, run.first_offset + run.total - 1
+        if last >= self._order.visible_end:
+            return False
+        for offset, record in iterate_records(log.read(last, 1, minimum_one=True)):
+            # Nothing but the run is in its batches: the first record of one speaks for the last.
+            return run_place(record.headers) == run._replace(before=offset - run.first_offset)
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """The bytes of a segment as it was, and where batches begin in them."""
+
+    file: File
+    size: int
+    index: OffsetIndex
+
+
+class _Reader:
+    """Finds the records of a query in the segments of one log. It works in the thread."""
+
+    def __init__(
+        self, query: HistoryQuery, collector: HistoryCollector, start: int, end: int, is_moved: bool = False
+    ) -> None:
+        """Only what lies from offset `start` up to `end` counts; `is_moved`: this is the history."""
+        self._collector = collector
+        self._start = start
+        self._end = end
+        self._is_moved = is_moved
+        self._needle = text_bytes(query.group_id)
+        if query.topics is not None and len(query.topics) == 1:
+            self._needle += text_bytes(query.topics[0][0])
+        self._slice_end = 0.0
+        self._runs: dict[tuple[int, int], bool] = {}
+        self.undecided: RunPlace | None = None
+        """A commit over several batches of which it must be known whether it is whole, to read on."""
+
+    def decide(self, is_whole: bool) -> None:
+        """Whether the undecided commit counts."""
+        assert self.undecided is not None
+        self._runs[self.undecided.first_offset, self.undecided.total] = is_whole
+        self.undecided = None
+
+    def read(self, stretch: _Stretch, position: int) -> int:
+        """Read about a megabyte from a position on, and say where to go on."""
+        self._slice_end = time.perf_counter() + SLICE_SECONDS
+        chunk = stretch.file.pread(CHUNK_BYTES + len(self._needle) - 1, position)
+        found, end = chunk.find(self._needle), min(position + CHUNK_BYTES, stretch.size)
+        while found >= 0:
+            start = stretch.index.last_position_at_or_below(position + found)
+            for at, header, view in walk_batches(stretch.file, start, stretch.size):
+                after = at + header.size
+                if after <= position + found:
+                    continue
+                if not header.is_control:
+                    self._read_batch(bytes(view))
+                    if self.undecided is not None:
+                        return at
+                if after >= end:
+                    return after
+                found = chunk.find(self._needle, after - position)
+                if found < 0 or position + found > after + _FARTHEST_WALK_BYTES:
+                    break
+            else:
+                return stretch.size
+        return end
+
+    def _read_batch(self, batch: bytes) -> None:
+        for count, (offset, record) in enumerate(iterate_records(batch)):
+            if count % _LOOK_UP_EVERY == 0 and time.perf_counter() > self._slice_end:
+                time.sleep(PAUSE_SECONDS)
+                self._slice_end = time.perf_counter() + SLICE_SECONDS
+            if record.key is None or self._needle not in record.key or not self._start <= offset < self._end:
+                continue
+            if self._is_moved:
+                origin = origin_of(record.headers)
+                if origin is not None:
+                    self._collect(origin.offset, origin.timestamp, record)
+                continue
+            place = run_place(record.headers)
+            if place is not None:
+                is_whole = self._runs.get((place.first_offset, place.total))
+                if is_whole is None:
+                    self.undecided = place
+                    return
+                if not is_whole:
+                    continue
+            self._collect(offset, record.timestamp, record)
+
+    def _collect(self, log_offset: int, written: int, record: Record) -> None:
+        try:
+            decoded = decode(record.key, record.value)
+        except MalformedRecord:
+            return  # `headgate log verify` tells of it
+        if isinstance(decoded, OffsetCommit | OffsetTombstone):
+            self._collector.take(log_offset, Millis(written), decoded)
+
+
+def _elsewhere(work: Callable[[], ResultT]) -> Steps[ResultT]:
+    """Have something done in the thread; what it returns."""
+    results: list[ResultT] = []
+    yield lambda: results.append(work())
+    return results[0]

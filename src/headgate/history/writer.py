@@ -1,0 +1,233 @@
+"""Moves what compaction takes out of a partition of `__consumer_offsets` into its history.
+
+One writer serves one compaction. It keeps what it is offered as the bytes of a batch, writes a batch at a
+time on the loop, which is a copy into the page cache, and syncs in the thread of the compaction. Group
+metadata and whatever else is no offset is let go.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from headgate.domain.ids import Millis
+from headgate.log.batch import Record, varint
+from headgate.log.builder import BatchBuilder, Rows
+from headgate.log.compaction import Steps
+from headgate.log.log import Log
+from headgate.log.record_columns import Int64s, RecordColumns
+from headgate.records.history import (
+    ORIGIN_BYTES,
+    ORIGIN_KEY,
+    SINCE_EVER,
+    Origin,
+    encode_mark,
+)
+from headgate.records.model import NO_TIMESTAMP
+from headgate.records.offset_commit import KEY_STARTS, KEY_TYPE
+from headgate.runtime.clock import Clock
+from headgate.topics.partition import Partition
+
+BATCH_BYTES: Final = 32 << 10
+"""Small batches: whoever looks for one group reads all of a batch that has something of it."""
+FLUSH_BYTES: Final = 256 << 10
+"""How much is kept in memory before it is written."""
+UNSYNCED_BYTES: Final = 4 << 20
+"""How much is written before a sync is due."""
+LONGEST_TURN_MS: Final = 1000
+"""By so much at most is a commit younger than the record that it is written in."""
+_RECORD_OVERHEAD: Final = 48
+_LAID_OUT_AT_ONCE: Final = 64
+_FEWEST_ALIKE: Final = 8
+"""So many records of one length on an average are quicker written together."""
+_FROM_TWO_BYTES, _FROM_THREE_BYTES = 1 << 6, 1 << 13
+"""From which length on the varint of a length takes so many bytes; no key of ours takes more."""
+_ORIGIN_HEAD: Final = varint(1) + varint(len(ORIGIN_KEY)) + ORIGIN_KEY + varint(ORIGIN_BYTES)
+"""The end of a record but for the header's value: how many headers, and the only one."""
+
+
+class HistoryWriter:
+    """A `headgate.log.compaction.Dropped` that keeps offsets."""
+
+    def __init__(
+        self, history: Partition, clock: Clock, *, is_first: bool, moved_from: Log | None = None
+    ) -> None:
+        """`is_first`: nothing was ever taken out of the partition whose history this is. `moved_from` is its
+        log: where the system's clock was set back, nothing counts as moved before a time that is in there.
+        """
+        self._history = history
+        self._clock = clock
+        self._is_first = is_first
+        self._moved_from = moved_from
+        self._not_before = NO_TIMESTAMP
+        self._batch: BatchBuilder | None = None
+        self._full: list[bytearray] = []
+        self._full_bytes = 0
+        self._unsynced_bytes = 0
+
+    def offer(self, offset: int, record: Record) -> None:
+        """Take a record for the history, if it is of an offset."""
+        key = record.key
+        if key is None or not key.startswith(KEY_STARTS):
+            return
+        batch = self._open_batch()
+        origin = Origin(offset, record.timestamp).header()
+        size = len(key) + len(record.value or b"") + _RECORD_OVERHEAD
+        batch.add(key, record.value, size, (*record.headers, origin))
+        self._close_full_batch(batch)
+
+    def offer_columns(self, columns: RecordColumns, rows: range) -> None:
+        """Take those of these records that are of offsets; they have no headers."""
+        octets = np.frombuffer(columns.data, np.uint8)
+        key_sizes = columns.key_sizes[rows.start : rows.stop]
+        key_starts = columns.key_starts[rows.start : rows.stop]
+        is_offset = (key_sizes > 1) & (octets[key_starts] == 0) & (octets[key_starts + 1] <= KEY_TYPE)
+        # A key has its length in front of it, in a varint; behind a value is the number of headers.
+        starts = key_starts - 1 - (key_sizes >= _FROM_TWO_BYTES) - (key_sizes >= _FROM_THREE_BYTES)
+        sizes = columns.ends[rows.start : rows.stop] - 1 - starts
+        which = np.flatnonzero(is_offset)
+        if not len(which):
+            return
+        starts, sizes = starts[which], sizes[which]
+        origins = np.stack((columns.offsets[which + rows.start], columns.timestamps[which + rows.start]), 1)
+        tails = origins.astype(">i8").view(np.uint8).reshape(len(which), ORIGIN_BYTES)
+        ends_of_alike = np.append(np.flatnonzero(sizes[1:] != sizes[:-1]) + 1, len(sizes)).tolist()
+        if len(ends_of_alike) > 1 + len(sizes) // _FEWEST_ALIKE:
+            self._add_each(columns.data, starts, sizes, tails)
+            return
+        first = 0
+        for end in ends_of_alike:
+            self._add_alike(octets, starts[first:end], int(sizes[first]), tails[first:end])
+            first = end
+
+    def _add_each(self, data: bytes, starts: Int64s, sizes: Int64s, tails: Rows) -> None:
+        spans = zip(starts.tolist(), (starts + sizes).tolist(), tails, strict=True)
+        records = [(data[start:end], _ORIGIN_HEAD + tail.tobytes()) for start, end, tail in spans]
+        for first in range(0, len(records), _LAID_OUT_AT_ONCE):
+            batch = self._open_batch()
+            batch.add_laid_out(records[first : first + _LAID_OUT_AT_ONCE])
+            self._close_full_batch(batch)
+
+    def _add_alike(self, octets: Rows, starts: Int64s, size: int, tails: Rows) -> None:
+        bodies = octets[starts[:, None] + np.arange(size)]
+        at_once = 1 + BATCH_BYTES // (size + _RECORD_OVERHEAD)
+        for first in range(0, len(bodies), at_once):
+            batch, rows = self._open_batch(), slice(first, first + at_once)
+            batch.add_laid_out_rows(bodies[rows], _ORIGIN_HEAD, tails[rows])
+            self._close_full_batch(batch)
+
+    def _open_batch(self) -> BatchBuilder:
+        if self._batch is None:
+            self._batch = BatchBuilder(self._now())
+        return self._batch
+
+    def _close_full_batch(self, batch: BatchBuilder) -> None:
+        if batch.size_bytes >= BATCH_BYTES:
+            self._close_batch(batch)
+
+    def _close_batch(self, batch: BatchBuilder) -> None:
+        self._full.append(batch.build())
+        self._full_bytes += len(self._full[-1])
+        self._batch = None
+
+    def _now(self) -> Millis:
+        now = self._clock.system_time()
+        if self._moved_from is not None:
+            self._not_before = time_of_move(now, self._moved_from, self._history.log)
+            self._moved_from = None
+        return max(now, self._not_before)
+
+    @property
+    def is_flush_due(self) -> bool:
+        """Whether enough is there to be written."""
+        return self._full_bytes >= FLUSH_BYTES
+
+    def flush(self) -> Steps[None]:
+        """Write what was offered. Raises OSError."""
+        yield from open_aside(self._history)
+        log = self._log()
+        if self._batch is not None:
+            self._close_batch(self._batch)
+        if not self._full:
+            return
+        batches, size = self._full, self._full_bytes
+        self._full, self._full_bytes = [], 0
+        active = log.segments.active
+        is_rolling = active is not None and active.size + size > log.settings.segment_bytes
+        # A roll syncs what it closes, here and now: so that is done before, elsewhere.
+        if is_rolling or self._unsynced_bytes > UNSYNCED_BYTES:
+            yield from self._sync(log)
+        self._history.append_internal(batches)
+        self._unsynced_bytes += size
+
+    def settle(self) -> Steps[None]:
+        """Make all that was offered durable. Raises OSError."""
+        yield from self.flush()
+        yield from self._sync(self._log())
+
+    def _log(self) -> Log:
+        """The history's log, fit to be written, its first record in it."""
+        log = self._history.log
+        if log.failure is not None:
+            log.recover()
+        if not log.log_end_offset:
+            now = self._now()
+            append_mark(self._history, SINCE_EVER if self._is_first else now, now)
+        return log
+
+    def _sync(self, log: Log) -> Steps[None]:
+        if log.needs_sync:
+            yield from sync_aside(log)
+            self._unsynced_bytes = 0
+            self._history.advance()
+
+
+def sync_aside(log: Log) -> Steps[None]:
+    """Make all that a log holds durable, in the thread. Raises OSError."""
+    request = log.begin_sync()
+    try:
+        yield request.run
+    except OSError:
+        log.complete_sync(request)
+        raise
+    except BaseException:
+        log.abandon_sync(request)
+        raise
+    log.complete_sync(request)
+
+
+def time_of_move(now: Millis, partition: Log, history: Log) -> Millis:
+    """What counts as the present for what is moved between these logs: now, but no time before one that is in
+    them, where the system's clock was set back. Raises OSError.
+    """
+    latest = latest_time(partition)
+    return max(now if latest <= now else Millis(latest + LONGEST_TURN_MS), last_move(history))
+
+
+def latest_time(log: Log) -> Millis:
+    """The latest time of a record in a log; `NO_TIMESTAMP` if there is none. Raises OSError."""
+    return Millis(max((segment.max_timestamp for segment in log.segments), default=NO_TIMESTAMP))
+
+
+def last_move(history: Log) -> Millis:
+    """When something was moved last into a history; `NO_TIMESTAMP` if it holds nothing. Raises OSError."""
+    for segment in reversed(list(history.segments)):
+        if segment.size:
+            return Millis(segment.max_timestamp)
+    return NO_TIMESTAMP
+
+
+def open_aside(history: Partition) -> Steps[None]:
+    """Have the log of a history opened in the thread, if it is not: with many segments that takes long."""
+    opening = history.opening()
+    if opening is not None:
+        yield opening
+
+
+def append_mark(history: Partition, known_since: Millis, now: Millis) -> None:
+    """Begin a history with what says from when on it is whole. Raises OSError."""
+    batch = BatchBuilder(now)
+    key, value = encode_mark(known_since)
+    batch.add(key, value, len(key) + len(value))
+    history.append_internal([batch.build()])

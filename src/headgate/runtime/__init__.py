@@ -1,0 +1,1 @@
+"""What runs the shards of a coordinator: their logs, group commit, loading, checkpoints, timers."""

@@ -1,0 +1,245 @@
+"""Checkpoints of shards: what a log led to, written beside it, so that a start need not read it all.
+
+Rules:
+
+1. A checkpoint is taken from the live shard in slices of a few milliseconds, each written by a thread before
+   the next is taken: nobody waits for it, and there is never more than a slice of it in memory.
+2. It is put in place when the log is durable as far as the checkpoint may reach: what could still be lost is
+   in none.
+3. It is written when the log has grown by enough records, when compaction went past the last one, and at a
+   clean stop. What goes wrong with it costs a slower start, and nothing else.
+
+Why it is done this way and not another is argued in docs/adr/0005-checkpoints.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from headgate.core.contract import Pictured
+from headgate.log.header import CorruptBatch
+from headgate.log.state_file import StateFileUnusable, StateFileWriter, bind
+from headgate.runtime.failures import Where, unexpected
+from headgate.runtime.group_commit import GroupCommit
+
+if TYPE_CHECKING:
+    from headgate.domain.settings import Settings
+    from headgate.runtime.shard_runtime import ShardRuntime
+
+logger = logging.getLogger(__name__)
+
+Execute = Callable[[Callable[[], None]], Awaitable[None]]
+"""Runs what blocks somewhere else."""
+
+LOOK_EVERY_SECONDS = 0.25
+RETRY_AFTER_SECONDS = 60.0
+FEWEST_AT_STOP = 10_000
+"""A stop does not write a checkpoint for fewer records: reading them takes a moment."""
+_SHARE_OF_STATE = 8
+"""A log grows by this part of what the shard holds at least, before all of that is written again."""
+
+
+class CheckpointGivenUp(Exception):
+    """The shard failed or was closed meanwhile, or its log could not be made durable."""
+
+
+class CheckpointWriter:
+    """Writes one checkpoint of one shard."""
+
+    def __init__(self, runtime: ShardRuntime[Any]) -> None:
+        self._runtime = runtime
+        self._shard = runtime.shard
+        log = runtime.log
+        assert log is not None, "there is nothing to write a checkpoint of"
+        self._log = log
+        self._file = StateFileWriter(self._log.files, self._log.directory)
+
+    async def write(self, group_commit: GroupCommit, execute: Execute) -> None:
+        """Write it beside everything else. Raises OSError, CorruptBatch, CheckpointGivenUp."""
+        position = self._runtime.written_position
+        parts = self._shard.image()
+        try:
+            await execute(self._file.begin)
+            while (part := self._next(parts)) is not None:
+                self._check()
+                await execute(partial(self._file.add, *part))
+            self._check()
+            end = self._runtime.position
+            while self._log.durable_offset < end:
+                await self._sync(group_commit)
+                self._check()
+            await execute(self._finishing(position))
+        except asyncio.CancelledError:
+            self._file.close()  # the node stops; the next start removes what stands aside
+            raise
+        except BaseException:
+            await execute(self._file.discard)
+            raise
+        finally:
+            parts.close()
+        self._runtime.checkpoint_position = position
+
+    def write_at_once(self) -> None:
+        """Write it while nothing else goes on. Raises OSError, CorruptBatch, CheckpointGivenUp."""
+        position = self._runtime.written_position
+        if self._log.needs_sync:
+            request = self._log.begin_sync()
+            with suppress(OSError):  # the request keeps it, and complete_sync tells
+                request.run()
+            self._log.complete_sync(request)
+        try:
+            self._file.begin()
+            for kind, data in self._shard.image():
+                self._file.add(kind, data)
+            self._finishing(position)()
+        except BaseException:
+            self._file.discard()
+            raise
+        self._runtime.checkpoint_position = position
+
+    def _next(self, parts: Iterator[tuple[str, bytes]]) -> tuple[str, bytes] | None:
+        """One more part; None when there are no more."""
+        with self._runtime.watch.step("checkpoint"):
+            return next(parts, None)
+
+    def _finishing(self, position: int) -> Callable[[], None]:
+        topic, index = self._runtime.partition.topic, self._runtime.partition.index
+        try:
+            bond = bind(self._log, topic.topic_id, index, position, self._log.durable_offset)
+        except StateFileUnusable as reason:
+            raise CheckpointGivenUp(str(reason)) from None
+        contents = dict(self._shard.contents())
+        return lambda: self._file.finish(bond, contents)
+
+    def _check(self) -> None:
+        if self._runtime.shard is not self._shard or not self._runtime.is_active:
+            raise CheckpointGivenUp("the shard failed")
+
+    async def _sync(self, group_commit: GroupCommit) -> None:
+        await asyncio.sleep(0)  # what this turn decided is written at its end
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def on_done(is_durable: bool) -> None:
+            if not done.done():
+                done.set_result(is_durable)
+
+        group_commit.when_durable(self._log, on_done)
+        if not await done:
+            raise CheckpointGivenUp("the log could not be synced")
+
+
+class CheckpointRunner:
+    """Looks after the checkpoints of all shards of a node, one at a time."""
+
+    def __init__(
+        self,
+        runtimes: Sequence[ShardRuntime[Any]],
+        group_commit: GroupCommit,
+        settings: Settings,
+    ) -> None:
+        self._runtimes = [runtime for runtime in runtimes if isinstance(runtime.shard, Pictured)]
+        self._group_commit = group_commit
+        self._is_enabled: bool = settings["headgate.checkpoint.enable"]
+        self._interval_records: int = settings["headgate.checkpoint.interval.records"]
+        self._not_before: dict[int, float] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._executor = ThreadPoolExecutor(1, "headgate-checkpoint")
+
+    def start(self) -> None:
+        """Begin to look for shards whose logs have grown."""
+        if self._is_enabled:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def stop(self) -> None:
+        """Stop looking, in the midst of a checkpoint if there is one: it is as if it had not been begun."""
+        if self._task is not None:
+            self._task.cancel()
+        self._executor.shutdown(wait=True, cancel_futures=True)
+
+    def write_at_stop(self) -> None:
+        """Everything is written and durable: write the checkpoints that are worth it."""
+        if not self._is_enabled:
+            return
+        for runtime in self._runtimes:
+            if runtime.is_active and _is_due(runtime, FEWEST_AT_STOP):
+                began = time.perf_counter()
+                try:
+                    CheckpointWriter(runtime).write_at_once()
+                except (OSError, CorruptBatch, CheckpointGivenUp) as problem:
+                    _tell_failed(runtime, problem)
+                else:
+                    _tell_written(runtime, began)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY_SECONDS)
+            for number, runtime in enumerate(self._runtimes):
+                if time.monotonic() < self._not_before.get(number, 0):
+                    continue
+                try:
+                    if runtime.is_active and _is_due(runtime, self._interval(runtime)):
+                        await self._write(number, runtime)
+                except (
+                    Exception
+                ) as problem:  # nothing that goes wrong with one may end the checkpoints of all
+                    self._failed(number, runtime, problem)
+
+    def _interval(self, runtime: ShardRuntime[Any]) -> int:
+        held = runtime.shard.contents().get("offsets", 0)
+        return int(max(self._interval_records, held // _SHARE_OF_STATE))
+
+    async def _write(self, number: int, runtime: ShardRuntime[Any]) -> None:
+        began = time.perf_counter()
+        try:
+            await CheckpointWriter(runtime).write(self._group_commit, self._execute)
+        except Exception as problem:
+            self._failed(number, runtime, problem)
+        else:
+            _tell_written(runtime, began)
+
+    def _failed(self, number: int, runtime: ShardRuntime[Any], problem: Exception) -> None:
+        self._not_before[number] = time.monotonic() + RETRY_AFTER_SECONDS
+        if isinstance(problem, (OSError, CorruptBatch, CheckpointGivenUp)):
+            _tell_failed(runtime, problem)
+        else:
+            unexpected(Where.CHECKPOINT, "a checkpoint failed", problem, partition=str(runtime.partition))
+
+    async def _execute(self, work: Callable[[], None]) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._executor, work)
+
+
+def _is_due(runtime: ShardRuntime[Any], records: int) -> bool:
+    """Whether the log grew by so many records, or what was written is of no use any more."""
+    log = runtime.log
+    if log is None or log.failure is not None:
+        return False
+    since = max(runtime.checkpoint_position, log.log_start_offset)
+    if log.compacted_to > runtime.checkpoint_position:
+        since = log.log_start_offset
+    return log.log_end_offset - since >= records
+
+
+def _tell_written(runtime: ShardRuntime[Any], began: float) -> None:
+    logger.info(
+        "a checkpoint was written",
+        extra={
+            "partition": str(runtime.partition),
+            "position": runtime.checkpoint_position,
+            **runtime.shard.contents(),
+            "seconds": round(time.perf_counter() - began, 3),
+        },
+    )
+
+
+def _tell_failed(runtime: ShardRuntime[Any], problem: Exception) -> None:
+    logger.warning(
+        "a checkpoint could not be written",
+        extra={"partition": str(runtime.partition), "error": str(problem)},
+    )

@@ -1,0 +1,85 @@
+"""Loads a shard that failed again, as often as it takes.
+
+Its log is recovered first, then the shard is loaded as at the start. What does not work now may work later: a
+full disk, a file that somebody has to restore.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from headgate.log.batch import CorruptBatch
+from headgate.log.recovery import LogDamaged
+from headgate.runtime.failures import Where, unexpected
+from headgate.runtime.loop_watch import Job, LoopWatch
+from headgate.topics.trouble import Trouble
+
+RELOAD_DELAY_SECONDS = 1.0
+DAMAGED_DELAY_SECONDS = 5.0
+"""The same where somebody has to restore files first."""
+RECOVERY = Job("shard recovery")
+
+
+class Reloading:
+    """The way back up of one shard."""
+
+    def __init__(
+        self,
+        recover: Callable[[], None],
+        load: Callable[[], Awaitable[None]],
+        trouble: Trouble,
+        watch: Callable[[], LoopWatch],
+    ) -> None:
+        """`recover` brings the log in order, and `load` the shard; what they raise has them called later."""
+        self._recover = recover
+        self._load = load
+        self._trouble = trouble
+        self._watch = watch
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    def begin(self) -> None:
+        """Load the shard in a while."""
+        self._later(RELOAD_DELAY_SECONDS)
+
+    def close(self) -> None:
+        """Leave it at that."""
+        self._is_closed = True
+        for handle in (self._timer, self._task):
+            if handle is not None:
+                handle.cancel()
+
+    def _later(self, seconds: float) -> None:
+        if not self._is_closed:
+            self._timer = self._loop.call_later(seconds, self._try)
+
+    def _try(self) -> None:
+        if self._is_closed:
+            return
+        watch = self._watch()
+        outer = watch.begin(RECOVERY)
+        try:
+            self._recover()
+        except Exception as failure:
+            self._retry(failure)
+            return
+        finally:
+            watch.end(outer)
+        self._task = self._loop.create_task(self._load_again())
+
+    async def _load_again(self) -> None:
+        try:
+            await self._load()
+        except Exception as failure:
+            self._retry(failure)
+        else:
+            self._trouble.ended()
+
+    def _retry(self, failure: Exception) -> None:
+        if not isinstance(failure, (OSError, CorruptBatch)):
+            unexpected(Where.SHARD, "a shard cannot be loaded again", failure)
+        self._trouble.persists(failure)
+        self._later(DAMAGED_DELAY_SECONDS if isinstance(failure, LogDamaged) else RELOAD_DELAY_SECONDS)

@@ -1,0 +1,14 @@
+"""What the tests of the runtime share."""
+
+from __future__ import annotations
+
+import pytest
+
+from headgate.core.offsets import image
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint of a few offsets takes several parts."""
+    monkeypatch.setattr(image, "_ROWS_A_PART", 4)
+    monkeypatch.setattr(image, "_ROWS_A_PART_WITH_TEXTS", 4)

@@ -1,0 +1,66 @@
+"""One life of a coordinator's shard: the real one, over a log on a disk in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from tests.log.compacting import drive
+from tests.server.disk import DATA_DIR
+
+from headgate.core.shard import GroupShard
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicId
+from headgate.domain.settings import Settings
+from headgate.log.compaction import CompactionOrder, compact
+from headgate.log.memory_filesystem import MemoryFileSystem, PowerCut
+from headgate.records.run_completeness import RunCompleteness
+from headgate.runtime.clock import Clock
+from headgate.runtime.group_commit import GroupCommit
+from headgate.runtime.shard_runtime import ShardRuntime
+from headgate.runtime.syncing import Syncer
+from headgate.topics.topics import NewTopic, Topics
+
+
+class ShardLife:
+    """From a start to whatever ends it; the first one on a disk makes the topic, with two partitions."""
+
+    def __init__(
+        self,
+        files: MemoryFileSystem,
+        overrides: Mapping[str, str] | None = None,
+        syncer: Syncer | None = None,
+    ) -> None:
+        clock = Clock()
+        self.files = files
+        self.topics = Topics.open(files, DATA_DIR, Settings(), clock.system_time())
+        topic = self.topics.by_name(GROUP_OFFSETS_TOPIC)
+        if topic is None:
+            wanted = NewTopic(GROUP_OFFSETS_TOPIC, TopicId(b"t" * 16), 2, overrides or {})
+            self.topics.create(wanted, clock.system_time())
+            topic = self.topics.by_name(GROUP_OFFSETS_TOPIC)
+        assert topic is not None
+        self.partition = topic.partition(0)
+        self.group_commit = GroupCommit(asyncio.get_running_loop(), lambda seconds: None, syncer)
+        self.runtime = ShardRuntime(lambda: GroupShard(Settings()), self.partition, self.group_commit, clock)
+
+    async def submit(self, command: Any, timeout_s: float = 30) -> Any:
+        """The reply to a command."""
+        reply = asyncio.get_running_loop().create_future()
+        self.runtime.submit(command, lambda result: None if reply.done() else reply.set_result(result))
+        return await asyncio.wait_for(reply, timeout_s)
+
+    def compact(self, now_ms: int) -> None:
+        """Compact all closed segments at that time; tombstones go as soon as they may."""
+        log = self.partition.log
+        end = log.segments.closed[-1].next_offset
+        order = CompactionOrder(
+            now_ms=now_ms, delete_retention_ms=0, not_beyond=end, new_completeness=RunCompleteness
+        )
+        drive(compact(log, order))
+
+    def end(self) -> None:
+        """Stop; what the disk does not have is lost with the machine."""
+        with suppress(PowerCut, OSError):
+            self.group_commit.close()

@@ -1,0 +1,128 @@
+"""What holds the event loop is measured and told with its cause."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from time import perf_counter
+
+import pytest
+from tests.server.clients import Client, run_scenario
+
+from headgate.runtime import loop_watch
+from headgate.runtime.loop_watch import STALL_SECONDS, WINDOW_SECONDS, Job, LoopWatch
+from headgate.wire.messages.metadata import MetadataRequest
+
+pytestmark = pytest.mark.timeout(60)
+
+
+class Seconds:
+    """A clock that moves when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def held(watch: LoopWatch, seconds: Seconds, name: str, duration: float) -> None:
+    """A step of that name takes so long."""
+    with watch.step(name):
+        seconds.now += duration
+
+
+def test_a_step_that_holds_the_loop_is_told_with_its_name(caplog: pytest.LogCaptureFixture) -> None:
+    """Above the limit it is counted and logged; below it only the longest is known."""
+    seconds = Seconds()
+    watch = LoopWatch(seconds)
+    with caplog.at_level(logging.WARNING):
+        held(watch, seconds, "short", STALL_SECONDS / 2)
+        assert not watch.stalls
+        assert not caplog.records
+        assert watch.longest_stall_seconds() == pytest.approx(STALL_SECONDS / 2)
+        held(watch, seconds, "compaction", STALL_SECONDS * 2)
+    assert watch.stalls == {"compaction": 1}
+    (record,) = caplog.records
+    assert vars(record)["serving"] == "compaction"
+    assert vars(record)["seconds"] == pytest.approx(STALL_SECONDS * 2)
+    assert watch.longest_stall_seconds() == pytest.approx(STALL_SECONDS * 2)
+
+
+def test_a_step_within_a_step_belongs_to_the_outer_one() -> None:
+    """A request's answer is a part of serving it."""
+    seconds = Seconds()
+    watch = LoopWatch(seconds)
+    outer = watch.begin(Job("DeleteGroups"))
+    seconds.now += STALL_SECONDS
+    held(watch, seconds, "answer", STALL_SECONDS)
+    watch.end(outer)
+    assert watch.stalls == {"DeleteGroups": 1}
+    assert watch.longest_stall_seconds() == pytest.approx(2 * STALL_SECONDS)
+
+
+def test_the_longest_stall_is_forgotten_after_two_windows() -> None:
+    """So a scrape a minute sees each stall, and a bad start is not told for ever."""
+    seconds = Seconds()
+    watch = LoopWatch(seconds)
+    held(watch, seconds, "start", 3.0)
+    seconds.now += WINDOW_SECONDS
+    held(watch, seconds, "later", 0.01)
+    assert watch.longest_stall_seconds() == pytest.approx(3.0)
+    seconds.now += WINDOW_SECONDS
+    assert watch.longest_stall_seconds() == pytest.approx(0.01)
+    seconds.now += 2 * WINDOW_SECONDS
+    assert watch.longest_stall_seconds() == 0.0
+
+
+def test_a_stall_that_nobody_named_is_told_with_its_place(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The watching thread sees where the loop's thread is."""
+
+    async def main() -> LoopWatch:
+        watch = LoopWatch()
+
+        def hold_the_loop() -> None:
+            # The thread may be late, and may have seen the loop elsewhere before. From when it has seen this
+            # place, after it asked the loop to come round, the loop is held for longer than the limit.
+            seen_at: float | None = None
+            while seen_at is None or perf_counter() - seen_at < STALL_SECONDS:
+                if seen_at is None and "hold_the_loop" in (watch._place or ""):
+                    seen_at = perf_counter()
+
+        loop = asyncio.get_running_loop()
+        with watch.watching(loop):
+            loop.call_soon(hold_the_loop)
+            while not watch.stalls:
+                await asyncio.sleep(0.01)
+        return watch
+
+    with caplog.at_level(logging.WARNING):
+        watch = asyncio.run(main())
+    assert loop_watch.UNKNOWN in watch.stalls
+    assert any("hold_the_loop" in vars(record).get("at", "") for record in caplog.records)
+
+
+def test_a_request_that_holds_the_loop_is_told_by_its_api_and_client(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """From its frame to the end of its first slice it is one step."""
+
+    async def scenario(client: Client) -> None:
+        seconds = Seconds()
+        client.node.watch._seconds = seconds
+        by_name = client.node.topics.all
+
+        def slow() -> object:
+            seconds.now += 0.5
+            return by_name()
+
+        client.node.topics.all = slow  # type: ignore[method-assign,assignment]
+        await client.ask(MetadataRequest(topics=None), 9, "impatient")
+        assert client.node.watch.stalls == {"Metadata": 1}
+        told = [vars(record) for record in caplog.records if "serving" in vars(record)]
+        assert [(one["serving"], one["client"]) for one in told] == [("Metadata", "impatient/10.0.0.1")]
+
+    with caplog.at_level(logging.WARNING):
+        run_scenario(scenario)

@@ -1,0 +1,159 @@
+"""What a shard's runtime does when the disk or the log fails: it refuses, loads again, and goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from typing import Any
+
+import pytest
+from tests.runtime.counting import Add, Ask, Counter, run, setup
+from tests.waiting import until
+
+from headgate.domain.errors import ErrorCode
+from headgate.log.batch import CorruptBatch
+from headgate.log.memory_filesystem import Fault, MemoryFileSystem
+from headgate.runtime import shard_reloading, shard_runtime
+from headgate.runtime.clock import Clock
+from headgate.runtime.shard_runtime import ShardRuntime
+from headgate.runtime.shard_start import ShardStart
+
+
+def test_a_write_that_fails_in_the_midst_of_a_turn_fails_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who asked before it gets a retriable error, and so does who asks after it in the same turn."""
+    monkeypatch.setattr(shard_runtime, "EARLY_RECORDS", 5)
+    monkeypatch.setattr(shard_runtime, "EARLY_SYNC_FACTOR", 10**9)
+    monkeypatch.setattr(shard_reloading, "RELOAD_DELAY_SECONDS", 0.01)
+
+    async def scenario() -> None:
+        files = MemoryFileSystem()
+        async with setup(files) as s:
+            assert await s.ask(Add()) == 1
+            files.inject(Fault(errno.ENOSPC, "pwrite", times=1))
+            replies: list[object] = []
+            for _ in range(7):
+                s.runtime.submit(Add(), replies.append)
+            assert replies == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 7
+            await until(lambda: s.runtime.is_active, "it is loaded again", 10)
+            assert await s.ask(Ask()) == 1
+            assert await s.ask(Add()) == 2
+
+    run(scenario)
+
+
+def test_a_log_that_fails_in_other_hands_is_mended_without_a_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shard does not wait for a commit to find out, and no commit is refused because of it."""
+    monkeypatch.setattr(shard_reloading, "RELOAD_DELAY_SECONDS", 0.01)
+
+    async def scenario() -> None:
+        async with setup(MemoryFileSystem()) as s:
+            assert await s.ask(Add()) == 1
+            s.runtime.look_at_log()
+            assert await s.ask(Add()) == 2, "nothing is wrong"
+            s.partition.log.fail(OSError(errno.EIO, "as a compaction does"))
+            assert await s.ask(Ask()) == 2, "what is told meanwhile is true"
+            s.runtime.look_at_log()
+            assert await s.ask(Ask()) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+            await until(lambda: s.runtime.is_active, "it is loaded again", 10)
+            assert await s.ask(Add()) == 3
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("kind", ["pwrite", "datasync"])
+def test_a_failing_disk_is_told_survived_and_left_behind(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits gets a retriable error, the count is the one of the log, and it goes on by itself."""
+    monkeypatch.setattr(shard_reloading, "RELOAD_DELAY_SECONDS", 0.05)
+
+    async def scenario() -> None:
+        files = MemoryFileSystem()
+        async with setup(files) as s:
+            assert await s.ask(Add()) == 1
+            files.inject(Fault(errno.ENOSPC, kind, times=None))
+            assert await s.ask(Add()) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert await s.ask(Ask()) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            await asyncio.sleep(0.12)
+            # Where a write fails the log is whole, and can be read; where a sync fails nobody knows what is.
+            readable = 1 if kind == "pwrite" else ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert await s.ask(Ask()) == readable
+            files.heal()
+            await until(lambda: s.runtime.is_active, "it is loaded again")
+            # A commit whose sync failed was refused, but may have reached the log whole.
+            count = await s.ask(Ask())
+            assert count == 1 if kind == "pwrite" else count in (1, 2)
+            assert await s.ask(Add()) == count + 1
+
+    run(scenario)
+
+
+@pytest.mark.interpreted
+def test_a_log_that_cannot_be_read_again_is_tried_until_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the reload itself fails, the shard stays unavailable, tries again, and goes on in the end."""
+    monkeypatch.setattr(shard_reloading, "RELOAD_DELAY_SECONDS", 0.05)
+    monkeypatch.setattr(shard_reloading, "DAMAGED_DELAY_SECONDS", 0.05)
+    apply_log = ShardStart._apply_log
+    failures = [OSError(errno.EIO, "the disk"), CorruptBatch("the bytes")]
+
+    async def fail_twice(start: ShardStart[Any], log: Any, from_offset: Any) -> None:
+        if failures:
+            raise failures.pop()
+        await apply_log(start, log, from_offset)
+
+    async def scenario() -> None:
+        files = MemoryFileSystem()
+        async with setup(files) as s:
+            assert await s.ask(Add()) == 1
+            monkeypatch.setattr(ShardStart, "_apply_log", fail_twice)
+            files.inject(Fault(errno.ENOSPC, "pwrite", times=1))
+            assert await s.ask(Add()) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            await until(lambda: len(failures) == 1, "the first reload failed")
+            assert await s.ask(Ask()) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            await until(lambda: s.runtime.is_active, "a reload worked")
+            assert failures == []
+            assert await s.ask(Add()) == 2
+
+    run(scenario)
+
+
+def test_what_was_answered_is_there_after_a_power_cut() -> None:
+    """A fresh runtime over the surviving disk counts on from the last answer."""
+
+    async def scenario() -> None:
+        files = MemoryFileSystem()
+        async with setup(files) as s:
+            for _ in range(5):
+                last = await s.ask(Add())
+            files.cut_power_after(0)
+        files.crash()
+        async with setup(files) as s:
+            assert await s.ask(Ask()) == last == 5
+            assert await s.ask(Add()) == 6
+
+    run(scenario)
+
+
+def test_every_shard_is_told_first_what_it_has_to_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As soon as it is loaded, and again by itself when it was loaded after a failure."""
+
+    async def scenario() -> None:
+        files = MemoryFileSystem()
+        async with setup(files) as s:
+            monkeypatch.setattr(shard_reloading, "RELOAD_DELAY_SECONDS", 0.01)
+            told: list[int] = []
+
+            def first_commands() -> list[object]:
+                told.append(1)
+                return [Ask(), Ask()]
+
+            runtime = ShardRuntime(
+                Counter, s.partition, s.runtime._group_commit, Clock(), first_commands=first_commands
+            )
+            assert not told
+            await runtime.load()
+            assert told == [1]
+            runtime._fail("failed on purpose", None)
+            await until(lambda: runtime.is_active, "it is loaded again")
+            assert told == [1, 1]
+            runtime.close()
+
+    run(scenario)

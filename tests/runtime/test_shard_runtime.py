@@ -1,0 +1,220 @@
+"""The shell around a shard: when replies leave, and what a turn writes and syncs."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from itertools import count, pairwise
+from typing import Any
+
+import pytest
+from tests.runtime.counting import Add, AnswerLater, Ask, Counter, hold_syncs, run, setup
+from tests.waiting import until
+
+from headgate.domain.errors import ErrorCode
+from headgate.log.memory_filesystem import MemoryFileSystem
+from headgate.runtime import shard_runtime
+from headgate.runtime.clock import Clock
+from headgate.runtime.loop_watch import LoopWatch, Step
+from headgate.runtime.shard_runtime import ShardRuntime
+
+
+def test_no_reply_leaves_before_the_disk_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit waits for its sync, and a read that saw the commit waits with it."""
+
+    async def scenario() -> None:
+        async with setup(MemoryFileSystem()) as s:
+            assert await s.ask(Add()) == 1
+            gate = threading.Event()
+            hold_syncs(gate, monkeypatch)
+            replies: list[tuple[str, object]] = []
+            s.runtime.submit(Add(), lambda reply: replies.append(("add", reply)))
+            await asyncio.sleep(0.05)
+            s.runtime.submit(Ask(), lambda reply: replies.append(("ask", reply)))
+            await asyncio.sleep(0.05)
+            assert replies == []
+            gate.set()
+            assert await s.ask(Ask()) == 2
+            assert replies == [("add", 2), ("ask", 2)]
+
+    run(scenario)
+
+
+def test_one_write_and_one_sync_serve_a_whole_turn() -> None:
+    """A hundred commands of one turn are one batch in the log and one sync."""
+
+    async def scenario() -> None:
+        async with setup(MemoryFileSystem()) as s:
+            assert await s.ask(Add()) == 1
+            s.sync_seconds.clear()
+            replies: list[object] = []
+            for _ in range(100):
+                s.runtime.submit(Add(), replies.append)
+            await s.ask(Ask())
+            assert replies == list(range(2, 102))
+            assert len(s.sync_seconds) == 1
+            batches = list(s.partition.log.batches(0))
+            assert [header.record_count for header, _ in batches] == [1, 100]
+
+    run(scenario)
+
+
+def test_a_turn_that_decides_much_does_not_let_the_disk_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its beginning is written and synced while it goes on; what follows waits for that sync to end."""
+    monkeypatch.setattr(shard_runtime, "EARLY_RECORDS", 5)
+    seconds = count()
+
+    async def scenario() -> None:
+        async with setup(MemoryFileSystem()) as s:
+            s.runtime.seconds = lambda: float(next(seconds))
+            assert await s.ask(Add()) == 1
+            s.sync_seconds.clear()
+            gate = threading.Event()
+            hold_syncs(gate, monkeypatch)
+            replies: list[object] = []
+            ends = []
+            for _ in range(14):
+                s.runtime.submit(Add(), replies.append)
+                ends.append(s.partition.log.log_end_offset)
+            assert ends == [1] * 4 + [6] * 10
+            await until(lambda: s.partition.log.log_end_offset == 15, "the end of the turn, sync or not")
+            assert s.partition.log.log_end_offset == 15
+            assert replies == []
+            gate.set()
+            assert await s.ask(Ask()) == 15
+            assert replies == list(range(2, 16))
+            assert len(s.sync_seconds) == 2
+            assert [header.record_count for header, _ in s.partition.log.batches(0)] == [1, 5, 9]
+            assert s.runtime.shard.count == 15
+
+    run(scenario)
+
+
+def test_a_slow_disk_gets_the_turn_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two syncs for a turn would halve what a disk takes that needs longer for one than a turn."""
+    monkeypatch.setattr(shard_runtime, "EARLY_RECORDS", 5)
+    now = 0.0
+
+    async def scenario() -> None:
+        nonlocal now
+        async with setup(MemoryFileSystem()) as s:
+            s.runtime.seconds = lambda: now
+            for sync_seconds, turn_seconds, is_early in (
+                (50.0, 1.0, False),
+                (3.0, 1.0, True),
+                (4.0, 1.0, False),
+            ):
+                s.runtime.submit(Add(), lambda reply: None)
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)  # the sync runs
+                now += sync_seconds
+                before = await s.ask(Ask())
+                for place in range(6):
+                    s.runtime.submit(Add(), lambda reply: None)
+                    if not place:
+                        now += turn_seconds
+                assert (s.partition.log.log_end_offset > before) == is_early
+                await s.ask(Ask())
+
+    run(scenario)
+
+
+def test_a_read_with_nothing_outstanding_needs_no_sync() -> None:
+    """Only what could be lost is waited for."""
+
+    async def scenario() -> None:
+        async with setup(MemoryFileSystem()) as s:
+            assert await s.ask(Add()) == 1
+            s.sync_seconds.clear()
+            assert await s.ask(Ask()) == 1
+            assert s.sync_seconds == []
+
+    run(scenario)
+
+
+def test_trusting_the_page_cache_answers_without_a_sync() -> None:
+    """With headgate.durability=page-cache a written commit is answered."""
+
+    async def scenario() -> None:
+        async with setup(MemoryFileSystem(), headgate_durability="page-cache") as s:
+            assert [await s.ask(Add()) for _ in range(3)] == [1, 2, 3]
+            assert s.sync_seconds == []
+            assert s.partition.high_watermark == 3
+
+    run(scenario)
+
+
+def test_a_deadline_brings_a_tick() -> None:
+    """What the shard parked is answered when its deadline comes, without any other command."""
+
+    async def scenario() -> None:
+        async with setup(MemoryFileSystem()) as s:
+            assert await s.ask(AnswerLater()) == "late"
+
+    run(scenario)
+
+
+def test_many_replies_leave_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One command may answer thousands: others have their turn in between, and nobody is left out."""
+    monkeypatch.setattr(shard_runtime, "RELEASED_AT_ONCE", 3)
+
+    async def scenario() -> None:
+        async with setup(MemoryFileSystem()) as s:
+            told: list[Any] = []
+            for _ in range(10):
+                s.runtime.submit(AnswerLater(), told.append)
+            loop = asyncio.get_running_loop()
+            counts: list[int] = []
+
+            def look() -> None:
+                counts.append(len(told))
+                if len(told) < 10:
+                    loop.call_later(0, look)
+
+            look()
+            assert await s.ask(AnswerLater()) == "late"
+            assert told == ["late"] * 10
+            assert max(now - before for before, now in pairwise(counts)) <= 6
+
+    run(scenario)
+
+
+@pytest.mark.interpreted
+def test_what_holds_the_loop_is_told_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write, timers, and the slices of a loading, which no request asked for."""
+    names: list[str] = []
+    begin = LoopWatch.begin
+
+    def noted(watch: LoopWatch, step: Step) -> Step | None:
+        names.append(step.step_name)
+        return begin(watch, step)
+
+    monkeypatch.setattr(LoopWatch, "begin", noted)
+
+    async def scenario() -> None:
+        files = MemoryFileSystem()
+        async with setup(files) as s:
+            assert await s.ask(Add()) == 1
+            assert await s.ask(AnswerLater()) == "late"
+        async with setup(files) as s:
+            assert await s.ask(Ask()) == 1
+
+    run(scenario)
+    assert set(names) == {"shard write", "shard timers", "shard loading"}
+
+
+def test_commands_are_refused_while_the_log_is_loaded() -> None:
+    """Until the shard is loaded, everyone is told to come back."""
+
+    async def scenario() -> None:
+        async with setup(MemoryFileSystem()) as s:
+            await s.ask(Add())
+            fresh = ShardRuntime(Counter, s.partition, s.runtime._group_commit, Clock())
+            replies: list[object] = []
+            fresh.submit(Ask(), replies.append)
+            assert replies == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+            await fresh.load()
+            assert isinstance(fresh.shard, Counter)
+            assert (fresh.shard.count, fresh.shard.is_loaded) == (1, True)
+
+    run(scenario)
