@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from headgate.api import conditional_commit
 from headgate.api.commit_messages import command_of, fill_in, sort_out
@@ -23,6 +23,7 @@ from headgate.core.offsets.commands import (
     CommitsAgain,
     OffsetColumns,
     RepeatedCommit,
+    ToCommit,
     partition_count,
 )
 from headgate.core.offsets.commit import ACCEPTED, is_metadata_too_large
@@ -38,6 +39,11 @@ if TYPE_CHECKING:
 
 _RECORD_BYTES = 64
 """What a record takes beside the names, at most."""
+_KEPT_BYTES: Final = 1500
+_TOPIC_KEPT_BYTES: Final = 250
+_KEPT_ONE_BY_ONE_BYTES: Final = 400
+_KEPT_IN_COLUMNS_BYTES: Final = 165
+"""What a commit takes in memory, and for each topic and partition."""
 
 
 def commit_repeat(node: Node, version: int, request: OffsetCommitRequest) -> Repeat | None:
@@ -79,6 +85,11 @@ def _texts(command: CommitOffsets) -> set[str]:
     return texts
 
 
+def _kept_bytes(partitions: ToCommit) -> int:
+    is_wide = isinstance(partitions, OffsetColumns)
+    return partition_count(partitions) * (_KEPT_IN_COLUMNS_BYTES if is_wide else _KEPT_ONE_BY_ONE_BYTES)
+
+
 def _narrow(command: CommitOffsets) -> list[StandingCommit] | None:
     """What is committed but for the offsets, in order; None if it is wide."""
     standing: list[StandingCommit] = []
@@ -104,6 +115,9 @@ class CommitRepeat(GroupRepeat):
             for topic, partitions in command.topics
         )
         super().__init__(node, command.group_id, taken.topics, weight_bytes)
+        self.kept_bytes = _KEPT_BYTES + sum(
+            _TOPIC_KEPT_BYTES + _kept_bytes(partitions) for _, partitions in command.topics
+        )
         self._taken = taken
         self.response = taken.response
         """To a commit without errors."""

@@ -149,6 +149,11 @@ class Repeat(Protocol):
         """What its records take in a log, about."""
         ...
 
+    @property
+    def kept_bytes(self) -> int:
+        """What it takes in memory besides its frame and the names in it, about."""
+        ...
+
     @classmethod
     def serve_each(
         cls, node: Node, repeats: list[Self], calls: RepeatedCalls, numbers: list[Numbers]

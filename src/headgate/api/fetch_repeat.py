@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -38,6 +38,11 @@ _API_KEY = 9
 _OFFSET_BYTES, _EPOCH_BYTES = 8, 4
 MOST_TOPICS = 500
 """Of more topics than these a fetch is answered in steps, each time anew."""
+_KEPT_BYTES: Final = 1600
+_TOPIC_KEPT_BYTES: Final = 450
+_KEPT_ONE_BY_ONE_BYTES: Final = 345
+_KEPT_IN_COLUMNS_BYTES: Final = 185
+"""What a fetch takes in memory, and for each topic and partition."""
 
 
 def fetch_repeat(node: Node, version: int, request: OffsetFetchRequest) -> FetchRepeat | None:
@@ -62,6 +67,7 @@ class FetchRepeat(NumberlessRepeat):
         self._asked = asked
         self._command = _with_arrays(asked.command)
         self._version = version
+        self.kept_bytes = _kept_bytes(asked.command)
         self._has_epochs = version >= LEADER_EPOCH_SINCE_VERSION
         self._shape = _response_shape(asked, version)
         self._told: Any = None
@@ -94,6 +100,13 @@ class FetchRepeat(NumberlessRepeat):
             return self._shape.narrow(offsets)
         pairs = zip(offsets, leader_epochs, strict=True)
         return self._shape.narrow([number for pair in pairs for number in pair])
+
+
+def _kept_bytes(command: FetchOffsets) -> int:
+    topics = command.topics or ()
+    count = sum(len(partitions) for _, partitions in topics)
+    each_bytes = _KEPT_ONE_BY_ONE_BYTES if count <= MOST_NARROW else _KEPT_IN_COLUMNS_BYTES
+    return _KEPT_BYTES + len(topics) * _TOPIC_KEPT_BYTES + count * each_bytes
 
 
 def _with_arrays(command: FetchOffsets) -> FetchOffsets:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headgate.api.contract import Node, RepeatedCalls
 from headgate.domain.errors import ErrorCode
@@ -20,16 +20,22 @@ if TYPE_CHECKING:
     from headgate.topics.topic import Topic
 
 
+KEPT_BYTES: Final = 800
+"""What a repeat of one group takes that keeps nothing for each partition."""
+
+
 class GroupRepeat:
     """A request about one group."""
 
-    __slots__ = ("_topics", "group_id", "shard", "weight_bytes")
+    __slots__ = ("_topics", "group_id", "kept_bytes", "shard", "weight_bytes")
 
     def __init__(
         self, node: Node, group_id: GroupId, topics: Iterable[Topic] = (), weight_bytes: int = 0
     ) -> None:
         """`topics` are what it cannot mean the same without; for `weight_bytes` see `Repeat`."""
         self.weight_bytes = weight_bytes
+        self.kept_bytes = KEPT_BYTES
+        """See `Repeat`; more for one that keeps more."""
         self.group_id = group_id
         self.shard = node.coordinator.partition_of(group_id)
         self._topics = list(topics)

@@ -27,9 +27,13 @@ from headgate.wire.message import Message
 from headgate.wire.repeats import Numbers, Place, RequestShape, places_of
 
 MOST_REPEATS = 1 << 16
-"""How many requests a generation has at most: about 2.4 kB each."""
-MOST_BYTES = 8 << 20
-"""What their frames come to at most. What is kept of one is up to twenty times as much: wide fetches."""
+"""How many requests a generation has at most."""
+MOST_BYTES = 96 << 20
+"""What a generation takes in memory at most, about: some 40,000 commits of one partition. What is forgotten
+and not freed yet comes to no more than the two generations.
+"""
+KEPT_FRAMES: Final = 5
+"""A frame, and the names in it, are kept in so many places at most."""
 MOST_SEEN = 1 << 17
 """Hashes of requests that came once."""
 MOST_SIZES: Final = 1024
@@ -78,6 +82,7 @@ class Repeats:
         self._count = 0
         """Requests of the young generation."""
         self._bytes = 0
+        """What it takes in memory."""
         self._forgotten: list[dict[Hashable, tuple[Any, Repeat]]] = []
         """Known no more, and not freed yet."""
 
@@ -149,7 +154,7 @@ class Repeats:
     def _take_in(self, known: _Known, rest: Hashable, served: tuple[Any, Repeat]) -> None:
         known.young[rest] = served
         self._count += 1
-        self._bytes += known.shape.size
+        self._bytes += served[1].kept_bytes + KEPT_FRAMES * known.shape.size
         self._free_some()
         if self._count >= MOST_REPEATS or self._bytes >= MOST_BYTES or len(self._by_size) > MOST_SIZES:
             self._begin_generation()

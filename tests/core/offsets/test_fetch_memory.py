@@ -27,7 +27,7 @@ from headgate.core.offsets.commands import (
     OffsetToCommit,
 )
 from headgate.core.offsets.fetch import MOST_NARROW
-from headgate.core.offsets.fetch_memory import FetchMemory
+from headgate.core.offsets.fetch_memory import FetchMemory, weight_bytes
 from headgate.core.shard import GroupShard
 from headgate.domain.ids import GroupId, MemberId, Millis, TopicName
 from headgate.domain.settings import Settings
@@ -190,22 +190,27 @@ def test_a_group_that_only_members_make_known_is_asked_about_each_time() -> None
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many fetches there are, and however wide one is."""
-    monkeypatch.setattr(fetch_memory, "MOST_PARTITIONS", 100)
+    """However many fetches there are, however wide one is, and however long its names."""
+    monkeypatch.setattr(fetch_memory, "MOST_BYTES", 100_000)
     memory = FetchMemory()
-    fetches = [FetchOffsets(GroupId(f"group-{at % 9}"), [(T, list(range(at)))]) for at in range(120)]
+    fetches = [FetchOffsets(GroupId(f"group-{at % 9}"), [(T, list(range(25 * at)))]) for at in range(130)]
+    fetches += [FetchOffsets(G, [(TopicName("t" * 2000 * at), [0])]) for at in range(14)]
     for fetch in fetches:
         memory.remember(fetch, "result")
         kept = [one for one in fetches if memory.get(one) is not None]
-        assert sum(1 + len(partitions) for one in kept for _, partitions in one.topics or ()) <= 100
+        assert sum(map(weight_bytes, kept)) <= 100_000
+        names_and_partitions = sum(
+            len(name) + 24 * len(partitions) for one in kept for name, partitions in one.topics or ()
+        )
+        assert names_and_partitions <= 100_000
     assert memory.get(fetches[-1]) is None
 
 
 def test_the_memory_is_emptied_by_what_does_not_fit_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A fetch counts as its partitions and one; exactly as many as there may be do fit."""
-    monkeypatch.setattr(fetch_memory, "MOST_PARTITIONS", 10)
-    memory = FetchMemory()
+    """Exactly as much as there may be does fit."""
     fetches = [FetchOffsets(GroupId(f"g{at}"), [(T, [0, 1]), (U, [2, 3])]) for at in range(3)]
+    monkeypatch.setattr(fetch_memory, "MOST_BYTES", 2 * weight_bytes(fetches[0]))
+    memory = FetchMemory()
     for fetch in fetches[:2]:
         memory.remember(fetch, fetch.group_id)
     assert ([memory.get(fetch) for fetch in fetches], len(memory)) == (["g0", "g1", None], 2)
@@ -216,10 +221,11 @@ def test_the_memory_is_emptied_by_what_does_not_fit_any_more(monkeypatch: pytest
     memory.forget(GroupId("g2"))
     memory.forget(GroupId("unknown"))
     assert ([memory.get(fetch) for fetch in fetches], len(memory)) == (["first", None, None], 1)
-    for width, fits in ((9, True), (10, False)):
-        fetch = FetchOffsets(GroupId("wide"), [(T, list(range(width)))])
-        memory.remember(fetch, "wide")
-        assert (memory.get(fetch) == "wide", len(memory)) == (fits, int(fits))
+    wide = FetchOffsets(GroupId("wide"), [(T, list(range(9)))])
+    for most, fits in ((weight_bytes(wide), True), (weight_bytes(wide) - 1, False)):
+        monkeypatch.setattr(fetch_memory, "MOST_BYTES", most)
+        memory.remember(wide, "wide")
+        assert (memory.get(wide) == "wide", len(memory)) == (fits, int(fits))
     everything = FetchOffsets(G, None)
     memory.remember(everything, "all")
     assert memory.get(everything) == "all"

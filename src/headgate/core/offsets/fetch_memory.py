@@ -2,31 +2,47 @@
 
 A result is kept for the command it answers, by that command's identity: who asks again holds it. The table
 forgets a group's results in the same moment as it changes one of the group's offsets, so a result from here
-is never another than the table would give. A bounded memory: what does not fit is found anew.
+is never another than the table would give. A bounded memory, in bytes: clients choose what they ask for, and
+a topic's name may be as long as a request. What does not fit is found anew.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headgate.domain.ids import GroupId
 
 if TYPE_CHECKING:
     from headgate.core.offsets.commands import FetchOffsets
 
-MOST_PARTITIONS = 1 << 17
-"""Of all results together: some megabytes."""
+MOST_BYTES = 4 << 20
+"""Of all results together, by `weight_bytes`: some thousand results, of one shard."""
+_RESULT_BYTES: Final = 900
+_TOPIC_BYTES: Final = 330
+_PARTITION_BYTES: Final = 32
+_CHARACTER_BYTES: Final = 4
+"""At most."""
+
+
+def weight_bytes(command: FetchOffsets) -> int:
+    """What a command and its result take in memory, about."""
+    characters = len(command.group_id) + len(command.member_id or "")
+    total = _RESULT_BYTES
+    for topic, partitions in command.topics or ():
+        characters += len(topic)
+        total += _TOPIC_BYTES + _PARTITION_BYTES * len(partitions)
+    return total + _CHARACTER_BYTES * characters
 
 
 class FetchMemory:
     """Results by group, and by command."""
 
-    __slots__ = ("_by_group", "_partitions")
+    __slots__ = ("_by_group", "_bytes")
 
     def __init__(self) -> None:
         self._by_group: dict[GroupId, dict[int, tuple[FetchOffsets, Any]]] = {}
         """Each with its command, which so cannot become another of the same identity."""
-        self._partitions = 0
+        self._bytes = 0
         """How many were taken in since `clear`."""
 
     def __len__(self) -> int:
@@ -43,12 +59,12 @@ class FetchMemory:
 
     def remember(self, command: FetchOffsets, result: Any) -> None:
         """This is what the command finds until the group is forgotten."""
-        partitions = 1 + sum(len(partitions) for _, partitions in command.topics or ())
-        if self._partitions + partitions > MOST_PARTITIONS:
+        weight = weight_bytes(command)
+        if self._bytes + weight > MOST_BYTES:
             self.clear()
-            if partitions > MOST_PARTITIONS:
+            if weight > MOST_BYTES:
                 return
-        self._partitions += partitions
+        self._bytes += weight
         self._by_group.setdefault(command.group_id, {})[id(command)] = command, result
 
     def forget(self, group_id: GroupId) -> None:
@@ -59,4 +75,4 @@ class FetchMemory:
     def clear(self) -> None:
         """Offsets of any group may have changed."""
         self._by_group.clear()
-        self._partitions = 0
+        self._bytes = 0
