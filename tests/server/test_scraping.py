@@ -8,6 +8,9 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import pairwise
+from time import perf_counter, sleep
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -141,6 +144,73 @@ async def is_ended(connection: socket.socket) -> bool:
         return True
 
 
+@pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.1\r\n\r\n"], ids=["silent", "scraping"])
+def test_a_scrape_that_takes_a_while_is_not_pushed_out_by_others(sent: bytes) -> None:
+    """Neither by connections that send nothing, nor by more scrapes than there may be connections."""
+
+    async def scenario() -> None:
+        is_begun, is_enough = asyncio.Event(), asyncio.Event()
+
+        def long() -> Iterator[None]:
+            is_begun.set()
+            while not is_enough.is_set():
+                yield None
+
+        metrics = some_metrics()
+        metrics.add_gauges(long)
+        async with metrics_server(HERE, metrics) as port:
+            scraping_done = asyncio.create_task(scraped(port))
+            await is_begun.wait()
+            with ExitStack() as others:
+                for _ in range(scraping.MOST_CONNECTIONS + 5):
+                    other = others.enter_context(socket.create_connection((HERE[0], port or 0), timeout=10))
+                    other.sendall(sent)
+                    await asyncio.sleep(0.002)
+                if sent:
+                    assert await is_ended(other), "nobody else is let in"
+                is_enough.set()
+                assert (await scraping_done)["headgate_some"] == 4
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def test_scrapes_that_come_together_are_collected_together() -> None:
+    """And the next collection waits: who scrapes without an end does not keep the loop busy."""
+
+    async def scenario() -> None:
+        collected: list[float] = []
+
+        def read() -> Iterator[None]:
+            collected.append(perf_counter())
+            for _ in range(20):
+                sleep(0.001)
+                yield None
+
+        metrics = some_metrics()
+        metrics.add_gauges(read)
+        async with metrics_server(HERE, metrics) as port:
+            for _ in range(3):
+                found = await asyncio.gather(*(scraped(port) for _ in range(12)))
+                assert {one["headgate_some"] for one in found} == {4}
+        assert 3 <= len(collected) <= 3 * 4, "who asks while one is made shares the next one"
+        assert all(later - earlier >= 0.1 for earlier, later in pairwise(collected))
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("version", ["x", "1.0.0; escaping=x", ""])
+def test_a_format_that_makes_no_sense_is_answered_in_another(version: str) -> None:
+    """What a client writes is no failure of ours."""
+
+    async def scenario() -> None:
+        async with metrics_server(HERE, some_metrics()) as port:
+            answer = await ask(port, "GET", f"Accept: application/openmetrics-text; version={version}\r\n")
+        assert answer.startswith(b"HTTP/1.1 200 OK")
+        assert b"\nheadgate_some 4.0\n" in answer
+
+    asyncio.run(scenario())
+
+
 def test_a_scrape_does_not_last_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever does not send the request, or read the answer, in time is gone."""
     monkeypatch.setattr(scraping, "LONGEST_SECONDS", 0.05)
@@ -169,9 +239,9 @@ def test_only_reading_is_answered() -> None:
     asyncio.run(scenario())
 
 
-async def ask(port: int | None, method: str) -> bytes:
+async def ask(port: int | None, method: str, headers: str = "") -> bytes:
     reader, writer = await asyncio.open_connection(HERE[0], port)
-    writer.write(f"{method} /metrics HTTP/1.1\r\n\r\n".encode())
+    writer.write(f"{method} /metrics HTTP/1.1\r\n{headers}\r\n".encode())
     answer = await reader.read()
     writer.close()
     return answer

@@ -2,11 +2,13 @@
 
 What is counted changes with every request, and a look into it may change it (caches of names do): nobody but
 the loop's thread touches it. A scrape of many groups takes many slices of a millisecond, and requests are
-served between them. One scrape is collected at a time.
+served between them. One collection is made at a time, for all scrapes that wait when it begins; the next one
+begins after a pause, so that collecting takes a fifth of the loop's time at most, however many scrape.
 
 The server speaks as much of HTTP/1 as scraping takes: one GET a connection. Whoever connects and sends
 nothing, or a byte now and then, costs no thread and keeps no other from being answered: there are few
-connections at a time, the oldest makes room, and none lasts long.
+connections at a time, and none lasts long. Where there are too many, one makes room that has not sent its
+request or does not read its answer; while all are waiting for an answer, nobody else is let in.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ MOST_CONNECTIONS = 32
 LONGEST_SECONDS = 30.0
 """From the connection to the end of the answer."""
 LARGEST_REQUEST_BYTES = 16 << 10
+PAUSE_AFTER = 4
+"""How many times as long as a collection took the next one waits."""
 _END_OF_REQUEST = b"\r\n\r\n"
 
 
@@ -65,12 +69,30 @@ class _Found(Collector):
         return iter(self._metrics)
 
 
-def _as_text(metrics: list[Metric], accept: str) -> tuple[bytes, str]:
-    """The text in the format that is asked for, and what it is called; in any thread."""
+Encoder = Callable[[CollectorRegistry], bytes]
+
+
+def _encoder_for(accept: str) -> tuple[Encoder, str]:
+    """What writes the format that is asked for, and its name; the usual one where nonsense is asked for."""
+    try:
+        return choose_encoder(accept)
+    except Exception:  # versions are compared there, whatever they look like
+        return choose_encoder("")
+
+
+def _as_text(metrics: list[Metric], encoder: Encoder) -> bytes:
+    """The text; in any thread."""
     registry = CollectorRegistry()
     registry.register(_Found(metrics))
-    encoder, content_type = choose_encoder(accept)
-    return encoder(registry), content_type
+    return encoder(registry)
+
+
+class _Collected:
+    """What was collected once, and its texts by their types."""
+
+    def __init__(self, metrics: list[Metric]) -> None:
+        self.metrics = metrics
+        self.texts: dict[str, asyncio.Future[bytes]] = {}
 
 
 class Scraping:
@@ -79,23 +101,49 @@ class Scraping:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._lock = asyncio.Lock()
+        self._pause_seconds = 0.0
+        """Before the next collection."""
+        self._next: asyncio.Task[_Collected | None] | None = None
+        """The collection that has not begun, for all who ask now."""
         self._executor = ThreadPoolExecutor(1, "headgate-metrics")
         self._open: dict[_Scrape, None] = {}
         """The oldest first."""
 
-    async def text(self, accept: str) -> tuple[bytes, str]:
-        """The metrics in the format that is asked for, and what it is called."""
+    async def text(self, accept: str) -> tuple[bytes, str] | None:
+        """The metrics in the format that is asked for, and what it is called; None if that failed."""
         loop = asyncio.get_running_loop()
+        encoder, content_type = _encoder_for(accept)
+        if self._next is None:
+            self._next = loop.create_task(self._collect())
+        found = await asyncio.shield(self._next)
+        if found is None:
+            return None
+        text = found.texts.get(content_type)
+        if text is None:
+            text = loop.run_in_executor(self._executor, _as_text, found.metrics, encoder)
+            found.texts[content_type] = text
+        return await asyncio.shield(text), content_type
+
+    async def _collect(self) -> _Collected | None:
         async with self._lock:
-            found = await collect_in_slices(self._metrics)
-            return await loop.run_in_executor(self._executor, _as_text, found, accept)
+            await asyncio.sleep(self._pause_seconds)
+            self._next = None
+            began = perf_counter()
+            try:
+                return _Collected(await collect_in_slices(self._metrics))
+            except Exception:  # it was told where it was raised
+                return None
+            finally:
+                self._pause_seconds = PAUSE_AFTER * (perf_counter() - began)
 
     def opened(self, scrape: _Scrape) -> None:
-        """Somebody connected; who came first has to go when there are too many."""
-        while len(self._open) >= MOST_CONNECTIONS:
-            oldest = next(iter(self._open))
-            self.closed(oldest)
-            oldest.end()
+        """Somebody connected; when there are too many somebody has to go."""
+        if len(self._open) >= MOST_CONNECTIONS:
+            goes = next((one for one in self._open if not one.waits_for_answer), scrape)
+            self.closed(goes)
+            goes.end()
+            if goes is scrape:
+                return
         self._open[scrape] = None
 
     def closed(self, scrape: _Scrape) -> None:
@@ -106,6 +154,8 @@ class Scraping:
         """End all connections, and the thread."""
         for scrape in list(self._open):
             scrape.end()
+        if self._next is not None:
+            self._next.cancel()
         self._executor.shutdown(wait=True, cancel_futures=True)
 
 
@@ -118,6 +168,8 @@ class _Scrape(asyncio.Protocol):
         self._request = bytearray()
         self._answering: asyncio.Task[None] | None = None
         self._cancel_deadline: Callable[[], None] = lambda: None
+        self.waits_for_answer = False
+        """Whether it has sent its request, and nothing is sent back yet."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -137,6 +189,7 @@ class _Scrape(asyncio.Protocol):
         self._request += data
         if _END_OF_REQUEST in self._request:
             self._transport.pause_reading()
+            self.waits_for_answer = True
             self._answering = asyncio.get_running_loop().create_task(self._answer())
         elif len(self._request) > LARGEST_REQUEST_BYTES:
             self.end()
@@ -152,12 +205,11 @@ class _Scrape(asyncio.Protocol):
         accept = ",".join(text[7:] for text in headers if text[:7].lower() == "accept:")
         status, body, content_type = "405 Method Not Allowed", b"", "text/plain"
         if method in ("GET", "HEAD"):
-            try:
-                body, content_type = await self._scraping.text(accept)
-                status = "200 OK"
-            except Exception:  # it was told where it was raised
-                status = "500 Internal Server Error"
+            text = await self._scraping.text(accept)
+            status = "200 OK" if text is not None else "500 Internal Server Error"
+            body, content_type = text or (body, content_type)
         head = f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n"
+        self.waits_for_answer = False
         if self._transport is not None:
             self._transport.write(f"{head}Connection: close\r\n\r\n".encode("latin-1"))
             self._transport.write(body if method != "HEAD" else b"")
