@@ -11,7 +11,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, cast
 
-from headgate.api.contract import Api, Node, RequestSteps, Router
+from headgate.api.contract import Node, RequestSteps, Router
+from headgate.api.registration import Api
 from headgate.api.router import Here
 from headgate.core import topic_image
 from headgate.core.commands import Tick

@@ -18,7 +18,8 @@ from headgate.api import (
     k47_offset_delete,
     k20004_describe_offset_history,
 )
-from headgate.api.contract import Api, ShardOwner
+from headgate.api.contract import ShardOwner
+from headgate.api.registration import Api
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId
 from headgate.wire.extensions.describe_offset_history import DescribeOffsetHistoryRequest

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 from tests.api.node import drive_request
 from tests.topics.disk import NOW, Disk
 
-from headgate.api.contract import Api, Coordinator, OffsetHistory, RequestSteps, Router
+from headgate.api.contract import Coordinator, OffsetHistory, RequestSteps, Router
+from headgate.api.registration import Api
 from headgate.domain.ids import Millis
 from headgate.domain.settings import Settings
 from headgate.security.principal import ANONYMOUS

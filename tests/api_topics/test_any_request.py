@@ -33,7 +33,7 @@ from headgate.api import (
     k74_list_config_resources,
     k75_describe_topic_partitions,
 )
-from headgate.api.contract import Api
+from headgate.api.registration import Api
 from headgate.wire.layout import FieldLayout, layout_of
 from headgate.wire.message import Struct
 

@@ -22,6 +22,7 @@ from headgate.log.memory_filesystem import Fault, MemoryFileSystem, PowerCut
 from headgate.records import GroupTombstone, OffsetTombstone
 from headgate.records.history import SINCE_EVER, decode_mark, origin_of
 from headgate.runtime import turn_batches
+from headgate.topics.housekeeping import Housekeeping
 from headgate.topics.partition import Partition
 from headgate.topics.refusal import Refusal
 from headgate.topics.topic import Topic
@@ -210,11 +211,12 @@ def history_job(life: Life):  # type: ignore[no-untyped-def]
 def test_old_history_goes_and_is_then_not_known() -> None:
     """Retention counts from the move. Of what is gone nothing is told, and never something wrong."""
     life, past = Life(new_disk(), clock := SetClock()), Past()
+    housekeeping = Housekeeping(life.topics)
     for _ in range(10):
         fill(life, past)
         life.compact()
         clock.time = Millis(clock.time + DAY_MS)
-        drive(life.topics.housekeeping(clock.system_time()))
+        drive(housekeeping.round(clock.system_time()))
     answer = life.ask(HistoryQuery(GROUP, None, limit=10_000))
     assert START + DAY_MS < answer.known_since < START + 5 * DAY_MS
     for one in answer.partitions:
@@ -225,7 +227,7 @@ def test_old_history_goes_and_is_then_not_known() -> None:
     long_ago = life.ask(HistoryQuery.as_of(GROUP, [(TOPIC, [0, 1])], Millis(START + 50)))
     assert [(one.entries, one.earlier) for one in long_ago.partitions] == [((), Earlier.UNKNOWN)] * 2
     clock.time = Millis(clock.time + 20 * DAY_MS)
-    drive(life.topics.housekeeping(clock.system_time()))
+    drive(housekeeping.round(clock.system_time()))
     assert life.moved.log.log_start_offset == life.moved.log.log_end_offset
     empty = life.ask(HistoryQuery.as_of(GROUP, [(TOPIC, [5])], Millis(clock.time - 8 * DAY_MS)))
     assert empty.partitions[0].earlier is Earlier.UNKNOWN
@@ -244,7 +246,7 @@ def test_a_clock_that_is_set_back_makes_nothing_known_that_is_gone() -> None:
     clock.time = Millis(START + 1000)
     assert life.compact()
     clock.time = Millis(START + 10 * DAY_MS)
-    drive(life.topics.housekeeping(clock.system_time()))
+    drive(Housekeeping(life.topics).round(clock.system_time()))
     drive(life.history.mark_emptied())
     told = life.ask(HistoryQuery.as_of(GROUP, [(TOPIC, [0])], Millis(clock.time - DAY_MS)))
     assert [entry.commit and entry.commit.offset for entry in told.partitions[0].entries] == [1]
@@ -257,13 +259,14 @@ def test_a_history_that_a_clock_ahead_has_emptied_is_not_known_afterwards() -> N
     fill(life, past)
     assert life.compact()
     clock.time = Millis(clock.time + 30 * DAY_MS)
-    drive(life.topics.housekeeping(clock.system_time()))
+    housekeeping = Housekeeping(life.topics)
+    drive(housekeeping.round(clock.system_time()))
     drive(life.history.mark_emptied())
     clock.time = Millis(START + DAY_MS)
     told = life.ask(HistoryQuery.as_of(GROUP, [(TOPIC, [0, 1])], Millis(START + 50)))
     assert [(one.entries, one.earlier) for one in told.partitions] == [((), Earlier.UNKNOWN)] * 2
     assert list(life.moved.log.batches(0)), "the mark"
-    drive(life.topics.housekeeping(clock.system_time()))
+    drive(housekeeping.round(clock.system_time()))
     drive(life.history.mark_emptied())
     assert len(list(life.moved.log.batches(life.moved.log.log_start_offset))) == 1
     life.end()

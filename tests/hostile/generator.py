@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
-from headgate.api.contract import Api
+from headgate.api.registration import Api
 from headgate.api.registry import apis_by_key
 from headgate.log.batch import Record, encode_batch
 from headgate.wire.layout import FieldLayout, layout_of

@@ -20,6 +20,7 @@ from headgate.topics import appends
 from headgate.topics.admission import AppendResult
 from headgate.topics.appends import Budget
 from headgate.topics.compactor import Compactor
+from headgate.topics.housekeeping import Housekeeping
 from headgate.topics.topic import Topic
 from headgate.topics.topics import NewTopic, Topics
 
@@ -71,13 +72,15 @@ def test_checkpoints_go_on_when_one_shard_fails(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.plants_failures("housekeeping")
-@pytest.mark.parametrize("job", ["tidy_catalogue", "remove_deleted", "housekeeping"])
+@pytest.mark.parametrize(
+    ("owner", "job"), [(Topics, "tidy_catalogue"), (Topics, "remove_deleted"), (Housekeeping, "round")]
+)
 def test_housekeeping_that_fails_keeps_nobody_from_being_served(
-    job: str, monkeypatch: pytest.MonkeyPatch
+    owner: type, job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is counted; the node starts, serves and stops."""
-    failing, _ = failing_times(1, getattr(Topics, job))
-    monkeypatch.setattr(Topics, job, failing)
+    failing, _ = failing_times(1, getattr(owner, job))
+    monkeypatch.setattr(owner, job, failing)
 
     async def scenario(client: Client) -> None:
         await until(lambda: failures.counts() == {Where.HOUSEKEEPING: 1}, "it is counted", WITHIN_S)

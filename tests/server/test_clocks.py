@@ -95,7 +95,7 @@ def commit_timestamp(client: Client) -> int:
 def keep_topics(client: Client) -> None:
     """What the node does now and then: retention among others."""
     node = client.node
-    drive(node.topics.housekeeping(node.system_time()))
+    drive(node.housekeeping.round(node.system_time()))
 
 
 def test_after_two_hours_of_suspend_true_timestamps_are_accepted() -> None:

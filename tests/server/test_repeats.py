@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.server.clients import WIDTH, Client, T, commit, committed, fetch, run_scenario
 from tests.waiting import until
 
-from headgate.api.contract import Api
+from headgate.api.registration import Api
 from headgate.api.repeats import Habit
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicId, TopicName

@@ -35,6 +35,7 @@ from headgate.runtime.shard_runtime import ShardRuntime
 from headgate.server.coordinator import GroupCoordinator
 from headgate.server.erasure import OffsetErasure
 from headgate.server.group_surroundings import GroupSurroundings
+from headgate.topics.housekeeping import Housekeeping
 from headgate.topics.partition import Partition
 from headgate.topics.refusal import Refusal
 from headgate.topics.topic import Topic
@@ -218,17 +219,17 @@ class Life:
         await self._coordinator.load()
         history.open(topic)
         self.surroundings.keep_telling(self._coordinator)
-        self._look_after(topics, history)
+        self._look_after(Housekeeping(topics), history)
         if not self._is_last:
             WatchedErasure(self, topics, self._coordinator).start()
             for runner in runners:
                 runner.start()
             self.world.surroundings.started()
 
-    def _look_after(self, topics: Topics, history: OffsetHistory) -> None:
-        drive(topics.housekeeping(self.world.time.system_time()))
+    def _look_after(self, housekeeping: Housekeeping, history: OffsetHistory) -> None:
+        drive(housekeeping.round(self.world.time.system_time()))
         drive(history.mark_emptied())
-        self.later(HOUSEKEEPING_SECONDS, lambda: self._look_after(topics, history))
+        self.later(HOUSEKEEPING_SECONDS, lambda: self._look_after(housekeeping, history))
 
     def _started(self, starting: asyncio.Task[None]) -> None:
         if not starting.cancelled() and (failure := starting.exception()) is not None:

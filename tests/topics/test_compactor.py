@@ -11,6 +11,7 @@ from headgate.domain.settings import Settings
 from headgate.log.batch import iterate_records
 from headgate.log.filesystem import Fault
 from headgate.topics.compactor import RETRY_AFTER_SECONDS, CompactionJob, Compactor
+from headgate.topics.housekeeping import Housekeeping
 from headgate.topics.partition import Partition
 from headgate.topics.topic import Topic
 from headgate.topics.topics import NewTopic, Topics
@@ -235,8 +236,9 @@ def test_topics_in_which_nothing_is_to_be_done_are_gone_through_in_steps(disk: D
     for number in range(20):
         assert isinstance(topics.create(NewTopic(f"t{number}", disk.topic_id(), 1), NOW), Topic)
     assert len(list(Compactor(topics).next_job(NOW, lambda: True))) >= 20
-    drive(topics.housekeeping(NOW))
-    assert len(list(topics.housekeeping(NOW, lambda: True))) >= 40
+    housekeeping = Housekeeping(topics)
+    drive(housekeeping.round(NOW))
+    assert len(list(housekeeping.round(NOW, lambda: True))) >= 40
 
 
 def test_nothing_is_remembered_of_topics_that_are_deleted(disk: Disk) -> None:

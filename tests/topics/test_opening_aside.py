@@ -13,8 +13,9 @@ from headgate.domain.ids import Millis, TopicName
 from headgate.log.compaction import Steps, Work
 from headgate.log.filesystem import Fault
 from headgate.log.log import Log
-from headgate.topics import housekeeping
+from headgate.topics import housekeeping as rounds
 from headgate.topics.held_names import HeldNames
+from headgate.topics.housekeeping import Housekeeping
 from headgate.topics.topic import Topic
 from headgate.topics.topics import NewTopic, Topics
 
@@ -133,8 +134,9 @@ def test_housekeeping_opens_logs_aside_and_closes_them_again(disk: Disk) -> None
     """Of partitions that nobody has open, whether or not there was anything to delete."""
     topics = restarted_topics(disk)
     found = letters(topics)
-    drive(topics.housekeeping(NOW))  # the first leaves them alone
-    steps = topics.housekeeping(NOW)
+    housekeeping = Housekeeping(topics)
+    drive(housekeeping.round(NOW))  # the first leaves them alone
+    steps = housekeeping.round(NOW)
     work = until_opening(steps)
     assert found.partition(0).is_opening
     work()
@@ -148,8 +150,9 @@ def test_housekeeping_leaves_a_log_open_that_somebody_asked_for_meanwhile(disk: 
     """It may be about to be compacted or written to: nobody closes it under their hands."""
     topics = restarted_topics(disk)
     topic = letters(topics)
-    drive(topics.housekeeping(NOW))
-    steps = topics.housekeeping(NOW)
+    housekeeping = Housekeeping(topics)
+    drive(housekeeping.round(NOW))
+    steps = housekeeping.round(NOW)
     until_opening(steps)()
     log = topic.partition(0).log
     drive(steps)
@@ -184,7 +187,7 @@ def test_a_topic_deleted_while_its_log_is_opened_keeps_its_name_until_that_ends(
     assert topics.refusal_of(new) is not None
     assert not freed
     assert "letters-0" in disk.files.listdir(DATA)
-    drive(topics.housekeeping(NOW))
+    drive(Housekeeping(topics).round(NOW))
     assert "letters-0" in disk.files.listdir(DATA)
     may_go_on.set()
     thread.join()
@@ -249,14 +252,15 @@ def test_a_round_looks_at_every_idle_partition_once_and_not_again_before_somethi
         return load(topic, *given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Topic, "load_log", counting)
-    drive(topics.housekeeping(NOW))
+    housekeeping = Housekeeping(topics)
+    drive(housekeeping.round(NOW))
     assert not opened, "the first round, at the start, leaves them alone"
-    drive(topics.housekeeping(NOW))
+    drive(housekeeping.round(NOW))
     assert len(opened) == 600
     assert not list(letters(topics).open_partitions())
-    drive(topics.housekeeping(Millis(NOW + 1000)))
+    drive(housekeeping.round(Millis(NOW + 1000)))
     assert len(opened) == 600, "nothing can have expired"
-    drive(topics.housekeeping(Millis(NOW + 1001)))
+    drive(housekeeping.round(Millis(NOW + 1001)))
     assert len(opened) == 1200
     assert letters(topics).partition(0).log_start_offset == 1
 
@@ -264,23 +268,25 @@ def test_a_round_looks_at_every_idle_partition_once_and_not_again_before_somethi
 def test_idle_logs_are_looked_at_again_when_the_topic_has_other_settings(disk: Disk) -> None:
     """A shorter retention takes effect in the next round."""
     topics = restarted_topics(disk)
-    drive(topics.housekeeping(NOW))
-    drive(topics.housekeeping(NOW))
+    housekeeping = Housekeeping(topics)
+    drive(housekeeping.round(NOW))
+    drive(housekeeping.round(NOW))
     topics.set_overrides(letters(topics), {"retention.ms": "5"}, NOW)
-    drive(topics.housekeeping(Millis(NOW + 10)))
+    drive(housekeeping.round(Millis(NOW + 10)))
     assert letters(topics).partition(0).log_start_offset == 2
 
 
 def test_a_round_recovers_some_logs_after_a_crash(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is tried in turn, those that fail do not keep the others waiting."""
-    monkeypatch.setattr(housekeeping, "_RECOVERED_A_ROUND", 2)
+    monkeypatch.setattr(rounds, "_RECOVERED_A_ROUND", 2)
     topics = disk.start()
     topic = create(topics, disk, "letters", 5)
     for index in range(5):
         append(topic, b"a", partition=index)
     disk.files.crash()
     topics = disk.start()
-    drive(topics.housekeeping(NOW))
+    housekeeping = Housekeeping(topics)
+    drive(housekeeping.round(NOW))
     for at_least in (2, 4, 5):
-        drive(topics.housekeeping(NOW))
+        drive(housekeeping.round(NOW))
         assert len(list(letters(topics).open_partitions())) == at_least

@@ -15,6 +15,7 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis, TopicId
 from headgate.domain.settings import Settings
 from headgate.log.filesystem import Fault, OsFileSystem
+from headgate.topics.housekeeping import Housekeeping
 from headgate.topics.refusal import Refusal
 from headgate.topics.topic import Topic
 from headgate.topics.topics import NewTopic, Topics
@@ -107,7 +108,7 @@ def test_a_name_whose_old_files_cannot_be_removed_stays_taken(disk: Disk) -> Non
     assert isinstance(refused, Refusal)
     assert refused.error == ErrorCode.KAFKA_STORAGE_ERROR
     disk.files.heal()
-    drive(topics.housekeeping(NOW))
+    drive(Housekeeping(topics).round(NOW))
     assert values(create(topics, disk, "letters")) == []
 
 
@@ -117,7 +118,7 @@ def test_a_strange_directory_is_left_alone(disk: Disk) -> None:
     topics = disk.start()
     refused = topics.create(NewTopic("foreign", disk.topic_id(), 1), NOW)
     assert isinstance(refused, Refusal)
-    drive(topics.housekeeping(NOW))
+    drive(Housekeeping(topics).round(NOW))
     assert "foreign-0" in disk.files.listdir(DATA)
 
 
@@ -251,8 +252,9 @@ def test_old_and_surplus_records_are_deleted(disk: Disk) -> None:
             append(topic, b"x" * 500)
     topics.close()
     topics = disk.start()
+    housekeeping = Housekeeping(topics)
     for _ in range(3):
-        drive(topics.housekeeping(Millis(NOW + 2000)))
+        drive(housekeeping.round(Millis(NOW + 2000)))
     starts = {str(topic.name): topic.partition(0).log_start_offset for topic in topics.all()}
     ends = {str(topic.name): topic.partition(0).log_end_offset for topic in topics.all()}
     assert ends == {"by.age": 10, "by.size": 10, "kept": 10}
@@ -266,7 +268,7 @@ def test_no_setting_endangers_a_coordinators_topic(disk: Disk) -> None:
     topics = disk.start()
     topic = create(topics, disk, "__consumer_offsets", cleanup_policy="delete", retention_ms="1")
     append(topic, b"a")
-    drive(topics.housekeeping(Millis(NOW + 1_000_000)))
+    drive(Housekeeping(topics).round(Millis(NOW + 1_000_000)))
     assert topic.partition(0).log_start_offset == 0
 
 

@@ -9,13 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
-from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, TypeVar
 
-from headgate.api.denials import deny
-
 if TYPE_CHECKING:
-    from headgate.api.needs import Needs
     from headgate.core.offsets.history import GroupHistory, HistoryQuery
     from headgate.domain.errors import ErrorCode
     from headgate.domain.ids import GroupId, Millis
@@ -32,9 +28,6 @@ RequestSteps: TypeAlias = "Generator[Callable[[], None] | Future[Any] | None, No
 """Work of a request that may be long. It yields None where others may have their turn, a function to have it
 run in a thread, and a future to wait for it; what those raise is raised at the yield.
 """
-
-READ_ASIDE_BYTES = 128 * 1024
-"""A larger request is read in a thread, unless its API says otherwise."""
 
 
 class Call(Protocol):
@@ -303,33 +296,3 @@ class Node(Protocol):
     def new_consumer_member_id(self) -> str:
         """A fresh id for a member of a consumer group as in Kafka: a random UUID in 22 characters."""
         ...
-
-
-Handler = Callable[[Node, Call, Any], Any]
-Denier = Callable[[Node, Call, Any, "ErrorCode"], None]
-RepeatMaker = Callable[["Node", int, Any], "Repeat | None"]
-
-
-@dataclass(frozen=True, slots=True)
-class Api:
-    """One registration: what ApiVersions advertises is exactly the set of these."""
-
-    key: int
-    name: str
-    min_version: int
-    max_version: int
-    request_type: type[Any]
-    response_type: type[Any]
-    handle: Handler
-    repeat: RepeatMaker | None = None
-    """For APIs that are asked the same over and over: what serves this version of this request, which was
-    taken a moment ago, when it comes again; None if it had better be read each time."""
-    features: tuple[str, ...] = ()
-    """What it knows beyond Kafka's document, by names that ApiVersions advertises."""
-    read_aside_bytes: int = READ_ASIDE_BYTES
-    """A larger request is read in a thread: it may have many parts."""
-    _: KW_ONLY
-    needs: Needs
-    """The rights that a request takes; asked only where a policy may deny some."""
-    deny: Denier = deny
-    """Answers a request that is refused as a whole."""

@@ -21,8 +21,9 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from headgate.api import denials
-from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import topic_needs
+from headgate.api.registration import Api
 from headgate.domain.errors import ErrorCode
 from headgate.log.header import HEADER_BYTES, MAGIC, TRANSACTIONAL
 from headgate.security.authorizer import Need

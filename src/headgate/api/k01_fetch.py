@@ -19,8 +19,9 @@ from concurrent.futures import Future
 from functools import partial
 from typing import NamedTuple
 
-from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import topic_name, topic_need, topic_needs
+from headgate.api.registration import Api
 from headgate.domain.errors import ErrorCode
 from headgate.security.authorizer import Need
 from headgate.security.resources import Operation

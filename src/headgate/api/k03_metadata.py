@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
-from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.denials import denied_response
 from headgate.api.needs import topic_need, topic_needs
+from headgate.api.registration import Api
 from headgate.api.topic_answers import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS, find_or_create
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import ZERO_TOPIC_ID

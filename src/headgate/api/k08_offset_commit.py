@@ -21,8 +21,9 @@ from headgate.api.commit_messages import (
     sort_out_in_steps,
 )
 from headgate.api.commit_repeat import commit_repeat
-from headgate.api.contract import Api, Call, Node
+from headgate.api.contract import Call, Node
 from headgate.api.needs import of_group_and_topics
+from headgate.api.registration import Api
 from headgate.security.resources import Operation
 from headgate.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 

@@ -12,11 +12,12 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.fetch_messages import AskedGroup, groups_asked, response_of
 from headgate.api.fetch_repeat import fetch_repeat
 from headgate.api.group_answers import submit_each
 from headgate.api.needs import group_need, topic_needs
+from headgate.api.registration import Api
 from headgate.core.offsets.commands import (
     FetchedColumns,
     FetchedInSteps,

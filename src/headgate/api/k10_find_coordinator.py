@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.contract import Call, Node, RequestSteps
+from headgate.api.registration import Api
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId
 from headgate.security.authorizer import Need

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from headgate.api.contract import Api, Call, Node
+from headgate.api.contract import Call, Node
 from headgate.api.group_answers import is_too_long
 from headgate.api.needs import of_group
+from headgate.api.registration import Api
 from headgate.core.classic.commands import JoinGroup, JoinResult
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, InstanceId, MemberId

@@ -6,10 +6,11 @@ answer is NONE, as in Kafka.
 
 from __future__ import annotations
 
-from headgate.api.contract import Api, Call, Node
+from headgate.api.contract import Call, Node
 from headgate.api.heartbeat_messages import classic_command_of, classic_response_of
 from headgate.api.heartbeat_repeat import classic_heartbeat_repeat
 from headgate.api.needs import of_group
+from headgate.api.registration import Api
 from headgate.domain.errors import ErrorCode
 from headgate.security.resources import Operation
 from headgate.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

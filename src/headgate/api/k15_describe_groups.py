@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.group_answers import answer_each
 from headgate.api.needs import of_groups
+from headgate.api.registration import Api
 from headgate.core.classic.commands import DescribedGroup, DescribeGroup
 from headgate.core.classic.state import ClassicState
 from headgate.domain.errors import ErrorCode

@@ -9,8 +9,9 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import Any
 
-from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import of_cluster
+from headgate.api.registration import Api
 from headgate.core import commands as core
 from headgate.core.commands import ListedGroups, ListGroups, ListMoreGroups
 from headgate.domain.errors import ErrorCode

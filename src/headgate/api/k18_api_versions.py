@@ -11,8 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from headgate.api.contract import Api, Call, Node
+from headgate.api.contract import Call, Node
 from headgate.api.needs import nothing
+from headgate.api.registration import Api
 from headgate.domain.errors import ErrorCode
 from headgate.wire.messages.api_versions import (
     ApiVersion,

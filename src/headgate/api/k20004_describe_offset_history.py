@@ -13,8 +13,9 @@ from functools import partial
 from itertools import groupby
 from typing import Any, Final
 
-from headgate.api.contract import Api, Call, Node
+from headgate.api.contract import Call, Node
 from headgate.api.needs import of_group_and_topics
+from headgate.api.registration import Api
 from headgate.core.offsets.history import (
     LAST_TIME,
     GroupHistory,

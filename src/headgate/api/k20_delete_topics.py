@@ -12,9 +12,10 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 
-from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.group_answers import gather
 from headgate.api.needs import topic_need, topic_needs
+from headgate.api.registration import Api
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import ZERO_TOPIC_ID, TopicName
 from headgate.security.authorizer import Need

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headgate.api.contract import Api, Call, Node
+from headgate.api.contract import Call, Node
+from headgate.api.registration import Api
 from headgate.domain.errors import ErrorCode
 from headgate.security.authorizer import Need
 from headgate.security.resources import CLUSTER, Operation, Resource, ResourceType

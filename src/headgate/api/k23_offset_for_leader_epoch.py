@@ -6,8 +6,9 @@ when the node starts after a crash.
 
 from __future__ import annotations
 
-from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import of_topics
+from headgate.api.registration import Api
 from headgate.domain.errors import ErrorCode
 from headgate.security.resources import Operation
 from headgate.topics.opening_aside import opened_aside

@@ -7,8 +7,9 @@ has the defaults. Synonyms and documentation (3+) come when they are asked for.
 from __future__ import annotations
 
 from headgate.api.config_resources import find_resource
-from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import of_configs
+from headgate.api.registration import Api
 from headgate.security.resources import Operation
 from headgate.topics.configs import ConfigValue
 from headgate.topics.refusal import Refusal

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headgate.api.config_resources import ConfigResource, alter
-from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import altered_configs
+from headgate.api.registration import Api
 from headgate.topics.configs import Change, Operation
 from headgate.topics.refusal import Refusal
 from headgate.wire.messages.alter_configs import (

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import of_cluster
+from headgate.api.registration import Api
 from headgate.domain.errors import ErrorCode
 from headgate.security.resources import Operation
 from headgate.topics.opening_aside import opened_aside

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import of_topics
+from headgate.api.registration import Api
 from headgate.api.topic_answers import refuse_assignment
 from headgate.domain.errors import ErrorCode
 from headgate.security.resources import Operation

@@ -5,8 +5,9 @@ Kafka's TopicCommand asks before it describes a topic.
 
 from __future__ import annotations
 
-from headgate.api.contract import Api, Call, Node
+from headgate.api.contract import Call, Node
 from headgate.api.needs import of_cluster
+from headgate.api.registration import Api
 from headgate.security.resources import Operation
 from headgate.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,

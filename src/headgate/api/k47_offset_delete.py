@@ -11,9 +11,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
-from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.group_answers import error_of
 from headgate.api.needs import of_group_and_topics
+from headgate.api.registration import Api
 from headgate.core.offsets.commands import DeleteOffsets
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicName

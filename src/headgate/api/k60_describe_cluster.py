@@ -6,8 +6,9 @@ not reached this way. From version 2 it may ask for fenced brokers; there are no
 
 from __future__ import annotations
 
-from headgate.api.contract import Api, Call, Node
+from headgate.api.contract import Call, Node
 from headgate.api.needs import nothing
+from headgate.api.registration import Api
 from headgate.api.topic_answers import CLUSTER_OPERATIONS, NOT_ASKED
 from headgate.domain.errors import ErrorCode
 from headgate.wire.messages.describe_cluster import (

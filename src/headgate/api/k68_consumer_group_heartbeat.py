@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from headgate.api.contract import Api, Call, Node
+from headgate.api.contract import Call, Node
 from headgate.api.heartbeat_messages import command_of, response_of
 from headgate.api.heartbeat_repeat import consumer_heartbeat_repeat
 from headgate.api.needs import group_need, topic_need
+from headgate.api.registration import Api
 from headgate.core.consumer.commands import JOINING
 from headgate.domain.ids import MemberId
 from headgate.security.authorizer import Need

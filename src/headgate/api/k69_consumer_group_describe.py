@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.group_answers import answer_each
 from headgate.api.k15_describe_groups import ALL_GROUP_OPERATIONS, OPERATIONS_NOT_ASKED_FOR
 from headgate.api.needs import of_groups
+from headgate.api.registration import Api
 from headgate.core.consumer.commands import (
     DescribeConsumerGroup,
     DescribedConsumerGroup,

@@ -7,8 +7,9 @@ own.
 
 from __future__ import annotations
 
-from headgate.api.contract import Api, Call, Node
+from headgate.api.contract import Call, Node
 from headgate.api.needs import of_cluster
+from headgate.api.registration import Api
 from headgate.domain.errors import ErrorCode
 from headgate.security.resources import Operation
 from headgate.topics.configs import ResourceType

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from headgate.api.contract import Api, Call, Node, RequestSteps
+from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import topic_need
+from headgate.api.registration import Api
 from headgate.api.topic_answers import TOPIC_OPERATIONS
 from headgate.domain.errors import ErrorCode
 from headgate.security.authorizer import Need

@@ -37,7 +37,7 @@ from headgate.api import (
     k75_describe_topic_partitions,
     k20004_describe_offset_history,
 )
-from headgate.api.contract import Api
+from headgate.api.registration import Api
 
 _APIS: tuple[Api, ...] = (
     k00_produce.API,

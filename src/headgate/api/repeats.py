@@ -20,7 +20,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from headgate.api.contract import Api, Node, Repeat
+from headgate.api.contract import Node, Repeat
+from headgate.api.registration import Api
 from headgate.security.principal import ANONYMOUS, Principal
 from headgate.wire.codec import encode
 from headgate.wire.message import Message

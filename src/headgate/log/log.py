@@ -24,13 +24,12 @@ from headgate.log.recovery import Loading, Recovery, load
 from headgate.log.replacement import Replacement
 from headgate.log.retention import Retention
 from headgate.log.segment import Segment
-from headgate.log.segments import Segments
+from headgate.log.segments import Segments, walk_segments
 from headgate.log.swap import carry_out, save_compacted_to
 from headgate.log.sync import SyncRequest
 from headgate.log.sync_mark import remove_sync_mark
 from headgate.log.terms import LogFailed, LogSettings, OffsetOutOfRange
 from headgate.log.time_search import Search, found_now, search_largest_timestamp, search_timestamp
-from headgate.log.walking import walk_segments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -7,17 +7,28 @@ sees the bytes of one batch alone. The log may change at each step: a search goe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from headgate.log.batch import BatchHeader, iterate_records
 from headgate.log.segment import Segment
 from headgate.log.walking import walk_batches
 
-if TYPE_CHECKING:
-    from headgate.log.log import Log
+
+class Searched(Protocol):
+    """A log that is searched."""
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that may be read."""
+        ...
+
+    def batches(self, from_offset: int, limit: int) -> Iterator[tuple[BatchHeader, bytes]]:
+        """Header and bytes of every batch from the first that reaches `from_offset`, below `limit`."""
+        ...
+
 
 Found: TypeAlias = "tuple[int, int] | None"
 """A timestamp and the offset of the record that has it."""
@@ -40,7 +51,7 @@ def found_now(search: Search) -> Found:
             work()
 
 
-def search_timestamp(log: Log, segments: Iterable[Segment], timestamp_ms: int) -> Search:
+def search_timestamp(log: Searched, segments: Iterable[Segment], timestamp_ms: int) -> Search:
     """Timestamp and offset of the log's first record that is at or after `timestamp_ms`."""
     position = 0
     while True:
@@ -76,7 +87,7 @@ def _first_in(batch: bytes, timestamp_ms: int, start_offset: int) -> Found:
     return None
 
 
-def search_largest_timestamp(log: Log, segments: Iterable[Segment]) -> Search:
+def search_largest_timestamp(log: Searched, segments: Iterable[Segment]) -> Search:
     """The largest timestamp of the log, and the first offset in its batch that has it."""
     start = log.log_start_offset
     visible = [
@@ -99,7 +110,7 @@ def search_largest_timestamp(log: Log, segments: Iterable[Segment]) -> Search:
     return best
 
 
-def _largest_from(log: Log, position: int, end_offset: int, largest: int) -> Search:
+def _largest_from(log: Searched, position: int, end_offset: int, largest: int) -> Search:
     """The largest timestamp from `position` on, and no more than `largest`, below `end_offset`."""
     best: Found = None
     while position < end_offset:

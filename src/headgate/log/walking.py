@@ -23,7 +23,6 @@ from headgate.log.header import (
 
 if TYPE_CHECKING:
     from headgate.log.filesystem import File
-    from headgate.log.segments import Segments
 
 CHUNK_BYTES: Final = 1 << 20
 
@@ -158,21 +157,3 @@ def checked_batches(batches: Iterable[tuple[BatchHeader, bytes]]) -> Iterator[tu
         if crc32c(memoryview(batch)[CRC_END:]) != header.crc:
             raise CorruptBatch(f"the CRC of the batch at offset {header.base_offset} is wrong")
         yield header, batch
-
-
-def walk_segments(segments: Segments, from_offset: int, limit: int) -> Iterator[tuple[BatchHeader, bytes]]:
-    """Header and bytes of every batch from the first that reaches `from_offset`, below `limit`.
-
-    Nothing takes the place of what is read as long as this lasts. Raises as `walk_batches` does.
-    """
-    segments.walks += 1
-    try:
-        for segment in segments.reaching(from_offset):
-            if segment.base_offset >= limit:
-                return
-            start = segment.position_of(from_offset) if from_offset > segment.base_offset else 0
-            end = segment.size if limit >= segment.next_offset else segment.position_of(limit)
-            for _, header, batch in walk_batches(segment.file(), start, end):
-                yield header, bytes(batch)
-    finally:
-        segments.walks -= 1

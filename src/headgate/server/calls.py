@@ -6,8 +6,9 @@ from collections.abc import Callable
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from headgate.api.contract import Api, RequestSteps
+from headgate.api.contract import RequestSteps
 from headgate.api.k18_api_versions import unsupported
+from headgate.api.registration import Api
 from headgate.runtime.asking import NOW
 from headgate.runtime.failures import Where
 from headgate.security.principal import Principal

@@ -23,7 +23,8 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Final, TypeVar, cast
 
-from headgate.api.contract import Api, Node, RequestSteps
+from headgate.api.contract import Node, RequestSteps
+from headgate.api.registration import Api
 from headgate.api.repeats import Habit, Repeats
 from headgate.domain.errors import ErrorCode
 from headgate.runtime.asking import NOW

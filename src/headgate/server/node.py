@@ -36,6 +36,7 @@ from headgate.server.group_surroundings import GroupSurroundings
 from headgate.server.identity import check_identity, cluster_id, random_id
 from headgate.server.request_work import RequestWork
 from headgate.topics.appends import Appends
+from headgate.topics.housekeeping import Housekeeping
 from headgate.topics.refusal import Refusal
 from headgate.topics.topic import Topic
 from headgate.topics.topics import NewTopic, Topics
@@ -80,7 +81,8 @@ class BrokerNode:
         self.history = OffsetHistory(self.topics, clock, self.watch)
         self._surroundings = GroupSurroundings(self.topics)
         self._compaction = CompactionRunner(self.topics, clock, self.history.rules_of, self.watch)
-        self._housekeeping = SliceRunner("housekeeping", lambda: LEAST_SHARE, self.watch)
+        self.housekeeping = Housekeeping(self.topics)
+        self._slices = SliceRunner("housekeeping", lambda: LEAST_SHARE, self.watch)
         self._looking_after: asyncio.Task[None] | None = None
         self._compaction.on_failed = lambda partition: self.coordinator.look_at_log(partition)
 
@@ -139,7 +141,7 @@ class BrokerNode:
             self._looking_after.cancel()
         self.request_work.close()
         self._batch_checks.close()
-        self._housekeeping.close()
+        self._slices.close()
         self._compaction.close()
         self.history.close()
         self.coordinator.close()
@@ -207,8 +209,8 @@ class BrokerNode:
     async def _look_after_topics(self) -> None:
         while True:
             try:
-                slices = self._housekeeping
-                await slices.run(self.topics.housekeeping(self.system_time(), slices.is_slice_over))
+                slices = self._slices
+                await slices.run(self.housekeeping.round(self.system_time(), slices.is_slice_over))
                 await slices.run(self.history.mark_emptied())
             except OSError as failure:
                 logger.error("retention failed", extra={"error": str(failure)})

@@ -39,8 +39,14 @@ class Housekeeping:
         self._tried: set[Key] = set()
         """Logs that were to be recovered in this round or one before."""
 
-    def round(self, now: Millis, is_slice_over: Callable[[], bool]) -> Steps[None]:
-        """Look after all that are open, and after some of the others."""
+    def round(self, now: Millis, is_slice_over: Callable[[], bool] = lambda: False) -> Steps[None]:
+        """Look after all that are open, and after some of the others, in steps; `is_slice_over` says when
+        others must have their turn.
+        """
+        yield from self._look_after_all(now, is_slice_over)
+        self._topics.remove_leftovers()
+
+    def _look_after_all(self, now: Millis, is_slice_over: Callable[[], bool]) -> Steps[None]:
         expired_before = Millis(now - self._topics.settings["producer.id.expiration.ms"])
         for topic in self._topics.all():
             if is_slice_over():

@@ -19,10 +19,11 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import Millis
+from headgate.domain.ids import Millis, TopicId, TopicName
 from headgate.domain.setting import DAY_MS
 from headgate.domain.settings import LONG_MAX
 from headgate.log.batch import BatchHeader, CorruptBatch, place_batch, read_header, set_log_append_time
@@ -41,8 +42,9 @@ from headgate.topics.producers import Producers
 from headgate.topics.trouble import PartitionTrouble
 
 if TYPE_CHECKING:
-    from headgate.log.log import Log, Recovery
-    from headgate.topics.topic import Topic
+    from headgate.log.log import Log, LogSettings, Recovery
+    from headgate.topics.policy import TopicPolicy
+    from headgate.topics.shared import Shared
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +64,54 @@ class ReadResult(NamedTuple):
     high_watermark: int = -1
     log_start_offset: int = -1
     records: bytes = b""
+
+
+class Home(Protocol):
+    """What a partition needs of the topic it belongs to."""
+
+    __slots__ = ()
+    name: TopicName
+    topic_id: TopicId
+    shared: Shared
+    is_deleted: bool
+
+    @property
+    def leader_epoch(self) -> int:
+        """The epoch this node writes in."""
+        ...
+
+    @property
+    def policy(self) -> TopicPolicy:
+        """What the topic's settings mean."""
+        ...
+
+    def is_written(self, index: int) -> bool:
+        """Whether the partition has a directory."""
+        ...
+
+    def keep(self, partition: Partition) -> None:
+        """From here on this is the one object that stands for the partition."""
+        ...
+
+    def find_partition(self, index: int) -> Partition | None:
+        """The partition at `index`; None if the topic has no such partition."""
+        ...
+
+    def directory_of(self, index: int) -> Path:
+        """Where a partition's log is or would be."""
+        ...
+
+    def load_log(self, partition: Partition, on_truncated: Callable[[Recovery], None]) -> Log:
+        """Read the log of a partition from the disk. Raises OSError."""
+        ...
+
+    def log_opened(self, partition: Partition, log: Log) -> None:
+        """A partition has its log open."""
+        ...
+
+    def log_settings(self) -> LogSettings:
+        """How the topic's logs are laid out."""
+        ...
 
 
 class Partition:
@@ -85,7 +135,7 @@ class Partition:
         "topic",
     )
 
-    def __init__(self, topic: Topic, index: int) -> None:
+    def __init__(self, topic: Home, index: int) -> None:
         self.topic = topic
         self.index = index
         self.key = (topic.topic_id, index)

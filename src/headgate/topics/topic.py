@@ -6,56 +6,22 @@ partitions is one entry of the catalogue and a few empty containers.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from headgate.domain.ids import Millis, TopicId, TopicName
-from headgate.domain.settings import Settings
-from headgate.log.filesystem import FileSystem
 from headgate.log.log import Log, LogSettings, Recovery
 from headgate.topics.catalogue import CatalogueEntry
 from headgate.topics.names import is_always_compacted, is_internal
-from headgate.topics.partition import Partition
+from headgate.topics.partition import Home, Partition
 from headgate.topics.policy import TopicPolicy, policy_of
-from headgate.topics.waiters import Waiters
+from headgate.topics.shared import Shared
 
 ROOM_AFTER_BYTES = 4096
 """A smaller segment has no room reserved ahead of it."""
 
 
-@dataclass(slots=True)
-class Shared:
-    """What all topics of a node have in common."""
-
-    fs: FileSystem
-    data_dir: Path
-    settings: Settings
-    waiters: Waiters
-    leader_epoch: int
-    unrecovered: set[tuple[TopicId, int]] = field(default_factory=set)
-    """Partitions whose logs a crash may have left torn, and which were not opened since."""
-    seconds: Callable[[], float] = time.monotonic
-    """Steady time: when to try again what failed."""
-    open_files_limit: int = 512
-    """How many logs may keep files open; the one unused for longest gives its own back."""
-    _used: dict[int, Log] = field(default_factory=dict)
-
-    def used(self, log: Log) -> None:
-        """The log is about to read or write, and has files open from now on."""
-        key = id(log)
-        if self._used.pop(key, None) is None and len(self._used) >= self.open_files_limit:
-            idle = next(iter(self._used))
-            self._used.pop(idle).close_files()
-        self._used[key] = log
-
-    def closed(self, log: Log) -> None:
-        """The log has no files open any more."""
-        self._used.pop(id(log), None)
-
-
-class Topic:
+class Topic(Home):
     """One topic, as long as it exists."""
 
     __slots__ = (

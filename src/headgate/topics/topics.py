@@ -24,7 +24,6 @@ from pathlib import Path
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, ZERO_TOPIC_ID, Millis, TopicId, TopicName
 from headgate.domain.settings import TOPIC_SETTINGS, Settings
-from headgate.log.compaction import Steps
 from headgate.log.filesystem import FileSystem, read_or_nothing, replace_file
 from headgate.topics import catalogue as events
 from headgate.topics.catalogue import Catalogue, CatalogueEntry
@@ -34,11 +33,11 @@ from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop
 from headgate.topics.configs import check
 from headgate.topics.fetch_sessions import FetchSessions
 from headgate.topics.held_names import HeldNames
-from headgate.topics.housekeeping import Housekeeping
 from headgate.topics.leftovers import Leftovers
 from headgate.topics.names import collision_key, why_invalid
 from headgate.topics.refusal import Refusal
-from headgate.topics.topic import Shared, Topic
+from headgate.topics.shared import Shared
+from headgate.topics.topic import Topic
 from headgate.topics.waiters import Waiters
 
 logger = logging.getLogger(__name__)
@@ -71,7 +70,6 @@ class Topics:
         self._leftovers = Leftovers(
             shared.fs, shared.data_dir, self.held_names, lambda: catalogue.former_names
         )
-        self._housekeeping = Housekeeping(self)
         self.on_deleted: list[Callable[[Topic], None]] = []
         """Called with each topic that is no more."""
         self.on_changed: list[Callable[[Sequence[Topic]], None]] = []
@@ -338,11 +336,8 @@ class Topics:
         except OSError as problem:
             return _storage_refusal(problem)
 
-    def housekeeping(self, now: Millis, is_slice_over: Callable[[], bool] = lambda: False) -> Steps[None]:
-        """Retention, expired producers, leftovers: what time brings. Driven to the end every now and then;
-        `is_slice_over` says when others must have their turn.
-        """
-        yield from self._housekeeping.round(now, is_slice_over)
+    def remove_leftovers(self) -> None:
+        """Try again to remove what could not be removed of deleted topics."""
         self._leftovers.try_again()
 
     def tidy_catalogue(self, now: Millis) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import IntEnum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from headgate.core.classic.commands import LeaveGroup, LeaveResult, LeavingMember
+from headgate.core.classic.group import ClassicGroup
+from headgate.core.classic.groups import ClassicGroups
 from headgate.core.consumer.admission import known_member
 from headgate.core.consumer.commands import (
     LEAVING,
@@ -30,11 +32,36 @@ from headgate.core.contract import Effects, Reply, Token
 from headgate.core.effects import NOTHING, GroupEffects, answer, together
 from headgate.core.groups import Groups
 from headgate.core.kinds import Handler
-from headgate.core.migration.migration import Migration
 from headgate.core.timers import Timer, TimerKind
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, MemberId, Millis
-from headgate.records import GroupTombstone, MemberState
+from headgate.records import ConsumerRecord, GroupTombstone, MemberState
+
+
+class Passage(Protocol):
+    """The way of groups from one protocol to the other and back (`headgate.core.migration`)."""
+
+    classic: ClassicGroups
+
+    def upgraded(self, turn: ConsumerTurn, group: ClassicGroup) -> ConsumerGroup | Refusal:
+        """What a classic group with members becomes for a member of the new protocol; nothing is done yet."""
+        ...
+
+    def upgrade(
+        self,
+        turn: ConsumerTurn,
+        group: ClassicGroup,
+        converted: ConsumerGroup,
+        joining: Iterable[ConsumerRecord],
+    ) -> GroupEffects:
+        """Make it so, with the records of the member that joins it."""
+        ...
+
+    def remove(
+        self, turn: ConsumerTurn, group: ConsumerGroup, member_ids: Collection[MemberId]
+    ) -> GroupEffects:
+        """Take members out of a consumer group; with only classic ones left it is a classic group again."""
+        ...
 
 
 class ConsumerDispatch:
@@ -49,7 +76,7 @@ class ConsumerDispatch:
         TimerKind.PATTERNS: True,
     }
 
-    def __init__(self, groups: ConsumerGroups, all_groups: Groups, migration: Migration) -> None:
+    def __init__(self, groups: ConsumerGroups, all_groups: Groups, migration: Passage) -> None:
         self._groups = groups
         self._all = all_groups
         self._migration = migration
