@@ -25,6 +25,7 @@ from headgate.topics.topic import Topic
 from headgate.topics.topics import NewTopic
 from headgate.wire.codec import decode
 from headgate.wire.framing import request_frame
+from headgate.wire.message import Request
 from headgate.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from headgate.wire.messages.heartbeat import HeartbeatRequest
 from headgate.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -250,6 +251,43 @@ def test_requests_in_a_row_are_answered_one_by_one(kinds: list[int], piece: int)
                 found.append((correlation_id, [one.committed_offset for one in partitions]))
         assert found == expected
         assert await committed(client) == now
+
+    run_scenario(scenario)
+
+
+@pytest.mark.parametrize("version", [8, 9], ids=["known", "read"])
+def test_commits_that_are_read_again_stay_in_their_order(version: int) -> None:
+    """Also if the first of them takes long, because it names many topics, one of which is gone."""
+
+    def wide(base: int) -> OffsetCommitRequest:
+        topics = [topic for _ in range(1500) for topic in commit(base, [0]).topics]
+        topics[0].name = "u"
+        return OffsetCommitRequest(group_id="g", topics=topics)
+
+    async def scenario(client: Client) -> None:
+        node = client.node
+        gone = node.topics.create(NewTopic("u", TopicId(b"u" * 16), 1), node.system_time())
+        assert isinstance(gone, Topic)
+        for number in range(3):
+            await client.ask(wide(number), 8)
+            await client.ask(commit(number, [0]), 8)
+        assert client.is_known(wide(5), 8)
+        node.topics.delete(gone, node.system_time())
+        requests: list[tuple[Request[Any], int]] = [
+            (wide(1000), 8),
+            (commit(2000, [0]), version),
+            (fetch([0], 7), 7),
+            (commit(2001, [1]), 8),
+        ]
+        frames = [request_frame(one, at, place, "again") for place, (one, at) in enumerate(requests)]
+        client.connection.data_received(b"".join(frames[:2]))
+        client.connection.data_received(b"".join(frames[2:]))
+        answers = await client.receive(4)
+        assert [correlation_id for correlation_id, _ in answers] == [0, 1, 2, 3]
+        fetched = decode(OffsetFetchResponse, 7, answers[2][1], 5)
+        assert fetched.topics[0].partitions[0].committed_offset == 2000
+        assert await committed(client) == {0: 2000, 1: 2001}
+        assert not client.connection._occupations
 
     run_scenario(scenario)
 

@@ -174,6 +174,11 @@ class Connection(asyncio.Protocol):
         self._work = served.work
         self._occupations = 0
         """How many requests are served in steps."""
+        self._again: deque[tuple[PendingCall, bytes]] = deque()
+        """Requests that came before, are read all the same, and wait for one before them that is served in
+        steps; while there are some they count as one of those.
+        """
+        self._is_reading_again = False
         self._large = served.large
         self._aside = b""
         """A large request that waits until it may be read."""
@@ -358,7 +363,10 @@ class Connection(asyncio.Protocol):
                 self._routes[frame[:4]] = (frame[8 : route.body_at], route)
         call = PendingCall(self, route, correlation_id)
         self.waiting.append(call)
-        self._handle(call, frame)
+        if self._occupations:
+            self.read_again(call, frame)  # what came before it was read again, and takes a while
+        else:
+            self._handle(call, frame)
 
     def _handle(self, call: PendingCall, frame: bytes) -> None:
         """Read a request that stands in line, and hand it to its API."""
@@ -453,6 +461,8 @@ class Connection(asyncio.Protocol):
                 except Exception as failure:
                     self.refuse_failed(call.route, failure)
             self._leave_large()
+            if self._again:
+                self._read_more_again()
             self._balance()
 
         def on_failed(failure: Exception) -> None:
@@ -469,10 +479,26 @@ class Connection(asyncio.Protocol):
         """Read a request that stands in line and cannot be served as it was before."""
         if self._transport is None:
             return
+        if self._occupations and not self._is_reading_again:
+            self._occupations += not self._again
+            self._again.append((call, frame))
+            return
         try:
             self._handle(call, frame)
         except WireError as error:
             self.refuse(str(error))
+        except Exception as failure:
+            self.refuse_unexpected(failure)
+
+    def _read_more_again(self) -> None:
+        """Go on with requests that are read again, as far as none before them is served in steps."""
+        if self._is_reading_again:
+            return
+        self._is_reading_again = True
+        while self._again and self._occupations == 1:
+            self.read_again(*self._again.popleft())
+        self._is_reading_again = False
+        self._occupations -= not self._again
 
     def refuse_failed(self, route: Route, failure: Exception, where: Where = Where.CONNECTION) -> None:
         """Close the connection over a request that failed for no fault of the client's."""
@@ -531,6 +557,7 @@ class Connection(asyncio.Protocol):
         """Nobody is there for the answers any more."""
         self.waiting.clear()
         self._unserved.clear()
+        self._again.clear()
         self._aside = b""
         self._memory.gone(self)
         actions, self.when_lost = self.when_lost, {}
