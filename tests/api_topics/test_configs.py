@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import errno
+from typing import Any, cast
 
 import pytest
 from tests.api_topics.node import OneNode
@@ -14,8 +15,11 @@ from headgate.api import (
     k44_incremental_alter_configs,
     k74_list_config_resources,
 )
+from headgate.api.contract import Node
 from headgate.domain.errors import ErrorCode
 from headgate.domain.settings import BROKER_SETTINGS, TOPIC_SETTINGS, Kind
+from headgate.log.memory_filesystem import Fault
+from headgate.topics.catalogue import Catalogue
 from headgate.wire.messages import alter_configs, incremental_alter_configs
 from headgate.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from headgate.wire.messages.list_config_resources import ListConfigResourcesRequest
@@ -361,3 +365,66 @@ def test_the_same_resource_twice_is_refused(node: OneNode) -> None:
     node.topic("letters")
     twice = replace(node, ("letters", {"retention.ms": "1"}), ("letters", {"retention.ms": "2"}))
     assert twice == [ErrorCode.INVALID_REQUEST] * 2
+
+
+def retention_of(*names: str) -> incremental_alter_configs.IncrementalAlterConfigsRequest:
+    """A request that sets `retention.ms` of all of these topics."""
+    resources = [
+        incremental_alter_configs.AlterConfigsResource(
+            resource_type=TOPIC,
+            resource_name=name,
+            configs=[incremental_alter_configs.AlterableConfig(name="retention.ms", value="7000")],
+        )
+        for name in names
+    ]
+    return incremental_alter_configs.IncrementalAlterConfigsRequest(resources=resources)
+
+
+def test_many_resources_are_altered_with_one_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each for itself all the same: what is not there is refused alone."""
+    commits: list[int] = []
+    commit = Catalogue.commit
+
+    def counted(catalogue: Catalogue, events: Any, now: Any) -> None:
+        commits.append(len(events))
+        commit(catalogue, events, now)
+
+    node = OneNode()
+    topics = [node.topic(f"topic-{number}") for number in range(40)]
+    names = [topic.name for topic in topics]
+    monkeypatch.setattr(Catalogue, "commit", counted)
+    answers = node.ask(k44_incremental_alter_configs.API, retention_of(*names[:20], "nowhere", *names[20:]))
+    errors = [answer.error_code for answer in answers.responses]
+    assert errors == [0] * 20 + [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] + [0] * 20
+    assert all(topic.overrides == {"retention.ms": "7000"} for topic in topics)
+    assert commits == [40]
+
+
+def test_what_changes_while_others_are_looked_at_is_looked_at_again(node: OneNode) -> None:
+    """A topic that is deleted before the change is made is refused; another setting of it is not undone."""
+    topics = [node.topic(name) for name in ("changed", "deleted", "made-again", "letters")]
+    request = retention_of(*(topic.name for topic in topics))
+    steps = k44_incremental_alter_configs._answer(cast(Node, node), request)
+    for _ in range(4):
+        next(steps)
+    assert not any(topic.overrides for topic in topics)
+    assert change(node, TOPIC, "changed", ("segment.bytes", SET, "2048")) == ErrorCode.NONE
+    for gone in topics[1:3]:
+        assert node.topics.delete(gone, NOW) is None
+    again = node.topic("made-again")
+    with pytest.raises(StopIteration) as stop:
+        next(steps)
+    errors = [answer.error_code for answer in stop.value.value.responses]
+    assert errors == [0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0, 0]
+    assert topics[0].overrides == {"retention.ms": "7000", "segment.bytes": "2048"}
+    assert again.overrides == topics[3].overrides == {"retention.ms": "7000"}
+
+
+def test_no_resource_is_altered_when_the_catalogue_cannot_be_written(node: OneNode) -> None:
+    """All that are made together are told so; what was refused before is told why."""
+    topics = [node.topic(name) for name in ("letters", "numbers")]
+    node.disk.files.inject(Fault(errno.ENOSPC, "pwrite", path_ends=".log"))
+    answers = node.ask(k44_incremental_alter_configs.API, retention_of("letters", "nowhere", "numbers"))
+    storage, unknown = ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [answer.error_code for answer in answers.responses] == [storage, unknown, storage]
+    assert not any(topic.overrides for topic in topics)

@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from headgate.api.contract import Node, RequestSteps
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import Millis
+from headgate.topics.changed_settings import SettingsChange
 from headgate.topics.configs import (
     Change,
     ConfigValue,
@@ -32,6 +32,8 @@ from headgate.topics.refusal import Refusal
 from headgate.topics.topic import Topic
 
 AnswerT = TypeVar("AnswerT")
+_CHANGED_AT_ONCE: Final = 500
+"""Resources: to make so many changes takes some milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +44,12 @@ class ConfigResource:
     overrides: Mapping[str, str]
     altered: Callable[[Mapping[str, str], Sequence[Change]], Mapping[str, str] | Refusal]
     """Own values after changes, or why these cannot be made."""
-    replace: Callable[[Mapping[str, str]], Refusal | None]
+    change: Callable[[Mapping[str, str]], SettingsChange]
+    """What gives it these values and no others."""
     refusal_of: Callable[[Mapping[str, str]], Refusal | None] = lambda values: None
     """Why these values cannot stand together, though each of them is fit."""
+    is_current: Callable[[], bool] = lambda: False
+    """Whether it is there as it was, with these values of its own."""
 
 
 def find_resource(node: Node, resource_type: int, name: str) -> ConfigResource | Refusal:
@@ -54,14 +59,15 @@ def find_resource(node: Node, resource_type: int, name: str) -> ConfigResource |
     if resource_type == ResourceType.GROUP:
         if not name:
             return Refusal(ErrorCode.INVALID_REQUEST, "The group id must not be empty.")
-        overrides = node.topics.group_overrides(name)
+        overrides = dict(node.topics.group_overrides(name))
         described = describe_group(node.settings, overrides)
         return ConfigResource(
             described,
             overrides,
             partial(altered, described),
-            lambda values: node.topics.set_group_overrides(name, values, node.system_time()),
+            partial(node.topics.group_change, name),
             lambda values: check_group(node.settings, values),
+            lambda: node.topics.group_overrides(name) == overrides,
         )
     if resource_type == ResourceType.BROKER:
         if name not in ("", str(node.node_id)):
@@ -80,23 +86,30 @@ def _find_topic(node: Node, name: str) -> ConfigResource | Refusal:
     topic = node.topics.by_name(name)
     if topic is None:
         return Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-    described = describe_topic(node.settings, topic.overrides)
+    overrides = dict(topic.overrides)
+    described = describe_topic(node.settings, overrides)
     return ConfigResource(
         described,
-        topic.overrides,
+        overrides,
         partial(altered, described),
-        lambda values: _replace_topic(node, topic, values),
+        partial(_change_topic, node, topic),
+        is_current=lambda: node.topics.by_name(name) is topic and topic.overrides == overrides,
     )
 
 
-def _replace_topic(node: Node, topic: Topic, values: Mapping[str, str]) -> Refusal | None:
-    refusal = node.topics.set_overrides(topic, values, Millis(node.system_time()))
-    if refusal is None and topic.policy.is_durable:
+def _change_topic(node: Node, topic: Topic, values: Mapping[str, str]) -> SettingsChange:
+    change = node.topics.topic_change(topic, values)
+
+    def when_made() -> None:
+        change.when_made()
+        if not topic.policy.is_durable:
+            return
         # What was written to the page cache until now is hidden from readers until it is synced.
         for partition in topic.open_partitions():
             if partition.log.needs_sync:
                 node.durability.when_durable(partition.log, partition.synced)
-    return refusal
+
+    return SettingsChange(change.event, when_made)
 
 
 def _find_broker(node: Node, name: str) -> ConfigResource:
@@ -108,7 +121,7 @@ def _find_broker(node: Node, name: str) -> ConfigResource:
         described,
         overrides,
         partial(altered_broker, settings),
-        lambda values: node.topics.set_broker_overrides(name, values, node.system_time()),
+        partial(node.topics.broker_change, name),
     )
 
 
@@ -125,6 +138,9 @@ def _facts(node: Node) -> Mapping[str, str]:
     }
 
 
+Decide = Callable[[Any, ConfigResource], Mapping[str, str] | Refusal]
+
+
 class AlterRequest(Protocol):
     """A request to alter resources, each of them named by type and name."""
 
@@ -132,11 +148,65 @@ class AlterRequest(Protocol):
     validate_only: bool
 
 
+class _Decided(NamedTuple):
+    """The change of one resource, as it was when that was decided."""
+
+    resource: ConfigResource
+    change: SettingsChange
+
+
+class _Alteration:
+    """One request: resources are looked at one by one, and changed some hundred at a time, with one sync."""
+
+    def __init__(self, node: Node, decide: Decide, *, validate_only: bool) -> None:
+        self._node = node
+        self._decide = decide
+        self._validate_only = validate_only
+        self._decided: dict[int, tuple[Any, _Decided]] = {}
+        self.refusals: dict[int, Refusal] = {}
+        """Why resources were not altered, by their places in the request."""
+
+    def look_at(self, place: int, wanted: Any) -> None:
+        """Decide about a resource, and make what was decided where that is due."""
+        is_broker = wanted.resource_type == ResourceType.BROKER
+        if is_broker:  # what other resources may be depends on the broker's settings
+            self.make()
+        decided = self._look_at(wanted)
+        if isinstance(decided, Refusal):
+            self.refusals[place] = decided
+        elif not self._validate_only:
+            self._decided[place] = wanted, decided
+        if is_broker or len(self._decided) >= _CHANGED_AT_ONCE:
+            self.make()
+
+    def make(self) -> None:
+        """Make what was decided. What changed since it was looked at is looked at again."""
+        changes: dict[int, SettingsChange] = {}
+        for place, (wanted, decided) in self._decided.items():
+            again = decided if decided.resource.is_current() else self._look_at(wanted)
+            if isinstance(again, Refusal):
+                self.refusals[place] = again
+            else:
+                changes[place] = again.change
+        self._decided.clear()
+        failure = self._node.topics.change_settings([*changes.values()], self._node.system_time())
+        if failure is not None:
+            self.refusals.update(dict.fromkeys(changes, failure))
+
+    def _look_at(self, wanted: Any) -> _Decided | Refusal:
+        resource = find_resource(self._node, wanted.resource_type, wanted.resource_name)
+        if isinstance(resource, Refusal):
+            return resource
+        values = self._decide(wanted, resource)
+        refusal = values if isinstance(values, Refusal) else resource.refusal_of(values)
+        if refusal is not None:
+            return refusal
+        assert not isinstance(values, Refusal)
+        return _Decided(resource, resource.change(values))
+
+
 def alter(
-    node: Node,
-    request: AlterRequest,
-    decide: Callable[[Any, ConfigResource], Mapping[str, str] | Refusal],
-    answer_type: Callable[..., AnswerT],
+    node: Node, request: AlterRequest, decide: Decide, answer_type: Callable[..., AnswerT]
 ) -> RequestSteps[list[AnswerT]]:
     """Alter each resource for itself, and answer for each in the order asked.
 
@@ -144,38 +214,24 @@ def alter(
     """
     names = [(wanted.resource_type, wanted.resource_name) for wanted in request.resources]
     times_named = Counter(names)
-    answers = []
-    for wanted, name in zip(request.resources, names, strict=True):
+    twice = Refusal(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+    alteration = _Alteration(node, decide, validate_only=request.validate_only)
+    for place, wanted in enumerate(request.resources):
         yield None
-        if times_named[name] > 1:
-            refusal: Refusal | None = Refusal(
-                ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
-            )
+        if times_named[names[place]] > 1:
+            alteration.refusals[place] = twice
         else:
-            refusal = _alter_one(node, name, partial(decide, wanted), validate_only=request.validate_only)
+            alteration.look_at(place, wanted)
+    alteration.make()
+    answers = []
+    for place, (resource_type, name) in enumerate(names):
+        refusal = alteration.refusals.get(place)
         answers.append(
             answer_type(
                 error_code=ErrorCode.NONE if refusal is None else refusal.error,
                 error_message=None if refusal is None else refusal.message,
-                resource_type=wanted.resource_type,
-                resource_name=wanted.resource_name,
+                resource_type=resource_type,
+                resource_name=name,
             )
         )
     return answers
-
-
-def _alter_one(
-    node: Node,
-    name: tuple[int, str],
-    decide: Callable[[ConfigResource], Mapping[str, str] | Refusal],
-    *,
-    validate_only: bool,
-) -> Refusal | None:
-    resource = find_resource(node, *name)
-    if isinstance(resource, Refusal):
-        return resource
-    values = decide(resource)
-    if isinstance(values, Refusal):
-        return values
-    refusal = resource.refusal_of(values)
-    return refusal if refusal or validate_only else resource.replace(values)

@@ -1,15 +1,27 @@
-"""Settings of the broker that were changed while it ran: kept in the catalogue, in force over the others."""
+"""Settings that are changed while the broker runs: of topics, of groups, and its own, which are in force over
+those it was started with. The catalogue keeps them.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from headgate.domain.settings import BROKER_SETTINGS, Settings
-from headgate.topics.catalogue import Catalogue
+from headgate.topics.catalogue import Catalogue, Event
 from headgate.topics.configs import check
 
 logger = logging.getLogger(__name__)
+
+
+class SettingsChange(NamedTuple):
+    """The settings that something has of its own from now on."""
+
+    event: Event | None
+    """None: they are what they were."""
+    when_made: Callable[[], None] = lambda: None
+    """What follows from it."""
 
 
 def take_over_changes(settings: Settings, catalogue: Catalogue) -> None:

@@ -28,7 +28,7 @@ from headgate.log.filesystem import FileSystem, read_or_nothing, replace_file
 from headgate.topics import catalogue as events
 from headgate.topics.catalogue import Catalogue, CatalogueEntry
 from headgate.topics.catalogue_opening import PARTITION_DIRECTORY, open_catalogue
-from headgate.topics.changed_settings import take_over_changes
+from headgate.topics.changed_settings import SettingsChange, take_over_changes
 from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop
 from headgate.topics.configs import check
 from headgate.topics.fetch_sessions import FetchSessions
@@ -287,14 +287,24 @@ class Topics:
             )
         return None
 
+    def change_settings(self, changes: Sequence[SettingsChange], now: Millis) -> Refusal | None:
+        """Make changes of settings with one sync, all or none; they have been checked."""
+        made = [(change.event, change.when_made) for change in changes if change.event is not None]
+        failure = self._commit([event for event, _ in made], now) if made else None
+        if failure is None:
+            for _, when_made in made:
+                when_made()
+        return failure
+
+    def topic_change(self, topic: Topic, overrides: Mapping[str, str]) -> SettingsChange:
+        """The change that gives a topic these settings of its own and no others."""
+        if dict(overrides) == topic.overrides:
+            return SettingsChange(None)
+        return SettingsChange(events.topic_configured(topic.topic_id, overrides), topic.settings_changed)
+
     def set_overrides(self, topic: Topic, overrides: Mapping[str, str], now: Millis) -> Refusal | None:
         """Give a topic these settings of its own and no others; they have been checked."""
-        if dict(overrides) == topic.overrides:
-            return None
-        failure = self._commit([events.topic_configured(topic.topic_id, overrides)], now)
-        if failure is None:
-            topic.settings_changed()
-        return failure
+        return self.change_settings([self.topic_change(topic, overrides)], now)
 
     def group_overrides(self, group_id: str) -> Mapping[str, str]:
         """The settings a group has of its own, as texts."""
@@ -304,30 +314,36 @@ class Topics:
         """The groups that have settings of their own."""
         return sorted(self._catalogue.group_overrides)
 
-    def set_group_overrides(self, group_id: str, overrides: Mapping[str, str], now: Millis) -> Refusal | None:
-        """Give a group these settings of its own and no others; they have been checked."""
+    def group_change(self, group_id: str, overrides: Mapping[str, str]) -> SettingsChange:
+        """The change that gives a group these settings of its own and no others."""
         if dict(overrides) == self.group_overrides(group_id):
-            return None
-        failure = self._commit([events.group_configured(group_id, overrides)], now)
-        if failure is None:
+            return SettingsChange(None)
+
+        def when_made() -> None:
             for callback in self.on_group_configured:
                 callback(group_id)
-        return failure
+
+        return SettingsChange(events.group_configured(group_id, overrides), when_made)
+
+    def set_group_overrides(self, group_id: str, overrides: Mapping[str, str], now: Millis) -> Refusal | None:
+        """Give a group these settings of its own and no others; they have been checked."""
+        return self.change_settings([self.group_change(group_id, overrides)], now)
 
     def broker_overrides(self, broker: str) -> Mapping[str, str]:
         """Return the settings changed for a broker, by its id, or for all, by no name; as texts."""
         return self._catalogue.broker_overrides.get(broker, {})
 
-    def set_broker_overrides(self, broker: str, overrides: Mapping[str, str], now: Millis) -> Refusal | None:
-        """Change settings of this broker or of all, these and no others; they have been checked."""
+    def broker_change(self, broker: str, overrides: Mapping[str, str]) -> SettingsChange:
+        """The change of the settings of this broker or of all: these and no others."""
         if dict(overrides) == self.broker_overrides(broker):
-            return None
-        failure = self._commit([events.broker_configured(broker, overrides)], now)
-        if failure is None:
+            return SettingsChange(None)
+
+        def when_made() -> None:
             take_over_changes(self.settings, self._catalogue)
             for topic in self._topics.values():
                 topic.settings_changed()
-        return failure
+
+        return SettingsChange(events.broker_configured(broker, overrides), when_made)
 
     def new_producer_id(self, now: Millis) -> int | Refusal:
         """A producer id that was never given out before, not even before a crash."""
