@@ -10,7 +10,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+import pytest
 import uvloop
+from tests.server.clients import Client, run_scenario
 from tests.server.disk import DATA_DIR, new_disk
 from tests.waiting import until
 
@@ -19,10 +21,11 @@ from headgate.domain.settings import Settings
 from headgate.log.batch import Record, encode_batch
 from headgate.runtime.clock import Clock
 from headgate.server import connection as connections
-from headgate.server.connection import Connection
+from headgate.server.connection import REFUSALS_TOLD, Connection
 from headgate.server.connection_limits import ConnectionLimits
 from headgate.server.listener import Listener
 from headgate.server.node import BrokerNode
+from headgate.server.seldom import EVERY_SECONDS
 from headgate.topics.topics import NewTopic
 from headgate.wire.framing import request_frame
 from headgate.wire.messages.api_versions import ApiVersionsRequest
@@ -311,3 +314,28 @@ def test_a_connection_above_max_connections_per_ip_is_closed_and_counted() -> No
                 assert (await read_response(reader))[0] == 4
 
     run(scenario)
+
+
+def test_of_many_connections_that_are_refused_a_few_are_logged(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All are counted, and a later line tells how many were left out."""
+    now = [1000.0]
+    monkeypatch.setattr("headgate.server.seldom.monotonic", lambda: now[0])
+
+    async def scenario(client: Client) -> None:
+        def refused() -> None:
+            other = Client(client.node, client.listener)
+            other.connection.data_received(b"\x00\x00\x00\x04junk")
+            assert other.wire.is_closed
+
+        for _ in range(REFUSALS_TOLD + 5):
+            refused()
+        now[0] += EVERY_SECONDS
+        refused()
+        lines = [record for record in caplog.records if record.getMessage() == "connection closed"]
+        assert len(lines) == REFUSALS_TOLD + 1
+        assert [getattr(line, "not_logged", 0) for line in lines] == [0] * REFUSALS_TOLD + [5]
+        assert client.listener.metrics.connections_refused == REFUSALS_TOLD + 6
+
+    run_scenario(scenario)

@@ -42,6 +42,7 @@ from headgate.server.peers import is_peer_gone
 from headgate.server.request_memory import RequestMemory
 from headgate.server.request_work import RequestWork, answering, making, reading
 from headgate.server.response_memory import ResponseMemory
+from headgate.server.seldom import Seldom
 from headgate.server.turn import Turn
 from headgate.wire.codec import reader_for
 from headgate.wire.errors import MalformedMessage, WireError
@@ -74,6 +75,8 @@ SLICE_SECONDS: Final = 0.001
 """So long requests that came together are served before others have their turn."""
 MOST_IN_TURN: Final = 500
 """Requests that came together wait for a later turn of the loop where this one has so many already."""
+REFUSALS_TOLD: Final = 20
+"""Of the connections closed for what was sent over them, so many are logged in some seconds; all count."""
 LARGEST_REMEMBERED_HEADER: Final = 512
 """A longer header of a request is read each time."""
 
@@ -124,6 +127,7 @@ class Served:
     responses: ResponseMemory = field(default_factory=ResponseMemory)
     large: LargeRequests = field(default_factory=LargeRequests)
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
+    refusals: Seldom = field(default_factory=lambda: Seldom(REFUSALS_TOLD))
     authorizer: Authorizer = ALLOW_ALL
 
 
@@ -147,6 +151,7 @@ class Connection(asyncio.Protocol):
         self._turn = served.turn
         self._open_connections = served.open_connections
         self._limits = served.limits
+        self._refusals = served.refusals
         self._memory = served.memory
         self._responses = served.responses
         self._backlog = served.backlog
@@ -536,11 +541,14 @@ class Connection(asyncio.Protocol):
         return None
 
     def refuse(self, reason: str) -> None:
-        """Close the connection, saying why in the log; responses that were ready still leave."""
+        """Close the connection and log why, unless many are closed; responses that were ready still leave."""
         if self._transport is None:
             return
         self._turn.serve()
-        logger.warning("connection closed", extra={"peer": self._peer, "reason": reason})
+        if self._refusals.is_time():
+            skipped = self._refusals.take_skipped()
+            not_logged = {"not_logged": skipped} if skipped else {}
+            logger.warning("connection closed", extra={"peer": self._peer, "reason": reason, **not_logged})
         self.metrics.connections_refused += 1
         self.send()
         self._close()
