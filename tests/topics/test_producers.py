@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
-from headgate.topics.producers import MOST_PRODUCERS, Producers, RememberedBatch, sequence_after
+from headgate.topics import producers as producers_module
+from headgate.topics.producers import (
+    MOST_PRODUCERS,
+    ProducerCount,
+    Producers,
+    RememberedBatch,
+    sequence_after,
+)
 
 MAXIMUM = (1 << 31) - 1
 
@@ -176,3 +183,27 @@ def test_a_new_id_for_each_batch_takes_bounded_memory() -> None:
     assert len(restored[0]) == MOST_PRODUCERS
     known = dict(restored[0].items())
     assert [number in known for number in (0, 1, 2, 3)] == [True, False, False, True]
+
+
+def test_the_producers_of_all_partitions_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that takes in a new one forgets its own that was silent for longest; a few stay everywhere."""
+    monkeypatch.setattr(producers_module, "MOST_OF_ALL", 100)
+    count = ProducerCount()
+    first, second = Producers(count), Producers(count)
+    for number in range(90):
+        first.remember(Sent(0, 0, producer_id=number))
+    for number in range(50):
+        second.remember(Sent(0, 0, producer_id=number))
+    assert (len(first), len(second), count.total) == (90, 20, 110), "the second one has its twenty"
+    first.remember(Sent(0, 1, producer_id=0))
+    assert len(first) == 90, "who is known needs no room"
+    first.remember(Sent(0, 0, producer_id=1000))
+    assert (len(first), count.total) == (80, 100)
+    assert {0, 1000} <= dict(first.items()).keys()
+    restored = Producers.decode(first.encode(1), count)
+    assert restored is not None
+    assert (len(restored[0]), count.total) == (20, 120)
+    restored[0].expire(Millis(1 << 62))
+    assert count.total == 100
+    del first, restored
+    assert count.total == len(second)

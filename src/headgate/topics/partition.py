@@ -518,7 +518,7 @@ class Partition:
         begins = self._epochs.begin(self.leader_epoch, log.log_end_offset)
         self._epochs_are_saved = not begins or self.leader_epoch == 0
         if log.log_end_offset == 0:
-            self._producers = Producers()
+            self._producers = Producers(self.topic.shared.producers)
         self._announced_offset = self._high_watermark(log)
         self._log = log
         return log
@@ -605,7 +605,9 @@ class Partition:
 
     def _loaded_producers(self, log: Log) -> Producers:
         if self._producers is None:
-            self._producers = load_producers(self.topic.shared.fs, self.topic.directory_of(self.index), log)
+            shared = self.topic.shared
+            directory = self.topic.directory_of(self.index)
+            self._producers = load_producers(shared.fs, directory, log, shared.producers)
         return self._producers
 
     def _save_producers(self, log: Log) -> None:

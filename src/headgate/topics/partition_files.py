@@ -16,7 +16,7 @@ from headgate.log.filesystem import FileSystem, read_file, replace_file, write_f
 from headgate.log.header import BatchHeader, CorruptBatch
 from headgate.log.log import Log
 from headgate.topics.leader_epochs import LeaderEpochs
-from headgate.topics.producers import Producers
+from headgate.topics.producers import ProducerCount, Producers
 
 logger = logging.getLogger(__name__)
 
@@ -81,11 +81,11 @@ def save_leader_epochs(fs: FileSystem, directory: Path, epochs: LeaderEpochs) ->
     replace_file(fs, directory / LEADER_EPOCHS_FILE, epochs.encode())
 
 
-def load_producers(fs: FileSystem, directory: Path, log: Log) -> Producers:
+def load_producers(fs: FileSystem, directory: Path, log: Log, count: ProducerCount) -> Producers:
     """The producers' state at the end of the log, as far as its segments read. Raises OSError."""
-    decoded = _read_snapshot(fs, directory)
+    decoded = _read_snapshot(fs, directory, count)
     if decoded is None or decoded[1] > log.log_end_offset or not _is_of(decoded[0], log):
-        producers, read_from = Producers(), log.log_start_offset
+        producers, read_from = Producers(count), log.log_start_offset
     else:
         producers, read_from = decoded[0], max(decoded[1], log.log_start_offset)
     for segment in log.segments.reaching(read_from):
@@ -137,8 +137,10 @@ def discard_producers_beyond(fs: FileSystem, directory: Path, end_offset: int) -
         pass
 
 
-def _read_snapshot(fs: FileSystem, directory: Path) -> tuple[Producers, int] | None:
+def _read_snapshot(
+    fs: FileSystem, directory: Path, count: ProducerCount | None = None
+) -> tuple[Producers, int] | None:
     try:
-        return Producers.decode(read_file(fs, directory / PRODUCERS_FILE))
+        return Producers.decode(read_file(fs, directory / PRODUCERS_FILE), count)
     except FileNotFoundError:
         return None

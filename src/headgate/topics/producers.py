@@ -9,7 +9,8 @@ Rules (Kafka's, as its brokers answer):
 4. Anything else out of step is OUT_OF_ORDER_SEQUENCE_NUMBER, also a batch older than the last five.
 5. An older epoch is INVALID_PRODUCER_EPOCH; a newer one starts again at sequence 0.
 6. A producer silent for `producer.id.expiration.ms` is forgotten. So is, unlike in Kafka, the one that was
-   silent for longest when there are more than `MOST_PRODUCERS`: a client may use a new id for each batch.
+   silent for longest when there are more than `MOST_PRODUCERS`, or more than `MOST_OF_ALL` in all partitions:
+   a client may use a new id for each batch. `FEWEST_PRODUCERS` of a partition stay in any case.
 
 The table is derived from the log. `encode` and `decode` are its snapshot: checksummed, thrown away when in
 doubt, never trusted over the log.
@@ -29,6 +30,8 @@ from headgate.domain.ids import Millis
 REMEMBERED_BATCHES = 5
 MOST_PRODUCERS = 10_000
 """Of one partition; each takes about half a kilobyte."""
+MOST_OF_ALL = 200_000
+FEWEST_PRODUCERS = 20
 _MAXIMUM_SEQUENCE = (1 << 31) - 1
 
 _SNAPSHOT_VERSION = 1
@@ -79,14 +82,28 @@ class ProducerState:
     batches: list[RememberedBatch] = field(default_factory=list)
 
 
+class ProducerCount:
+    """How many producers all partitions of a node remember together."""
+
+    __slots__ = ("total",)
+
+    def __init__(self) -> None:
+        self.total = 0
+
+
 class Producers:
     """The idempotent producers of one partition."""
 
-    __slots__ = ("_states",)
+    __slots__ = ("_count", "_states")
 
-    def __init__(self) -> None:
+    def __init__(self, count: ProducerCount | None = None) -> None:
+        """`count`: where these are counted with those of other partitions."""
+        self._count = ProducerCount() if count is None else count
         self._states: dict[int, ProducerState] = {}
         """The one that was silent for longest is first."""
+
+    def __del__(self) -> None:
+        self._count.total -= len(self._states)
 
     def __len__(self) -> int:
         return len(self._states)
@@ -121,11 +138,11 @@ class Producers:
         )
         state = self._states.pop(batch.producer_id, None)
         if state is None or state.epoch != batch.producer_epoch:
+            self._count.total += state is None
             self._states[batch.producer_id] = ProducerState(
                 batch.producer_epoch, batch.max_timestamp, [remembered]
             )
-            while len(self._states) > MOST_PRODUCERS:
-                del self._states[next(iter(self._states))]
+            self._make_room()
             return
         self._states[batch.producer_id] = state
         state.last_timestamp = batch.max_timestamp
@@ -133,11 +150,18 @@ class Producers:
         if len(state.batches) > REMEMBERED_BATCHES:
             del state.batches[0]
 
+    def _make_room(self) -> None:
+        states, count = self._states, self._count
+        while len(states) > MOST_PRODUCERS or (count.total > MOST_OF_ALL and len(states) > FEWEST_PRODUCERS):
+            del states[next(iter(states))]
+            count.total -= 1
+
     def expire(self, before: Millis) -> int:
         """Forget producers whose last batch is older than `before`; returns how many."""
         stale = [key for key, state in self._states.items() if state.last_timestamp < before]
         for producer_id in stale:
             del self._states[producer_id]
+        self._count.total -= len(stale)
         return len(stale)
 
     def items(self) -> Iterable[tuple[int, ProducerState]]:
@@ -156,14 +180,14 @@ class Producers:
         return _HEADER.pack(_SNAPSHOT_VERSION, checksum, end_offset, len(self._states)) + body
 
     @classmethod
-    def decode(cls, data: bytes) -> tuple[Producers, int] | None:
+    def decode(cls, data: bytes, total: ProducerCount | None = None) -> tuple[Producers, int] | None:
         """The table and the log end offset it stands for; None for anything but a whole, sound snapshot."""
         if len(data) < _HEADER.size:
             return None
         version, checksum, end_offset, count = _HEADER.unpack_from(data)
         if version != _SNAPSHOT_VERSION or checksum != zlib.crc32(data[_CHECKED_FROM:]):
             return None
-        producers = cls()
+        producers = cls(total)
         at = _HEADER.size
         for _ in range(count):
             producer_id, epoch, last_timestamp, batches = _PRODUCER.unpack_from(data, at)
@@ -174,4 +198,6 @@ class Producers:
             ]
             at += batches * _BATCH.size
             producers._states[producer_id] = ProducerState(epoch, last_timestamp, remembered)
+        producers._count.total += len(producers._states)
+        producers._make_room()
         return producers, end_offset

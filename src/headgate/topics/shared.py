@@ -11,6 +11,7 @@ from headgate.domain.ids import TopicId
 from headgate.domain.settings import Settings
 from headgate.log.filesystem import FileSystem
 from headgate.log.log import Log
+from headgate.topics.producers import ProducerCount
 from headgate.topics.waiters import Waiters
 
 
@@ -27,6 +28,7 @@ class Shared:
     """Partitions whose logs a crash may have left torn, and which were not opened since."""
     seconds: Callable[[], float] = time.monotonic
     """Steady time: when to try again what failed."""
+    producers: ProducerCount = field(default_factory=ProducerCount)
     open_files_limit: int = 512
     """How many logs may keep files open; the one unused for longest gives its own back."""
     _used: dict[int, Log] = field(default_factory=dict)
