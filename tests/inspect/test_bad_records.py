@@ -19,7 +19,7 @@ from headgate.log.header import CRC_END
         (b"[]", "has no version"),
         (b'{"v": 1}', "has no type"),
         (b'{"v": 3, "type": "topic-deleted", "id": ""}', "has version 3"),
-        (b'{"v": 1, "type": "topic-deleted", "id": "no hexadecimal"}', "is not one of ours"),
+        (b'{"v": 1, "type": "topic-deleted", "id": "no hexadecimal"}', "is not a catalogue record"),
     ],
 )
 def test_a_catalogue_record_that_says_nothing_is_an_error(data_dir: Path, value: bytes, says: str) -> None:

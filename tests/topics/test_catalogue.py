@@ -33,7 +33,7 @@ DIRECTORY = DATA / "catalogue"
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A few records are many."""
     monkeypatch.setattr(catalogue_module, "_FEWEST_TO_TIDY", 10)
-    monkeypatch.setattr(catalogue_module, "_RESTATED_AT_ONCE", 3)
+    monkeypatch.setattr(catalogue_module, "_REWRITTEN_AT_ONCE", 3)
     monkeypatch.setattr(catalogue_module, "_FORMER_A_RECORD", 2)
     yield
 

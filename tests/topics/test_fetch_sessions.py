@@ -17,8 +17,8 @@ from headgate.topics.fetch_sessions import (
     FetchContext,
     FetchedPartition,
     FetchSessions,
-    PartitionKey,
     PartitionOutcome,
+    RequestedPartition,
     SessionRequest,
 )
 
@@ -29,8 +29,8 @@ def sessions(slots: int = 10) -> FetchSessions:
     return FetchSessions(slots, itertools.count(1).__next__)
 
 
-def key(index: int) -> PartitionKey:
-    return PartitionKey("t", index)
+def key(index: int) -> RequestedPartition:
+    return RequestedPartition("t", index)
 
 
 def wanted(*indexes: int, offset: int = 0) -> list[FetchedPartition]:
@@ -72,7 +72,10 @@ def test_a_request_that_does_not_fit_its_session(
 
 
 def in_steps(
-    table: FetchSessions, epoch: int, new: list[FetchedPartition], forgotten: Iterable[PartitionKey] = ()
+    table: FetchSessions,
+    epoch: int,
+    new: list[FetchedPartition],
+    forgotten: Iterable[RequestedPartition] = (),
 ) -> Generator[None, None, FetchContext | ErrorCode]:
     return table.begin_in_steps(SessionRequest(min(epoch, 1), epoch, False, new, forgotten), NOW)
 
@@ -220,7 +223,7 @@ def test_the_client_always_knows_the_truth(rounds: list[dict[int, tuple[bool, bo
             has_records, has_error, watermark, start = truth[index]
             error = ErrorCode.KAFKA_STORAGE_ERROR if has_error else ErrorCode.NONE
             outcome = PartitionOutcome(has_records and not has_error, error, watermark, start)
-            if context.told(outcome, partition):
+            if context.settle(outcome, partition):
                 client[index] = (watermark, start)
             else:
                 assert not has_error
@@ -240,7 +243,7 @@ def test_who_gave_records_waits_behind_who_did_not(rounds: list[set[int]]) -> No
         assert order == expected
         for partition in context.partitions():
             gives = partition.key.partition in givers
-            context.told(PartitionOutcome(gives, ErrorCode.NONE, 1, 0), partition)
+            context.settle(PartitionOutcome(gives, ErrorCode.NONE, 1, 0), partition)
         expected = [one for one in order if one not in givers] + [one for one in order if one in givers]
 
 

@@ -30,8 +30,8 @@ from headgate.topics.fetch_sessions import (
     INITIAL_EPOCH,
     FetchContext,
     FetchedPartition,
-    PartitionKey,
     PartitionOutcome,
+    RequestedPartition,
     SessionRequest,
 )
 from headgate.topics.opening_aside import opened_aside
@@ -328,7 +328,7 @@ class _Fetch:
         outcome = PartitionOutcome(
             bool(result.records), result.error, result.high_watermark, result.log_start_offset
         )
-        if not self._context.told(outcome, one.wanted):
+        if not self._context.settle(outcome, one.wanted):
             return
         name = one.wanted.key.topic
         topic = topics.get(name)
@@ -412,7 +412,7 @@ def _wanted(call: Call, topics: Sequence[FetchTopic]) -> list[FetchedPartition]:
     uses_topic_ids = call.api_version >= _TOPIC_IDS_SINCE
     return [
         FetchedPartition(
-            PartitionKey(topic.topic_id if uses_topic_ids else topic.topic, partition.partition),
+            RequestedPartition(topic.topic_id if uses_topic_ids else topic.topic, partition.partition),
             partition.fetch_offset,
             partition.partition_max_bytes,
             partition.current_leader_epoch,
@@ -436,10 +436,10 @@ def _wanted_in_steps(call: Call, request: FetchRequest) -> RequestSteps[list[Fet
 
 def _session_request(call: Call, request: FetchRequest, wanted: list[FetchedPartition]) -> SessionRequest:
     uses_topic_ids = call.api_version >= _TOPIC_IDS_SINCE
-    forgotten: Iterable[PartitionKey] = ()
+    forgotten: Iterable[RequestedPartition] = ()
     if request.forgotten_topics_data:
         forgotten = (
-            PartitionKey(topic.topic_id if uses_topic_ids else topic.topic, index)
+            RequestedPartition(topic.topic_id if uses_topic_ids else topic.topic, index)
             for topic in request.forgotten_topics_data
             for index in topic.partitions
         )

@@ -1,1 +1,1 @@
-"""The topic catalogue and the partitions' logs."""
+"""The topic catalogue and the logs of the partitions."""

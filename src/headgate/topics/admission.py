@@ -1,23 +1,23 @@
-"""Whether a producer's batch may enter a partition, and as which bytes: all but the producer's sequences.
+"""Check a producer's batch before it is appended. The producer's sequences are checked in `producers.py`.
 
-As in Kafka every batch is looked into, whoever sent it: what was taken once has to be read by every
-consumer, by ListOffsets and by compaction. Answers are Kafka's:
+As in Kafka, every batch is checked, whoever sent it: consumers, ListOffsets and compaction must be able to
+read every accepted batch. The errors are Kafka's:
 
-1. Bytes that hold no whole batch, or more than one, or one of another format, are INVALID_RECORD; what
-   cannot be a batch, or changed on the way, is CORRUPT_MESSAGE. What follows the batch and is no whole
-   batch is dropped.
+1. Bytes without a whole batch, with more than one batch, or with a batch of another format are
+   INVALID_RECORD. Bytes that cannot be a batch, and a batch with a wrong checksum, are CORRUPT_MESSAGE.
+   Trailing bytes that are no whole batch are dropped.
 2. A batch over `max.message.bytes` is MESSAGE_TOO_LARGE, one over `segment.bytes` RECORD_LIST_TOO_LARGE.
-3. The header and the records must agree (`log/record_check.py`), else INVALID_RECORD. So must a compacted
-   topic's records have keys; which have none is told record by record.
-4. A timestamp out of the topic's bounds is INVALID_TIMESTAMP, told record by record. -1 is no timestamp. The
-   batch's greatest timestamp is corrected where the header has it wrong.
-5. A topic whose `compression.type` is not `producer` has batches of another codec compressed anew.
+3. Header and records must agree (`log/record_check.py`), else INVALID_RECORD. In a compacted topic every
+   record must have a key; the answer lists the records without one.
+4. A timestamp outside the topic's bounds is INVALID_TIMESTAMP; the answer lists the records. -1 means no
+   timestamp. A wrong maximum timestamp in the header is corrected.
+5. If the topic's `compression.type` is not `producer`, batches with another codec are recompressed.
 
-Kafka stumbles (UNKNOWN_SERVER_ERROR) over records that do not unpack, over an unknown codec and over
-compressed records with offset deltas that do not count up from 0; here that is INVALID_RECORD. So are such
-deltas without compression, and keys or values with a length below -1, which Kafka takes. A batch that
-claims the broker's timestamps is refused in every topic. A batch that unpacks to more than
-`log/compression.py` reads is MESSAGE_TOO_LARGE, on which producers split a batch.
+Differences from Kafka: Kafka answers UNKNOWN_SERVER_ERROR for records that do not decompress, for an unknown
+codec, and for compressed records whose offset deltas do not count up from 0; here these are INVALID_RECORD.
+Kafka accepts such deltas without compression, and keys or values with a length below -1; here they are
+INVALID_RECORD. A batch with the timestamp type log append time is refused in every topic. A batch that
+decompresses to more than `log/compression.py` reads is MESSAGE_TOO_LARGE, so that the producer splits it.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ from headgate.topics.policy import TopicPolicy
 Buffer = bytes | bytearray | memoryview
 
 _REPORTED_RECORD_ERRORS = 1000
-"""More errors than this of one batch are not listed: the batch is refused all the same."""
+"""At most so many record errors are listed for one batch. The batch is refused in any case."""
 _UP_TO_MAGIC_BYTES = 17
 _SMALLEST_LENGTH = 14
-"""What Kafka takes for the length field of a batch of any format."""
+"""The smallest value that Kafka accepts in the length field of a batch of any format."""
 _LARGEST_CODEC = 4
 _SMALLEST_RECORD_BYTES = 7
 _WITHOUT_LOG_START = (
@@ -61,17 +61,17 @@ _LEAST, _GREATEST = -(1 << 63), (1 << 63) - 1
 
 
 class RecordError(NamedTuple):
-    """What is wrong with one record of a refused batch, by its place in the batch."""
+    """An error in one record of a refused batch. `batch_index` is the record's index in the batch."""
 
     batch_index: int
     message: str
 
 
 class AppendResult(NamedTuple):
-    """What became of an append. Offsets and times are -1 where there are none.
+    """The result of an append. Offsets and times are -1 where there are none.
 
-    `base_offset` of a repeated batch is that of its first arrival. `log_append_time_ms` is set only where
-    the topic stamps records by the broker's clock.
+    `base_offset` of a duplicate is that of the batch it repeats. `log_append_time_ms` is set only for topics
+    with the timestamp type log append time.
     """
 
     error: ErrorCode
@@ -81,18 +81,18 @@ class AppendResult(NamedTuple):
     record_errors: Sequence[RecordError] = ()
     message: str | None = None
     was_looked_at: bool = False
-    """Whether the batch was refused for what it holds: such a refusal tells the log start offset."""
+    """Whether the batch was refused for its contents: such a refusal carries the log start offset."""
 
 
 class Admitted(NamedTuple):
-    """A batch that may be appended: the bytes to write, not yet in their place, and their header."""
+    """A batch that may be appended: its bytes, with offsets not yet assigned, and its header."""
 
     batch: bytearray
     header: BatchHeader
 
 
 class _Refused(Exception):
-    """The batch may not be appended."""
+    """The batch is refused."""
 
     def __init__(self, error: ErrorCode, message: str, record_errors: Sequence[RecordError] = ()) -> None:
         super().__init__(message)
@@ -110,10 +110,10 @@ def admit(
     pause: Callable[[], None] | None = None,
     unpacked_bytes: int | None = None,
 ) -> Admitted | AppendResult:
-    """The one batch in `data` as it is to be written if it may be appended, else the refusal.
+    """Check the one batch in `data` and return it as it is to be written, or the refusal.
 
-    `pause` is called now and then while many records are looked at. Raises UnpacksToMore if the records
-    unpack to more than `unpacked_bytes`; without that number there is a refusal for it.
+    `pause` is called from time to time while many records are checked. If `unpacked_bytes` is given, raise
+    UnpacksToMore for records that decompress to more bytes than that; otherwise such a batch is refused.
     """
     try:
         header = _only_batch(data)
@@ -133,7 +133,7 @@ def admit(
 
 
 def weight_of(data: Buffer, policy: TopicPolicy) -> int:
-    """What `admit` will cost, in units of about 50 ns of compiled code, by what the header claims."""
+    """Estimate the cost of `admit` from the header, in units of about 50 ns of compiled code."""
     size = len(data)
     weight = 32 + (size >> 10)
     if size < HEADER_BYTES:
@@ -150,7 +150,7 @@ def weight_of(data: Buffer, policy: TopicPolicy) -> int:
 
 
 def _only_batch(data: Buffer) -> BatchHeader:
-    """The header of the batch that `data` begins with; raises _Refused if it has not one batch exactly."""
+    """Return the header of the batch; raise _Refused unless `data` holds exactly one batch."""
     size = _whole_batch_at(data, 0)
     if size is None:
         raise _Refused(
@@ -172,7 +172,9 @@ def _only_batch(data: Buffer) -> BatchHeader:
 
 
 def _whole_batch_at(data: Buffer, at: int) -> int | None:
-    """The size of the batch at `at`, None if the bytes end before it does; raises _Refused for no batch."""
+    """Return the size of the batch at `at`, None if the bytes end within it; raise _Refused if it is no
+    batch.
+    """
     left = len(data) - at
     if left < LENGTH_FIELD_END:
         return None
@@ -192,7 +194,7 @@ def _whole_batch_at(data: Buffer, at: int) -> int | None:
 
 
 def _check_header(data: Buffer, header: BatchHeader, policy: TopicPolicy) -> None:
-    """What can be said of a batch by its header and its checksum, in Kafka's order; raises _Refused."""
+    """Check the header and the checksum, in Kafka's order; raise _Refused."""
     if header.base_offset != 0:
         raise _Refused(
             ErrorCode.INVALID_RECORD,
@@ -251,7 +253,7 @@ def _look_inside(
     pause: Callable[[], None] | None,
     unpacked_bytes: int | None,
 ) -> Admitted:
-    """The batch, once its records were found to be as they should; raises _Refused, CorruptBatch."""
+    """Check the records, and return the batch to append; raise _Refused, CorruptBatch."""
     batch = bytearray(memoryview(data)[: header.size])
     if header.codec:
         body: Buffer = unpack(header.codec, memoryview(data)[HEADER_BYTES : header.size], unpacked_bytes)
@@ -280,7 +282,7 @@ def _look_inside(
 
 
 def _check_size_unpacked(size: int, policy: TopicPolicy) -> None:
-    """Refuse what will not fit without compression before it is copied."""
+    """Refuse a batch that will be too large without compression before it is copied."""
     if policy.codec == 0:
         _check_size(HEADER_BYTES + size, policy)
 
@@ -288,7 +290,7 @@ def _check_size_unpacked(size: int, policy: TopicPolicy) -> None:
 def _check_records(
     body: Buffer, header: BatchHeader, found: RecordCheck, policy: TopicPolicy, now: Millis
 ) -> None:
-    """Hold what was found of the records against what the topic asks of them; raises _Refused."""
+    """Check timestamps and keys against the topic's policy; raise _Refused."""
     oldest = max(now - policy.timestamp_before_max_ms, _LEAST)
     newest = min(now + policy.timestamp_after_max_ms, _GREATEST)
     if policy.uses_log_append_time:

@@ -1,15 +1,14 @@
-"""Producers' batches on their way into partitions: each checked, in its order, without holding up the loop.
+"""Check producers' batches and append them in order, without blocking the loop.
 
-A batch is checked on the loop while a request costs little (`Budget`): an ordinary batch takes some
-microseconds there and a hundred in another thread. Many records, records that unpack to much, and records
-that have to be compressed anew are checked in another thread. Rules:
+A batch is checked on the loop as long as the request stays within its `Budget`: an ordinary batch takes some
+microseconds there, and about a hundred in another thread. Batches with many records, with records that
+decompress to many bytes, or that must be recompressed are checked in another thread. Rules:
 
-1. Batches enter a partition in the order of their arrival: what comes behind a batch that is still being
-   checked waits for it. Batches of different partitions do not wait for each other, but share the one
-   thread.
-2. Nothing but the check runs beside the loop: it sees the bytes, the topic's policy and the time, no
+1. Batches are appended to a partition in the order of their arrival: a batch waits for those that are still
+   being checked before it. Batches of different partitions do not wait for each other, but share one thread.
+2. Only the check runs in the other thread. It gets the bytes, the topic's policy and the time, but no
    partition.
-3. A topic that is deleted meanwhile takes nothing (UNKNOWN_TOPIC_OR_PARTITION).
+3. If the topic is deleted meanwhile, the answer is UNKNOWN_TOPIC_OR_PARTITION.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from headgate.topics.policy import TopicPolicy
 from headgate.topics.waiters import PartitionKey
 
 BUDGET = 8192
-"""What the batches of one request may cost on the loop, as `weight_of` counts: about half a millisecond
-compiled.
+"""Cost of the batches of one request that may be checked on the loop, in units of `weight_of`: about half a
+millisecond of compiled code.
 """
 _BYTES_A_UNIT = 128
-"""How many unpacked bytes are a unit of the budget."""
+"""Unpacked bytes in a unit of the budget."""
 _LARGEST_ON_LOOP = 1 << 20
-"""Above this size even a checksum takes too long."""
+"""Bytes. The checksum of a larger batch takes too long on the loop."""
 
 
 _FAILED = AppendResult(ErrorCode.UNKNOWN_SERVER_ERROR, message="An unexpected failure of the broker")
@@ -44,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 
 OnFailed = Callable[[str, BaseException], None]
-"""Called with what failed, and the exception."""
+"""Called with what failed, as a text, and the exception."""
 
 
 def _log_failure(event: str, failure: BaseException) -> None:
@@ -52,8 +51,8 @@ def _log_failure(event: str, failure: BaseException) -> None:
 
 
 class RunAside(Protocol):
-    """Runs `work` in another thread and then `on_done` on the loop, one after another in the order of the
-    calls.
+    """Run `work` in another thread and then `on_done` on the loop, one pair after another, in the order of
+    the calls.
 
     `on_done` is called with the exception that `work` raised, or None.
     """
@@ -62,7 +61,7 @@ class RunAside(Protocol):
 
 
 class Budget:
-    """What is left for one request."""
+    """The part of `BUDGET` that one request has left."""
 
     __slots__ = ("left",)
 
@@ -71,14 +70,14 @@ class Budget:
 
 
 class Appends:
-    """The batches of all partitions that are on their way."""
+    """The batches of all partitions that are being checked or wait for it."""
 
     __slots__ = ("_run_aside", "_waiting", "on_failed")
 
     def __init__(self, run_aside: RunAside) -> None:
         self._run_aside = run_aside
         self.on_failed: OnFailed = _log_failure
-        """Told of exceptions that nothing provides for."""
+        """Called for unexpected exceptions."""
         self._waiting: dict[PartitionKey, deque[_Pending]] = {}
 
     def append(
@@ -89,7 +88,7 @@ class Appends:
         budget: Budget,
         on_done: Callable[[Partition, AppendResult], None],
     ) -> AppendResult | None:
-        """Append the batch in `data`: what became of it, or None, and `on_done` is called with that later."""
+        """Append the batch in `data`. Return the result, or None if `on_done` is called with it later."""
         policy = partition.topic.policy
         weight = weight_of(data, policy)
         if weight <= budget.left and len(data) <= _LARGEST_ON_LOOP and partition.key not in self._waiting:
@@ -97,7 +96,7 @@ class Appends:
             try:
                 admitted = admit(data, policy, now, unpacked_bytes=budget.left * _BYTES_A_UNIT)
             except UnpacksToMore:
-                budget.left = 0  # It was unpacked this far.
+                budget.left = 0  # Unpacking it used up the budget.
             else:
                 return partition.append_admitted(admitted, now)
         self._check_aside(_Pending(partition, data, policy, now, on_done))
@@ -133,20 +132,20 @@ class _Pending:
     ) -> None:
         self.partition = partition
         self.admitted: Admitted | AppendResult | None = None
-        """What came of the check."""
+        """The result of the check; None until it ends."""
         self._data = data
         self._policy = policy
         self._now = now
         self._on_done = on_done
 
     def check(self) -> None:
-        """Check the batch, in any thread, letting others have their turn."""
+        """Check the batch, in any thread, with pauses for the loop."""
         self.admitted = admit(self._data, self._policy, self._now, pause=_pause)
 
     def append(self, admitted: Admitted | AppendResult, on_failed: OnFailed) -> None:
         """Append the batch, on the loop."""
         topic = self.partition.topic
-        # Another object may stand for the partition by now.
+        # The partition may have been closed and represented by a new object since.
         partition = None if topic.is_deleted else topic.find_partition(self.partition.index)
         if partition is None:
             result = AppendResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -160,5 +159,5 @@ class _Pending:
 
 
 def _pause() -> None:
-    """Let the loop have its turn: compiled code does not by itself."""
+    """Give the loop's thread a chance to run: compiled code does not release the interpreter by itself."""
     time.sleep(0)

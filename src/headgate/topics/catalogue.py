@@ -1,18 +1,18 @@
-"""The topic catalogue: which topics there are and were, and what the node remembers besides records.
+"""The topic catalogue: current and former topics, overridden settings, and other state of the node.
 
-It is a log of its own in `<data-dir>/catalogue`: a change is one record batch of JSON records, synced
-before anybody is answered, and the catalogue is what replaying them builds. Rules:
+The catalogue has its own log in `<data-dir>/catalogue`. A change is one record batch of JSON records, synced
+before it is answered. Replaying the log builds the catalogue. Rules:
 
-1. A topic is one record whatever its number of partitions.
-2. A topic id is used once. A topic created again under its old name has a new one, and old ids stay known.
+1. A topic is one record, whatever its number of partitions.
+2. A topic id is used once. A topic created again under a former name gets a new id; former ids stay known.
 3. A change that could not be made durable is not applied; the caller gets the OSError.
-4. Producer ids are reserved in blocks: an id is handed out only after the record that passes it is durable.
-5. Unknown record types and fields are skipped, a newer record version refused: nothing is guessed.
-6. Sooner or later most of the log is of what is over. Then what stands is said once more, some of it at a
-   time (`tidy`), and when all of it is durable the log starts there. A record says how a thing is, so it may
-   be said again at any time; wherever that is cut short, nothing is lost.
-7. Of a crash the last change may be torn, and nothing else: each one is synced and marked before the next. A
-   catalogue that is damaged anywhere else is not opened and not changed.
+4. Producer ids are reserved in blocks: an id is given out only after the record that reserves it is durable.
+5. Unknown record types and fields are skipped; a newer record version is refused.
+6. When most of the log is obsolete, the current state is written again, some of it at a time (`tidy`). Once
+   all of it is durable, the log is truncated before it. Records state values, not changes, so writing one
+   again is idempotent, and an interrupted rewrite loses nothing.
+7. A crash may tear the last change only: each change is synced and marked before the next. A catalogue with
+   any other damage is neither opened nor changed.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ from headgate.log.log import Log
 from headgate.log.walking import checked_batches
 
 RECORD_VERSION = 1
-"""What most records have."""
+"""Version of most records."""
 NEWEST_RECORD_VERSION = 2
-"""Of a record that an older Headgate must not pass over: see `cluster_named`."""
+"""Version of a record that an older Headgate must not skip: see `cluster_named`."""
 PRODUCER_ID_BLOCK = 1000
 SEGMENT_BYTES = 1 << 20
-"""How the log is to be cut up: what is over is removed by the segment."""
+"""Segment size of the log. Obsolete records are removed by whole segments."""
 
 RESTORE = (
     "Nothing was changed. Restore the directory `catalogue` from a copy (`headgate log verify` tells more)."
 )
 
 _FEWEST_TO_TIDY = 2000
-"""Records: reading so many takes a moment."""
-_SHARE_THAT_STANDS = 4
-_RESTATED_AT_ONCE = 200
+"""The log is never tidied with fewer records: reading so many takes a moment."""
+_RECORDS_A_LIVE_ENTRY = 4
+_REWRITTEN_AT_ONCE = 200
 _FORMER_A_RECORD = 100
 
 Event = dict[str, Any]
 
 
 class CatalogueCorrupt(Exception):
-    """The catalogue cannot be used, and nothing was changed; the message says why, and what to do."""
+    """The catalogue cannot be used, and nothing was changed; the message says why and what to do."""
 
 
 @dataclass(slots=True)
 class CatalogueEntry:
-    """One topic as the catalogue knows it."""
+    """One topic in the catalogue."""
 
     name: TopicName
     topic_id: TopicId
@@ -64,13 +64,13 @@ class CatalogueEntry:
     overrides: dict[str, str]
     created_at: Millis
     offsets_from: Sequence[int] | None = None
-    """Of a name that was another topic's before: where this topic's offsets begin, in each partition of
-    `__consumer_offsets`.
+    """For a name that another topic had before: the offset in each partition of `__consumer_offsets` after
+    which committed offsets belong to this topic.
     """
 
 
 def topic_created(entry: CatalogueEntry) -> Event:
-    """A new topic."""
+    """Return the record of a new topic."""
     event = {
         "type": "topic-created",
         "name": entry.name,
@@ -85,59 +85,59 @@ def topic_created(entry: CatalogueEntry) -> Event:
 
 
 def topic_deleted(topic_id: TopicId) -> Event:
-    """The end of a topic; its id stays known."""
+    """Return the record of a topic's deletion; its id stays known."""
     return {"type": "topic-deleted", "id": topic_id.hex()}
 
 
 def partitions_added(topic_id: TopicId, partition_count: int) -> Event:
-    """A topic has `partition_count` partitions from now on."""
+    """Return the record that raises a topic's number of partitions to `partition_count`."""
     return {"type": "partitions-added", "id": topic_id.hex(), "partitions": partition_count}
 
 
 def topic_configured(topic_id: TopicId, overrides: Mapping[str, str]) -> Event:
-    """These are all the settings a topic has of its own from now on."""
+    """Return the record that replaces all overrides of a topic."""
     return {"type": "topic-configured", "id": topic_id.hex(), "configs": dict(overrides)}
 
 
 def group_configured(group_id: str, overrides: Mapping[str, str]) -> Event:
-    """These are all the settings a group has of its own from now on."""
+    """Return the record that replaces all overrides of a group."""
     return {"type": "group-configured", "group": group_id, "configs": dict(overrides)}
 
 
 def topics_gone(topic_ids: Sequence[TopicId], names: Sequence[TopicName]) -> Event:
-    """These ids and names were topics' once; told again when what said so is to go."""
+    """Return the record that lists ids and names of deleted topics; written when the log is tidied."""
     return {"type": "topics-gone", "ids": [one.hex() for one in topic_ids], "names": list(names)}
 
 
 def broker_configured(broker: str, overrides: Mapping[str, str]) -> Event:
-    """These are all the settings changed for a broker, by its id, or for all of them, by no name."""
+    """Return the record that replaces all overrides of a broker, by its id, or of all brokers, by ""."""
     return {"type": "broker-configured", "broker": broker, "configs": dict(overrides)}
 
 
 def producer_ids_reserved(end: int) -> Event:
-    """Producer ids below `end` may have been handed out."""
+    """Return the record that reserves the producer ids below `end`."""
     return {"type": "producer-ids-reserved", "end": end}
 
 
 def cluster_named(cluster_id: str) -> Event:
-    """The id of the cluster, once for all.
+    """Return the record of the cluster id, which is written once.
 
-    Whoever writes it also writes `headgate.checkpoint` in its second format, which an older Headgate takes
-    for absent: deleted records would show again. So an older one is to refuse the directory.
+    Whoever writes it also writes `headgate.checkpoint` in its second format. An older Headgate ignores that
+    format, and would return deleted records again. The version of this record makes it refuse the directory.
     """
     return {"v": 2, "type": "cluster-named", "id": cluster_id}
 
 
 def leader_epoch_raised(epoch: int) -> Event:
-    """The node starts after a crash, and writes in this epoch from now on."""
+    """Return the record of a start after a crash: the node writes in this leader epoch from now on."""
     return {"type": "leader-epoch-raised", "epoch": epoch}
 
 
 class Catalogue:
-    """The catalogue in memory, and the log it is built from."""
+    """The catalogue in memory, and its log."""
 
     def __init__(self, log: Log) -> None:
-        """Replays the log; raises CatalogueCorrupt for what it cannot read."""
+        """Replay the log. Raises CatalogueCorrupt for records that cannot be read."""
         self._log = log
         self.topics: dict[TopicName, CatalogueEntry] = {}
         self.by_id: dict[TopicId, CatalogueEntry] = {}
@@ -147,10 +147,12 @@ class Catalogue:
         self.broker_overrides: dict[str, dict[str, str]] = {}
         self.leader_epoch = 0
         self.cluster_id: str | None = None
-        """The id of the cluster whose catalogue this is; None while that was not noted."""
+        """The id of the cluster that this catalogue belongs to; None if it was not recorded yet."""
         self._end_offset = log.log_end_offset
-        self._restating: tuple[int, Iterator[Event]] | None = None
-        """While what stands is said once more: where in the log that began, and what is still to be said."""
+        self._rewriting: tuple[int, Iterator[Event]] | None = None
+        """While the current state is written again: the log end offset at the start of that, and the records
+        that are left.
+        """
         self._next_producer_id = 0
         self._reserved_producer_ids = 0
         try:
@@ -170,11 +172,11 @@ class Catalogue:
 
     @property
     def end_offset(self) -> int:
-        """How many changes there were; 0 for a catalogue that is new."""
+        """The log end offset; 0 for a new catalogue."""
         return self._end_offset
 
     def commit(self, events: Sequence[Event], now: Millis) -> None:
-        """Make changes durable, all or none, then apply them. Raises OSError: nothing has changed."""
+        """Make changes durable, all or none, then apply them. Raises OSError if nothing has changed."""
         records = [
             Record(key=None, value=json.dumps({"v": RECORD_VERSION, **event}).encode(), timestamp=now)
             for event in events
@@ -183,14 +185,14 @@ class Catalogue:
         if log.failure is not None:
             log.recover()
         if log.log_end_offset > self._end_offset:
-            # What an earlier failed sync left behind was refused, and must not come back at the next start.
+            # Records of a change whose sync failed were refused, and must not return at the next start.
             log.truncate(self._end_offset)
         batch = encode_batch(records, base_offset=self._end_offset)
         log.append(batch, (read_header(batch),))
         request = log.begin_sync()
         with suppress(OSError):
             request.run()
-        # Raises what went wrong in there.
+        # Raises the error of the sync, if there was one.
         log.complete_sync(request)
         log.mark()
         self._end_offset = log.log_end_offset
@@ -198,7 +200,7 @@ class Catalogue:
             self._apply(event)
 
     def new_producer_id(self, now: Millis) -> int:
-        """A producer id never given out before. Raises OSError when a new block cannot be reserved."""
+        """Return a producer id never given out before. Raises OSError if no block can be reserved."""
         if self._next_producer_id >= self._reserved_producer_ids:
             self.commit([producer_ids_reserved(self._next_producer_id + PRODUCER_ID_BLOCK)], now)
         producer_id = self._next_producer_id
@@ -206,34 +208,39 @@ class Catalogue:
         return producer_id
 
     def tidy(self, now: Millis) -> bool:
-        """Do some of what keeps the log short; whether there is more to do.
+        """Write a part of the current state again if the log has become long. Return whether there is more to
+        do.
 
-        Raises OSError: it begins anew when this is called again.
+        Raises OSError; the next call starts anew.
         """
-        if self._restating is None:
+        if self._rewriting is None:
             if self._end_offset - self._log.log_start_offset <= self._most_records():
                 return False
-            self._restating = self._end_offset, self._standing()
-        start, standing = self._restating
-        some = list(islice(standing, _RESTATED_AT_ONCE))
+            self._rewriting = self._end_offset, self._current_state()
+        start, records = self._rewriting
+        some = list(islice(records, _REWRITTEN_AT_ONCE))
         if some:
             try:
                 self.commit(some, now)
             except OSError:
-                self._restating = None  # of what was to be said here nothing was
+                self._rewriting = None  # none of `some` was written
                 raise
             return True
-        self._restating = None
+        self._rewriting = None
         self._log.delete_before(start)
         return False
 
     def _most_records(self) -> int:
-        """How many records the log may have before it is tidied up."""
+        """Return how many records the log may have before it is tidied."""
         former = max(len(self.former_ids), len(self.former_names)) // _FORMER_A_RECORD
-        return _FEWEST_TO_TIDY + _SHARE_THAT_STANDS * (len(self.topics) + len(self.group_overrides) + former)
+        return _FEWEST_TO_TIDY + _RECORDS_A_LIVE_ENTRY * (
+            len(self.topics) + len(self.group_overrides) + former
+        )
 
-    def _standing(self) -> Iterator[Event]:
-        """All that stands, as it is when its turn comes; what comes later is in the log anyway."""
+    def _current_state(self) -> Iterator[Event]:
+        """Yield the current state as records, each as of the time it is taken; later changes follow in the
+        log.
+        """
         yield producer_ids_reserved(self._reserved_producer_ids)
         yield leader_epoch_raised(self.leader_epoch)
         if self.cluster_id is not None:
@@ -247,7 +254,7 @@ class Catalogue:
                 yield group_configured(group_id, self.group_overrides[group_id])
         for broker, overrides in list(self.broker_overrides.items()):
             yield broker_configured(broker, overrides)
-        # Last, so that topics are among them that have gone since this began.
+        # Last, to include the topics that were deleted since this began.
         ids, names = sorted(self.former_ids), sorted(self.former_names)
         for first in range(0, max(len(ids), len(names)), _FORMER_A_RECORD):
             some = slice(first, first + _FORMER_A_RECORD)
@@ -272,10 +279,10 @@ class Catalogue:
             event.get("offsets-from"),
         )
         previous = self.topics.get(entry.name)
-        if previous is not None and previous.topic_id == entry.topic_id:  # said once more
+        if previous is not None and previous.topic_id == entry.topic_id:  # written again by `tidy`
             previous.partition_count, previous.overrides = entry.partition_count, entry.overrides
             return
-        # A creation whose sync failed may have reached the log all the same: the one that follows it counts.
+        # A creation whose sync failed may have reached the log all the same; the later one counts.
         if previous is not None:
             self._forget(previous)
         self.topics[entry.name] = entry
@@ -340,7 +347,7 @@ _APPLY: Mapping[str, Callable[[Catalogue, Event], None]] = {
 
 
 def _not_ours(offset: int) -> CatalogueCorrupt:
-    return CatalogueCorrupt(f"the catalogue's record at offset {offset} is not one of ours. {RESTORE}")
+    return CatalogueCorrupt(f"the catalogue's record at offset {offset} is not a catalogue record. {RESTORE}")
 
 
 def _parse(offset: int, value: bytes | None) -> Event:

@@ -1,4 +1,4 @@
-"""Opens the catalogue of a data directory, and refuses one that is damaged, or is a copy of another time."""
+"""Open the catalogue of a data directory; refuse one that is damaged or an outdated copy."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ PARTITION_DIRECTORY = re.compile(r"(.+)-(0|[1-9]\d*)\Z")
 
 
 def open_catalogue(fs: FileSystem, data_dir: Path, least_end_offset: int) -> Catalogue:
-    """The catalogue, made where a data directory is new. Raises OSError, CatalogueCorrupt.
+    """Open the catalogue; create it if the data directory is new. Raises OSError, CatalogueCorrupt.
 
-    A clean stop says how far it reached: `least_end_offset`.
+    `least_end_offset` is the end offset that the last clean stop recorded; 0 if there is none.
     """
     directory = data_dir / CATALOGUE_DIRECTORY
     names = fs.listdir(data_dir)
     if CATALOGUE_DIRECTORY not in names:
         partitions = sorted(name for name in names if _holds_log(fs, data_dir, name))
         if partitions or least_end_offset:
-            found = f"{partitions[0]} is there" if partitions else "the server was stopped with one"
+            found = f"{partitions[0]} is there" if partitions else "there was one when the server stopped"
             raise CatalogueCorrupt(f"there is no catalogue, and {found}. {RESTORE}")
         fs.make_directory(directory)
         fs.sync_directory(data_dir)
     settings = LogSettings(segment_bytes=events.SEGMENT_BYTES, keeps_all=True)
     try:
-        log = Log.open(fs, directory, settings, clean=False, on_truncated=_tell_of_lost_changes)
+        log = Log.open(fs, directory, settings, clean=False, on_truncated=_log_lost_changes)
     except LogDamaged as problem:
         raise CatalogueCorrupt(f"the catalogue is damaged: {problem.strerror}. {RESTORE}") from None
     catalogue = Catalogue(log)
@@ -55,7 +55,7 @@ def open_catalogue(fs: FileSystem, data_dir: Path, least_end_offset: int) -> Cat
 
 
 def _is_accounted_for(catalogue: Catalogue, name: str) -> bool:
-    """Whether a directory is a partition's that the catalogue knows, what is left of one, or none at all."""
+    """Return whether a directory belongs to a current or former topic, or is no partition's directory."""
     match = PARTITION_DIRECTORY.match(name)
     if match is None:
         return True
@@ -66,7 +66,7 @@ def _is_accounted_for(catalogue: Catalogue, name: str) -> bool:
 
 
 def _holds_log(fs: FileSystem, data_dir: Path, name: str) -> bool:
-    """Whether a name is that of a partition's directory with a segment in it."""
+    """Return whether a name is that of a partition's directory with a segment in it."""
     if PARTITION_DIRECTORY.match(name) is None:
         return False
     try:
@@ -75,8 +75,8 @@ def _holds_log(fs: FileSystem, data_dir: Path, name: str) -> bool:
         return False
 
 
-def _tell_of_lost_changes(recovery: Recovery) -> None:
-    """A change that was being written when the power failed is normal; anything more is damage."""
+def _log_lost_changes(recovery: Recovery) -> None:
+    """Log the bytes that recovery dropped: a change torn by a power failure, or damage."""
     logger.error(
         "the catalogue's last %d bytes could not be read and were dropped: %s",
         recovery.dropped_bytes,

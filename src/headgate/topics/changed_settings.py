@@ -1,5 +1,5 @@
-"""Settings that are changed while the broker runs: of topics, of groups, and its own, which are in force over
-those it was started with. The catalogue keeps them.
+"""Settings that are changed at run time: of topics, of groups, and of the broker, which override its static
+ones. The catalogue stores them.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ logger = logging.getLogger(__name__)
 
 
 class SettingsChange(NamedTuple):
-    """The settings that something has of its own from now on."""
+    """A change of the overrides of a topic, a group or a broker."""
 
     event: Event | None
-    """None: they are what they were."""
+    """The record of the change; None if the overrides are the same already."""
     when_made: Callable[[], None] = lambda: None
-    """What follows from it."""
+    """Called after the change is durable."""
 
 
-def take_over_changes(settings: Settings, catalogue: Catalogue) -> None:
-    """Put what was changed while a broker ran into the settings, but for what this version cannot take."""
+def apply_changed_settings(settings: Settings, catalogue: Catalogue) -> None:
+    """Apply the changed settings of the catalogue; skip those that this version refuses."""
     changed = catalogue.broker_overrides
     settings.change(_fit(changed.get("", {})), _fit(changed.get(str(settings["node.id"]), {})))
 
@@ -37,5 +37,5 @@ def _fit(overrides: Mapping[str, str]) -> Mapping[str, str]:
         if refusal is None:
             fit[name] = text
         else:
-            logger.warning("a changed setting is left out", extra={"reason": refusal.message})
+            logger.warning("a changed setting was ignored", extra={"reason": refusal.message})
     return fit

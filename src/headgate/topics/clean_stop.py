@@ -1,9 +1,9 @@
-"""The marker of a clean stop, `clean-shutdown`: every log was closed well, the catalogue reached so far.
+"""The marker of a clean stop, `clean-shutdown`: every log was closed, and the catalogue ended at this offset.
 
     {"v": 1, "unrecovered": ["<topic id>-<partition>", ...], "catalogue": 71, "crc32c": 1234567}
 
-`unrecovered` names the logs that an earlier crash may have left torn and nobody has opened since. A marker
-that is not whole counts for nothing: the start is then one after a crash, which checks every log.
+`unrecovered` names the logs that an earlier crash may have torn and that were not opened since. An incomplete
+marker is ignored: the start is then one after a crash, which checks every log.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ CLEAN_SHUTDOWN_FILE = "clean-shutdown"
 
 @dataclass(slots=True, frozen=True)
 class CleanStop:
-    """What a clean stop leaves word of."""
+    """The contents of the marker."""
 
     unrecovered: tuple[str, ...]
     catalogue_end: int
-    """Where the catalogue's log ended; 0 where that was not noted."""
+    """End offset of the catalogue's log; 0 if it was not recorded."""
 
     def encode(self) -> bytes:
-        """The contents of the file."""
+        """Return the contents of the file."""
         fields = {"v": 1, "unrecovered": list(self.unrecovered), "catalogue": self.catalogue_end}
         return json.dumps({**fields, "crc32c": _sum_of(fields)}).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> CleanStop | None:
-        """What `encode` wrote, or an older Headgate, which summed nothing; None for anything else."""
+        """Return the marker in `data`; None for invalid bytes. An older Headgate wrote no checksum."""
         try:
             fields = json.loads(data)
         except ValueError:

@@ -1,14 +1,15 @@
-"""Which partition is compacted next, and by what settings.
+"""Choose the partition to compact next, and its settings.
 
-Rules, Kafka's where it has them:
+The rules are Kafka's where Kafka has them:
 
-1. A log's turn comes when the share of its closed segments that was never compacted reaches
-   min.cleanable.dirty.ratio, or when its oldest record that waits is older than max.compaction.lag.ms.
-2. What readers do not see yet is not touched, nor a segment with a record younger than
-   min.compaction.lag.ms, nor the active segment: it is closed by its own rules.
-3. Those that waited too long come first, then the dirtiest; one at a time on a node.
-4. A log that could not be compacted is left alone for a while; one in which nothing could be done, until it
-   has grown by a segment.
+1. A log is due when the share of its closed segments that was never compacted reaches
+   min.cleanable.dirty.ratio, or when its oldest uncompacted record is older than max.compaction.lag.ms.
+2. Records at or above the high watermark, segments with a record younger than min.compaction.lag.ms and the
+   active segment are not compacted.
+3. Logs over max.compaction.lag.ms come first, then those with the highest dirty ratio. A node compacts one at
+   a time.
+4. A log whose compaction failed is tried again after RETRY_AFTER_SECONDS; one in which nothing could be
+   compacted, when it has grown by a segment.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from headgate.domain.settings import LONG_MAX
 from headgate.log.backlog import Backlog, backlog_of
 from headgate.log.compaction import CompactionOrder, CompactionResult, Completeness, Dropped, Steps, compact
 from headgate.log.header import CorruptBatch
+from headgate.topics.waiters import PartitionKey
 
 if TYPE_CHECKING:
     from headgate.log.log import Log
@@ -32,14 +34,12 @@ if TYPE_CHECKING:
 
 RETRY_AFTER_SECONDS = 600.0
 _OPENED_AT_ONCE = 16
-"""How many logs nobody has open are opened to look at them, in one go."""
-
-Key = tuple[TopicId, int]
+"""Number of logs that one round opens only to check whether they are due."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionRules:
-    """What only those know whose records a partition holds."""
+    """Rules that depend on the kind of records in a partition."""
 
     new_completeness: Callable[[], Completeness] | None = None
     dropped: Dropped | None = None
@@ -50,7 +50,7 @@ NO_RULES = CompactionRules()
 
 @dataclass(frozen=True, slots=True)
 class CompactionJob:
-    """One partition to be compacted: drive `steps` to the end."""
+    """A partition to be compacted: run `steps` to the end."""
 
     partition: Partition
     dirty_ratio: float
@@ -75,7 +75,7 @@ class _Candidate:
 
 
 class Compactor:
-    """Chooses among the compacted topics of a node."""
+    """Chooses among the partitions of a node's compacted topics."""
 
     def __init__(
         self,
@@ -85,26 +85,26 @@ class Compactor:
         self._topics = topics
         self._rules_of = rules_of
         self._looked_at: dict[TopicId, set[int]] = {}
-        self._not_before: dict[Key, float] = {}
-        """By steady time, in seconds."""
-        self._stuck_at: dict[Key, int] = {}
+        self._not_before: dict[PartitionKey, float] = {}
+        """In seconds of the steady clock."""
+        self._stuck_at: dict[PartitionKey, int] = {}
         self._chosen: _Candidate | None = None
-        """What was chosen last: it is compacted now, or was."""
+        """The last choice: its compaction runs, or has ended."""
         self._others_pressure = 0.0
-        """That of the worst of those that had to wait then."""
+        """The highest pressure among the candidates that were not chosen."""
         topics.on_deleted.append(self._forget)
 
     def _forget(self, topic: Topic) -> None:
-        """A topic is no more."""
+        """Discard the state of a deleted topic."""
         self._looked_at.pop(topic.topic_id, None)
         for notes in (self._not_before, self._stuck_at):
             for key in [key for key in notes if key[0] == topic.topic_id]:
                 del notes[key]
 
     def next_job(self, now: Millis, is_slice_over: Callable[[], bool]) -> Steps[CompactionJob | None]:
-        """Look, in steps, for the compaction that is due most by the system's time; None if none is.
+        """Find, in steps, the compaction that is most urgent at `now` (system time, ms); None if none is due.
 
-        `is_slice_over` says when others must have their turn.
+        `is_slice_over` tells when to yield to other work.
         """
         candidates: list[_Candidate] = []
         for partition in self._partitions():
@@ -148,8 +148,8 @@ class Compactor:
         return CompactionJob(partition, chosen.backlog.dirty_ratio, self._steps(chosen, order))
 
     def pressure(self, now: Millis) -> float:
-        """How much waits in the worst log that is due (`Backlog.pressure`), as it is now in the one that is
-        being compacted, and was in others when that was chosen.
+        """Return the pressure (`Backlog.pressure`) of the most urgent log: current for the log being
+        compacted, as of the last choice for the others.
         """
         chosen = self._chosen
         if chosen is None or not chosen.partition.is_open:
@@ -158,7 +158,7 @@ class Compactor:
         return max(backlog.pressure(chosen.log.settings.segment_bytes), self._others_pressure)
 
     def failed(self, partition: Partition) -> None:
-        """Leave the partition alone for a while: its compaction failed."""
+        """Do not try the partition again for RETRY_AFTER_SECONDS: its compaction failed."""
         self._not_before[partition.key] = partition.topic.shared.seconds() + RETRY_AFTER_SECONDS
 
     def _steps(self, chosen: _Candidate, order: CompactionOrder) -> Steps[CompactionResult]:
@@ -170,9 +170,9 @@ class Compactor:
         return result
 
     def _partitions(self) -> Iterator[Partition | None]:
-        """The partitions to look at: those that are open, and each other one once, some at a time.
+        """Yield the partitions to check: open ones always, closed ones once each, `_OPENED_AT_ONCE` a round.
 
-        None for each topic: of many topics most are not compacted.
+        Yield None once per topic, so that the caller can pause: most of many topics are not compacted.
         """
         to_open = _OPENED_AT_ONCE
         for topic in self._topics.all():
@@ -187,7 +187,7 @@ class Compactor:
                 if index in looked_at:
                     continue
                 partition = topic.partition(index)
-                # After a crash, opening one means to read it all: that is left to whoever needs it.
+                # Opening a log after a crash reads all of it: left to its first user.
                 if to_open and not partition.is_open and partition.key not in topic.shared.unrecovered:
                     to_open -= 1
                     looked_at.add(index)

@@ -1,9 +1,9 @@
 """Configurations as clients see and change them: sources, synonyms, and the rules of an alteration.
 
-Three kinds of resource have settings: a topic (`TOPIC_SETTINGS`, each falling back to a broker setting), a
-group (`GROUP_SETTINGS`), and the broker itself (`BROKER_SETTINGS`, given at start; some may be changed while
-it runs, for one broker or for all). A resource keeps only what was set on it, as text; the value in force is
-worked out from that.
+Three types of resource have settings: a topic (`TOPIC_SETTINGS`, each with a broker setting as its default),
+a group (`GROUP_SETTINGS`), and the broker (`BROKER_SETTINGS`, given at start; dynamic ones can be changed at
+run time, for one broker or for all). A resource keeps only its overrides, as texts; the value in force is
+derived.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from headgate.topics.refusal import Refusal
 
 
 class ResourceType(IntEnum):
-    """What a configuration belongs to, by the numbers of the protocol."""
+    """Type of a resource, with the numbers of the protocol."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -40,7 +40,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value in force comes from, by the numbers of the protocol."""
+    """Source of a value in force, with the numbers of the protocol."""
 
     TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -51,7 +51,7 @@ class ConfigSource(IntEnum):
 
 
 class Operation(IntEnum):
-    """What IncrementalAlterConfigs does to one setting."""
+    """Operation of IncrementalAlterConfigs on one setting."""
 
     SET = 0
     DELETE = 1
@@ -61,7 +61,7 @@ class Operation(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """One of the places a value could come from, and what stands there."""
+    """One source that has a value for a setting, and that value."""
 
     name: str
     value: str
@@ -70,7 +70,7 @@ class Synonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigValue:
-    """A setting, its value in force as text, where that comes from, and what would count without it."""
+    """A setting, its value in force as text, the source of the value, and all synonyms by precedence."""
 
     setting: Setting
     value: str | None
@@ -94,13 +94,13 @@ class Change:
 
 
 def describe_broker(settings: Settings, facts: Mapping[str, str]) -> list[ConfigValue]:
-    """Every setting of the broker, and by the names of Kafka's settings what is given in other ways here."""
+    """Return every setting of the broker, and `facts`: Kafka's settings that are given in other ways here."""
     described = [_of_broker(settings, setting) for setting in BROKER_SETTINGS.values()]
     return described + [_fact(name, value) for name, value in facts.items()]
 
 
 def describe_all_brokers(settings: Settings) -> list[ConfigValue]:
-    """The settings that were changed for all brokers while they ran."""
+    """Return the settings that were changed at run time for all brokers."""
     found = []
     for setting in BROKER_SETTINGS.values():
         for layer, value in settings.values_of(setting.name):
@@ -113,21 +113,21 @@ def describe_all_brokers(settings: Settings) -> list[ConfigValue]:
 
 
 def describe_topic(settings: Settings, overrides: Mapping[str, str]) -> list[ConfigValue]:
-    """Every setting of a topic with these values of its own."""
+    """Return every setting of a topic with these overrides."""
     return [
         _describe(settings, setting, overrides, ConfigSource.TOPIC) for setting in TOPIC_SETTINGS.values()
     ]
 
 
 def describe_group(settings: Settings, overrides: Mapping[str, str]) -> list[ConfigValue]:
-    """Every setting of a group with these values of its own, which need not exist."""
+    """Return every setting of a group with these overrides. The group need not exist."""
     return [
         _describe(settings, setting, overrides, ConfigSource.GROUP) for setting in GROUP_SETTINGS.values()
     ]
 
 
 def check(table: Mapping[str, Setting], overrides: Mapping[str, str | None]) -> Refusal | None:
-    """What is wrong with these values, the first of them; None when every one is fit."""
+    """Return the refusal of the first invalid value; None if all are valid."""
     for name, text in overrides.items():
         if text is None:
             return Refusal(ErrorCode.INVALID_CONFIG, f"Null value not supported for configs: {name}")
@@ -139,7 +139,7 @@ def check(table: Mapping[str, Setting], overrides: Mapping[str, str | None]) -> 
 
 
 def check_group(settings: Settings, overrides: Mapping[str, str]) -> Refusal | None:
-    """What is wrong with a group's values: the broker's settings say how small and how large they may be."""
+    """Return the refusal of the first override outside the broker's bounds; None if all are valid."""
     values: dict[str, int] = {}
     for name, setting in GROUP_SETTINGS.items():
         in_force = settings[setting.broker_name or ""]
@@ -159,7 +159,9 @@ def check_group(settings: Settings, overrides: Mapping[str, str]) -> Refusal | N
 def altered_broker(
     settings: Settings, overrides: Mapping[str, str], changes: Sequence[Change]
 ) -> dict[str, str] | Refusal:
-    """The same as `altered`, for a broker or for all of them: only what may be changed while they run."""
+    """Return the overrides of a broker, or of all, after `changes`, or a refusal; only dynamic settings can
+    change.
+    """
     fixed = [change.name for change in changes if not _is_dynamic(change.name)]
     if unknown := [name for name in fixed if name not in BROKER_SETTINGS and name not in SAID_ELSEWHERE]:
         try:
@@ -183,7 +185,7 @@ def _is_dynamic(name: str) -> bool:
 def altered(
     described: Sequence[ConfigValue], overrides: Mapping[str, str], changes: Sequence[Change]
 ) -> dict[str, str] | Refusal:
-    """A resource's own values after `changes`, or why they cannot be made; all of them or none."""
+    """Return a resource's overrides after `changes`, or the refusal of all of them."""
     in_force = {config.name: config for config in described}
     result = dict(overrides)
     seen: set[str] = set()
@@ -198,7 +200,7 @@ def altered(
 
 
 def _alter_one(in_force: Mapping[str, ConfigValue], result: dict[str, str], change: Change) -> Refusal | None:
-    """Make one change to `result`, the values being collected."""
+    """Apply one change to `result`; return the refusal of an invalid one."""
     try:
         setting = find({name: config.setting for name, config in in_force.items()}, change.name)
         if change.operation == Operation.DELETE:
@@ -263,9 +265,9 @@ _SOURCES: Mapping[Layer, ConfigSource] = {
 
 
 def _broker_synonyms(settings: Settings, setting: Setting) -> Iterator[Synonym]:
-    """The values of the setting, then those of the settings that stand for it, layer by layer.
+    """Yield the values of the setting and of the settings that replace it in other units, layer by layer.
 
-    As in Kafka, what comes before the setting's own first value is left out.
+    As in Kafka, values before the setting's own first value are left out.
     """
     names = (setting.name, *(name for name, _ in IN_OTHER_UNITS.get(setting.name, ())))
     given = {name: dict(settings.values_of(name)) for name in names}
@@ -287,4 +289,4 @@ def _fact(name: str, value: str) -> ConfigValue:
     return ConfigValue(setting, value, synonym.source, (synonym,), is_read_only=True)
 
 
-_FACT_DOC = "What this node is; given by an option of its start, or fixed."
+_FACT_DOC = "A property of this node: fixed, or set by an option at its start."

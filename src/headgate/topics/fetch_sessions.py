@@ -1,19 +1,19 @@
-"""Fetch sessions (KIP-227): a consumer names its partitions once, then sends and receives only what changed.
+"""Fetch sessions (KIP-227): a consumer names its partitions once, then sends and receives only changes.
 
-Sans I/O. `FetchSessions.begin` turns what a request says of its session into a `FetchContext`: the
-partitions to read, in order, and afterwards which of the results are worth sending. Rules, from KIP-227 and
-Kafka's answers:
+Sans I/O. `FetchSessions.begin` turns the session fields of a request into a `FetchContext`: the partitions to
+read, in order, and the decision which results to send. Rules, from KIP-227 and Kafka's answers:
 
 1. Epoch -1 closes the session named and fetches without one. Epoch 0 closes the session named and asks for a
-   new one, which it gets if there is a slot. Any other epoch must be the one the session waits for.
+   new one, which is created if a slot is free. Any other epoch must be the next epoch of the session.
 2. An unknown session is FETCH_SESSION_ID_NOT_FOUND, a wrong epoch INVALID_FETCH_SESSION_EPOCH, a change
    between names and topic ids FETCH_SESSION_TOPIC_ID_ERROR; the client then starts again with epoch 0.
-3. An incremental answer leaves out a partition without records, error, or new high watermark or log start.
-4. A partition that gave records goes to the end of the line, so that a full response starves nobody.
-5. When all slots are taken, a session idle for two minutes gives way, or else one that is smaller than the
-   newcomer and has had two minutes of life.
-6. All sessions together hold at most MOST_PARTITIONS. Who does not fit in gets no session, and one that grows
-   beyond is forgotten: its client starts again, without one.
+3. An incremental response omits a partition without records, error, or new high watermark or log start.
+4. A partition that returned records goes to the end of the order, so that all partitions get a share of full
+   responses.
+5. When all slots are taken, a new session replaces one that was idle for two minutes, or else a smaller one
+   that is older than two minutes.
+6. All sessions together hold at most MOST_PARTITIONS. A request beyond that gets no session, and a session
+   that grows beyond it is removed: its client starts again, without one.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EVICTION_MS = 120_000
 MOST_PARTITIONS = 500_000
-"""Each takes a quarter of a kilobyte, whether it exists or not."""
+"""Each takes a quarter of a kilobyte, whether or not it exists."""
 _TAKEN_AT_ONCE = 500
-"""Partitions of a long request: each takes a microsecond."""
+"""Partitions that one step of a long request handles; each takes a microsecond."""
 _MAXIMUM_EPOCH = (1 << 31) - 1
 
 
-class PartitionKey(NamedTuple):
+class RequestedPartition(NamedTuple):
     """A partition as the request names it: its topic by name, or by the 16 bytes of its id (Fetch 13+)."""
 
     topic: str | bytes
@@ -48,9 +48,9 @@ class PartitionKey(NamedTuple):
 
 @dataclass(slots=True)
 class FetchedPartition:
-    """What the client wants of one partition, and what it was last told of it (-1: nothing yet)."""
+    """The client's parameters for one partition, and the values last sent to it (-1: none yet)."""
 
-    key: PartitionKey
+    key: RequestedPartition
     fetch_offset: int
     max_bytes: int
     current_leader_epoch: int = -1
@@ -60,19 +60,19 @@ class FetchedPartition:
 
 @dataclass(slots=True, frozen=True)
 class SessionRequest:
-    """What a fetch request says of its session."""
+    """The session fields of a fetch request."""
 
     session_id: int
     epoch: int
     uses_topic_ids: bool
     wanted: list[FetchedPartition]
-    forgotten: Iterable[PartitionKey] = ()
-    """Gone through once."""
+    forgotten: Iterable[RequestedPartition] = ()
+    """Iterated once."""
 
 
 @dataclass(slots=True, frozen=True)
 class PartitionOutcome:
-    """The part of a partition's result that decides whether an incremental answer mentions it."""
+    """The fields of a partition's result that decide whether an incremental response includes it."""
 
     has_records: bool
     error: ErrorCode
@@ -86,9 +86,9 @@ class _Session:
     uses_topic_ids: bool
     created_at: Millis
     last_used_at: Millis
-    partitions: dict[PartitionKey, FetchedPartition]
+    partitions: dict[RequestedPartition, FetchedPartition]
     next_epoch: int = 1
-    # The size it counts with in evictions: that of its last use, as in Kafka.
+    # The size that evictions compare: that of the last use, as in Kafka.
     size: int = 0
 
 
@@ -97,12 +97,12 @@ def _epoch_after(epoch: int) -> int:
 
 
 class FetchContext:
-    """One fetch, seen by its session: what to read and what to answer."""
+    """One fetch in its session: the partitions to read, and the results to send."""
 
     __slots__ = ("_full", "_partitions", "_session", "session_id")
 
     def __init__(
-        self, partitions: dict[PartitionKey, FetchedPartition], session: _Session | None, *, full: bool
+        self, partitions: dict[RequestedPartition, FetchedPartition], session: _Session | None, *, full: bool
     ) -> None:
         self._partitions = partitions
         self._session = session
@@ -110,14 +110,16 @@ class FetchContext:
         self.session_id = NO_SESSION if session is None else session.session_id
 
     def partitions(self) -> list[FetchedPartition]:
-        """The partitions to read, the one that has waited longest first."""
+        """Return the partitions to read, least recently served first."""
         return list(self._partitions.values())
 
     def __len__(self) -> int:
         return len(self._partitions)
 
-    def worth_telling(self, outcome: PartitionOutcome, partition: FetchedPartition) -> bool:
-        """Whether a result would be sent (rule 3). Changes nothing: a long poll asks more than once."""
+    def should_send(self, outcome: PartitionOutcome, partition: FetchedPartition) -> bool:
+        """Return whether the response would include a result (rule 3). Changes nothing: a long poll calls it
+        repeatedly.
+        """
         return (
             self._full
             or outcome.has_records
@@ -126,33 +128,33 @@ class FetchContext:
             or outcome.log_start_offset != partition.known_log_start_offset
         )
 
-    def told(self, outcome: PartitionOutcome, partition: FetchedPartition) -> bool:
-        """Settle one result of the answer being sent: remember it, and say whether it belongs in there."""
-        worth_telling = self.worth_telling(outcome, partition)
+    def settle(self, outcome: PartitionOutcome, partition: FetchedPartition) -> bool:
+        """Record a result in the session as the response is sent; return whether the response includes it."""
+        should_send = self.should_send(outcome, partition)
         if self._session is None:
-            return worth_telling
+            return should_send
         if outcome.error != ErrorCode.NONE:
-            # An error is told again until it goes away, and what follows it is told whatever it is.
+            # An error is sent until it ends, and the first result after it is always sent.
             partition.known_high_watermark = -1
         else:
             partition.known_high_watermark = outcome.high_watermark
             partition.known_log_start_offset = outcome.log_start_offset
         if outcome.has_records and self._partitions.pop(partition.key, None) is not None:
             self._partitions[partition.key] = partition
-        return worth_telling
+        return should_send
 
 
 class FetchSessions:
     """Every fetch session of this node; `slots` is `max.incremental.fetch.session.cache.slots`."""
 
     def __init__(self, slots: int, new_id: Callable[[], int]) -> None:
-        """`new_id` gives random positive 31-bit integers."""
+        """`new_id` returns random positive 31-bit integers."""
         self._slots = slots
         self._new_id = new_id
-        # In the order of last use, oldest first.
+        # In order of last use, least recent first.
         self._sessions: dict[int, _Session] = {}
         self._partition_count = 0
-        """Of all sessions."""
+        """Number of partitions of all sessions."""
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -162,12 +164,12 @@ class FetchSessions:
         return iter(self._sessions)
 
     def topics_of(self, session_id: int) -> list[str | bytes]:
-        """The topics of a session, as its client names them; none if there is no such session."""
+        """Return the topics of a session as its client names them; an empty list for an unknown session."""
         session = self._sessions.get(session_id)
         return [] if session is None else list(dict.fromkeys(key.topic for key in session.partitions))
 
     def begin(self, request: SessionRequest, now: Millis) -> FetchContext | ErrorCode:
-        """Find what the request fetches; a refusal is for the whole response."""
+        """Return the context of the request, or the error code of the whole response."""
         if request.epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             return self._begin_full(request, {partition.key: partition for partition in request.wanted}, now)
         session = self._session_of(request)
@@ -176,14 +178,14 @@ class FetchSessions:
         before = len(session.partitions)
         if request.wanted or request.forgotten:
             self._update(session, request.wanted, request.forgotten)
-        return self._went_on(session, before, now)
+        return self._continue(session, before, now)
 
     def begin_in_steps(
         self, request: SessionRequest, now: Millis
     ) -> Generator[None, None, FetchContext | ErrorCode]:
-        """The same for a request that names many partitions, some in each step; others are served between."""
+        """Do the same as `begin` for a request with many partitions, some in each step."""
         if request.epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            partitions: dict[PartitionKey, FetchedPartition] = {}
+            partitions: dict[RequestedPartition, FetchedPartition] = {}
             for some in _some_at_a_time(request.wanted):
                 partitions.update((partition.key, partition) for partition in some)
                 yield None
@@ -198,10 +200,10 @@ class FetchSessions:
         for forgotten in _some_at_a_time(request.forgotten):
             self._update(session, (), forgotten)
             yield None
-        return self._went_on(session, before, now)
+        return self._continue(session, before, now)
 
     def _session_of(self, request: SessionRequest) -> _Session | ErrorCode:
-        """The session that the request goes on with, whose epoch is used up by it (rules 1 and 2)."""
+        """Return the session that the request continues, and advance its epoch (rules 1 and 2)."""
         session = self._sessions.get(request.session_id)
         if session is None:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -213,9 +215,9 @@ class FetchSessions:
         return session
 
     def _update(
-        self, session: _Session, wanted: Iterable[FetchedPartition], forgotten: Iterable[PartitionKey]
+        self, session: _Session, wanted: Iterable[FetchedPartition], forgotten: Iterable[RequestedPartition]
     ) -> None:
-        """Add and alter partitions, then forget some; those of a session that is gone count no more."""
+        """Add and change partitions, then remove some; do not count those of a session that was removed."""
         before = len(session.partitions)
         _update(session.partitions, wanted, forgotten)
         if self._is_known(session):
@@ -224,8 +226,8 @@ class FetchSessions:
     def _is_known(self, session: _Session) -> bool:
         return self._sessions.get(session.session_id) is session
 
-    def _went_on(self, session: _Session, before: int, now: Millis) -> FetchContext | ErrorCode:
-        """The context of a session that has its partitions for this request; it had so many `before`."""
+    def _continue(self, session: _Session, before: int, now: Millis) -> FetchContext | ErrorCode:
+        """Return the context of a continued session; `before` is how many partitions it had."""
         if not self._is_known(session):
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         if self._partition_count > MOST_PARTITIONS and len(session.partitions) > before:
@@ -240,7 +242,7 @@ class FetchSessions:
         return FetchContext(session.partitions, session, full=False)
 
     def _begin_full(
-        self, request: SessionRequest, partitions: dict[PartitionKey, FetchedPartition], now: Millis
+        self, request: SessionRequest, partitions: dict[RequestedPartition, FetchedPartition], now: Millis
     ) -> FetchContext:
         if request.session_id != NO_SESSION:
             self._forget(request.session_id)
@@ -292,11 +294,11 @@ def _some_at_a_time(values: Iterable[ValueT]) -> Iterator[list[ValueT]]:
 
 
 def _update(
-    partitions: dict[PartitionKey, FetchedPartition],
+    partitions: dict[RequestedPartition, FetchedPartition],
     wanted: Iterable[FetchedPartition],
-    forgotten: Iterable[PartitionKey],
+    forgotten: Iterable[RequestedPartition],
 ) -> None:
-    """Added partitions go to the end of the line, altered ones keep their place."""
+    """Add, change and remove partitions: added ones go to the end, changed ones keep their place."""
     for partition in wanted:
         known = partitions.get(partition.key)
         if known is None:

@@ -1,7 +1,7 @@
-"""Names of deleted topics that cannot be used again yet, because something is still kept by them.
+"""Names of deleted topics that cannot be reused yet, because state is still stored under them.
 
-What is found by a topic's name alone, as committed offsets are, must be gone before another topic takes the
-name, or it would be the other one's.
+State that is stored under a topic's name alone, as committed offsets are, must be removed before another
+topic takes the name; otherwise it would belong to that topic.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from headgate.domain.ids import TopicName
 
 
 class HeldNames:
-    """The names that are held, and who waits for them."""
+    """The held names, and the callbacks that wait for their release."""
 
     def __init__(self) -> None:
         self._holders: Counter[TopicName] = Counter()
@@ -23,12 +23,12 @@ class HeldNames:
         return name in self._waiting
 
     def hold(self, name: TopicName) -> None:
-        """Nobody may use the name until it is released, by each who holds it."""
+        """Reserve the name until each holder has released it."""
         self._holders[name] += 1
         self._waiting.setdefault(name, [])
 
     def release(self, name: TopicName) -> None:
-        """One holder needs it no more; the last of them makes it free, and those who wait for it learn it."""
+        """Release one hold; the last release frees the name and calls the waiting callbacks."""
         self._holders[name] -= 1
         if self._holders[name] > 0:
             return
@@ -37,7 +37,7 @@ class HeldNames:
             on_free()
 
     def when_free(self, name: TopicName, on_free: Callable[[], None]) -> None:
-        """Call `on_free` as soon as the name is free, which may be now."""
+        """Call `on_free` when the name is free, which may be now."""
         if name in self._waiting:
             self._waiting[name].append(on_free)
         else:

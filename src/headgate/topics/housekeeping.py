@@ -1,8 +1,8 @@
-"""What time brings to partitions: records whose retention is over, producers not heard of any more.
+"""Apply retention and expire idle producers in all partitions, in rounds.
 
-There may be many partitions, and opening a log takes long where it has many segments or was not closed well.
-So a round goes on in steps, and what nobody has open is opened in another thread: once to see when its oldest
-records have had their time, and again when they have. Of logs that have to be recovered a round opens some.
+There may be many partitions, and opening a log takes long if it has many segments or was not closed cleanly.
+A round therefore runs in steps. A closed log is opened in another thread: once to find when its oldest
+records expire, and again when they have expired. A round recovers at most `_RECOVERED_A_ROUND` logs.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from headgate.domain.ids import Millis, TopicId
+from headgate.domain.ids import Millis
+from headgate.topics.waiters import PartitionKey
 
 if TYPE_CHECKING:
     from headgate.log.compaction import Steps
@@ -20,28 +21,27 @@ if TYPE_CHECKING:
     from headgate.topics.topics import Topics
 
 _RECOVERED_A_ROUND = 256
-"""How many logs that a crash left a round reads: that may take seconds for each."""
-
-Key = tuple[TopicId, int]
+"""Number of logs, left unclean by a crash, that a round recovers: each may take seconds."""
 
 
 class Housekeeping:
-    """Looks after the partitions of a node, in rounds."""
+    """Runs the rounds for the partitions of a node."""
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
-        self._next_looks: dict[Key, tuple[TopicPolicy, Millis]] = {}
-        """Of logs that nobody has open, when the oldest records have had their time, by what policy."""
+        self._next_looks: dict[PartitionKey, tuple[TopicPolicy, Millis]] = {}
+        """For closed logs: the policy and the time, in ms, at which the oldest records expire."""
         self._is_first = True
-        """The first round is at the start. It leaves alone what nobody has open: others need the disk, and
-        the system's clock may be set only now.
+        """The first round runs at start. It skips closed logs: the disk is busy then, and the system clock
+        may not be set yet.
         """
-        self._tried: set[Key] = set()
-        """Logs that were to be recovered in this round or one before."""
+        self._tried: set[PartitionKey] = set()
+        """Logs whose recovery was tried in this cycle of rounds."""
 
     def round(self, now: Millis, is_slice_over: Callable[[], bool] = lambda: False) -> Steps[None]:
-        """Look after all that are open, and after some of the others, in steps; `is_slice_over` says when
-        others must have their turn.
+        """Process all open partitions, some closed ones, and leftover directories, in steps.
+
+        `is_slice_over` tells when to yield to other work.
         """
         yield from self._look_after_all(now, is_slice_over)
         self._topics.remove_leftovers()
@@ -85,7 +85,9 @@ class Housekeeping:
             self._tried.clear()
 
     def _may_expire(self) -> Iterator[tuple[Topic, int | None]]:
-        """Topics and partitions; None for each topic: of many topics few may have something on the disk."""
+        """Yield each topic with None, so that the caller can pause, then its written partitions that may
+        expire.
+        """
         for topic in self._topics.all():
             yield topic, None
             if topic.policy.may_expire:
@@ -93,7 +95,7 @@ class Housekeeping:
                     yield topic, index
 
     def _closed_partition(self, topic: Topic, index: int) -> Partition | None:
-        """The partition, if there still is such a topic and nobody has opened it or is about to."""
+        """Return the partition; None if the topic is gone, or the partition is open or being opened."""
         partition = topic.find_partition(index)
         if self._topics.by_id(topic.topic_id) is not topic or partition is None:
             return None
@@ -106,7 +108,7 @@ class Housekeeping:
             return
         yield opening
         if partition.is_open or partition.topic.is_deleted:
-            return  # somebody else opened it meanwhile, and goes on using it
+            return  # in use: opened by another caller meanwhile
         if not partition.apply_retention(now) and was_closed_well:
             self._next_looks[partition.key] = partition.topic.policy, partition.expires_at()
             partition.put_back()

@@ -1,16 +1,16 @@
-"""Where in a partition's log each leader epoch begins, so that a client notices when it has read a lost tail.
+"""The first offset of each leader epoch of a partition, so that clients detect a truncated log.
 
-The epoch goes up when the node starts after a crash: what was not durable then may be gone, and other
-records may stand at its offsets. A client that asks where its epoch ended learns how far its own past still
-holds (KIP-320).
+The epoch rises when the node starts after a crash: records that were not durable may be lost, and other
+records may have their offsets. A client asks where its epoch ended, and so learns up to where its records are
+still valid (KIP-320).
 
 Rules, as Kafka's brokers answer OffsetForLeaderEpoch:
 
-1. The current epoch ends where the log ends.
-2. An epoch that has passed ends where the next one that wrote began; the answer names the greatest epoch
-   not above the one asked for.
-3. An epoch above the current one has no answer, nor has -1, which is none: (-1, -1).
-4. An epoch below all that are known, also a negative one, ends where the first of them began.
+1. The current epoch ends at the log end offset.
+2. A past epoch ends where the next epoch with records began; the answer names the greatest epoch not above
+   the one asked for.
+3. For an epoch above the current one, and for -1 (no epoch), the answer is (-1, -1).
+4. An epoch below all known ones, also a negative one, ends where the first known epoch began.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ANY = -1
 
 
 class LeaderEpochs:
-    """The epochs of one partition, ascending, each with its first offset."""
+    """The epochs of one partition, in ascending order, each with its first offset."""
 
     __slots__ = ("_epochs", "_start_offsets")
 
@@ -31,10 +31,10 @@ class LeaderEpochs:
         self._start_offsets: list[int] = []
 
     def begin(self, epoch: int, start_offset: int) -> bool:
-        """Note that `epoch` writes from `start_offset` on; False when that changes nothing."""
+        """Record that `epoch` begins at `start_offset`; return False if that changes nothing."""
         if self._epochs and self._epochs[-1] >= epoch:
             return False
-        # An epoch that wrote nothing leaves no trace.
+        # Remove epochs without records.
         while self._start_offsets and self._start_offsets[-1] >= start_offset:
             self._epochs.pop()
             self._start_offsets.pop()
@@ -43,27 +43,27 @@ class LeaderEpochs:
         return True
 
     def truncate(self, end_offset: int) -> None:
-        """The log now ends at `end_offset`: forget epochs that begin there or later."""
+        """Remove epochs that begin at `end_offset` or later: the log was truncated there."""
         while self._start_offsets and self._start_offsets[-1] >= end_offset:
             self._epochs.pop()
             self._start_offsets.pop()
 
     def starts(self) -> list[tuple[int, int]]:
-        """Each epoch with its first offset."""
+        """Return each epoch with its first offset."""
         return list(zip(self._epochs, self._start_offsets, strict=True))
 
     @property
     def latest(self) -> int:
-        """The last epoch that began; -1: none."""
+        """The last epoch; -1 if there is none."""
         return self._epochs[-1] if self._epochs else -1
 
     def epoch_of(self, offset: int) -> int:
-        """The epoch that wrote `offset`; -1 for an offset before all that is known."""
+        """Return the epoch of the record at `offset`; -1 for an offset before the first known epoch."""
         at = bisect_right(self._start_offsets, offset)
         return self._epochs[at - 1] if at else -1
 
     def end_offset_of(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The epoch answered and the offset where it ends, or `UNDEFINED`."""
+        """Return the epoch that answers for `epoch` and its end offset, or `UNDEFINED`."""
         if epoch == _ANY or epoch > self.latest:
             return UNDEFINED
         if epoch == self.latest:
@@ -72,13 +72,15 @@ class LeaderEpochs:
         return (self._epochs[at - 1] if at else epoch), self._start_offsets[at]
 
     def encode(self) -> bytes:
-        """Kafka's `leader-epoch-checkpoint`: a version, a count, and an epoch and its first offset a line."""
+        """Return Kafka's `leader-epoch-checkpoint`: a version, a count, then an epoch and its first offset
+        per line.
+        """
         lines = [f"{epoch} {start}" for epoch, start in zip(self._epochs, self._start_offsets, strict=True)]
         return "\n".join(["0", str(len(lines)), *lines, ""]).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> LeaderEpochs | None:
-        """What `encode` wrote; None for anything else."""
+        """Return the epochs in `data`; None for invalid bytes."""
         epochs = cls()
         try:
             version, count, *lines = data.decode("ascii").split("\n")

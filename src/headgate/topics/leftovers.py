@@ -1,7 +1,7 @@
-"""The directories of deleted topics: put out of sight at once, and removed some at a time.
+"""The directories of deleted topics: renamed at once, and removed some at a time.
 
-Until they are out of sight the topic's name cannot be used again; so a directory never belongs to another
-topic than the one of its name.
+Until they are renamed the topic's name cannot be reused, so a directory never belongs to another topic than
+the one of its name.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from headgate.topics.topic import Topic
 logger = logging.getLogger(__name__)
 
 _DIRECTORIES_AT_ONCE = 32
-"""Of how many partitions of deleted topics the files are removed in one go."""
+"""Number of partitions of deleted topics whose files one call removes."""
 
 
 class Leftovers:
-    """What is left of the topics of a node that are no more."""
+    """The remaining directories of a node's deleted topics."""
 
     def __init__(
         self,
@@ -32,84 +32,84 @@ class Leftovers:
         held_names: HeldNames,
         former_names: Callable[[], Collection[TopicName]],
     ) -> None:
-        """`former_names` are those of the topics that the catalogue once knew: nothing else is removed."""
+        """`former_names` returns the names of deleted topics: no other directories are removed."""
         self._fs = fs
         self._data_dir = data_dir
         self._held_names = held_names
         self._former_names = former_names
         self._blocked: dict[str, list[Path]] = {}
-        """Directories in sight that are no topic's any more, by the topic's name."""
+        """Directories that belong to no topic and still have a partition's name, by topic name."""
         self._being_read: list[Topic] = []
-        """Deleted topics in whose directories other threads work; their names are held meanwhile."""
+        """Deleted topics in whose directories other threads still work; their names are held meanwhile."""
         self._has_files = False
-        """Whether something out of sight may have to be removed."""
+        """Whether there may be renamed directories to remove."""
 
     def obstacle(self, name: str) -> Path | None:
-        """The directory that keeps a topic of this name from being created; None if there is none."""
+        """Return the directory that blocks the creation of a topic of this name; None if there is none."""
         directories = self._blocked.get(name)
         return directories[0] if directories else None
 
     def found(self, name: str, directory: Path) -> None:
-        """A directory was there at the start that is no partition's of a topic."""
+        """Note a directory, found at start, that has a partition's name but belongs to no topic."""
         self._blocked.setdefault(name, []).append(directory)
 
     def all_found(self) -> None:
-        """The data directory was listed: remove what may be removed."""
+        """Remove what may be removed, after the data directory was listed."""
         self._has_files = True
         self._remove_files()
         for name in list(self._blocked):
             self._put_aside(name)
 
     def remove(self, topic: Topic) -> None:
-        """Remove what is left of a topic that was deleted."""
+        """Remove the directories of a deleted topic."""
         directories = topic.give_up_partitions()
         if not directories:
             return
         self._blocked[topic.name] = directories
         if topic.is_being_read:
-            # A thread writes there; under the new name it would find what is another topic's by then.
+            # A thread still writes there; in a renamed path it could reach another topic's directory.
             self._being_read.append(topic)
             self._held_names.hold(topic.name)
         else:
             self._put_aside(topic.name)
 
     def remove_some(self) -> bool:
-        """Remove some more directories; whether there are others left to go on with."""
+        """Remove some more directories. Return whether there are more to remove."""
         self._end_held()
         return self._remove_files() or bool(self._being_read)
 
     def try_again(self) -> None:
-        """Remove what could not be removed before."""
+        """Try again to remove directories whose removal failed."""
         self._end_held()
         for name in self._blocked.keys() - {topic.name for topic in self._being_read}:
             self._put_aside(name)
         self._remove_files()
 
     def _end_held(self) -> None:
-        """Put the directories of deleted topics out of sight in which no thread works any more."""
+        """Rename the directories of deleted topics whose threads have ended."""
         for topic in [topic for topic in self._being_read if not topic.is_being_read]:
             self._being_read.remove(topic)
             self._put_aside(topic.name)
             self._held_names.release(topic.name)
 
     def _put_aside(self, name: str) -> None:
-        """Put the directories of a deleted topic out of sight, for good; their files are removed after that.
+        """Rename the directories of a deleted topic durably; their files are removed after that.
 
-        What the catalogue never knew is left alone, and its name with it.
+        A directory whose topic the catalogue never knew is kept, and blocks its name.
         """
         if TopicName(name) not in self._former_names():
-            logger.warning("%s is not a topic's and is left alone", self._blocked[name][0])
+            logger.warning("%s belongs to no known topic and was not removed", self._blocked[name][0])
             return
         try:
             put_aside(self._fs, self._blocked[name])
             del self._blocked[name]
         except OSError as problem:
-            logger.warning("cannot remove what is left of the deleted topic %s: %s", name, problem)
+            logger.warning("cannot remove the directories of the deleted topic %s: %s", name, problem)
         self._has_files = True
         self._remove_files()
 
     def _remove_files(self) -> bool:
-        """Remove some files; whether more can be removed now."""
+        """Remove some files. Return whether more can be removed now."""
         if self._has_files:
             try:
                 removed = remove_deleted(self._fs, self._data_dir, _DIRECTORIES_AT_ONCE)

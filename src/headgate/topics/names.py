@@ -1,8 +1,9 @@
-"""Which topic names there can be: Kafka's own rules, and its own words for breaking them.
+"""Rules for topic names: Kafka's rules, with Kafka's messages for violations.
 
 A name is 1 to 249 characters of ASCII letters, digits, '.', '_' and '-', other than '.' and '..'. Names that
 differ only in '.' against '_' collide, because metric names cannot tell them apart. Some names are internal:
-clients neither produce to these topics nor delete them. All but the history of offsets are always compacted.
+clients can neither produce to these topics nor delete them. All of them but the history of offsets are always
+compacted.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
 def why_invalid(name: str) -> str | None:
-    """What is wrong with `name`, in a sentence for people; None for a good name."""
+    """Return why `name` is invalid, as a sentence; None for a valid name."""
     if not name:
         return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):
@@ -41,15 +42,15 @@ def why_invalid(name: str) -> str | None:
 
 
 def collision_key(name: str) -> str:
-    """Two topics may not share this key."""
+    """Return the key that no two topics may share."""
     return name.replace(".", "_")
 
 
 def is_internal(name: str) -> bool:
-    """Whether the topic belongs to the coordinators."""
+    """Return whether the topic belongs to the coordinators."""
     return name in INTERNAL_TOPICS
 
 
 def is_always_compacted(name: str) -> bool:
-    """Whether the topic is compacted whatever its settings say, and nothing else is deleted from it."""
+    """Return whether the topic is compacted whatever its settings are, and never deleted from."""
     return name in COMPACTED_INTERNAL_TOPICS

@@ -1,6 +1,6 @@
-"""Where in a log something is, as ListOffsets asks for it: by time, or by one of the times that are names.
+"""Search offsets for ListOffsets: by timestamp, or by one of the special timestamps.
 
-Only what readers may see is found: a record at or past the high watermark is not there yet.
+Only visible records are found, those below the high watermark.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EARLIEST_PENDING_UPLOAD = -6
 
 
 class FoundOffset(NamedTuple):
-    """The answer to a search: -1 where nothing was found."""
+    """The result of a search: -1 where nothing was found."""
 
     error: ErrorCode
     timestamp: int = -1
@@ -32,7 +32,7 @@ class FoundOffset(NamedTuple):
 
 
 class Visible(NamedTuple):
-    """What a reader may see of a partition, and in which epochs it was written."""
+    """The part of a partition that readers see, and the epochs it was written in."""
 
     high_watermark: int
     leader_epoch: int
@@ -40,11 +40,12 @@ class Visible(NamedTuple):
 
 
 FindSteps: TypeAlias = "Generator[Callable[[], None] | None, None, FoundOffset]"
-"""A search that yields None for others' turns, and functions to be run in a thread."""
+"""A search in steps. It yields None to pause, and functions to be run in a thread."""
 
 
 def find_offset(log: Log | None, visible: Visible, timestamp: int) -> FindSteps:
-    """The first visible record at or after `timestamp`, or what a special timestamp names, in steps.
+    """Find, in steps, the first visible record at or after `timestamp` (ms), or the offset of a special
+    timestamp.
 
     `log` is None for a partition that was never written. Raises OSError, CorruptBatch.
     """

@@ -1,8 +1,8 @@
-"""Opening logs beside the event loop, for those who need them.
+"""Open logs outside the event loop's thread.
 
-To open a log takes long where it was not closed well: all that was not known to be durable is read. Whoever
-drives these steps (`headgate.log.compaction.Steps`, but that a future is waited for) finds the log open after
-them, or is told by the partition what is wrong with it, as if it had just been opened.
+Opening a log takes long if it was not closed cleanly: everything not known to be durable is read. After these
+steps (`headgate.log.compaction.Steps` that may also yield futures to wait for) the log is open, or the
+partition reports the error, as if it had just been opened.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def opened_aside(partition: Partition) -> Generator[Callable[[], None] | Future[Any] | None, None, None]:
-    """Have the log of a partition read in a thread, if it has to be read; one that others open is awaited."""
+    """Open the log of a partition in a thread, if it must be read, or wait for another caller's opening."""
     while partition.needs_opening and not partition.topic.is_deleted:
         opening = partition.opening()
         if opening is not None:
             yield opening
         elif (when_opened := partition.when_opened) is not None:
-            with suppress(Exception):  # who opens it is told
+            with suppress(Exception):  # reported to the caller that opens it
                 yield when_opened
         else:
             return

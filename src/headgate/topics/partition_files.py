@@ -1,10 +1,9 @@
-"""The two small files beside a partition's segments. Both are derived from the log, which is always right.
+"""The two small files beside a partition's segments. Both are derived from the log, which has precedence.
 
-* `leader-epoch-checkpoint`, in Kafka's format, is durable before the first batch of a new epoch is written;
-  without the file every batch was written in epoch 0. A file that does not read is built again from the
-  batches.
-* `producers.snapshot` is the producers' state at some log end offset, checksummed and not synced. One that
-  does not read, or stands for more log than there is, counts for nothing: the log is read from its start.
+* `leader-epoch-checkpoint`, in Kafka's format, is durable before the first batch of a new epoch is written.
+  Without the file, every batch is of epoch 0. A damaged file is rebuilt from the batches.
+* `producers.snapshot` is the producers' state at a log end offset, with a checksum, not synced. A damaged
+  snapshot, and one beyond the log end offset, is ignored: the log is read from its start.
 """
 
 from __future__ import annotations
@@ -25,24 +24,24 @@ PRODUCERS_FILE = "producers.snapshot"
 
 
 def load_leader_epochs(fs: FileSystem, directory: Path, log: Log) -> LeaderEpochs:
-    """The epochs of the log's batches. Raises OSError."""
+    """Return the epochs of the log's batches. Raises OSError."""
     try:
         epochs = LeaderEpochs.decode(read_file(fs, directory / LEADER_EPOCHS_FILE))
     except FileNotFoundError:
         epochs = LeaderEpochs()
         if log.log_end_offset:
             epochs.begin(0, 0)
-        return epochs if _agree(epochs, log) else _built_again(directory, log, "it is missing")
+        return epochs if _agree(epochs, log) else _rebuilt(directory, log, "it is missing")
     if epochs is None:
-        return _built_again(directory, log, "it does not read")
+        return _rebuilt(directory, log, "it is damaged")
     epochs.truncate(log.log_end_offset)
     if not _agree(epochs, log):
-        return _built_again(directory, log, "the log says otherwise")
+        return _rebuilt(directory, log, "it contradicts the log")
     return epochs
 
 
-def _built_again(directory: Path, log: Log, why: str) -> LeaderEpochs:
-    logger.warning("%s is built again from the log: %s", directory / LEADER_EPOCHS_FILE, why)
+def _rebuilt(directory: Path, log: Log, why: str) -> LeaderEpochs:
+    logger.warning("%s was rebuilt from the log: %s", directory / LEADER_EPOCHS_FILE, why)
     epochs = LeaderEpochs()
     for header, _ in log.batches(log.log_start_offset):
         epochs.begin(header.leader_epoch, header.base_offset)
@@ -50,7 +49,7 @@ def _built_again(directory: Path, log: Log, why: str) -> LeaderEpochs:
 
 
 def _agree(epochs: LeaderEpochs, log: Log) -> bool:
-    """Whether the first and last batch, and those where an epoch begins, were written in these epochs."""
+    """Return whether the first and last batch, and the first batch of each epoch, have these epochs."""
     start, end = log.log_start_offset, log.log_end_offset
     for offset in {start, end - 1} if start < end else ():
         header = _batch_with(log, offset)
@@ -58,7 +57,7 @@ def _agree(epochs: LeaderEpochs, log: Log) -> bool:
             return False
     for epoch, begin in epochs.starts():
         if begin <= max(start, log.compacted_to):
-            continue  # the batch before, or the first one, may be gone
+            continue  # the first batch, or the one before it, may be removed
         first, before = _batch_with(log, begin), _batch_with(log, begin - 1)
         if first is None or first.base_offset != begin or first.leader_epoch != epoch:
             return False
@@ -68,7 +67,7 @@ def _agree(epochs: LeaderEpochs, log: Log) -> bool:
 
 
 def _batch_with(log: Log, offset: int) -> BatchHeader | None:
-    """The first batch that reaches an offset, as far as the log reads."""
+    """Return the header of the batch with an offset, or of the next one; None if it cannot be read."""
     try:
         return log.header_of(offset)
     except CorruptBatch:
@@ -76,13 +75,13 @@ def _batch_with(log: Log, offset: int) -> BatchHeader | None:
 
 
 def save_leader_epochs(fs: FileSystem, directory: Path, epochs: LeaderEpochs) -> None:
-    """Make the epochs durable, and the directory if this is the first that is in it. Raises OSError."""
+    """Make the epochs durable, and the directory too if it is new. Raises OSError."""
     fs.make_directory(directory)
     replace_file(fs, directory / LEADER_EPOCHS_FILE, epochs.encode())
 
 
 def load_producers(fs: FileSystem, directory: Path, log: Log, count: ProducerCount) -> Producers:
-    """The producers' state at the end of the log, as far as its segments read. Raises OSError."""
+    """Return the producers' state at the end of the log, from all readable segments. Raises OSError."""
     decoded = _read_snapshot(fs, directory, count)
     if decoded is None or decoded[1] > log.log_end_offset or not _is_of(decoded[0], log):
         producers, read_from = Producers(count), log.log_start_offset
@@ -93,12 +92,12 @@ def load_producers(fs: FileSystem, directory: Path, log: Log, count: ProducerCou
             for header, _ in log.batches(max(read_from, segment.base_offset), segment.next_offset):
                 producers.remember(header)
         except CorruptBatch:
-            continue  # readers are told of it; whoever wrote what is damaged there begins anew
+            continue  # readers get the error; producers of damaged batches start anew
     return producers
 
 
 def _is_of(producers: Producers, log: Log) -> bool:
-    """Whether the newest batch that is remembered stands in the log; another partition's does not."""
+    """Return whether the log has the newest batch of the snapshot; another partition's log does not."""
     newest = max(
         ((state.batches[-1].last_offset, key) for key, state in producers.items() if state.batches),
         default=None,
@@ -110,7 +109,7 @@ def _is_of(producers: Producers, log: Log) -> bool:
 
 
 def save_producers(fs: FileSystem, directory: Path, producers: Producers, end_offset: int) -> None:
-    """Leave a snapshot of the state at `end_offset`. Raises OSError."""
+    """Write a snapshot of the state at `end_offset`. Raises OSError."""
     path = directory / PRODUCERS_FILE
     aside = path.with_name(PRODUCERS_FILE + ".tmp")
     data = producers.encode(end_offset)
@@ -124,9 +123,9 @@ def save_producers(fs: FileSystem, directory: Path, producers: Producers, end_of
 
 
 def discard_producers_beyond(fs: FileSystem, directory: Path, end_offset: int) -> None:
-    """Remove a snapshot that stands for more log than there is, for good. Raises OSError.
+    """Remove a snapshot beyond the log end offset, durably. Raises OSError.
 
-    It must go before the log grows past its offset again with other records.
+    It must be removed before the log grows past its offset again with other records.
     """
     try:
         decoded = _read_snapshot(fs, directory)

@@ -1,8 +1,9 @@
-"""What a topic's settings mean for its partitions, worked out once for every change of the settings.
+"""A topic's settings as its partitions use them, derived once for every change of the settings.
 
-The topic's own value wins over the broker's, the broker's over the default. That holds for internal topics
-too: whoever trusts the page cache with everything may trust it with the coordinator's log. But nothing set on
-a coordinator's topic lets retention delete from it: what a coordinator has not replaced it still needs.
+The topic's own value has precedence over the broker's, and the broker's over the default, for internal topics
+too: an operator who relies on the page cache for all topics may do so for the coordinator's log. But no
+setting lets retention delete from a coordinator's topic: the coordinator still needs every record that was
+not replaced.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from headgate.domain.settings import SYNC, Settings
 
 @dataclass(frozen=True, slots=True)
 class TopicPolicy:
-    """The settings of one topic that its partitions obey."""
+    """The settings of one topic that apply to its partitions."""
 
     is_durable: bool
-    """Written records are synced before acks=all is answered, and before any reader sees them."""
+    """Records are synced before acks=all is answered, and before readers see them."""
     is_compacted: bool
     is_deleted_from: bool
     """Whether retention and DeleteRecords apply."""
     max_message_bytes: int
     codec: int | None
-    """By which codec the topic keeps its batches, by Kafka's number; None: as producers compressed them."""
+    """Kafka's number of the codec in which the topic stores batches; None: as producers compressed them."""
     codec_level: int | None
-    """That codec's own level; None its usual one."""
+    """The level of that codec; None for its default."""
     uses_log_append_time: bool
     timestamp_before_max_ms: int
     timestamp_after_max_ms: int
@@ -37,9 +38,9 @@ class TopicPolicy:
     segment_jitter_ms: int
     reserves_segments: bool
     flush_messages: int
-    """In a topic that trusts the page cache: how many records may be written without a sync."""
+    """For a topic that is not durable: number of records that may be written without a sync."""
     flush_ms: int
-    """The same in time."""
+    """For a topic that is not durable: time that records may stay unsynced, in ms."""
     index_interval_bytes: int
     delete_retention_ms: int
     min_cleanable_dirty_ratio: float
@@ -48,7 +49,7 @@ class TopicPolicy:
 
     @property
     def may_expire(self) -> bool:
-        """Whether retention will ever delete anything."""
+        """Whether retention can ever delete anything."""
         return self.is_deleted_from and (self.retention_ms >= 0 or self.retention_bytes >= 0)
 
 
@@ -61,8 +62,8 @@ _CODECS: Mapping[str, int | None] = {
     "zstd": 4,
 }
 _USUAL_LEVELS: Mapping[str, int | None] = {"gzip": -1, "lz4": 9, "zstd": None}
-"""The codecs that have levels, and the level that stands for the codec's own choice: to Kafka 9 is lz4's
-fast one.
+"""The codecs with levels, and the setting's value that means the codec's default: for Kafka, 9 is the fast
+level of lz4.
 """
 
 
@@ -74,14 +75,14 @@ def _codec_level(compression: str, value: Callable[[str], int]) -> int | None:
 
 
 def policy_of(settings: Settings, overrides: Mapping[str, str], *, is_always_compacted: bool) -> TopicPolicy:
-    """The policy of a topic with these settings of its own; they have been checked before."""
+    """Return the policy of a topic with these overrides, which have been checked."""
 
     def value(name: str) -> int:
         return int(settings.of_topic(overrides, name))
 
     cleanup_policy = settings.of_topic(overrides, "cleanup.policy")
     is_compacted = is_always_compacted or "compact" in cleanup_policy
-    # What is never closed is never compacted: the longest lag bounds a segment's age as well, as in Kafka.
+    # An open segment is never compacted: max.compaction.lag.ms bounds a segment's age too, as in Kafka.
     longest_open_ms = value("max.compaction.lag.ms") if is_compacted else value("segment.ms")
     compression = settings.of_topic(overrides, "compression.type")
     return TopicPolicy(

@@ -1,19 +1,19 @@
-"""What one partition remembers of its idempotent producers, and the checks that follow from it.
+"""State of one partition's idempotent producers, and the sequence checks that use it.
 
-Rules (Kafka's, as its brokers answer):
+Rules (those of Kafka's brokers):
 
-1. A producer nobody remembers may start at any sequence.
+1. An unknown producer may start at any sequence.
 2. The next batch of a producer starts one after its last sequence; 2^31 - 1 is followed by 0.
-3. A batch equal in epoch and sequences to one of the last five is a duplicate: its first offset is the
-   answer.
-4. Anything else out of step is OUT_OF_ORDER_SEQUENCE_NUMBER, also a batch older than the last five.
+3. A batch with the epoch and sequences of one of the last five is a duplicate: the answer is the first offset
+   of that batch.
+4. Any other sequence is OUT_OF_ORDER_SEQUENCE_NUMBER, also that of a batch older than the last five.
 5. An older epoch is INVALID_PRODUCER_EPOCH; a newer one starts again at sequence 0.
-6. A producer silent for `producer.id.expiration.ms` is forgotten. So is, unlike in Kafka, the one that was
-   silent for longest when there are more than `MOST_PRODUCERS`, or more than `MOST_OF_ALL` in all partitions:
-   a client may use a new id for each batch. `FEWEST_PRODUCERS` of a partition stay in any case.
+6. A producer without a batch for `producer.id.expiration.ms` is removed. Unlike in Kafka, the least recent
+   one is removed too beyond `MOST_PRODUCERS`, or `MOST_OF_ALL` in all partitions, as a client may use a new
+   id for each batch. `FEWEST_PRODUCERS` of a partition are always kept.
 
-The table is derived from the log. `encode` and `decode` are its snapshot: checksummed, thrown away when in
-doubt, never trusted over the log.
+The table is derived from the log. `encode` and `decode` are its snapshot, with a checksum; it is discarded in
+case of doubt, and the log has precedence.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from headgate.domain.ids import Millis
 
 REMEMBERED_BATCHES = 5
 MOST_PRODUCERS = 10_000
-"""Of one partition; each takes about half a kilobyte."""
+"""Per partition; each takes about half a kilobyte."""
 MOST_OF_ALL = 200_000
 FEWEST_PRODUCERS = 20
 _MAXIMUM_SEQUENCE = (1 << 31) - 1
@@ -42,12 +42,12 @@ _CHECKED_FROM = 6  # where in a snapshot the checksummed part begins
 
 
 def sequence_after(sequence: int, steps: int) -> int:
-    """The sequence `steps` after `sequence`, wrapping from 2^31 - 1 to 0."""
+    """Return the sequence `steps` after `sequence`, wrapping from 2^31 - 1 to 0."""
     return (sequence + steps) & _MAXIMUM_SEQUENCE
 
 
 class SequencedBatch(Protocol):
-    """The fields of a batch header that sequence checks look at."""
+    """The fields of a batch header that sequence checks use."""
 
     @property
     def base_offset(self) -> int: ...
@@ -64,7 +64,7 @@ class SequencedBatch(Protocol):
 
 
 class RememberedBatch(NamedTuple):
-    """One of a producer's last five batches, as it stands in the log."""
+    """Sequences, offsets and timestamp of one of a producer's last five batches in the log."""
 
     first_sequence: int
     last_sequence: int
@@ -97,10 +97,10 @@ class Producers:
     __slots__ = ("_count", "_states")
 
     def __init__(self, count: ProducerCount | None = None) -> None:
-        """`count`: where these are counted with those of other partitions."""
+        """`count` counts these producers together with those of other partitions."""
         self._count = ProducerCount() if count is None else count
         self._states: dict[int, ProducerState] = {}
-        """The one that was silent for longest is first."""
+        """By producer id, the least recent one first."""
 
     def __del__(self) -> None:
         self._count.total -= len(self._states)
@@ -109,7 +109,7 @@ class Producers:
         return len(self._states)
 
     def check(self, batch: SequencedBatch) -> ErrorCode | RememberedBatch:
-        """Judge a batch about to be appended: NONE, a refusal, or the earlier batch it repeats."""
+        """Check a batch before its append: return NONE, an error, or the earlier batch that it duplicates."""
         state = self._states.get(batch.producer_id)
         if state is None:
             return ErrorCode.NONE
@@ -126,7 +126,7 @@ class Producers:
         return ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
     def remember(self, batch: SequencedBatch) -> None:
-        """Take in a batch that is in the log, live or at load. Batches without a sequence change nothing."""
+        """Record a batch that is in the log, live or at load. Batches without a sequence change nothing."""
         if batch.producer_id < 0 or batch.base_sequence < 0:
             return
         remembered = RememberedBatch(
@@ -157,7 +157,7 @@ class Producers:
             count.total -= 1
 
     def expire(self, before: Millis) -> int:
-        """Forget producers whose last batch is older than `before`; returns how many."""
+        """Remove producers whose last batch is older than `before` (ms); return how many."""
         stale = [key for key, state in self._states.items() if state.last_timestamp < before]
         for producer_id in stale:
             del self._states[producer_id]
@@ -165,11 +165,11 @@ class Producers:
         return len(stale)
 
     def items(self) -> Iterable[tuple[int, ProducerState]]:
-        """Every producer id with its state."""
+        """Return every producer id with its state."""
         return self._states.items()
 
     def encode(self, end_offset: int) -> bytes:
-        """The table as of log end `end_offset`, to be read by `decode`."""
+        """Return a snapshot of the table as of log end offset `end_offset`."""
         parts: list[bytes] = []
         for producer_id, state in self._states.items():
             parts.append(_PRODUCER.pack(producer_id, state.epoch, state.last_timestamp, len(state.batches)))
@@ -181,7 +181,7 @@ class Producers:
 
     @classmethod
     def decode(cls, data: bytes, total: ProducerCount | None = None) -> tuple[Producers, int] | None:
-        """The table and the log end offset it stands for; None for anything but a whole, sound snapshot."""
+        """Return the table and its log end offset; None for bytes that are no complete, valid snapshot."""
         if len(data) < _HEADER.size:
             return None
         version, checksum, end_offset, count = _HEADER.unpack_from(data)

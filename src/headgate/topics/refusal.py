@@ -1,4 +1,4 @@
-"""How the topics say no: an error code and a sentence for people. Refusals are returned, never raised."""
+"""Refusals of the topics: an error code and a sentence. Refusals are returned, never raised."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headgate.domain.errors import ErrorCode
 
 
 class Refusal(NamedTuple):
-    """Why something was not done; nothing has changed."""
+    """The reason why nothing was done or changed."""
 
     error: ErrorCode
     message: str

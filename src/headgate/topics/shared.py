@@ -1,4 +1,4 @@
-"""What all topics of a node have in common."""
+"""State that all topics of a node share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headgate.topics.waiters import Waiters
 
 @dataclass(slots=True)
 class Shared:
-    """What all topics of a node have in common."""
+    """State that all topics of a node share."""
 
     fs: FileSystem
     data_dir: Path
@@ -25,16 +25,16 @@ class Shared:
     waiters: Waiters
     leader_epoch: int
     unrecovered: set[tuple[TopicId, int]] = field(default_factory=set)
-    """Partitions whose logs a crash may have left torn, and which were not opened since."""
+    """Partitions whose logs a crash may have torn, and which were not opened since."""
     seconds: Callable[[], float] = time.monotonic
-    """Steady time: when to try again what failed."""
+    """Steady clock, for the retries of failed operations."""
     producers: ProducerCount = field(default_factory=ProducerCount)
     open_files_limit: int = 512
-    """How many logs may keep files open; the one unused for longest gives its own back."""
+    """Maximum number of logs with open files; beyond it, the least recently used one closes its files."""
     _used: dict[int, Log] = field(default_factory=dict)
 
     def used(self, log: Log) -> None:
-        """The log is about to read or write, and has files open from now on."""
+        """Note that the log is about to read or write, and so opens files."""
         key = id(log)
         if self._used.pop(key, None) is None and len(self._used) >= self.open_files_limit:
             idle = next(iter(self._used))
@@ -42,5 +42,5 @@ class Shared:
         self._used[key] = log
 
     def closed(self, log: Log) -> None:
-        """The log has no files open any more."""
+        """Note that the log has no open files any more."""
         self._used.pop(id(log), None)

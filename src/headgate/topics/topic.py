@@ -1,7 +1,7 @@
-"""A topic: what the catalogue says of it, and its partitions as far as anybody has asked for them.
+"""A topic: its catalogue entry, and those of its partitions that are in use.
 
-A partition that was never written is no object here unless somebody means to hold it: a topic of 100,000
-partitions is one entry of the catalogue and a few empty containers.
+A partition that was never written has no object unless a caller keeps it: a topic of 100,000 partitions is
+one entry of the catalogue and a few empty containers.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from headgate.topics.policy import TopicPolicy, policy_of
 from headgate.topics.shared import Shared
 
 ROOM_AFTER_BYTES = 4096
-"""A smaller segment has no room reserved ahead of it."""
+"""Bytes of a segment below which no space is preallocated after its end."""
 
 
 class Topic(Home):
-    """One topic, as long as it exists."""
+    """One topic, until it is deleted."""
 
     __slots__ = (
         "_entry",
@@ -44,12 +44,12 @@ class Topic(Home):
         self.topic_id: TopicId = entry.topic_id
         self.is_internal = is_internal(entry.name)
         self.is_deleted = False
-        """Whether the topic is no more: who remembers it asks."""
+        """Whether the topic was deleted; holders of this object check it."""
         self._policy: TopicPolicy | None = None
         self._written: set[int] = set()
         self._kept: dict[int, Partition] = {}
         self._given_up: list[Partition] = []
-        """Partitions of a deleted topic whose opening in another thread had begun."""
+        """Partitions of a deleted topic that another thread was opening."""
 
     @property
     def id(self) -> TopicId:
@@ -58,35 +58,35 @@ class Topic(Home):
 
     @property
     def partition_count(self) -> int:
-        """How many partitions the topic has."""
+        """Number of partitions."""
         return self._entry.partition_count
 
     @property
     def overrides(self) -> dict[str, str]:
-        """The settings the topic has of its own, as texts."""
+        """The settings that are set on the topic itself, as texts."""
         return self._entry.overrides
 
     @property
     def created_at(self) -> Millis:
-        """When the topic was created."""
+        """Creation time, in ms."""
         return self._entry.created_at
 
     @property
     def offsets_from(self) -> Sequence[int] | None:
-        """Where in each partition of `__consumer_offsets` the offsets begin that are this topic's.
+        """First offset, in each partition of `__consumer_offsets`, of the commits that belong to this topic.
 
-        None if that was not noted: the name had been nobody's.
+        None if it was not recorded: no topic had the name before.
         """
         return self._entry.offsets_from
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch this node writes in."""
+        """The leader epoch in which this node writes."""
         return self.shared.leader_epoch
 
     @property
     def policy(self) -> TopicPolicy:
-        """What the topic's settings mean."""
+        """The policy that the topic's settings define."""
         policy = self._policy
         if policy is None:
             policy = self._policy = policy_of(
@@ -97,13 +97,13 @@ class Topic(Home):
         return policy
 
     def settings_changed(self) -> None:
-        """The catalogue has new settings for the topic: work out its policy anew."""
+        """Discard the policy, to be derived from the new settings."""
         self._policy = None
         for partition in self._kept.values():
             partition.settings_changed()
 
     def partition(self, index: int) -> Partition:
-        """The partition at `index`, to be held as long as one likes. Raises IndexError."""
+        """Return the partition at `index`, which the caller may keep. Raises IndexError."""
         partition = self.find_partition(index)
         if partition is None:
             raise IndexError(f"{self.name} has no partition {index}")
@@ -111,53 +111,55 @@ class Topic(Home):
         return partition
 
     def find_partition(self, index: int) -> Partition | None:
-        """The partition at `index`, for use in this step alone; None if the topic has no such partition."""
+        """Return the partition at `index`, to be used within this step only; None if there is no such
+        partition.
+        """
         partition = self._kept.get(index)
         if partition is None and 0 <= index < self._entry.partition_count:
             partition = Partition(self, index)
         return partition
 
     def keep(self, partition: Partition) -> None:
-        """From here on this is the one object that stands for the partition."""
+        """Make this the only object of the partition from now on."""
         kept = self._kept.setdefault(partition.index, partition)
-        assert kept is partition, f"{partition} was held by somebody while it was kept for nobody"
+        assert kept is partition, f"{partition} is in use, but another object was kept for it"
 
     def needs_opening(self, index: int) -> bool:
-        """Whether the log of a partition has to be read from the disk before it can be used."""
+        """Return whether a partition's log must be read from the disk before it can be used."""
         if index not in self._written:
             return False
         partition = self._kept.get(index)
         return partition is None or partition.needs_opening
 
     def is_written(self, index: int) -> bool:
-        """Whether the partition has a directory."""
+        """Return whether the partition has a directory."""
         return index in self._written
 
     def written_partitions(self) -> list[int]:
-        """The indexes of the partitions with a directory, ascending."""
+        """Return the indexes of the partitions with a directory, ascending."""
         return sorted(self._written)
 
     def open_partitions(self) -> Iterator[Partition]:
-        """The partitions whose logs are open."""
+        """Return the partitions whose logs are open."""
         return (partition for partition in list(self._kept.values()) if partition.is_open)
 
     def directory_of(self, index: int) -> Path:
-        """Where a partition's log is or would be: Kafka's name for it."""
+        """Return the path of a partition's directory, with Kafka's name for it."""
         return self.shared.data_dir / f"{self.name}-{index}"
 
     def found_on_disk(self, index: int) -> None:
-        """A directory of the partition was there at start."""
+        """Note that the partition's directory existed at start."""
         self._written.add(index)
 
     def high_watermarks(self) -> list[int]:
-        """Up to where each partition may be read. Raises OSError."""
+        """Return the high watermark of each partition. Raises OSError."""
         return [
             self.partition(index).high_watermark if index in self._written else 0
             for index in range(self.partition_count)
         ]
 
     def load_log(self, partition: Partition, on_truncated: Callable[[Recovery], None]) -> Log:
-        """Read the log of a partition from the disk; nothing here is changed. Raises OSError."""
+        """Read the log of a partition from the disk, without any change to this object. Raises OSError."""
         return Log.open(
             self.shared.fs,
             self.directory_of(partition.index),
@@ -167,14 +169,14 @@ class Topic(Home):
         )
 
     def log_opened(self, partition: Partition, log: Log) -> None:
-        """A partition has its log open: from here on the topic keeps the partition."""
+        """Register the open log of a partition, and keep the partition from now on."""
         self.shared.unrecovered.discard(partition.key)
         self.shared.used(log)
         self._written.add(partition.index)
         self.keep(partition)
 
     def log_settings(self) -> LogSettings:
-        """How the topic's logs are laid out."""
+        """Return the settings of the topic's logs."""
         policy = self.policy
         return LogSettings(
             segment_bytes=policy.segment_bytes,
@@ -189,11 +191,11 @@ class Topic(Home):
 
     @property
     def is_being_read(self) -> bool:
-        """Whether other threads still work in directories of a topic that was given up."""
+        """Whether other threads still work in the directories of this deleted topic."""
         return any(partition.is_being_read for partition in self._given_up)
 
     def give_up_partitions(self) -> list[Path]:
-        """Close every log without a trace, and return the directories to remove: the topic is deleted."""
+        """Close every log of the deleted topic without writing, and return the directories to remove."""
         self.is_deleted = True
         for partition in self._kept.values():
             partition.give_up()

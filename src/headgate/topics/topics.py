@@ -1,16 +1,16 @@
-"""The topics of a node: the catalogue, the partitions' logs, and what goes on among them by itself.
+"""The topics of a node: the catalogue, the partitions' logs, and their background work.
 
 Rules:
 
-1. A change is in the catalogue, durably, before anything else happens; a refused or failed change leaves no
-   trace.
-2. At start the data directory is listed once. Nothing is opened until somebody asks for it; after a crash a
-   partition's log is checked when it is first opened.
-3. The directories of a deleted topic are put out of sight at once, with one sync for all, and removed some at
-   a time. Until they are out of sight its name cannot be used again; so a directory never belongs to another
-   topic than the one of its name. Others who keep something by a topic's name hold it too (`held_names`).
-4. `close` leaves a marker that every log was closed well. Without it the start is one after a crash: the
-   leader epoch goes up, and each log is checked.
+1. A change is durable in the catalogue before anything else happens; a refused or failed change has no
+   effect.
+2. At start the data directory is listed once. A log is opened when it is first used; after a crash it is
+   checked then.
+3. The directories of a deleted topic are renamed at once, with one sync for all, and removed some at a time.
+   Until they are renamed the topic's name cannot be reused, so a directory never belongs to another topic
+   than the one of its name. Other state that is stored by topic name holds the name too (`held_names`).
+4. `close` writes a marker that every log was closed cleanly. A start without it is one after a crash: the
+   leader epoch rises, and each log is checked.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from headgate.log.filesystem import FileSystem, read_or_nothing, replace_file
 from headgate.topics import catalogue as events
 from headgate.topics.catalogue import Catalogue, CatalogueEntry
 from headgate.topics.catalogue_opening import PARTITION_DIRECTORY, open_catalogue
-from headgate.topics.changed_settings import SettingsChange, take_over_changes
+from headgate.topics.changed_settings import SettingsChange, apply_changed_settings
 from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop
 from headgate.topics.configs import check
 from headgate.topics.fetch_sessions import FetchSessions
@@ -43,7 +43,7 @@ from headgate.topics.waiters import Waiters
 logger = logging.getLogger(__name__)
 
 MAXIMUM_PARTITIONS = 1_000_000
-"""More partitions than this in one topic are refused: their metadata alone would fill a frame."""
+"""Maximum of one topic: the metadata of more would not fit into a frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class NewTopic:
 
 
 class Topics:
-    """Every topic of the node."""
+    """All topics of the node."""
 
     def __init__(self, shared: Shared, catalogue: Catalogue) -> None:
         """Use `Topics.open`."""
@@ -71,11 +71,11 @@ class Topics:
             shared.fs, shared.data_dir, self.held_names, lambda: catalogue.former_names
         )
         self.on_deleted: list[Callable[[Topic], None]] = []
-        """Called with each topic that is no more."""
+        """Called with each deleted topic."""
         self.on_changed: list[Callable[[Sequence[Topic]], None]] = []
-        """Called with topics that are new or have more partitions, all of one change together."""
+        """Called with the topics that are new or have more partitions, once per change."""
         self.on_group_configured: list[Callable[[str], None]] = []
-        """Called with the id of each group that has other settings of its own."""
+        """Called with the id of each group whose overrides changed."""
         self.fetch_sessions = FetchSessions(
             shared.settings["max.incremental.fetch.session.cache.slots"],
             lambda: random.randint(1, (1 << 31) - 1),
@@ -94,9 +94,9 @@ class Topics:
     ) -> Topics:
         """Read the catalogue of a data directory, which exists and is locked by the caller.
 
-        `check` may refuse the catalogue before anything is changed: what it raises is raised.
+        `check` is called with the catalogue before anything is changed, and may raise to refuse it.
 
-        Raises OSError, and CatalogueCorrupt for a catalogue that is damaged, or of a newer version.
+        Raises OSError, and CatalogueCorrupt for a catalogue that is damaged or of a newer version.
         """
         marker = data_dir / CLEAN_SHUTDOWN_FILE
         stop = CleanStop.decode(read_or_nothing(fs, marker))
@@ -107,7 +107,7 @@ class Topics:
             fs.sync_directory(data_dir)
         if stop is None and catalogue.topics:
             catalogue.commit([events.leader_epoch_raised(catalogue.leader_epoch + 1)], now)
-        take_over_changes(settings, catalogue)
+        apply_changed_settings(settings, catalogue)
         shared = Shared(fs, data_dir, settings, Waiters(), catalogue.leader_epoch)
         topics = cls(shared, catalogue)
         topics._find_partitions(None if stop is None else set(stop.unrecovered))
@@ -115,21 +115,21 @@ class Topics:
 
     @property
     def waiters(self) -> Waiters:
-        """Who waits for records."""
+        """The waiting long polls."""
         return self._shared.waiters
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch this node writes in: how often it started after a crash."""
+        """The leader epoch in which this node writes: the number of its starts after a crash."""
         return self._shared.leader_epoch
 
     @property
     def cluster_id(self) -> str | None:
-        """The id of the cluster, as the catalogue has it; None while it was not noted there."""
+        """The cluster id in the catalogue; None if it was not recorded yet."""
         return self._catalogue.cluster_id
 
     def name_cluster(self, cluster_id: str, now: Millis) -> None:
-        """Note the id of the cluster in the catalogue, durably. Raises OSError."""
+        """Record the cluster id in the catalogue, durably. Raises OSError."""
         self._catalogue.commit([events.cluster_named(cluster_id)], now)
 
     @property
@@ -139,34 +139,34 @@ class Topics:
 
     @property
     def data_dir(self) -> Path:
-        """Where everything is."""
+        """The data directory."""
         return self._shared.data_dir
 
     def __len__(self) -> int:
         return len(self._topics)
 
     def by_name(self, name: str) -> Topic | None:
-        """The topic of that name."""
+        """Return the topic of that name; None if there is none."""
         return self._topics.get(TopicName(name))
 
     def by_id(self, topic_id: bytes) -> Topic | None:
-        """The topic with that id; ids of deleted topics are nobody's."""
+        """Return the topic with that id; None for unknown ids and those of deleted topics."""
         return self._by_id.get(TopicId(topic_id))
 
     def all(self) -> list[Topic]:
-        """Every topic, oldest first."""
+        """Return every topic, oldest first."""
         return list(self._topics.values())
 
     def former_names(self) -> set[TopicName]:
-        """The names of deleted topics that are no topic's now."""
+        """Return the names of deleted topics that no topic has now."""
         return self._catalogue.former_names - self._topics.keys()
 
     def size_bytes(self) -> int:
-        """What the logs hold that are open."""
+        """Return the size of all open logs, in bytes."""
         return sum(partition.size_bytes for topic in self.all() for partition in topic.open_partitions())
 
     def refusal_of(self, new: NewTopic) -> Refusal | None:
-        """Why this topic cannot be created, without trying."""
+        """Return why this topic cannot be created, without creating it; None if it can."""
         problem = why_invalid(new.name)
         if problem is not None:
             return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
@@ -187,21 +187,20 @@ class Topics:
             )
         if TopicName(new.name) in self.held_names:
             return Refusal(
-                ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{new.name}' is deleted, but its offsets not yet."
+                ErrorCode.TOPIC_ALREADY_EXISTS,
+                f"Topic '{new.name}' was deleted; its committed offsets are still being removed. Try again.",
             )
         obstacle = self._leftovers.obstacle(new.name)
         if obstacle is not None:
-            return Refusal(
-                ErrorCode.KAFKA_STORAGE_ERROR, f"{obstacle} is in the way and could not be removed"
-            )
+            return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{obstacle} exists and could not be removed")
         return check(TOPIC_SETTINGS, new.overrides)
 
     def create(self, new: NewTopic, now: Millis) -> Topic | Refusal:
-        """Create a topic; it is durable when this returns."""
+        """Create a topic durably; return it, or why it was refused."""
         return self.create_all([new], now)[0]
 
     def create_all(self, wanted: Sequence[NewTopic], now: Millis) -> list[Topic | Refusal]:
-        """Create topics with one sync, each for itself: a refused one does not stop the others."""
+        """Create topics with one sync; a refused one does not affect the others."""
         entries: dict[str, CatalogueEntry] = {}
         refusals: dict[int, Refusal] = {}
         for index, new in enumerate(wanted):
@@ -222,7 +221,7 @@ class Topics:
         for topic in created:
             self._add(topic)
         if created:
-            self._tell_of(created)
+            self._notify_changed(created)
         return [refusals.get(index) or self._topics[TopicName(new.name)] for index, new in enumerate(wanted)]
 
     def _entry_of(self, new: NewTopic, now: Millis) -> CatalogueEntry | Refusal:
@@ -234,18 +233,18 @@ class Topics:
         offsets = self.by_name(GROUP_OFFSETS_TOPIC)
         if name in self._catalogue.former_names and offsets is not None:
             try:
-                # Offsets of the former topic are gone, durably: what is below is its past, and nothing else.
+                # The former topic's offsets are removed durably: records below belong to that topic.
                 entry.offsets_from = offsets.high_watermarks()
             except OSError as problem:
                 return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{offsets.name} cannot be read: {problem}")
         return entry
 
     def was_another(self, topic: Topic) -> bool:
-        """Whether another topic had this topic's name before."""
+        """Return whether another topic had this topic's name before."""
         return topic.name in self._catalogue.former_names
 
     def delete(self, topic: Topic, now: Millis) -> Refusal | None:
-        """Delete a topic and its records."""
+        """Delete a topic and its records; return why it was refused, else None."""
         if topic.is_internal:
             return Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic.name} is an internal topic")
         failure = self._commit([events.topic_deleted(topic.topic_id)], now)
@@ -260,15 +259,15 @@ class Topics:
         return None
 
     def add_partitions(self, topic: Topic, partition_count: int, now: Millis) -> Refusal | None:
-        """Raise a topic's number of partitions to `partition_count`."""
+        """Raise a topic's number of partitions to `partition_count`; return why it was refused, else None."""
         refusal = self.refusal_of_partitions(topic, partition_count)
         refusal = refusal or self._commit([events.partitions_added(topic.topic_id, partition_count)], now)
         if refusal is None:
-            self._tell_of([topic])
+            self._notify_changed([topic])
         return refusal
 
     def refusal_of_partitions(self, topic: Topic, partition_count: int) -> Refusal | None:
-        """Why a topic cannot have `partition_count` partitions from now on, without trying."""
+        """Return why a topic cannot get `partition_count` partitions, without a change; None if it can."""
         present = topic.partition_count
         if topic.is_internal:
             message = f"The partitions of {topic.name} are fixed: they decide who coordinates which group."
@@ -288,7 +287,7 @@ class Topics:
         return None
 
     def change_settings(self, changes: Sequence[SettingsChange], now: Millis) -> Refusal | None:
-        """Make changes of settings with one sync, all or none; they have been checked."""
+        """Make checked changes of settings with one sync, all or none; return why it failed, else None."""
         made = [(change.event, change.when_made) for change in changes if change.event is not None]
         failure = self._commit([event for event, _ in made], now) if made else None
         if failure is None:
@@ -297,25 +296,25 @@ class Topics:
         return failure
 
     def topic_change(self, topic: Topic, overrides: Mapping[str, str]) -> SettingsChange:
-        """The change that gives a topic these settings of its own and no others."""
+        """Return the change that replaces a topic's overrides by these."""
         if dict(overrides) == topic.overrides:
             return SettingsChange(None)
         return SettingsChange(events.topic_configured(topic.topic_id, overrides), topic.settings_changed)
 
     def set_overrides(self, topic: Topic, overrides: Mapping[str, str], now: Millis) -> Refusal | None:
-        """Give a topic these settings of its own and no others; they have been checked."""
+        """Replace a topic's overrides by these, which have been checked; return why it failed, else None."""
         return self.change_settings([self.topic_change(topic, overrides)], now)
 
     def group_overrides(self, group_id: str) -> Mapping[str, str]:
-        """The settings a group has of its own, as texts."""
+        """Return the overrides of a group, as texts."""
         return self._catalogue.group_overrides.get(group_id, {})
 
     def configured_groups(self) -> list[str]:
-        """The groups that have settings of their own."""
+        """Return the ids of the groups with overrides, sorted."""
         return sorted(self._catalogue.group_overrides)
 
     def group_change(self, group_id: str, overrides: Mapping[str, str]) -> SettingsChange:
-        """The change that gives a group these settings of its own and no others."""
+        """Return the change that replaces a group's overrides by these."""
         if dict(overrides) == self.group_overrides(group_id):
             return SettingsChange(None)
 
@@ -326,46 +325,48 @@ class Topics:
         return SettingsChange(events.group_configured(group_id, overrides), when_made)
 
     def set_group_overrides(self, group_id: str, overrides: Mapping[str, str], now: Millis) -> Refusal | None:
-        """Give a group these settings of its own and no others; they have been checked."""
+        """Replace a group's overrides by these, which have been checked; return why it failed, else None."""
         return self.change_settings([self.group_change(group_id, overrides)], now)
 
     def broker_overrides(self, broker: str) -> Mapping[str, str]:
-        """Return the settings changed for a broker, by its id, or for all, by no name; as texts."""
+        """Return the run-time overrides of a broker, by its id, or of all brokers, by ""; as texts."""
         return self._catalogue.broker_overrides.get(broker, {})
 
     def broker_change(self, broker: str, overrides: Mapping[str, str]) -> SettingsChange:
-        """The change of the settings of this broker or of all: these and no others."""
+        """Return the change that replaces the run-time overrides of this broker or of all."""
         if dict(overrides) == self.broker_overrides(broker):
             return SettingsChange(None)
 
         def when_made() -> None:
-            take_over_changes(self.settings, self._catalogue)
+            apply_changed_settings(self.settings, self._catalogue)
             for topic in self._topics.values():
                 topic.settings_changed()
 
         return SettingsChange(events.broker_configured(broker, overrides), when_made)
 
     def new_producer_id(self, now: Millis) -> int | Refusal:
-        """A producer id that was never given out before, not even before a crash."""
+        """Return a producer id that was never given out before, not even before a crash, or a refusal."""
         try:
             return self._catalogue.new_producer_id(now)
         except OSError as problem:
             return _storage_refusal(problem)
 
     def remove_leftovers(self) -> None:
-        """Try again to remove what could not be removed of deleted topics."""
+        """Try again to remove directories of deleted topics."""
         self._leftovers.try_again()
 
     def tidy_catalogue(self, now: Millis) -> bool:
-        """Do some of what keeps the catalogue's log short; whether to go on soon. Raises OSError."""
+        """Do a part of the rewrite that keeps the catalogue's log short. Return whether there is more. Raises
+        OSError.
+        """
         return self._catalogue.tidy(now)
 
     def remove_deleted(self) -> bool:
-        """Remove some more directories of deleted topics; whether there are others left to go on with."""
+        """Remove some more directories of deleted topics. Return whether there are more to remove."""
         return self._leftovers.remove_some()
 
     def close(self) -> None:
-        """Close every log. What cannot be closed well is checked at the next start."""
+        """Close every log. Logs that fail to close are checked at the next start."""
         is_clean = True
         for topic in self.all():
             for partition in topic.open_partitions():
@@ -390,7 +391,7 @@ class Topics:
         self._by_id[topic.topic_id] = topic
         self._collisions[collision_key(topic.name)] = topic.name
 
-    def _tell_of(self, topics: Sequence[Topic]) -> None:
+    def _notify_changed(self, topics: Sequence[Topic]) -> None:
         for callback in self.on_changed:
             callback(topics)
 
@@ -403,7 +404,7 @@ class Topics:
         return None
 
     def _find_partitions(self, unrecovered: set[str] | None) -> None:
-        """List the data directory. `unrecovered` names the logs to be checked, None: all of them."""
+        """List the data directory. `unrecovered` names the logs to be checked; None means all."""
         for name in self._shared.fs.listdir(self.data_dir):
             match = PARTITION_DIRECTORY.match(name)
             if match is None:

@@ -1,7 +1,7 @@
-"""Log lines about a log that fails: one when it begins to fail, one when it works again, none in between.
+"""Log lines about a failing log: one when it begins to fail, one when it works again.
 
-A log on a nearly full disk takes small batches and refuses large ones. So that it does not fill the log
-lines with its changes, it has one beginning a minute at most.
+A log on a nearly full disk accepts small batches and refuses large ones. A limit of one beginning per minute
+prevents a line for each of these changes.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 QUIET_SECONDS = 60.0
-"""How long after one beginning was told the next one is."""
+"""Minimum time between two reported beginnings."""
 
 
 class Trouble:
-    """What is told of the failures of one log."""
+    """Reports the failures of one log."""
 
     __slots__ = ("_causes", "_directory", "_logger", "_quiet_until", "is_failing")
 
@@ -26,12 +26,12 @@ class Trouble:
         self._logger = logger
         self._directory = directory
         self._causes: set[str] = set()
-        """What was told since the log works no more; empty while nothing was."""
+        """Causes reported since the log began to fail; empty if none was reported."""
         self._quiet_until = 0.0
         self.is_failing = False
 
     def failed(self, event: str, cause: Exception | None, then: str) -> None:
-        """The log failed: tell it, unless it was told already or was told of the last time just now.
+        """Report a failure, unless this one is reported already or the last report is too recent.
 
         `then` says what the failure means to clients.
         """
@@ -47,14 +47,14 @@ class Trouble:
         self._logger.error(event, extra={"log": self._directory, "error": text, "then": then})
 
     def persists(self, cause: Exception) -> None:
-        """The log cannot be mended: tell it once for each cause there is."""
+        """Report that a repair failed, once per cause."""
         text = str(cause)
         if self._causes and text not in self._causes:
             self._causes.add(text)
             self._logger.warning("log still fails", extra={"log": self._directory, "error": text})
 
     def ended(self) -> None:
-        """The log works: tell it, where it was told that it failed."""
+        """Report that the log works again, if its failure was reported."""
         self.is_failing = False
         if self._causes:
             self._causes.clear()
@@ -62,7 +62,7 @@ class Trouble:
 
 
 class PartitionTrouble:
-    """The same of a partition that clients write and read, each for itself."""
+    """Reports the failures of a partition, writes and reads separately."""
 
     __slots__ = ("_is_written", "_reading", "_writing")
 
@@ -70,14 +70,14 @@ class PartitionTrouble:
         self._writing = Trouble(logger, directory)
         self._reading = Trouble(logger, directory)
         self._is_written = False
-        """Whether an append succeeded since the last failure: a sync tells then that the log works."""
+        """Whether an append succeeded since the last failure: the next successful sync then ends it."""
 
     def append_failed(self, cause: Exception) -> None:
-        """An append was refused for what is wrong with the disk."""
+        """Report an append that a disk error refused."""
         self._write_failed("write failed", cause)
 
     def sync_failed(self, cause: Exception) -> None:
-        """What was appended could not be made durable."""
+        """Report a failed sync."""
         self._write_failed("sync failed", cause)
 
     def _write_failed(self, event: str, cause: Exception) -> None:
@@ -85,22 +85,22 @@ class PartitionTrouble:
         self._writing.failed(event, cause, "producers get retriable errors until it can be written again")
 
     def appended(self, *, is_enough: bool) -> None:
-        """An append succeeded; `is_enough` where nobody waits for its sync."""
+        """Note a successful append; with `is_enough` it ends the failure without a sync."""
         if self._writing.is_failing:
             self._is_written = True
             if is_enough:
                 self._writing.ended()
 
     def synced(self) -> None:
-        """A sync succeeded."""
+        """Note a successful sync."""
         if self._writing.is_failing and self._is_written:
             self._writing.ended()
 
     def read_failed(self, cause: Exception) -> None:
-        """A fetch or a search was refused."""
+        """Report a fetch or search that failed."""
         self._reading.failed("read failed", cause, "consumers get retriable errors where it cannot be read")
 
     def was_read(self) -> None:
-        """A fetch found records."""
+        """Note a successful fetch."""
         if self._reading.is_failing:
             self._reading.ended()

@@ -1,8 +1,8 @@
-"""Who waits for records: the registry behind long polls. Nobody polls; whoever appends wakes the readers.
+"""The registry of long polls: an append wakes the readers that wait for its partition.
 
-A waiter names its partitions and how many bytes it lacks. `notify` takes what a partition's readers can see
-anew off that number, and calls `on_ready` once it is used up. The number is an estimate: a waiter that
-finds too little when it looks puts itself back with what it still lacks.
+A waiter names its partitions and the number of bytes it still needs. `notify` subtracts the bytes that became
+visible in a partition, and calls `on_ready` when the number reaches 0. The number is an estimate: a waiter
+that finds too few bytes registers again.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from headgate.domain.ids import TopicId
 PartitionKey = tuple[TopicId, int]
 
 _WIDE = 1000
-"""Whoever waits for more partitions than that is asked at each append whether it is one of them."""
+"""A waiter with more partitions is not indexed by partition; each append checks whether it is concerned."""
 
 
 class Waiter:
-    """One long poll, from `Waiters.add` until it is removed or called ready."""
+    """One long poll, registered until it is removed or its `on_ready` is called."""
 
     __slots__ = ("_keys", "_missing_bytes", "_on_ready")
 
@@ -31,22 +31,24 @@ class Waiter:
 
 
 class Waiters:
-    """Every waiter, by the partitions it waits for."""
+    """All waiters, by partition."""
 
     __slots__ = ("_by_key", "_wide")
 
     def __init__(self) -> None:
         self._by_key: dict[PartitionKey, dict[Waiter, None]] = {}
         self._wide: dict[Waiter, dict[PartitionKey, None]] = {}
-        """Those who wait for so many partitions that to note each of them would take long."""
+        """Waiters with more than `_WIDE` partitions, which would take long to index."""
 
     def __len__(self) -> int:
-        """Partitions that somebody waits for."""
+        """Number of pairs of a waiter and a partition it waits for, for wide waiters; of partitions for the
+        others.
+        """
         return len(self._by_key) + sum(map(len, self._wide.values()))
 
     def add(self, keys: Iterable[PartitionKey], missing_bytes: int, on_ready: Callable[[], None]) -> Waiter:
-        """Wait until `missing_bytes` more can be read from these partitions together; `on_ready` is called
-        once.
+        """Register a waiter: `on_ready` is called once, when `missing_bytes` more are visible in these
+        partitions together.
         """
         different = dict.fromkeys(keys)
         if len(different) > _WIDE:
@@ -59,7 +61,7 @@ class Waiters:
         return waiter
 
     def remove(self, waiter: Waiter) -> None:
-        """Forget a waiter; one that is gone already makes it a no-op."""
+        """Remove a waiter; do nothing if it is removed already."""
         for key in waiter._keys:
             waiting = self._by_key.get(key)
             if waiting is not None:
@@ -78,7 +80,7 @@ class Waiters:
         return waiting
 
     def notify(self, key: PartitionKey, new_bytes: int) -> None:
-        """Readers of this partition can see `new_bytes` more than before."""
+        """Count `new_bytes` that became visible in this partition."""
         waiting = self._waiting_for(key)
         if not waiting:
             return
@@ -90,11 +92,11 @@ class Waiters:
         self._release(ready)
 
     def wake_all(self, key: PartitionKey) -> None:
-        """Something other than records happened to this partition that its readers must be told."""
+        """Wake all readers of this partition, for a change other than new records."""
         self._release(list(self._waiting_for(key)))
 
     def wake_topic(self, topic_id: TopicId) -> None:
-        """A topic is no more: everybody who waits for one of its partitions must be told."""
+        """Wake all readers of a deleted topic."""
         keys = [key for key in self._by_key if key[0] == topic_id]
         waiting = {waiter: None for key in keys for waiter in self._by_key[key]}
         for waiter, wanted in self._wide.items():
