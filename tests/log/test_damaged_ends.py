@@ -86,7 +86,7 @@ def test_a_log_closed_well_has_nothing_behind_its_end(files: MemoryFileSystem, i
     tail = b"".join(batches[2:]) if is_doubled else b"\xff" * 100
     files.open(last_segment(files)).pwrite(tail, len(b"".join(batches)))
     before = snapshot(files)
-    with pytest.raises(LogDamaged, match="closed well"):
+    with pytest.raises(LogDamaged, match="closed cleanly"):
         place.open(clean=True)
     assert snapshot(files) == before
 
@@ -119,7 +119,7 @@ def test_a_small_file_that_does_not_read_keeps_a_log_shut(
     file = files.open(DIRECTORY / name)
     file.pwrite(bytes([file.pread(1, 30)[0] ^ 1]), 30)
     before = snapshot(files)
-    with pytest.raises(LogDamaged, match=f"{name} does not read"):
+    with pytest.raises(LogDamaged, match=f"{name} cannot be read"):
         place.open(clean=is_clean)
     assert snapshot(files) == before
 

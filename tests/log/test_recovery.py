@@ -130,7 +130,7 @@ def test_foreign_files_in_the_directory_are_left_alone(files: MemoryFileSystem, 
     ("spoil", "reason"),
     [
         (lambda batch: batch[:16] + b"\x01" + batch[17:], "message format 1"),
-        (lambda batch: batch[:8] + b"\0\0\0\x10" + batch[12:], "no batch stands"),
+        (lambda batch: batch[:8] + b"\0\0\0\x10" + batch[12:], "no batch is at"),
         (lambda batch: batch[:8] + b"\x7f\0\0\0" + batch[12:], "cut off"),
         (lambda batch: batch[:-1] + bytes([batch[-1] ^ 1]), "CRC is wrong"),
         (lambda batch: batch[:7] + b"\x00" + batch[8:], "offset 0"),
@@ -176,7 +176,7 @@ def test_a_log_closed_well_opens_without_a_change(files: MemoryFileSystem, place
         assert contents(place.open(clean=True)) == batches
 
 
-@pytest.mark.parametrize(("which", "what"), [(2, "behind it"), (3, "behind it"), (4, None), (None, None)])
+@pytest.mark.parametrize(("which", "what"), [(2, "follow it"), (3, "follow it"), (4, None), (None, None)])
 @pytest.mark.parametrize("spoiled", [0, 17, 61])
 def test_where_all_is_kept_a_bad_batch_with_whole_ones_behind_is_damage(
     files: MemoryFileSystem, which: int | None, what: str | None, spoiled: int

@@ -105,7 +105,7 @@ def test_zeros_where_the_disk_had_records_are_no_room() -> None:
     size = len(batches[-1])
     place.files.open(DIRECTORY / FIRST).pwrite(bytes(size), log.size_bytes - size)
     before = file_bytes(place)
-    with pytest.raises(RecordsMissing, match=r"from 4 to 4 are missing .*zeros stand"):
+    with pytest.raises(RecordsMissing, match=r"from 4 to 4 are missing .*zeros are"):
         place.open()
     assert file_bytes(place) == before
 

@@ -116,7 +116,7 @@ def test_a_file_belongs_to_its_log_as_long_as_that_only_grows(place: Place) -> N
         ({"partition": 4}, "belongs to partition 4"),
         ({"log_start_offset": 1}, "starts at 0, no longer at 1"),
         ({"position": 1}, "compacted to 2, past the file's position 1"),
-        ({"end_offset": 11}, "ends at 10, the file stands for 11"),
+        ({"end_offset": 11}, "ends at 10, the file covers it to 11"),
         ({"end_offset": 7}, "another batch ends at 7"),
         ({"end_offset": 6}, "another batch ends at 6"),
         ({"last_batch": (7, 1, 1)}, "another batch ends at 10"),
@@ -163,7 +163,7 @@ def test_a_file_of_another_format_is_named(files: MemoryFileSystem, place: Place
     with pytest.raises(StateFileUnusable, match="of another format, 'headgate shard 2'"):
         open_state_file(files, DIRECTORY)
     files.open(PATH).pwrite(b"H", 0)
-    with pytest.raises(StateFileUnusable, match="does not begin as it should"):
+    with pytest.raises(StateFileUnusable, match="title is wrong"):
         open_state_file(files, DIRECTORY)
 
 

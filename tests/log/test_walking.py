@@ -73,7 +73,7 @@ def test_a_batch_that_is_cut_off_is_told_behind_the_others(chunk_bytes: int, cut
 
 @pytest.mark.parametrize(
     ("field", "what"),
-    [(bytes(12), "zeros stand"), (b"\0" * 11 + b"\x30", "no batch"), (b"\1" + bytes(11), "no")],
+    [(bytes(12), "zeros are"), (b"\0" * 11 + b"\x30", "no batch"), (b"\1" + bytes(11), "no")],
 )
 def test_bytes_that_are_no_batch_are_told(field: bytes, what: str) -> None:
     """A batch has at least its header; 49 bytes behind the length are one."""
@@ -166,7 +166,7 @@ def test_batches_are_held_against_their_checksums_and_their_order() -> None:
         return checked_batches((read_header(one), one) for one in some)
 
     assert [batch for _, batch in batches(*THREE)] == THREE
-    with pytest.raises(CorruptBatch, match="offset 1 stands where 2 was due"):
+    with pytest.raises(CorruptBatch, match="offset 1 is where 2 was expected"):
         list(batches(THREE[0], batch_at(1)))
     with pytest.raises(CorruptBatch, match="CRC of the batch at offset 0"):
         list(batches(THREE[0][:-1] + b"\xff"))

@@ -1,4 +1,4 @@
-"""How much of a log waits for compaction: what the decision to compact it rests on."""
+"""How much of a log is due for compaction; the decision to compact it uses this."""
 
 from __future__ import annotations
 
@@ -13,39 +13,45 @@ if TYPE_CHECKING:
 
 
 SPARE_SEGMENTS: Final = 40
-"""How many segments a log may well hold besides what is live: it is compacted by the segment."""
+"""Number of segments that a log may have besides its live records: compaction works by whole segments."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """The closed segments that may be compacted: how many bytes of them were never, and were before."""
+    """The closed segments that may be compacted: bytes never compacted (dirty), and compacted before
+    (clean).
+    """
 
     dirty_bytes: int
     clean_bytes: int
     end_offset: int
-    """Compaction may go up to here."""
+    """Offset up to which compaction may go."""
     oldest: Segment | None
     """The first segment that was never compacted."""
 
     @property
     def dirty_ratio(self) -> float:
-        """The share of what was never compacted; 0 where nothing waits."""
+        """Share of dirty bytes; 0 without any."""
         return self.dirty_bytes / (self.dirty_bytes + self.clean_bytes) if self.dirty_bytes else 0.0
 
     def pressure(self, segment_bytes: int) -> float:
-        """How many times as much waits as a log of such segments may well hold; 0 where nothing waits."""
+        """Return the dirty bytes as a multiple of those that a log of such segments may have; 0 without
+        any.
+        """
         return self.dirty_bytes / (self.clean_bytes + SPARE_SEGMENTS * segment_bytes)
 
     @property
     def oldest_timestamp_ms(self) -> int:
-        """The largest timestamp of the first batch that waits; -1 without one. Raises OSError."""
+        """The largest timestamp of the first dirty batch, in ms; -1 without one. Raises OSError."""
         if self.oldest is None:
             return -1
         return read_header(self.oldest.file().pread(HEADER_BYTES, 0)).max_timestamp
 
 
 def backlog_of(log: Log, not_beyond: int, younger_than_ms: int | None = None) -> Backlog:
-    """What waits below `not_beyond`, and before the first segment with a record as young. Raises OSError."""
+    """Return the backlog below `not_beyond` and before the first segment with a record younger than
+    `younger_than_ms`. Raises OSError.
+    """
     dirty_bytes = clean_bytes = 0
     end_offset = max(log.compacted_to, log.log_start_offset)
     oldest: Segment | None = None

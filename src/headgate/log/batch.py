@@ -1,15 +1,15 @@
-"""Record batches: records in, Kafka's bytes out, and back.
+"""Encode records into Kafka's record batches, and decode them.
 
-Owned here: the records inside a batch (the header is `header.py`'s; its names are offered here too). A
+This module owns the records inside a batch (`header.py` owns the header; its names are exported here too). A
 record is
 
     length varint | attributes i8 | timestamp delta varint | offset delta varint |
     key length varint, key | value length varint, value |
     header count varint, then for each: key length varint, key, value length varint, value
 
-with zigzag varints and a length of -1 for null; lengths come before what they count, so a batch is read in
-one pass. Rules: a batch of one small record is the hot path (every offset commit is one); and whatever the
-bytes, reading them raises CorruptBatch or nothing.
+with zigzag varints and a length of -1 for null. Each length precedes its bytes, so a batch is read in one
+pass. A batch of one small record is the hot path, as every offset commit is one. Reading raises CorruptBatch
+and nothing else, whatever the bytes are.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ __all__ = [
 ]
 
 RecordHeader: TypeAlias = tuple[bytes, bytes | None]
-"""A header's key and value. The key is UTF-8 by convention only; as bytes it survives whatever was sent."""
+"""A header's key and value. The key is UTF-8 by convention only, and so kept as bytes."""
 
 NO_TIMESTAMP: Final = -1
 
 
 class Record(NamedTuple):
-    """One record: `timestamp` in ms since the epoch, -1 for none; None as value is a tombstone."""
+    """One record: `timestamp` in ms since the epoch, -1 for none; a None value makes it a tombstone."""
 
     key: bytes | None
     value: bytes | None
@@ -70,7 +70,7 @@ class Record(NamedTuple):
 
 
 def varint(value: int) -> bytes:
-    """A signed number as a zigzag varint."""
+    """Encode a signed number as a zigzag varint."""
     value = (value << 1) ^ (value >> 63)
     if value < 0x80:
         return bytes((value,))
@@ -100,9 +100,9 @@ def encode_batch(
     is_control: bool = False,
     codec: int = 0,
 ) -> bytearray:
-    """One whole batch of `records`, at offsets `base_offset` and on; `place_batch` may move it later.
+    """Encode `records` as one batch, at offsets from `base_offset` on; `place_batch` may move it later.
 
-    Raises ValueError without records: an empty batch is for compaction only, and not for sale here.
+    Raises ValueError without records: only compaction writes empty batches.
     """
     if not records:
         raise ValueError("a batch needs at least one record")
@@ -129,15 +129,13 @@ def encode_batch(
 
 
 def assemble_batch(records: bytes, count: int, base_timestamp: int, max_timestamp: int) -> bytearray:
-    """A batch of nobody's producer around `count` records that are encoded already."""
+    """Return a batch, without a producer id, of `count` records that are encoded already."""
     rest = _REST(0, count - 1, base_timestamp, max_timestamp, -1, -1, -1, count)
     return _with_head(rest + records, 0, 0)
 
 
 def seal_batch(header: BatchHeader, body: Buffer) -> bytearray:
-    """The batch of `header` around `body`, its records as they are to be written; size and CRC are worked
-    out.
-    """
+    """Return the batch of `header` and `body`, its encoded records; size and CRC are computed."""
     batch = bytearray(HEADER_BYTES)
     batch += body
     batch[CRC_END:HEADER_BYTES] = _REST(*header[5:])
@@ -157,7 +155,7 @@ def _with_head(summed: bytes, base_offset: int, leader_epoch: int) -> bytearray:
 
 
 def finish_batch(batch: bytearray, count: int, timestamp: int) -> None:
-    """Write the header of a batch whose `count` records, all of one time, stand behind the room for it."""
+    """Write the header of a batch with `count` records of one time, into the space before the records."""
     batch[CRC_END:HEADER_BYTES] = _REST(0, count - 1, timestamp, timestamp, -1, -1, -1, count)
     with memoryview(batch) as whole, whole[CRC_END:] as summed:
         crc = crc32c(summed)
@@ -172,8 +170,8 @@ def encode_record(
     offset_delta: int,
     headers: Sequence[RecordHeader],
 ) -> None:
-    """Append the pieces of one record to `parts`."""
-    # Lengths nearly always fit the table; a miss, a negative number among them, goes the long way.
+    """Append the parts of one encoded record to `parts`."""
+    # Lengths nearly always fit the table; larger and negative ones take the slow way.
     small = _SMALL
     if key is None:
         key_length, key = _NULL, b""
@@ -211,10 +209,10 @@ def _encode_headers(headers: Sequence[RecordHeader]) -> bytes:
 
 
 def iterate_records(buffer: Buffer) -> Iterator[tuple[int, Record]]:
-    """Every record of the batches in `buffer` with its offset, unpacked where a batch is compressed.
+    """Yield every record of the batches in `buffer` with its offset; decompress where needed.
 
-    Control batches are read like any other; `header.is_control` tells them. The CRC is not summed again:
-    bytes that come from outside pass `check_batches` first. Raises CorruptBatch, and nothing else.
+    Control batches are read too; `header.is_control` tells them. The CRC is not checked: bytes from outside
+    pass `check_batches` first. Raises CorruptBatch and nothing else.
     """
     view = memoryview(buffer)
     at = 0
@@ -231,8 +229,11 @@ def iterate_records(buffer: Buffer) -> Iterator[tuple[int, Record]]:
 
 
 def records_of(header: BatchHeader, data: bytes) -> Iterator[tuple[int, Record]]:
-    """Every record of one batch with its offset; `data` is its records, unpacked. Raises CorruptBatch."""
-    # This loop is what a load costs; lengths and deltas nearly always take one byte, looked up on the spot.
+    """Yield every record of one batch with its offset; `data` is its records, decompressed. Raises
+    CorruptBatch.
+    """
+    # This loop dominates the cost of a load. Lengths and deltas of one byte, nearly all of them, are looked
+    # up.
     zigzag, varint, new = _ZIGZAG, _read_varint, tuple.__new__
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     append_time = header.max_timestamp if header.uses_log_append_time else None
@@ -287,7 +288,7 @@ def records_of(header: BatchHeader, data: bytes) -> Iterator[tuple[int, Record]]
 
 
 _ZIGZAG: Final = (*((byte >> 1) ^ -(byte & 1) for byte in range(0x80)), *[None] * 0x80)
-"""What a varint's first byte means when it is the only one; None where more follow."""
+"""Value of a varint by its first byte if it has only one; None if more follow."""
 
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:
@@ -322,7 +323,7 @@ def _read_bytes(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
 
 def _read_headers(data: bytes, at: int, end: int) -> tuple[list[RecordHeader], int]:
     count, at = _read_varint(data, at)
-    # Each header takes two bytes at least: a count beyond that is a lie, told before it costs anything.
+    # Each header takes at least two bytes: refuse an impossible count before allocating for it.
     if count < 0 or count > (end - at) // 2:
         raise CorruptBatch(f"a record claims {count} headers")
     headers: list[RecordHeader] = []

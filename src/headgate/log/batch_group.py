@@ -1,7 +1,7 @@
-"""Some batches that follow each other, to be looked at together by compaction.
+"""Consecutive batches that compaction processes together.
 
-A record costs several times as much to look at for itself. In a group are batches that are nothing unusual:
-no control batch, none of a transaction, none compressed, none so large that a group of it would take long.
+Processing each record by itself costs several times as much. A group has only ordinary batches: no control
+batch, no transactional one, no compressed one, and none of a size that would make a slice long.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from headgate.log.header import BatchHeader, Buffer
 
 MOST_RECORDS: Final = 512
-"""When a group is full; one batch may have more."""
+"""A group with at least so many records is full; a single batch may have more."""
 LARGEST_BATCH_RECORDS: Final = 2048
 LARGEST_BATCH_BYTES: Final = 256 << 10
 
 
 class BatchGroup:
-    """Collects batches; `take` them to go on with an empty group."""
+    """Collects batches; `take` returns them and empties the group."""
 
     __slots__ = ("_batches", "record_count")
 
@@ -31,7 +31,7 @@ class BatchGroup:
 
     @staticmethod
     def takes(header: BatchHeader) -> bool:
-        """Whether such a batch may be part of a group."""
+        """Return whether a group may have such a batch."""
         return (
             0 < header.record_count <= LARGEST_BATCH_RECORDS
             and header.size <= LARGEST_BATCH_BYTES
@@ -39,24 +39,24 @@ class BatchGroup:
         )
 
     def add(self, header: BatchHeader, batch: Buffer) -> None:
-        """One more batch, behind the others."""
+        """Add a batch after the others."""
         self._batches.append((header, batch))
         self.record_count += header.record_count
 
     @property
     def is_full(self) -> bool:
-        """Whether it is time to look at the group."""
+        """Whether the group should be processed now."""
         return self.record_count >= MOST_RECORDS
 
     def take(self) -> list[tuple[BatchHeader, Buffer]]:
-        """The batches; the group is empty then."""
+        """Return the batches and empty the group."""
         batches, self._batches = self._batches, []
         self.record_count = 0
         return batches
 
 
 def plain_columns(batches: list[tuple[BatchHeader, Buffer]]) -> RecordColumns | None:
-    """Their records, if all have keys and none has headers. Raises CorruptBatch where a CRC is wrong."""
+    """Return the records as columns if all have keys and none has headers, else None. Raises CorruptBatch."""
     for header, batch in batches:
         check_sum(header, batch)
     columns = read_columns(batches)
@@ -66,7 +66,7 @@ def plain_columns(batches: list[tuple[BatchHeader, Buffer]]) -> RecordColumns | 
 
 
 def keys_of(columns: RecordColumns) -> list[bytes]:
-    """The key of each record; all have one."""
+    """Return the key of each record; all records have one."""
     data = columns.data
     starts = columns.key_starts.tolist()
     ends = (columns.key_starts + columns.key_sizes).tolist()

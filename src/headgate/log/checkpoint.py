@@ -1,4 +1,4 @@
-"""What a partition knows beside its batches, in one small file: `headgate.checkpoint`.
+"""State of a partition besides its batches, in one small file: `headgate.checkpoint`.
 
     headgate log checkpoint 2
     log flights-0
@@ -6,10 +6,10 @@
     recovery_point 56000
     crc32c 0x1f2e3d4c
 
-The log start offset is where readers may begin; DeleteRecords and retention move it. Below the recovery
-point everything is known to be whole and durable, so recovery starts there. The file is replaced in one
-step, so one that does not read, or is another log's, is damage: the log does not open. The first format did
-not say whose it is.
+The log start offset is the first readable offset; DeleteRecords and retention move it. Everything below the
+recovery point is known to be complete and durable, so recovery starts there. The file is replaced atomically.
+A file that cannot be read, or that belongs to another log, is therefore damage: the log does not open. The
+first format had no log name.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ _FIRST_TITLE: Final = "headgate log checkpoint 1"
 
 @dataclass(slots=True, frozen=True)
 class Checkpoint:
-    """The two offsets that outlive the process beside the batches, and whose they are."""
+    """The contents of the file."""
 
     log_start_offset: int = 0
     recovery_point: int = 0
     log: str = ""
-    """The name of the log's directory; empty where it was not noted."""
+    """Name of the log's directory; empty if the file has none."""
 
     def to_bytes(self) -> bytes:
-        """The contents of the file."""
+        """Return the contents of the file."""
         title = f"{_TITLE}\nlog {self.log}" if self.log else _FIRST_TITLE
         text = f"{title}\nlog_start_offset {self.log_start_offset}\nrecovery_point {self.recovery_point}\n"
         return f"{text}crc32c {crc32c(text.encode()):#010x}\n".encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Checkpoint | None:
-        """The checkpoint these bytes are, or None: they must be exactly what `to_bytes` makes."""
+        """Return the checkpoint in `data`, or None: the bytes must be exactly those of `to_bytes`."""
         try:
             title, *lines, start, recovery, _ = data.decode().splitlines()
             log = lines[0].removeprefix("log ") if lines else ""
@@ -57,5 +57,5 @@ class Checkpoint:
 
 
 def save_checkpoint(files: FileSystem, directory: Path, checkpoint: Checkpoint) -> None:
-    """Replace the partition's checkpoint, durably."""
+    """Replace the partition's checkpoint, durably. Raises OSError."""
     replace_file(files, directory / CHECKPOINT_NAME, checkpoint.to_bytes())

@@ -1,18 +1,18 @@
-"""Compaction: of each key the last record stays, tombstones for a while, and no offset changes.
+"""Compaction: keep the last record of each key, and tombstones for a while; offsets do not change.
 
-After `LastRecords` has found the last record of every key, all closed segments from the log's start to its
-end are copied, oldest first, without the records that a later one replaces, without keyless ones, without
-those that never counted (`Completeness`), and without tombstones whose time is over. Rules, Kafka's:
+`LastRecords` finds the last record of every key. Then all closed segments from the log's start to the end of
+that range are copied, oldest first, without records replaced by later ones, records without a key, records
+that never counted (`Completeness`), and expired tombstones. Rules, Kafka's:
 
-1. A batch that loses all records goes as well, unless it is its producer's last: then its header stays and
-   holds the sequence. Nor does a segment become empty: then too a header is left.
-2. A tombstone stays until the delete horizon of its batch: delete.retention.ms after the compaction that
-   first finds it. Whoever read the log from its start before then has seen it.
-3. Copies are put together up to segment.bytes. What counts only as a whole is replaced in one step: a crash
-   never leaves half of it stripped of what makes it whole.
-4. Appends, reads and syncs go on. The step that replaces segments waits for whoever is reading all batches;
-   a log truncated, deleted, shortened or recovered meanwhile cancels the compaction.
-5. Steps may be taken one by one: below `log.compacted_to` each key has one record at most, after every one.
+1. A batch without remaining records is removed, unless it is its producer's last: then its header remains,
+   with the sequence. A segment never becomes empty: then too a header remains.
+2. A tombstone remains until the delete horizon of its batch: delete.retention.ms after the first compaction
+   that finds it. Readers that started from the log's beginning before that have seen it.
+3. Copies are merged up to segment.bytes. A run of records that counts only as a whole is replaced in one
+   step: a crash never leaves a part of it without its headers.
+4. Appends, reads and syncs go on. The step that replaces segments waits for iterations over all batches. If
+   the log is truncated, deleted, shortened or recovered meanwhile, the compaction is cancelled.
+5. After every step each key has at most one record below `log.compacted_to`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _LOOK_UP_EVERY: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class CompactionResult:
-    """What a compaction came to: the log is compacted up to `end_offset`."""
+    """The result of a compaction: the log is compacted up to `end_offset`."""
 
     end_offset: int
     records_read: int
@@ -77,9 +77,9 @@ class CompactionResult:
 
 
 def compact(log: Log, order: CompactionOrder) -> Steps[CompactionResult]:
-    """Compact a log once, in slices. Closing the generator at any point leaves a sound log.
+    """Compact a log once, in slices. Closing the generator at any point leaves a valid log.
 
-    One compaction of a log at a time. Raises OSError, CorruptBatch and CompactionCancelled.
+    A log can have one compaction at a time. Raises OSError, CorruptBatch and CompactionCancelled.
     """
     compaction = _Compaction(log, order)
     try:
@@ -104,7 +104,7 @@ class _Compaction:
         log, last = self._log, self._last
         last.check()
         if log.replacement.is_under_way:
-            # A compaction was given up between its decision and its deed.
+            # An earlier compaction ended between its decision and the replacement.
             yield from self._settle(log.compacted_to)
         yield from last.build()
         bytes_before = self._size_bytes()
@@ -123,18 +123,18 @@ class _Compaction:
         return sum(s.size for s in self._log.segments.closed if s.base_offset < self._last.end)
 
     def clean_up(self) -> None:
-        """Leave nothing behind of what was not decided."""
+        """Remove the copies that are not part of a decided replacement."""
         for file in self._held:
             file.close()
         if self._outputs:
             for output in self._outputs:
                 output.segment.close_file()
-            # What cannot be removed now is removed when the log is opened.
+            # Files that cannot be removed now are removed when the log is opened.
             with suppress(OSError):
                 discard(self._log.files, self._log.directory)
 
     def _sync(self, sources: list[Segment]) -> Steps[None]:
-        """Make durable what was closed without a sync: nothing goes for a record that could be lost."""
+        """Sync segments that were closed without a sync: a record is dropped only for a durable one."""
         unsynced = [(one, one.pin(), one.size) for one in sources if one.synced_bytes < one.size]
 
         def sync() -> None:
@@ -158,7 +158,9 @@ class _Compaction:
     # Copying.
 
     def _step(self, sources: list[Segment]) -> Steps[list[Segment]]:
-        """Copy segments until the next does not fit, and put the copies in their place; what is left."""
+        """Copy segments up to the size of one, replace them by the copies, and return the remaining
+        segments.
+        """
         self._has_changed = False
         output = self._begin_output(sources[0])
         for count, segment in enumerate(sources, 1):
@@ -218,7 +220,7 @@ class _Compaction:
             segment.unpin()
 
     def _copy_group(self, group: BatchGroup, output: CompactionOutput) -> Steps[None]:
-        """Copy what is left of batches that are looked at together."""
+        """Copy the remaining records of a group of batches."""
         batches = group.take()
         if not batches:
             return
@@ -260,7 +262,7 @@ class _Compaction:
                 yield from dropped.flush()
 
     def _drop_batch(self, header: BatchHeader, output: CompactionOutput) -> None:
-        """None of the records stays."""
+        """Drop all records of a batch; keep its header if its producer needs it."""
         if self._is_remembered_by(header):
             batch = emptied(header)
             self._has_changed |= header.record_count > 0
@@ -272,7 +274,8 @@ class _Compaction:
     def _copy_batch(self, header: BatchHeader, batch: Buffer, output: CompactionOutput) -> Steps[None]:
         records = yield from readable(header, batch)
         is_over, dropped = self._order.is_slice_over, self._order.dropped
-        # Offsets, not records: tens of thousands of those would have the garbage collector stop the loop.
+        # Keep offsets, not records: tens of thousands of objects would make the garbage collector stop the
+        # loop.
         kept = array("q")
         is_changed = has_tombstone = False
         for count, (offset, record) in enumerate(iterate_records(records)):
@@ -333,7 +336,7 @@ class _Compaction:
         return packed[0]
 
     def _is_remembered_by(self, header: BatchHeader) -> bool:
-        """Whether this is the last that is known of a producer that is not forgotten."""
+        """Return whether this is the last batch of a producer that is not expired."""
         if header.producer_id < 0 or header.base_sequence < 0:
             return False
         is_last = self._last.last_batch_of.get(header.producer_id, -1) <= header.base_offset
@@ -358,7 +361,7 @@ class _Compaction:
             yield from dropped.settle()
         yield make_durable
         self._last.check()
-        # From the decision on the copies are not ours to remove.
+        # From the decision on, the copies must not be removed.
         self._outputs = []
         if not (yield from self._decide()):
             self._outputs = outputs
@@ -368,7 +371,7 @@ class _Compaction:
             yield from self._settle(log.compacted_to)
             self._outputs = outputs
             raise CompactionCancelled(f"segments of {log.directory} were deleted")
-        # While the files are open their blocks are not given back: that takes long, and is not for the loop.
+        # Freeing blocks takes long. Open files keep them, and another thread closes these files.
         self._held = [log.files.open(segment.path()) for segment in sources]
         new = [output.segment for output in outputs]
         ends = [segment.base_offset for segment in new[1:]] + [s.next_offset for s in sources[-1:]]

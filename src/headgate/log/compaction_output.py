@@ -1,4 +1,4 @@
-"""A segment that compaction writes aside: kept batches in, a whole and durable segment out."""
+"""A segment that compaction writes: it takes the kept batches, and becomes complete and durable."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FLUSH_BYTES: Final = 256 << 10
 
 
 class CompactionOutput:
-    """A segment that is written aside."""
+    """A segment under a temporary name."""
 
     def __init__(self, log: Log, base_offset: int) -> None:
         self.segment = Segment(log.files, log.directory, base_offset, log.settings.index_interval_bytes)
@@ -38,14 +38,14 @@ class CompactionOutput:
         self._headers.append(header)
 
     def flush(self) -> None:
-        """Runs in another thread."""
+        """Write the collected batches. Runs in another thread."""
         if self._headers:
             data, headers = self._data, self._headers
             self._data, self._headers = bytearray(), []
             self.segment.write(data, headers)
 
     def finish(self) -> None:
-        """Make it whole and durable, under the name it has so far. Runs in another thread."""
+        """Make the segment complete and durable, still under its temporary name. Runs in another thread."""
         if not self.size and self.last_dropped is not None:
             batch = emptied(self.last_dropped)
             self.keep(read_header(batch), batch)

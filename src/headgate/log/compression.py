@@ -1,9 +1,9 @@
-"""The four codecs of a record batch, numbered as Kafka numbers them, over cramjam.
+"""The four codecs of record batches, with Kafka's numbers, on top of cramjam.
 
-Rules: what is written here the Java client reads (its lz4 wants independent blocks), and what any client
-writes is read here (snappy comes bare from librdkafka and in xerial's framing from Java and most others). A
-producer decides what it sends, so a batch that unpacks to far more than anybody means to send is refused, not
-unpacked.
+The Java client can read everything written here (its lz4 needs independent blocks), and everything that any
+client writes can be read here (librdkafka sends raw snappy, Java and most others use xerial's framing).
+Producers control the input, so a batch that decompresses to far more than any real one is refused before it
+is decompressed.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ LZ4: Final = 3
 ZSTD: Final = 4
 
 LARGEST_OUTPUT_BYTES: Final = 128 << 20
-"""What one batch may unpack to, or 64 times its packed size where that is more."""
+"""Maximum decompressed size of a batch, or 64 times its compressed size if that is more."""
 
 
 class UnpacksToMore(CorruptBatch):
-    """Compressed records that unpack to more than was allowed for."""
+    """Compressed records decompress to more bytes than allowed."""
 
 
 _LZ4_STEP_BYTES: Final = 1 << 20
@@ -35,16 +35,16 @@ _LARGEST_RATIO: Final = 64
 _FIRST_ATTEMPT_BYTES: Final = 64 << 10
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES: Final = 16
-"""The magic, then two versions of four bytes each that no reader minds."""
+"""The magic, then two versions of four bytes each, which readers ignore."""
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01" * 2
 _XERIAL_BLOCK_BYTES: Final = 32 << 10
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
-    """`data` packed by the codec of this number. Raises ValueError for a number that is none.
+    """Compress `data` with the codec of this number. Raises ValueError for an unknown number.
 
-    `level` is the codec's own, as Kafka's `compression.gzip.level`, `.lz4.level` and `.zstd.level` have it;
-    snappy has none. Without a level the codec's usual one is taken.
+    `level` is the codec's own, as in Kafka's `compression.gzip.level`, `.lz4.level` and `.zstd.level`; snappy
+    has none. None means the codec's default.
     """
     if codec == GZIP:
         return bytes(cramjam.gzip.compress(data, level=level))
@@ -62,7 +62,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 
 def compress_snappy_framed(data: Buffer) -> bytes:
-    """`data` packed by snappy in xerial's framing, as Kafka does it: some clients read nothing else."""
+    """Compress `data` with snappy in xerial's framing, as Kafka does: some clients read nothing else."""
     parts = [_XERIAL_HEADER]
     view = memoryview(data)
     for at in range(0, len(view), _XERIAL_BLOCK_BYTES):
@@ -72,16 +72,15 @@ def compress_snappy_framed(data: Buffer) -> bytes:
 
 
 def decompress(codec: int, data: Buffer) -> bytes:
-    """What `data` unpacks to by the codec of this number. Raises CorruptBatch when it does not."""
+    """Decompress `data` with the codec of this number. Raises CorruptBatch."""
     return bytes(unpack(codec, data))
 
 
 def unpack(codec: int, data: Buffer, most: int | None = None) -> memoryview:
-    """What `data` unpacks to by the codec of this number, without a copy. Raises CorruptBatch when it does
-    not.
+    """Decompress `data` with the codec of this number, without a copy. Raises CorruptBatch.
 
-    `most` is the number of bytes it may unpack to: more raises UnpacksToMore. Without it that is the
-    largest number that any batch may unpack to. Other threads go on meanwhile.
+    `most` is the maximum result in bytes; more raises UnpacksToMore. Without it the maximum of all batches
+    applies. Other threads can run meanwhile.
     """
     room = max(LARGEST_OUTPUT_BYTES, _LARGEST_RATIO * len(data))
     if most is not None:
@@ -100,7 +99,7 @@ def unpack(codec: int, data: Buffer, most: int | None = None) -> memoryview:
 
 
 _ROOM_USED_UP: Final = "failed to write whole buffer"
-"""How cramjam says that the output does not fit."""
+"""Part of cramjam's message when the output does not fit."""
 
 _Into = Callable[[Buffer, bytearray | mmap.mmap | memoryview], int]
 _DECOMPRESS_INTO: Final[dict[int, _Into]] = {
@@ -111,7 +110,7 @@ _DECOMPRESS_INTO: Final[dict[int, _Into]] = {
 
 
 def _unpack_stream(into: _Into, data: Buffer, room: int) -> memoryview:
-    """First into a likely size; then into all the room, of which only touched pages cost memory."""
+    """Try a likely size first, then the maximum, of which only touched pages cost memory."""
     likely_bytes = max(_FIRST_ATTEMPT_BYTES, 4 * len(data))
     if likely_bytes < room:
         likely = bytearray(likely_bytes)
@@ -120,7 +119,7 @@ def _unpack_stream(into: _Into, data: Buffer, room: int) -> memoryview:
         except cramjam.DecompressionError as error:
             if _ROOM_USED_UP not in str(error):
                 raise
-    largest = mmap.mmap(-1, room) if room else bytearray()  # no mapping is as small
+    largest = mmap.mmap(-1, room) if room else bytearray()  # a mapping of 0 bytes is impossible
     return memoryview(largest)[: into(data, largest)]
 
 
@@ -142,7 +141,7 @@ def _unpack_snappy(data: Buffer, room: int) -> memoryview:
 
 
 def _xerial_blocks(packed: memoryview) -> list[memoryview]:
-    """The blocks of a stream in xerial's framing."""
+    """Return the blocks of a stream in xerial's framing."""
     blocks: list[memoryview] = []
     at = _XERIAL_HEADER_BYTES
     if at > len(packed):

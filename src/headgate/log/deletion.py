@@ -1,4 +1,4 @@
-"""Removing a partition's directory so that a crash never leaves half of one in sight."""
+"""Remove a partition's directory so that a crash never leaves a part of it under its name."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 DELETED_SUFFIX: Final = ".delete"
 LONGEST_NAME: Final = 255
-"""How many bytes a file's name has at most; names of partitions are ASCII."""
+"""Maximum length of a file name in bytes; names of partitions are ASCII."""
 _OURS: Final = re.compile(r".+-\d+\Z")
 _CUT: Final = re.compile(r".+\.[0-9a-f]{16}\Z")
 
 
 def is_out_of_sight(name: str) -> bool:
-    """Whether a directory of this name is a partition's that was deleted; others may end alike."""
+    """Return whether a directory name is that of a deleted partition; other names may end the same way."""
     stem = name.removesuffix(DELETED_SUFFIX)
     if stem == name:
         return False
@@ -28,7 +28,7 @@ def is_out_of_sight(name: str) -> bool:
 
 
 def delete_directory(files: FileSystem, directory: Path) -> None:
-    """Remove a partition's directory: in one step out of sight, then file by file. Raises OSError."""
+    """Rename a partition's directory, then remove it file by file. Raises OSError."""
     if not files.exists(directory):
         return
     doomed = _out_of_sight(directory)
@@ -39,9 +39,10 @@ def delete_directory(files: FileSystem, directory: Path) -> None:
 
 
 def put_aside(files: FileSystem, directories: Sequence[Path]) -> None:
-    """Put directories beside each other out of sight, for good, with one sync; `remove_deleted` removes them.
+    """Rename directories of one parent to names of deleted ones, durably, with one sync; `remove_deleted`
+    removes them.
 
-    Raises OSError: some may be out of sight then, and asking again does the rest.
+    Raises OSError: some may be renamed then, and another call renames the rest.
     """
     for directory in directories:
         if files.exists(directory):
@@ -53,9 +54,9 @@ def put_aside(files: FileSystem, directories: Sequence[Path]) -> None:
 
 
 def remove_deleted(files: FileSystem, data_directory: Path, at_most: int | None = None) -> list[str]:
-    """Finish deletions, that of `at_most` directories; the names of those that went.
+    """Remove directories of deleted partitions, `at_most` of them; return the names of those removed.
 
-    Raises the first OSError when all others have gone.
+    Raises the first OSError after all others were removed.
     """
     removed: list[str] = []
     problem: OSError | None = None
@@ -74,7 +75,7 @@ def remove_deleted(files: FileSystem, data_directory: Path, at_most: int | None 
 
 
 def _out_of_sight(directory: Path) -> Path:
-    """What a directory is called once it is deleted; a long name is cut and told apart by a digest of it."""
+    """Return the name of a deleted directory; a long name is cut and made unique by a digest."""
     name = directory.name
     if len(name) + len(DELETED_SUFFIX) > LONGEST_NAME:
         digest = blake2b(name.encode(), digest_size=8).hexdigest()

@@ -1,7 +1,8 @@
-"""What of a log is known to be on the disk: its records, its names, and how far the next start can trust it.
+"""Track which parts of a log are durable: records, names, and the state that the next start can rely on.
 
-One sync covers all that was there when it began. It runs anywhere; here is noted what has begun, and what is
-known since it ended. A mark and the checkpoint's recovery point tell the next process as much.
+A sync covers everything that existed when it began. It runs in any thread; this module records what began,
+and what is known since it ended. The sync mark and the checkpoint's recovery point record this for the next
+process.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
     from headgate.log.recovery import Loaded
 
 SYNC_MARK_EVERY_BYTES = 1 << 20
-"""About how much is written again, at most, when a log is opened after a kill."""
+"""Approximate maximum of bytes that are written again when a log is opened after a kill."""
 
 
 class Durability:
-    """Of one log: everything below `durable_offset` is known to be on disk."""
+    """The state of one log: everything below `durable_offset` is known to be on disk."""
 
     __slots__ = (
         "_directory",
@@ -46,7 +47,7 @@ class Durability:
         self._directory = directory
         self._segments = Segments()
         self._syncs: list[SyncRequest] = []
-        # Names come and go with segments. What changed since is what a sync of the directory is for.
+        # Names change with segments. A sync of the directory covers the changes since the last one.
         self._name_changes = 0
         self._name_changes_synced = 0
         self._parent_synced = False
@@ -55,27 +56,27 @@ class Durability:
         self.durable_offset = 0
 
     def loaded(self, loaded: Loaded, segments: Segments, end_offset: int) -> None:
-        """The log was read from the disk: all that was found there is durable."""
+        """Take over the state of a log read from the disk: everything found there is durable."""
         self.checkpoint = loaded.checkpoint
         self._segments = segments
         self._parent_synced = loaded.is_durable
         self.durable_offset = end_offset
 
     def given_up(self, segments: Segments, end_offset: int) -> None:
-        """The log is deleted: it has no segments that could be made durable, and nobody waits for any."""
+        """Take over the state of a deleted log: it has no segments to sync."""
         self._segments = segments
         self.durable_offset = end_offset
 
     def name_changed(self) -> None:
-        """A segment came: its name is to be synced as well."""
+        """Note that a segment was created: its name must be synced too."""
         self._name_changes += 1
 
     # Syncs.
 
     def begin(self, end_offset: int, generation: int) -> SyncRequest:
-        """What must be synced for everything up to `end_offset`, which is all there is, to be durable.
+        """Return a sync request that makes everything up to `end_offset`, the log's end, durable.
 
-        Raises OSError when a file cannot be opened.
+        Raises OSError if a file cannot be opened.
         """
         request = SyncRequest(self._files, end_offset, generation, self._name_changes)
         try:
@@ -96,24 +97,24 @@ class Durability:
         return request
 
     def forget(self, request: SyncRequest) -> None:
-        """A sync is over, or is not to be; nothing is known by that."""
+        """End a sync without a change of the durable state."""
         request.release()
         if request in self._syncs:
             self._syncs.remove(request)
 
     def forget_run(self) -> None:
-        """The same of all that have run, whatever came of it."""
+        """End all syncs that have run, without a change of the durable state."""
         for request in [request for request in self._syncs if request.has_run]:
             self.forget(request)
 
     def failed(self, request: SyncRequest) -> None:
-        """A sync failed: nothing is known of what it was to make durable."""
+        """Note that a sync failed: nothing is known of the bytes it covered."""
         for segment, position in request.synced_before:
-            # A roll may have synced it since, without an error: the kernel reports a failure once.
+            # A roll may have synced the segment since, without an error: the kernel reports a failure once.
             segment.synced_bytes = min(segment.synced_bytes, position)
 
     def completed(self, request: SyncRequest) -> None:
-        """All is durable that was there when this sync began."""
+        """Note that everything that existed when this sync began is durable."""
         for segment, _, size in request.parts:
             self._unmarked_bytes += max(size - segment.synced_bytes, 0)
             segment.synced_bytes = max(segment.synced_bytes, size)
@@ -128,10 +129,10 @@ class Durability:
         if request.indexes:
             self.move_recovery_point()
 
-    # What the next process is told.
+    # State for the next process.
 
     def mark(self) -> None:
-        """Tell how far the disk has the log: up to the first byte that is not synced. Never raises."""
+        """Write the sync mark: the first byte that is not synced. Never raises."""
         segment = next((one for one in self._segments if one.synced_bytes < one.size), self._segments.active)
         assert segment is not None
         self._unmarked_bytes = 0
@@ -145,13 +146,13 @@ class Durability:
         save_sync_mark(self._files, self._directory, mark)
 
     def move_recovery_point(self) -> None:
-        """Spare the next start the closed segments that are durable with their indexes."""
+        """Move the recovery point past closed segments that are durable with their indexes."""
         point = self.checkpoint.recovery_point
         for segment in self._segments.closed:
             if segment.synced_bytes < segment.size or not segment.indexes_synced:
                 break
             point = max(point, segment.next_offset)
-        # It only saves time: a disk too full for it fails the next append, and says so there.
+        # It only saves time. If the disk is full, the next append fails and reports it.
         with suppress(OSError):
             self.save(replace(self.checkpoint, recovery_point=point))
 

@@ -1,8 +1,8 @@
-"""The file-system port: all that the log asks of a disk, and the real disk behind it.
+"""The file-system port: all operations the log needs, and the real disk as one implementation.
 
-Rules: positions are explicit (`pread`, `pwrite`), so readers and the writer share one descriptor; nothing is
-durable before `datasync` (contents) and `sync_directory` (names: what was created, renamed, removed); every
-failure is an OSError. The twin without a disk, which can fail, tear and lose, is `MemoryFileSystem`.
+Positions are explicit (`pread`, `pwrite`), so readers and the writer share one descriptor. Nothing is durable
+before `datasync` (contents) and `sync_directory` (created, renamed and removed names). Every failure is an
+OSError. `MemoryFileSystem` is an implementation without a disk, with failures, torn writes and power cuts.
 """
 
 from __future__ import annotations
@@ -40,38 +40,38 @@ class File(Protocol):
 
     @property
     def descriptor(self) -> int | None:
-        """The operating system's number for the open file; None for one that is not the system's."""
+        """The file descriptor; None for a file that is not the operating system's."""
         ...
 
     def pread(self, size: int, position: int) -> bytes:
-        """Up to `size` bytes from `position`; fewer only at the end of the file."""
+        """Return up to `size` bytes from `position`; fewer only at the end of the file."""
         ...
 
     def pwrite(self, data: Buffer, position: int) -> int:
-        """Write at `position`, growing the file; the number of bytes written may be short."""
+        """Write at `position`, growing the file; return the number of bytes written, which may be short."""
         ...
 
     def truncate(self, size: int) -> None:
-        """Cut the file, or grow it with zeros, to `size` bytes."""
+        """Cut the file, or extend it with zeros, to `size` bytes."""
         ...
 
     def reserve(self, size: int, position: int) -> None:
-        """Have room on the disk for `size` bytes from `position`; where the file ends before, it grows.
+        """Allocate disk space for `size` bytes from `position`; the file grows to that end if it is shorter.
 
-        What nobody wrote reads as zeros. Raises OSError where there is no such room, or no way to have it.
+        Bytes never written read as zeros. Raises OSError if there is no space, or no way to allocate it.
         """
         ...
 
     def datasync(self) -> None:
-        """Return when contents and size are on the disk. After a failure, what was unsynced may be lost."""
+        """Return when contents and size are on the disk. After a failure, unsynced bytes may be lost."""
         ...
 
     def size(self) -> int:
-        """The size in bytes."""
+        """Return the size in bytes."""
         ...
 
     def close(self) -> None:
-        """Give the descriptor back. Closing twice is harmless."""
+        """Close the descriptor; does nothing if it is closed."""
         ...
 
 
@@ -79,7 +79,7 @@ class Lock(Protocol):
     """A lock held on a path."""
 
     def release(self) -> None:
-        """Let go of it. Releasing twice is harmless."""
+        """Release the lock; does nothing if it is released."""
         ...
 
 
@@ -87,27 +87,27 @@ class FileSystem(Protocol):
     """A tree of files and directories. Missing paths raise FileNotFoundError."""
 
     def open(self, path: Path, *, create: bool = False) -> File:
-        """Open for reading and writing; with `create`, an empty file where there is none."""
+        """Open for reading and writing; with `create`, create an empty file if there is none."""
         ...
 
     def exists(self, path: Path) -> bool:
-        """Whether a file or directory is there."""
+        """Return whether a file or directory exists."""
         ...
 
     def size(self, path: Path) -> int:
-        """The size of a file in bytes."""
+        """Return the size of a file in bytes."""
         ...
 
     def modified_ms(self, path: Path) -> int:
-        """When the contents of a file changed last, in ms since the epoch by the system's clock."""
+        """Return when the contents of a file changed last, in ms since the epoch by the system clock."""
         ...
 
     def listdir(self, path: Path) -> list[str]:
-        """The names in a directory, in any order."""
+        """Return the names in a directory, in any order."""
         ...
 
     def make_directory(self, path: Path) -> None:
-        """Make one directory; its parent must exist. Harmless where it is there already."""
+        """Create one directory; its parent must exist. Does nothing if it exists."""
         ...
 
     def remove(self, path: Path) -> None:
@@ -119,15 +119,17 @@ class FileSystem(Protocol):
         ...
 
     def rename(self, source: Path, target: Path) -> None:
-        """Move in one step, over a file at `target`."""
+        """Move atomically, replacing a file at `target`."""
         ...
 
     def sync_directory(self, path: Path) -> None:
-        """Return when the names in a directory are on the disk as they are now."""
+        """Return when the current names in a directory are on the disk."""
         ...
 
     def lock(self, path: Path) -> Lock:
-        """Hold a file, made if need be, against every other process. BlockingIOError: somebody has it."""
+        """Lock a file, created if missing, against all other processes. BlockingIOError: another has the
+        lock.
+        """
         ...
 
 
@@ -164,14 +166,14 @@ class OsFile:
         return os.fstat(self._descriptor).st_size
 
     def close(self) -> None:
-        # A closed descriptor's number is soon somebody else's: never use it again.
+        # The number of a closed descriptor may be reused: never use it again.
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
 
 
 class OsLock:
-    """A lock of the operating system, gone with the process that holds it."""
+    """A lock of the operating system, released when its process ends."""
 
     __slots__ = ("_descriptor",)
 
@@ -179,13 +181,13 @@ class OsLock:
         self._descriptor = descriptor
 
     def is_at(self, path: Path) -> bool:
-        """Whether the file that is held is still the one at `path`: it may be removed all the same."""
+        """Return whether the locked file is still the one at `path`: a locked file can be removed."""
         try:
             there, held = path.stat(), os.fstat(self._descriptor)
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError:
-            return True  # nobody can tell
+            return True  # unknown
         return (there.st_dev, there.st_ino) == (held.st_dev, held.st_ino)
 
     def release(self) -> None:
@@ -251,18 +253,18 @@ _ASIDE_SUFFIX: Final = ".tmp"
 
 
 def write_fully(file: File, data: Buffer, position: int) -> None:
-    """Write all of `data`, or raise the OSError that says why the rest did not fit."""
+    """Write all of `data`, or raise the OSError that explains why it did not fit."""
     written = file.pwrite(data, position)
     while written < len(data):
-        # A short write is how a filling disk begins; writing on is how it names its reason.
+        # A disk that becomes full writes less than asked; the next write then raises the reason.
         more = file.pwrite(memoryview(data)[written:], position + written)
         if more == 0:
-            raise OSError(errno.EIO, "the disk takes no more, and gives no reason")
+            raise OSError(errno.EIO, "a write had no effect and reported no error")
         written += more
 
 
 def read_file(files: FileSystem, path: Path) -> bytes:
-    """A small file, whole. Raises FileNotFoundError."""
+    """Return the contents of a small file. Raises FileNotFoundError."""
     file = files.open(path)
     try:
         return file.pread(file.size(), 0)
@@ -271,7 +273,7 @@ def read_file(files: FileSystem, path: Path) -> bytes:
 
 
 def read_or_nothing(files: FileSystem, path: Path) -> bytes:
-    """A small file, whole; nothing where there is none. Raises OSError."""
+    """Return the contents of a small file; no bytes if it is missing. Raises OSError."""
     try:
         return read_file(files, path)
     except FileNotFoundError:
@@ -279,7 +281,9 @@ def read_or_nothing(files: FileSystem, path: Path) -> bytes:
 
 
 def replace_file(files: FileSystem, path: Path, data: Buffer) -> None:
-    """Make `data` the whole of a small file, durably: after a crash the old or the new one is there."""
+    """Replace the contents of a small file, durably and atomically: a crash leaves the old or the new
+    ones.
+    """
     aside = path.with_name(path.name + _ASIDE_SUFFIX)
     file = files.open(aside, create=True)
     try:

@@ -1,15 +1,15 @@
 """The header of a record batch: Kafka's magic 2, the same bytes on the wire and on disk.
 
-Owned here: where each header field stands, and what a batch must satisfy to be let into a log. The layout is
+This module owns the position of each header field, and the conditions for accepting a batch. The layout is
 that of Kafka's message format documentation ("Record Batch"):
 
     base offset i64 | batch length i32 | leader epoch i32 | magic i8 | CRC u32 |
     attributes i16 | last offset delta i32 | base timestamp i64 | max timestamp i64 | producer id i64 |
     producer epoch i16 | base sequence i32 | record count i32 | records
 
-`batch length` counts what follows it. The CRC (Castagnoli) covers everything from the attributes on, so a
-broker may set base offset and leader epoch without summing again. Magic 0 and 1 are refused: no client since
-Kafka 0.11 sends them, and Kafka 4 no longer takes them.
+`batch length` counts the bytes after it. The CRC (Castagnoli) covers everything from the attributes on, so a
+broker may set base offset and leader epoch without computing it again. Magic 0 and 1 are refused: no client
+since Kafka 0.11 sends them, and Kafka 4 does not accept them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LEADER_EPOCH: Final = Struct(">i")
 _ATTRIBUTES: Final = Struct(">h")
 _MAX_TIMESTAMP: Final = Struct(">q")
 _TIMES: Final = Struct(">qq")
-"""The base timestamp and the largest."""
+"""The base timestamp and the largest timestamp."""
 _CRC: Final = Struct(">I")
 _LEADER_EPOCH_AT: Final = 12
 _CRC_AT: Final = 17
@@ -50,7 +50,7 @@ _MAX_TIMESTAMP_AT: Final = 35
 
 
 class CorruptBatch(Exception):
-    """The bytes are not what was written: a length, a checksum or a record does not add up."""
+    """The bytes are not those that were written: a length, a checksum or a record is wrong."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -58,11 +58,11 @@ class CorruptBatch(Exception):
 
 
 class InvalidBatch(CorruptBatch):
-    """The bytes arrived as they were sent, and break a rule: Kafka's INVALID_RECORD, not CORRUPT_MESSAGE."""
+    """The bytes are as sent, but break a rule: Kafka's INVALID_RECORD, not CORRUPT_MESSAGE."""
 
 
 class BatchHeader(NamedTuple):
-    """One batch's header. `size` is the whole batch in bytes, the header with it; timestamps are in ms."""
+    """The header of a batch. `size` is that of the whole batch in bytes; timestamps are in ms."""
 
     base_offset: int
     size: int
@@ -80,34 +80,34 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        """The offset of the last record."""
+        """Offset of the last record."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """The offset after the last record: where the next batch begins."""
+        """Offset after the last record: the base offset of the next batch."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def last_sequence(self) -> int:
-        """The sequence number of the last record, -1 without one; sequences wrap after 2^31 - 1 to 0."""
+        """Sequence number of the last record, -1 without one; sequences wrap after 2^31 - 1 to 0."""
         if self.base_sequence < 0:
             return -1
         return (self.base_sequence + self.last_offset_delta) & 0x7FFF_FFFF
 
     @property
     def codec(self) -> int:
-        """How the records are compressed: 0 not, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        """Codec of the records: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
         return self.attributes & CODEC_MASK
 
     @property
     def uses_log_append_time(self) -> bool:
-        """Whether every record bears the time of its append, `max_timestamp`, instead of its own."""
+        """Whether the timestamp of every record is that of its append, `max_timestamp`."""
         return self.attributes & LOG_APPEND_TIME != 0
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """From when on compaction may drop the batch's tombstones; it then stands as the base timestamp."""
+        """Time from which compaction may drop the batch's tombstones; the base timestamp field holds it."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
     @property
@@ -117,16 +117,16 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds markers of the broker instead of a client's records."""
+        """Whether the batch holds control records of the broker instead of a client's records."""
         return self.attributes & CONTROL != 0
 
 
 new_header: Final = tuple.__new__
-"""Makes a BatchHeader of thirteen values in half the time its constructor takes."""
+"""Makes a BatchHeader of thirteen values in half the time of its constructor."""
 
 
 def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
-    """The header of the batch at `at`, as it stands. Raises CorruptBatch when bytes are missing."""
+    """Return the header of the batch at `at`, unchecked. Raises CorruptBatch when bytes are missing."""
     if not 0 <= at <= len(buffer) - HEADER_BYTES:
         raise CorruptBatch(f"a batch header takes {HEADER_BYTES} bytes, {max(len(buffer) - at, 0)} are left")
     fields = HEADER.unpack_from(buffer, at)
@@ -134,11 +134,11 @@ def read_header(buffer: Buffer, at: int = 0) -> BatchHeader:
 
 
 def check_batches(buffer: Buffer) -> list[BatchHeader]:
-    """The headers of the batches that make up `buffer`, each found fit for a log.
+    """Check the batches in `buffer`, and return their headers.
 
     Checks magic, sizes, CRC, and that the record count agrees with the offsets (a producer's batch has no
-    gaps). The records inside are not looked at: `iterate_records` does that. Raises CorruptBatch, or
-    InvalidBatch where the bytes are whole but not acceptable.
+    gaps). The records are not checked: `iterate_records` does that. Raises CorruptBatch, or InvalidBatch for
+    complete bytes that break a rule.
     """
     headers: list[BatchHeader] = []
     view = memoryview(buffer)
@@ -175,29 +175,29 @@ def _check_batch(view: memoryview, at: int, end: int) -> BatchHeader:
 
 
 def place_batch(batch: bytearray | memoryview, at: int, base_offset: int, leader_epoch: int) -> None:
-    """Give the batch at `at` its place in the log, in the buffer itself. The CRC covers neither field."""
+    """Set base offset and leader epoch of the batch at `at`, in place. The CRC covers neither field."""
     PLACE.pack_into(batch, at, base_offset)
     _LEADER_EPOCH.pack_into(batch, at + _LEADER_EPOCH_AT, leader_epoch)
 
 
 def set_log_append_time(batch: bytearray | memoryview, at: int, timestamp_ms: int) -> None:
-    """Mark every record of the batch at `at` as appended at `timestamp_ms`, and sum the CRC anew."""
+    """Set the timestamp of every record of the batch at `at` to its append time, and the CRC."""
     attributes: int = _ATTRIBUTES.unpack_from(batch, at + _ATTRIBUTES_AT)[0]
     _ATTRIBUTES.pack_into(batch, at + _ATTRIBUTES_AT, attributes | LOG_APPEND_TIME)
     set_max_timestamp(batch, at, timestamp_ms)
 
 
 def set_max_timestamp(batch: bytearray | memoryview, at: int, timestamp_ms: int) -> None:
-    """Say of the batch at `at` that its latest record is of `timestamp_ms`, and sum the CRC anew."""
+    """Set the maximum timestamp of the batch at `at`, and the CRC."""
     size: int = _LEADER_EPOCH.unpack_from(batch, at + 8)[0] + LENGTH_FIELD_END
     _MAX_TIMESTAMP.pack_into(batch, at + _MAX_TIMESTAMP_AT, timestamp_ms)
     _CRC.pack_into(batch, at + _CRC_AT, crc32c(memoryview(batch)[at + CRC_END : at + size]))
 
 
 def set_time(batch: bytearray, summed: memoryview, timestamp_ms: int) -> None:
-    """Give all records of a batch, which are of one time, another one, and sum the CRC anew.
+    """Set the timestamp of a batch whose records all have one, and the CRC.
 
-    `summed` is all of the batch that the CRC covers: whoever does this often has it at hand.
+    `summed` is the part of the batch that the CRC covers, which callers often have at hand.
     """
     _TIMES.pack_into(batch, _TIMES_AT, timestamp_ms, timestamp_ms)
     _CRC.pack_into(batch, _CRC_AT, crc32c(summed))

@@ -5,8 +5,8 @@
                                                         offset of a batch and where that batch begins
     .timeindex   timestamp i64, relative offset i32     the largest timestamp so far, and whose it is
 
-Both only grow while a segment is written, and are looked up by bisection. They are derived from the log and
-never trusted over it: a file that is not strictly growing, or points past its log, is no index.
+Both only grow while a segment is written, and are searched by bisection. They are derived from the log, which
+has precedence: a file that is not strictly increasing, or points past its log, is ignored.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _TIME_ENTRY: Final = Struct(">qi")
 OFFSET_ENTRY_BYTES: Final = 8
 TIME_ENTRY_BYTES: Final = 12
 MOST_RELATIVE_OFFSET: Final = (1 << 31) - 1
-"""How far behind a segment's base offset its last one may be."""
+"""Maximum distance of an offset from the base offset of its segment."""
 
 
 class OffsetIndex:
-    """Relative last offsets of some batches, and the positions of those batches in the log."""
+    """Relative last offsets of some batches, and the positions of these batches in the log."""
 
     __slots__ = ("offsets", "positions")
 
@@ -38,20 +38,20 @@ class OffsetIndex:
         return len(self.offsets)
 
     def append(self, relative_offset: int, position: int) -> None:
-        """Add one entry, past all others."""
+        """Add one entry after all others."""
         self.offsets.append(relative_offset)
         self.positions.append(position)
 
     def first_at_or_above(self, relative_offset: int) -> int:
-        """Which entry is the first whose batch reaches `relative_offset`; `len` when none does."""
+        """Return the index of the first entry at or above `relative_offset`; `len` if there is none."""
         return bisect_left(self.offsets, relative_offset)
 
     def last_position_at_or_below(self, position: int) -> int:
-        """The largest indexed position up to `position`: where a batch is known to begin; 0 without one."""
+        """Return the largest indexed position up to `position`, where a batch begins; 0 without one."""
         return self.last_entry_at_or_below(position)[0]
 
     def last_entry_at_or_below(self, position: int) -> tuple[int, int]:
-        """The largest indexed position up to `position`, and the relative last offset of the batch there.
+        """Return the largest indexed position up to `position`, and the relative last offset of its batch.
 
         (0, -1) without one.
         """
@@ -59,13 +59,13 @@ class OffsetIndex:
         return (self.positions[at - 1], self.offsets[at - 1]) if at else (0, -1)
 
     def truncate(self, position: int) -> None:
-        """Forget the batches that begin at `position` or later."""
+        """Remove the batches that begin at `position` or later."""
         keep = bisect_left(self.positions, position)
         del self.offsets[keep:]
         del self.positions[keep:]
 
     def to_bytes(self) -> bytes:
-        """The contents of the .index file."""
+        """Return the contents of the .index file."""
         words = array(_WORD, bytes(OFFSET_ENTRY_BYTES * len(self)))
         words[0::2] = self.offsets
         words[1::2] = self.positions
@@ -73,7 +73,7 @@ class OffsetIndex:
 
     @classmethod
     def from_bytes(cls, data: bytes, log_bytes: int) -> OffsetIndex | None:
-        """The index in an .index file, or None when these bytes cannot be one for a log of this size."""
+        """Return the index in an .index file, or None if these bytes cannot be one for a log of this size."""
         if len(data) % OFFSET_ENTRY_BYTES:
             return None
         words: array[int] = array(_WORD)
@@ -91,7 +91,7 @@ class OffsetIndex:
 
 
 class TimeIndex:
-    """The largest timestamps (ms) as they rose, each with the relative last offset of its batch."""
+    """Increasing largest timestamps (ms), each with the relative last offset of its batch."""
 
     __slots__ = ("offsets", "timestamps")
 
@@ -103,13 +103,13 @@ class TimeIndex:
         return len(self.offsets)
 
     def append(self, timestamp: int, relative_offset: int) -> None:
-        """Add an entry where the timestamp rose since the last one; otherwise there is nothing to tell."""
+        """Add an entry if the timestamp is greater than the last one."""
         if timestamp >= 0 and (not self.timestamps or timestamp > self.timestamps[-1]):
             self.timestamps.append(timestamp)
             self.offsets.append(relative_offset)
 
     def start_before(self, timestamp: int) -> tuple[int, int]:
-        """A relative offset up to which every timestamp is smaller than `timestamp`, and the largest of them.
+        """Return a relative offset up to which every timestamp is below `timestamp`, and the largest of them.
 
         (0, -1) when none is known.
         """
@@ -117,12 +117,12 @@ class TimeIndex:
         return (self.offsets[at - 1], self.timestamps[at - 1]) if at else (0, -1)
 
     def to_bytes(self) -> bytes:
-        """The contents of the .timeindex file."""
+        """Return the contents of the .timeindex file."""
         return b"".join(map(_TIME_ENTRY.pack, self.timestamps, self.offsets))
 
     @classmethod
     def from_bytes(cls, data: bytes) -> TimeIndex | None:
-        """The index in a .timeindex file, or None when these bytes cannot be one."""
+        """Return the index in a .timeindex file, or None if these bytes cannot be one."""
         if len(data) % TIME_ENTRY_BYTES:
             return None
         index = cls()

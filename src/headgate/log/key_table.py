@@ -1,9 +1,9 @@
-"""The last offset of each key, for compaction: a table of fixed size in memory of its own.
+"""The last offset of each key, for compaction: a table of fixed size in its own memory.
 
-Keys are compared by sixteen bytes of BLAKE2b, never by themselves. Two keys that share them would be taken
-for one; among a thousand million keys the odds of that are one in 10^20. An entry takes 24 bytes, and the
-table is not filled beyond three quarters unless it must be. Its memory is the operating system's again when
-the table goes.
+Keys are compared only by sixteen bytes of BLAKE2b. Two keys with the same hash would be taken for one; among
+a thousand million keys the probability of that is one in 10^20. An entry takes 24 bytes. The table is filled
+to at most three quarters unless it must be. Its memory returns to the operating system when the table is
+freed.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from numpy.typing import NDArray
 SLOT_BYTES: Final = 24
 _SMALLEST_SLOTS: Final = 64
 _MOST_REMEMBERED: Final = 1 << 16
-"""Of how many keys the slot is remembered by the key itself: most keys come again soon."""
+"""Maximum number of keys whose slots are cached by key: most keys recur soon."""
 _HALVES: Final = Struct("=qq")
 
 
 class TableFull(Exception):
-    """Not one more key fits."""
+    """The table has no space for another key."""
 
 
 def key_hash(key: bytes) -> bytes:
-    """What a key is known by, 16 bytes."""
+    """Return the hash that identifies a key, 16 bytes."""
     return blake2b(key, digest_size=16).digest()
 
 
 class KeyTable:
-    """Hashes of keys to offsets. Made for `keys` keys, or as many as `limit_bytes` has room for."""
+    """Hashes of keys to offsets, with space for `keys` keys or as many as fit into `limit_bytes`."""
 
     __slots__ = ("_highs", "_lows", "_mask", "_offsets", "_slot_of", "_slots", "count", "room")
 
@@ -45,21 +45,21 @@ class KeyTable:
             slots *= 2
         self._slots = slots
         self._mask = slots - 1
-        # Anonymous memory: zero without being touched, and given back at once.
+        # Anonymous memory: zero without being touched, and released at once.
         self._lows, self._highs, self._offsets = (
             memoryview(mmap.mmap(-1, 8 * slots)).cast("q") for _ in range(3)
         )
         self._slot_of: dict[bytes, int] = {}
         self.count = 0
         self.room = 3 * slots // 4
-        """How many keys it takes before it becomes slow."""
+        """Number of keys up to which the table is fast."""
 
     def put(self, hashed: bytes, offset: int) -> int:
-        """Let `offset` be the key's last; offsets only grow. The key's slot. Raises TableFull."""
+        """Set the key's last offset, which only grows; return the key's slot. Raises TableFull."""
         low, high = _HALVES.unpack(hashed)
         offsets, lows, highs, mask = self._offsets, self._lows, self._highs, self._mask
         at: int = low & mask
-        # Stored one higher than it is, so that an empty slot is zero.
+        # Offsets are stored plus one, so that zero is an empty slot.
         while offsets[at]:
             if lows[at] == low and highs[at] == high:
                 offsets[at] = offset + 1
@@ -72,7 +72,7 @@ class KeyTable:
         return at
 
     def put_each(self, keys: Sequence[bytes], offsets: NDArray[np.int64]) -> None:
-        """The same as `put` for the hash of each key. There has to be room for all."""
+        """Do the same as `put` for the hash of each key. There must be space for all."""
         remembered = self._slot_of
         get = remembered.get
         slots = [get(key, -1) for key in keys]
@@ -82,11 +82,11 @@ class KeyTable:
                 slots[place] = slot = self.put(key_hash(key), int(offsets[place]))
                 if len(remembered) < _MOST_REMEMBERED:
                     remembered[key] = slot
-        # Arrays are assigned in order: of a key that stands twice the last offset stays.
+        # Arrays are assigned in order: for a repeated key the last offset remains.
         np.frombuffer(self._offsets, np.int64)[slots] = offsets + 1
 
     def get_each(self, keys: Sequence[bytes]) -> NDArray[np.int64]:
-        """The last offset of each key; -1 for one not seen."""
+        """Return the last offset of each key; -1 for an unknown one."""
         get = self._slot_of.get
         slots = np.array([get(key, -1) for key in keys], np.int64)
         found: NDArray[np.int64] = np.frombuffer(self._offsets, np.int64)[slots] - 1
@@ -95,7 +95,7 @@ class KeyTable:
         return found
 
     def get(self, hashed: bytes) -> int:
-        """The key's last offset; -1 for a key not seen."""
+        """Return the key's last offset; -1 for an unknown key."""
         low, high = _HALVES.unpack(hashed)
         offsets, lows, highs, mask = self._offsets, self._lows, self._highs, self._mask
         at = low & mask

@@ -1,14 +1,14 @@
-"""Which record of each key is the last: the first half of a compaction.
+"""Find the last record of each key: the first half of a compaction.
 
-Reads what was never compacted, from `start` to `end`, and remembers of each key the offset of its last record
+Reads what was never compacted, from `start` to `end`, and keeps for each key the offset of its last record
 that counts. Rules:
 
-1. A record may be part of something that only counts when it is whole, a commit over several batches for
-   example. What is whole and what never became so is for a `Completeness` to say, that the caller brings;
-   this room knows records by their keys alone. The end never lies within something that is still open.
-2. The end is also that of what the table of keys has room for, and never lies past a batch of a transaction
-   or a control batch: whether their records count, nobody here knows yet.
-3. All is done in slices: see `Steps`.
+1. A record may be part of a run that counts only when it is complete, for example of a commit over several
+   batches. The caller's `Completeness` decides which runs are complete; this room knows records by their keys
+   alone. The end never lies within an open run.
+2. The end is limited by the size of the key table, and never lies past a transactional or control batch:
+   whether such records count is not known here.
+3. The work is done in slices: see `Steps`.
 """
 
 from __future__ import annotations
@@ -34,81 +34,85 @@ if TYPE_CHECKING:
 
 ResultT = TypeVar("ResultT")
 Work: TypeAlias = Callable[[], None]
-"""Something to be run in another thread before going on: it blocks, and touches what nobody else does."""
+"""A function to be run in another thread before the steps continue: it blocks, and touches no shared
+state.
+"""
 Steps: TypeAlias = Generator[Work | None, None, ResultT]
-"""Work cut into slices. Whoever drives it runs what is yielded elsewhere, throws in what that raised, and
-lets others have their turn at every None."""
+"""Work in slices. The caller runs yielded functions in another thread, throws their exceptions into the
+generator, and may do other work at every None.
+"""
 
 UNPACKED_HERE_BYTES: Final = 4096
-"""A compressed batch up to this size is unpacked on the spot."""
+"""A larger compressed batch is decompressed in another thread."""
 _LOOK_UP_EVERY: Final = 32
-"""Records between two looks at the clock."""
+"""Records between two checks of the clock."""
 
 
 class Completeness(Protocol):
-    """Says which records count; sees them in the log's order, from a place where nothing is open."""
+    """Decides which records count. It gets them in the log's order, from a position without open runs."""
 
     @property
     def is_open(self) -> bool:
-        """Whether something has begun and not ended."""
+        """Whether a run has begun and not ended."""
         ...
 
     def take(
         self, offset: int, hashed: bytes, headers: Sequence[RecordHeader]
     ) -> Sequence[tuple[int, bytes]]:
-        """Offset and hash of the records that are known to count now: this one, a whole run, or none yet.
+        """Add a record; return offset and hash of the records now known to count: this one, a whole run, or
+        none.
 
-        One that was taken and not given when nothing is open any more does not count.
+        A record that was added and not returned by the time no run is open does not count.
         """
         ...
 
     def plain(self, headers: Sequence[RecordHeader]) -> Sequence[RecordHeader]:
-        """The headers of a record that counts, without what made it part of something."""
+        """Return the headers of a record that counts, without those that made it part of a run."""
         ...
 
 
 class Dropped(Protocol):
-    """Is offered every record that counted and is about to be dropped, perhaps more than once.
+    """Gets every record that counted before it is dropped, perhaps more than once.
 
-    Those of one key come in the order of the log, from the first on when a compaction begins anew.
+    Records of one key come in the order of the log, from the first on when a compaction starts again.
     """
 
     def offer(self, offset: int, record: Record) -> None:
-        """A record that a later one replaced, or a tombstone whose time is over; without a place in a run."""
+        """Take a replaced record or an expired tombstone, without the headers of its run."""
         ...
 
     def offer_columns(self, columns: RecordColumns, rows: range) -> None:
-        """The same as `offer` for each of these rows, which have keys, values and no headers."""
+        """Do the same as `offer` for each of these rows, which have keys, values and no headers."""
         ...
 
     @property
     def is_flush_due(self) -> bool:
-        """Whether what was offered takes so much memory that it should be written."""
+        """Whether the records taken use so much memory that they should be written."""
         ...
 
     def flush(self) -> Steps[None]:
-        """Write what was offered. Raises OSError."""
+        """Write the records taken. Raises OSError."""
         ...
 
     def settle(self) -> Steps[None]:
-        """Write all that was offered and make it durable: after this it is dropped. Raises OSError."""
+        """Write all records taken and make them durable: after this they are dropped. Raises OSError."""
         ...
 
 
 class CompactionCancelled(Exception):
-    """The log is no longer what it was when the compaction began: truncated, shortened, deleted or failed."""
+    """The log changed since the compaction began: it was truncated, shortened, deleted, or failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionOrder:
-    """What is to be compacted, and how. Times are in ms."""
+    """Parameters of a compaction. Times are in ms."""
 
     now_ms: int
     delete_retention_ms: int
     not_beyond: int
-    """Nothing that reaches this offset is touched."""
+    """Records at or above this offset are not touched."""
     producers_since_ms: int = -1
-    """A producer whose last batch is older needs no batch to be remembered by."""
+    """Producers whose last batch is older than this are expired, and need no batch."""
     table_bytes: int = 128 << 20
     new_completeness: Callable[[], Completeness] | None = None
     dropped: Dropped | None = None
@@ -116,7 +120,7 @@ class CompactionOrder:
 
 
 class LastRecords:
-    """The last offset of each key from `start` to `end`; `build` first."""
+    """The last offset of each key from `start` to `end`; call `build` first."""
 
     def __init__(self, log: Log, order: CompactionOrder) -> None:
         self._log = log
@@ -132,9 +136,9 @@ class LastRecords:
         self.torn: set[int] = set()
         """Offsets of records that do not count."""
         self.runs: list[tuple[int, int]] = []
-        """First and last offset of what counts only as a whole, in order."""
+        """First and last offset of each run, in order."""
         self.last_batch_of: dict[int, int] = {}
-        """The base offset of each producer's last batch in the whole log."""
+        """Base offset of each producer's last batch in the whole log."""
         self.records_read = 0
         self._table = KeyTable(order.not_beyond - self.start, self._table_bytes)
         self.completeness = order.new_completeness() if order.new_completeness else None
@@ -143,12 +147,12 @@ class LastRecords:
         self._is_settled = False
 
     def check(self) -> None:
-        """Raise CompactionCancelled if the log is not what it was."""
+        """Raise CompactionCancelled if the log has changed."""
         if self._log.generation != self.generation or self._log.failure is not None:
             raise CompactionCancelled(f"{self._log.directory} has changed")
 
     def is_there(self, segment: Segment) -> bool:
-        """Whether the segment is still one of the log's."""
+        """Return whether the segment is still part of the log."""
         return any(other is segment for other in self._log.segments)
 
     def check_there(self, segment: Segment) -> None:
@@ -157,15 +161,15 @@ class LastRecords:
             raise CompactionCancelled(f"segments of {self._log.directory} were deleted")
 
     def get(self, key: bytes) -> int:
-        """The last offset of the key; -1 if it has none between start and end."""
+        """Return the last offset of the key; -1 if it has none between start and end."""
         return self._table.get(key_hash(key))
 
     def get_each(self, keys: Sequence[bytes]) -> NDArray[np.int64]:
-        """The last offset of each of these keys; -1 where there is none between start and end."""
+        """Return the last offset of each key; -1 if it has none between start and end."""
         return self._table.get_each(keys)
 
     def crosses_run(self, offset: int) -> bool:
-        """Whether something that counts as a whole lies on both sides of `offset`."""
+        """Return whether a run lies on both sides of `offset`."""
         return any(first < offset <= last for first, last in self.runs)
 
     def build(self) -> Steps[None]:
@@ -174,7 +178,7 @@ class LastRecords:
             try:
                 yield from self._read_log()
             except TableFull:
-                # What counts as a whole does not fit, and nothing came before it: it must.
+                # A run does not fit, and nothing came before it: enlarge the table.
                 self._table_bytes = max(2 * self._table_bytes, 1 << 12)
                 self._reset()
             else:
@@ -228,7 +232,7 @@ class LastRecords:
             self._settle(mapped_to)
 
     def _fits(self, group: BatchGroup, header: BatchHeader) -> bool:
-        """Whether a batch can be read with the group, with nothing to decide but which keys it has."""
+        """Return whether a batch needs no other decision than which keys it has, and fits into the group."""
         records = group.record_count + header.record_count
         return (
             group.takes(header)
@@ -280,7 +284,7 @@ class LastRecords:
         self.records_read += header.record_count
 
     def _count(self, complete: Sequence[tuple[int, bytes]]) -> Steps[None]:
-        """Of what is pending, `complete` counts and nothing else; both are in the order of the log."""
+        """Settle the pending records: those in `complete` count, the others do not. Both are in log order."""
         at = 0
         for count, offset in enumerate(self._pending):
             if at < len(complete) and complete[at][0] == offset:
@@ -297,7 +301,7 @@ class LastRecords:
 
 
 def read_ahead(segment: Segment, position: int) -> Work:
-    """Have the next megabyte of a pinned segment read from the disk before the loop asks for it."""
+    """Return work that reads the next megabyte of a pinned segment into the page cache."""
     file = segment.file()
 
     def work() -> None:
@@ -307,7 +311,9 @@ def read_ahead(segment: Segment, position: int) -> Work:
 
 
 def readable(header: BatchHeader, batch: Buffer) -> Steps[Buffer]:
-    """One batch, its CRC checked, its records unpacked if that takes long. Raises CorruptBatch."""
+    """Check a batch's CRC, and decompress its records in another thread if it is large. Raises
+    CorruptBatch.
+    """
     check_sum(header, batch)
     if not header.codec or header.size <= UNPACKED_HERE_BYTES:
         return batch

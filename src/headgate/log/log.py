@@ -1,14 +1,14 @@
-"""One partition's log: batches in segments, in one directory.
+"""The log of one partition: batches in segments, in one directory.
 
-Owned here: where the log starts and ends, how far it is durable, and whether it may be written. Rules:
+This module owns the log's start and end, how far it is durable, and whether it accepts appends. Rules:
 
-1. One thread owns a log. Only `SyncRequest.run` may happen in another, while the owner goes on appending.
-2. Nothing is on disk before the first append, and no descriptor need be open between two calls.
-3. What is appended is readable at once, and durable when a sync that began later is completed.
-4. A write that fails is cut back at once. If that fails too, or a sync does, the log takes no more appends
-   until `recover` has read it again from the disk; what is readable stays readable.
-5. A roll syncs the segment it closes (unless `sync_on_roll` is off), so whatever a crash leaves is a prefix
-   of what was appended: a later segment never survives an earlier one.
+1. One thread owns a log. Only `SyncRequest.run` may run in another, while the owner goes on appending.
+2. Nothing is on disk before the first append. Descriptors need not stay open between calls.
+3. Appended batches are readable at once, and durable when a sync that began later is completed.
+4. A failed write is cut back at once. If that fails too, or a sync fails, the log accepts no appends until
+   `recover` has read it again from the disk; readable records stay readable.
+5. A roll syncs the segment it closes (unless `sync_on_roll` is off), so a crash always leaves a prefix of the
+   appended batches: a later segment never survives an earlier one.
 """
 
 from __future__ import annotations
@@ -43,10 +43,11 @@ __all__ = ["Log", "LogFailed", "LogSettings", "OffsetOutOfRange", "Recovery", "S
 
 
 class Log:
-    """One partition's log. Made by `Log.open`.
+    """The log of one partition. Use `Log.open`.
 
-    `log_start_offset` is where readers may begin, `log_end_offset` what the next record gets; everything
-    below `durable_offset` is known to be on disk, and below `compacted_to` each key has one record at most.
+    `log_start_offset` is the first readable offset, `log_end_offset` the offset of the next record.
+    Everything below `durable_offset` is known to be on disk, and below `compacted_to` each key has at most
+    one record.
     """
 
     __slots__ = (
@@ -76,7 +77,7 @@ class Log:
         self._segments = Segments()
         self._durability = Durability(files, directory)
         self.replacement = Replacement(files, directory)
-        """Who compacts the log decides and settles here what `replace_segments` carries out."""
+        """The compaction decides and settles here; `replace_segments` carries it out."""
         self._failure: OSError | None = None
         self._is_deleted = False
         self.directory = directory
@@ -96,11 +97,11 @@ class Log:
         recovery_point: int = 0,
         on_truncated: Callable[[Recovery], None] | None = None,
     ) -> Log:
-        """The log in `directory`, empty where there is none.
+        """Open the log in `directory`; it is empty if there is none.
 
-        `clean` says that the log was closed by `close` and not touched since. Otherwise it is scanned from
+        `clean` means that the log was closed by `close` and not changed since. Otherwise it is scanned from
         the recovery point (the larger of the argument and the log's own) and made durable; `on_truncated` is
-        told of whatever had to be dropped. Raises OSError.
+        called if anything had to be dropped. Raises OSError.
         """
         log = cls(files, directory, settings, on_truncated)
         log._load(clean=clean, recovery_point=recovery_point)
@@ -136,40 +137,42 @@ class Log:
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of all batches held."""
+        """Size of all batches."""
         return self._segments.size_bytes
 
     @property
     def segment_count(self) -> int:
-        """How many segments there are."""
+        """Number of segments."""
         return len(self._segments)
 
     @property
     def failure(self) -> OSError | None:
-        """Why appends are refused, or None while they are not."""
+        """Why appends are refused; None if they are accepted."""
         return self._failure
 
     @property
     def durable_offset(self) -> int:
-        """Everything below is known to be on disk."""
+        """Everything below this offset is known to be on disk."""
         return self._durability.durable_offset
 
     @property
     def needs_sync(self) -> bool:
-        """Whether something was appended that is not known to be durable."""
+        """Whether there are appended batches not known to be durable."""
         return self.durable_offset < self.log_end_offset
 
     @property
     def has_unsynced_closed_segments(self) -> bool:
-        """Whether a roll left something to sync: worth doing in the background even where `flush` is off."""
+        """Whether a roll left something to sync, which should be synced in the background even with `flush`
+        off.
+        """
         return any(s.synced_bytes < s.size or not s.indexes_synced for s in self._segments.closed[-1:])
 
     # Appending.
 
     def append(self, data: Buffer, headers: Sequence[BatchHeader]) -> None:
-        """Append batches that are placed at the log's end, with their headers, in one write.
+        """Append batches, which have the next offsets, with their headers, in one write.
 
-        Raises OSError when nothing was appended, LogFailed while the log takes nothing.
+        Raises OSError if nothing was appended, LogFailed while the log accepts no appends.
         """
         if self._failure is not None:
             self._refuse()
@@ -215,7 +218,7 @@ class Log:
         self._durability.name_changed()
         self._segments.add(segment)
         if closing is not None:
-            # Without room for them the indexes stay in memory, and are rebuilt at the next start.
+            # Without disk space the indexes stay in memory, and are rebuilt at the next start.
             with suppress(OSError):
                 closing.save_indexes()
             closing.close_file()
@@ -224,9 +227,9 @@ class Log:
     # Durability.
 
     def begin_sync(self) -> SyncRequest:
-        """What must be synced for everything appended so far to be durable. Each one must be completed.
+        """Return a sync request for everything appended so far. Each one must be completed or abandoned.
 
-        Raises OSError when a file cannot be opened, and the log has failed with it.
+        Raises OSError if a file cannot be opened; the log has failed then.
         """
         try:
             return self._durability.begin(self.log_end_offset, self.replacement.generation)
@@ -235,10 +238,11 @@ class Log:
             raise
 
     def complete_sync(self, request: SyncRequest) -> None:
-        """Take the outcome of a sync that ran; without an error all is durable that was there when it began.
+        """Take over the outcome of a sync that ran: without an error, everything that existed when it began
+        is durable.
 
-        Raises the OSError of a sync that failed, and the log has failed with it; LogFailed, and nothing is
-        changed, where the log failed otherwise or was recovered, truncated or deleted while the sync ran.
+        Raises the OSError of a failed sync; the log has failed then. Raises LogFailed, without a change, if
+        the log failed otherwise, or was recovered, truncated or deleted while the sync ran.
         """
         try:
             if request.generation != self.replacement.generation:
@@ -257,24 +261,24 @@ class Log:
             self._durability.forget(request)
 
     def abandon_sync(self, request: SyncRequest) -> None:
-        """Let go of a sync that never ran, or was given up: nothing is known to be durable by it."""
+        """End a sync that did not run or whose outcome is ignored; it makes nothing durable."""
         self._durability.forget(request)
 
     def mark(self) -> None:
-        """Leave word of how far the log is durable; else that is done now and then. Never raises."""
+        """Record on disk how far the log is durable, which is also done periodically. Never raises."""
         self._durability.mark()
 
     def fail(self, error: OSError) -> None:
-        """Take no more appends until `recover`: for one who learns of a failed sync by other ways."""
+        """Refuse appends until `recover`: for callers that learn of a failed sync in other ways."""
         self._failure = error
         self._durability.forget_run()
 
     def recover(self) -> Recovery | None:
-        """Read the log again from the disk, and take appends again if that and its sync succeed.
+        """Read the log again from the disk, and accept appends again if that and its sync succeed.
 
-        What was appended after the last completed sync is kept where it is whole, and written again; what is
-        not is dropped and told to `on_truncated`. Raises OSError when the disk still refuses: the log stays
-        failed, and readable as far as the disk reads. A deleted log stays deleted: LogFailed.
+        Complete batches appended after the last completed sync are kept and written again; incomplete ones
+        are dropped and reported to `on_truncated`. Raises OSError if the disk still fails: the log stays
+        failed, and readable as far as the disk can be read. Raises LogFailed for a deleted log.
         """
         if self._is_deleted:
             self._refuse()
@@ -292,10 +296,10 @@ class Log:
     def read(
         self, offset: int, max_bytes: int, *, minimum_one: bool = True, up_to: int | None = None
     ) -> bytes:
-        """Whole batches from the one that holds `offset` on, as they are on disk, from one segment.
+        """Return whole batches, as on disk, from the one with `offset` on, from one segment.
 
-        At most `max_bytes`, but with `minimum_one` at least one batch if there is one; never one that reaches
-        `up_to` or past it. Raises OffsetOutOfRange, OSError, CorruptBatch.
+        At most `max_bytes`, but at least one batch with `minimum_one`, if there is one; never a batch that
+        reaches `up_to`. Raises OffsetOutOfRange, OSError, CorruptBatch.
         """
         found = self.read_unless(
             offset,
@@ -310,7 +314,7 @@ class Log:
     def read_unless(
         self, offset: int, max_bytes: int, *, minimum_one: bool, up_to: int, unless_bytes: int
     ) -> bytes | None:
-        """The same as `read`; but None, and nothing is read, if that were more than `unless_bytes`."""
+        """Do the same as `read`, but return None, without reading, for more than `unless_bytes`."""
         limit = self.log_end_offset
         if not self.log_start_offset <= offset <= limit:
             raise OffsetOutOfRange(f"{offset} is not within {self.log_start_offset}..{limit}")
@@ -323,62 +327,65 @@ class Log:
         )
 
     def header_of(self, offset: int) -> BatchHeader | None:
-        """The header of the first batch that reaches `offset`, None without one. OSError, CorruptBatch."""
+        """Return the header of the first batch that reaches `offset`; None without one. Raises OSError,
+        CorruptBatch.
+        """
         return self._segments.header_of(offset)
 
     def batches(self, from_offset: int = 0, up_to: int | None = None) -> Iterator[tuple[BatchHeader, bytes]]:
-        """Header and bytes of every batch from the one that holds `from_offset` to the log's end, or `up_to`.
+        """Yield header and bytes of every batch from the one with `from_offset` to the log's end, or `up_to`.
 
-        Reads a megabyte at a time. The log may be appended to meanwhile, which this does not see. Raises
-        OSError, CorruptBatch.
+        Reads a megabyte at a time. Batches appended meanwhile are not included. Raises OSError, CorruptBatch.
         """
         limit = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
         return walk_segments(self._segments, from_offset, limit)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
-        """Timestamp and offset of the first record at or after `timestamp_ms`; None when there is none."""
+        """Return timestamp and offset of the first record at or after `timestamp_ms`; None if there is
+        none.
+        """
         return found_now(self.search_timestamp(timestamp_ms))
 
     def max_timestamp(self) -> tuple[int, int] | None:
-        """The largest timestamp and the first offset in its batch that has it; None without timestamps."""
+        """Return the largest timestamp and the first offset in its batch with it; None without timestamps."""
         return found_now(self.search_largest_timestamp())
 
     def search_timestamp(self, timestamp_ms: int) -> Search:
-        """The same as `offset_for_timestamp` in steps (`log/time_search.py`)."""
+        """Do the same as `offset_for_timestamp` in steps (`log/time_search.py`)."""
         return search_timestamp(self, self._segments, timestamp_ms)
 
     def search_largest_timestamp(self) -> Search:
-        """The same as `max_timestamp` in steps."""
+        """Do the same as `max_timestamp` in steps."""
         return search_largest_timestamp(self, self._segments)
 
     def oldest_segment_timestamp(self) -> int:
-        """The newest timestamp of the oldest segment, which is what retention goes by; -1 without one."""
+        """Return the largest timestamp of the oldest segment, which retention uses; -1 without one."""
         return next((segment.max_timestamp for segment in self._segments), -1)
 
     # Shortening.
 
     def delete_before(self, offset: int) -> None:
-        """Let the log start at `offset`, durably, and remove the segments that lie before it altogether.
+        """Move the log start to `offset`, durably, and remove the segments that lie wholly before it.
 
         An offset at or below the log start changes nothing. Raises OffsetOutOfRange past the log's end, and
-        OSError: the start is then moved or it is not, and asking again finishes what was left.
+        OSError: the start may be moved then, and another call finishes the removal.
         """
         if offset > self.log_end_offset:
             raise OffsetOutOfRange(f"{offset} is past the end of the log, {self.log_end_offset}")
         if offset > self.log_start_offset:
             self._durability.save(replace(self._durability.checkpoint, log_start_offset=offset))
             self.log_start_offset = offset
-        # The start is durable, so what of this a crash undoes is done again when the log is opened.
+        # The start is durable: removals that a crash undoes are repeated when the log is opened.
         self._segments.remove_before(self.log_start_offset)
 
     def apply_retention(
         self, now_ms: int, retention_ms: int, retention_bytes: int, up_to: int | None = None
     ) -> int:
-        """Delete the oldest segments that are too old or too much; how many went. Negative limits: none.
+        """Delete the oldest segments beyond the limits; return how many. A negative limit means none.
 
-        Only segments wholly below `up_to` go: the high watermark, by default the durable offset, or the end
-        of a log that trusts the page cache. If even the active segment's time is over it is closed and goes
-        as well. Raises OSError, LogFailed.
+        Only segments wholly below `up_to` are deleted: the high watermark, by default the durable offset, or
+        the end of a log that relies on the page cache. If even the active segment is expired, it is closed
+        and deleted too. Raises OSError, LogFailed.
         """
         if up_to is None:
             up_to = self.durable_offset if self.settings.sync_on_roll else self.log_end_offset
@@ -394,7 +401,9 @@ class Log:
         return before - len(self._segments)
 
     def truncate(self, offset: int) -> None:
-        """Drop the batches that reach `offset` or lie past it, durably. Raises OSError: then `recover`."""
+        """Drop the batches that reach `offset` or lie past it, durably. After an OSError, `recover` is
+        needed.
+        """
         if offset >= self.log_end_offset:
             return
         try:
@@ -411,7 +420,8 @@ class Log:
             save_compacted_to(self._files, self.directory, offset)
             self.compacted_to = offset
         known = self._durability
-        # A batch that reaches the offset goes whole, so the log may end anywhere before: no point is past it.
+        # A batch that reaches the offset is dropped whole, so the log may end anywhere before it: reset the
+        # point.
         known.save(replace(known.checkpoint, recovery_point=0))
         self._segments.remove_after(offset)
         # Names first: a later segment must not outlive the batches before it.
@@ -433,23 +443,23 @@ class Log:
 
     @property
     def segments(self) -> Segments:
-        """The segments, to be read by whoever compacts them."""
+        """The segments, for compaction to read."""
         return self._segments
 
     @property
     def files(self) -> FileSystem:
-        """Where the log's files are."""
+        """The file system of the log."""
         return self._files
 
     @property
     def generation(self) -> int:
-        """Another number whenever the log was read anew, truncated or deleted."""
+        """A number that changes whenever the log is recovered, truncated or deleted."""
         return self.replacement.generation
 
     def replace_segments(self, old: list[Segment], new: list[Segment], state: CompactionState) -> None:
-        """Let `new` stand for the closed segments `old`, as was decided; nothing is synced here.
+        """Replace the closed segments `old` by `new`, as decided; nothing is synced here.
 
-        Raises OSError when names cannot be changed: the log has failed then, and `recover` changes them.
+        Raises OSError if names cannot be changed: the log has failed then, and `recover` changes them.
         """
         if old:
             self._segments.replace(old, new)
@@ -467,10 +477,10 @@ class Log:
     # The end.
 
     def close_files(self) -> None:
-        """Give back every descriptor and what memory can be had again; all goes on working.
+        """Close every descriptor and free memory that can be loaded again; the log stays usable.
 
-        Some file systems tell of a failed write when a file is closed, and never again: the log has failed
-        then as if a sync had.
+        Some file systems report a failed write only once, when a file is closed: the log has failed then, as
+        after a failed sync.
         """
         for segment in self._segments:
             try:
@@ -482,7 +492,9 @@ class Log:
                 segment.unload_indexes()
 
     def close(self) -> None:
-        """Make all durable, indexes included, and close: the next `open` may be `clean`. Raises OSError."""
+        """Make everything durable, with indexes, and close: the next `open` may be `clean`. Raises
+        OSError.
+        """
         try:
             if self._failure is not None:
                 self._refuse()
@@ -502,15 +514,15 @@ class Log:
             self.close_files()
 
     def delete(self) -> None:
-        """Remove the log from the disk, in one step out of sight; it takes nothing more.
+        """Rename the log's directory and remove it; the log accepts nothing more.
 
-        Raises OSError: before the first step nothing has happened, after it `remove_deleted` can finish.
+        Raises OSError: before the rename nothing has happened, after it `remove_deleted` can finish.
         """
         self.give_up()
         delete_directory(self._files, self.directory)
 
     def give_up(self) -> None:
-        """Take nothing more: the caller is about to delete the directory."""
+        """Accept nothing more: the caller is about to delete the directory."""
         with self.replacement.next_generation():
             self._is_deleted = True
         self._failure = OSError(errno.ENOENT, "the log was deleted", str(self.directory))

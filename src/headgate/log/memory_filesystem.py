@@ -1,15 +1,15 @@
-"""A file system in memory that keeps, next to what a program sees, what a power cut would leave.
+"""A file system in memory that also keeps the state that a power cut would leave.
 
-Owned here: a model of a disk as pessimistic as the manual pages allow. Written bytes reach the disk by
-`datasync` of their file alone, names by `sync_directory` of their directory alone; a failed `datasync` leaves
-the unsynced bytes readable but clean, so that no later sync writes them (Linux drops them exactly so). It is
-for tests and simulation, and runs the same code above it as a disk does.
+It models a disk as pessimistic as the manual pages allow. Written bytes reach the disk only by `datasync` of
+their file, names only by `sync_directory` of their directory. A failed `datasync` leaves the unsynced bytes
+readable but clean, so that no later sync writes them (Linux drops them exactly so). It is for tests and
+simulation; the code above it is the same as on a disk.
 
     Fault(...)              one operation, or every one from there on, fails: an errno, a torn write
     cut_power_after(n)      the n-th change from now, and all that follow, raise PowerCut
-    kill()                  the process ends, the machine goes on: nothing is lost, handles and locks are
-    crash(random)           the machine restarts: what was not durable is gone, or partly there if `random`
-                            says so (a prefix of the writes, zeros for a tail, a prefix of the renames)
+    kill()                  the process ends, the machine runs on: nothing is lost but handles and locks
+    crash(random)           the machine restarts: what was not durable is lost, or with `random` a part of it
+                            remains (a prefix of the writes, zeros for a tail, a prefix of the renames)
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class PowerCut(Exception):
 
 @dataclass(slots=True)
 class Fault:
-    """Something that goes wrong.
+    """A failure of an operation.
 
     `kind` is a method's name ("pwrite", "datasync", ...), or None for any change; `after` such operations
-    pass unharmed, then `times` fail (None: all until `heal`). A failing pwrite writes `written` bytes first;
-    with `error` None it returns that count as a short write does.
+    succeed, then `times` fail (None: all until `heal`). A failing pwrite writes `written` bytes first; with
+    `error` None it returns that count, as a short write does.
     """
 
     error: int | None = errno.EIO
@@ -74,7 +74,7 @@ class _FileNode:
         self.dirty = [(start, min(end, size)) for start, end in self.dirty if start < size]
 
     def to_disk(self, budget: int | None = None) -> None:
-        """Bring the dirty bytes to the disk, or the first `budget` of them in the order they were written."""
+        """Copy the dirty bytes to the disk, or the first `budget` of them in the order they were written."""
         for start, end in self.dirty:
             if budget is not None:
                 end = min(end, start + budget)
@@ -97,7 +97,7 @@ class _FileNode:
             size = len(self.data)
             self.to_disk(random.randint(0, sum(end - start for start, end in self.dirty)))
             if random.random() < 0.5:
-                # The new size became durable, some of the contents did not: zeros stand in for them.
+                # The new size became durable, some of the contents did not: zeros replace them.
                 self._set_disk_size(size)
         self.data = bytearray(self.disk)
         self.dirty = []
@@ -146,7 +146,7 @@ def _apply(entries: dict[str, _FileNode | _DirectoryNode], change: _Change) -> N
 
 
 class MemoryFile:
-    """An open file of a MemoryFileSystem. It ends with the process."""
+    """An open file of a MemoryFileSystem. It becomes invalid when the process ends."""
 
     __slots__ = ("_files", "_generation", "_node", "_path")
 
@@ -158,7 +158,7 @@ class MemoryFile:
 
     @property
     def descriptor(self) -> None:
-        """There is none."""
+        """None: it is not a file of the operating system."""
         return None
 
     def _live(self) -> _FileNode:
@@ -228,7 +228,7 @@ class MemoryLock:
 class MemoryFileSystem:
     """A FileSystem in memory, with faults.
 
-    `operations` counts the changes asked for since it was made, `written_bytes` what was written to files.
+    `operations` counts all changes requested, `written_bytes` the bytes written to files.
     """
 
     def __init__(self) -> None:
@@ -236,7 +236,7 @@ class MemoryFileSystem:
         self.written_bytes = 0
         self.generation = 0
         self.now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
-        """When files are modified, by the system's clock."""
+        """The system clock, in ms, for modification times."""
         self._root = _DirectoryNode()
         self._faults: list[Fault] = []
         self._power_cut_at: int | None = None
@@ -246,37 +246,37 @@ class MemoryFileSystem:
     # Faults.
 
     def inject(self, fault: Fault) -> None:
-        """Let something go wrong from now on. Of several faults that match, the first injected acts."""
+        """Add a fault. If several match an operation, the first injected one applies."""
         self._faults.append(fault)
 
     def heal(self) -> None:
-        """No fault is left."""
+        """Remove all faults."""
         self._faults.clear()
 
     def cut_power_after(self, operations: int, torn_bytes: int = 0) -> None:
-        """The power fails at the change after `operations` more; a write at that moment is torn there."""
+        """Cut the power at the change after `operations` more; a write at that moment is torn."""
         self._power_cut_at = self.operations + operations
         self._torn_bytes = torn_bytes
 
     @property
     def has_power(self) -> bool:
-        """Whether nothing was attempted yet that the power failed for."""
+        """Whether no operation has been refused yet because the power is off."""
         return self._power_cut_at is None or self.operations <= self._power_cut_at
 
     def kill(self) -> None:
-        """The process ends and the machine goes on: what was written stays, synced or not."""
+        """End the process while the machine runs on: everything written stays, synced or not."""
         self._power_cut_at = None
         self._faults.clear()
         self._locked = set()
         self.generation += 1
 
     def crash(self, random: Random | None = None) -> None:
-        """Restart the machine. Without `random` everything not durable is lost, otherwise some of it."""
+        """Restart the machine. Without `random` everything not durable is lost, otherwise a part of it."""
         self.kill()
         self._root.crash(random)
 
     def drop_caches(self) -> None:
-        """Read clean pages from the disk again: what a failed sync lost is now seen to be lost."""
+        """Read clean pages from the disk again: bytes that a failed sync lost become visible as lost."""
         stack: list[_FileNode | _DirectoryNode] = [self._root]
         while stack:
             node = stack.pop()
@@ -286,7 +286,7 @@ class MemoryFileSystem:
                 node.drop_caches()
 
     def pass_change(self, kind: str, path: Path) -> Fault | None:
-        """Count one change; the fault that hits it, if one does."""
+        """Count one change; return the fault that applies to it, if any."""
         at = self.operations
         self.operations += 1
         if self._power_cut_at is not None and at >= self._power_cut_at:
@@ -296,20 +296,20 @@ class MemoryFileSystem:
         return self._matching(kind, path, is_change=True)
 
     def pass_reading(self, kind: str, path: Path) -> None:
-        """Let a reading operation happen, or fail it; only a fault of its own kind does."""
+        """Let a read happen, or fail it; only a fault of its own kind applies to it."""
         if self._power_cut_at is not None and self.operations > self._power_cut_at:
             raise PowerCut(f"the power is off ({kind} {path})")
         if self._faults and (fault := self._matching(kind, path, is_change=False)) is not None:
             raise self.failure(fault, path)
 
     def fail_or_pass(self, kind: str, path: Path) -> None:
-        """Let a change happen, or fail it."""
+        """Let a change happen, or raise its fault."""
         fault = self.pass_change(kind, path)
         if fault is not None:
             raise self.failure(fault, path)
 
     def failure(self, fault: Fault, path: Path) -> Exception:
-        """What a failing operation raises."""
+        """Return the exception of a failing operation."""
         if fault.error == -1:
             return PowerCut(f"the power failed ({path})")
         code = fault.error if fault.error is not None else errno.EIO

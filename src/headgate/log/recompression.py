@@ -1,4 +1,4 @@
-"""A batch with its records as they were, compressed otherwise."""
+"""Compress the records of a batch with another codec."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _KEPT_ATTRIBUTES: Final = 0xFF & ~(CODEC_MASK | DELETE_HORIZON)
 
 
 def with_codec(header: BatchHeader, records: Buffer, codec: int, level: int | None) -> bytearray:
-    """The batch of `header`, whose records are `records` when they are not compressed, by another codec.
+    """Return the batch of `header` and its decompressed `records`, compressed with `codec`.
 
-    `level` is the codec's own; None its usual one.
+    `level` is the codec's own; None means its default.
     """
     attributes = header.attributes & _KEPT_ATTRIBUTES | codec
     if codec == NONE:

@@ -1,13 +1,12 @@
-"""Whether the bytes behind a batch's header are the records that the header promises.
+"""Check that the bytes after a batch's header are the records that the header announces.
 
-One walk over the records, without an object for any of them: a produced batch is checked record by record, as
-Kafka does, and that must cost far less than appending it. What the walk remembers is what a broker asks of
-the records all together: their least and greatest timestamp, how many lack a key, whether their offset
-deltas count up from 0. What exactly is wrong with which record is found by `iterate_records`, once
-something is.
+The check walks over the records without creating objects: like Kafka, it checks every record of a produced
+batch, and this must cost far less than the append. The walk collects what a broker needs to know of all
+records together: smallest and largest timestamp, the number of records without a key, and whether the offset
+deltas count up from 0. If something is wrong, `iterate_records` finds the record.
 
-A long walk is cut into slices, between which other threads have their turn, and goes over a copy of a part
-of the bytes at a time: neither compiled code nor the copying of many bytes lets anybody in between.
+A long walk is divided into slices, with pauses for other threads, and uses a copy of a part of the bytes at a
+time: compiled code and large copies do not release the interpreter.
 """
 
 from __future__ import annotations
@@ -19,14 +18,13 @@ from headgate.log.header import Buffer, InvalidBatch
 
 _LONGEST_VARINT_BITS: Final = 63
 _FAR: Final = 1 << 70
-"""Beyond every timestamp delta."""
+"""Larger than every timestamp delta."""
 _SLICE_RECORDS: Final = 4096
 _WINDOW_BYTES: Final = 1 << 20
 
 
 def check_records(data: Buffer, at: int, count: int, pause: Callable[[], None] | None = None) -> RecordCheck:
-    """Walk over the `count` records that should fill `data` from `at` on; raises InvalidBatch where they do
-    not.
+    """Walk over the `count` records that should fill `data` from `at` on. Raises InvalidBatch.
 
     `pause` is called between two slices of the walk.
     """
@@ -56,7 +54,7 @@ def check_records(data: Buffer, at: int, count: int, pause: Callable[[], None] |
 
 
 class RecordCheck:
-    """What a walk over `count` records found."""
+    """The findings of a walk over `count` records."""
 
     __slots__ = (
         "count",
@@ -71,23 +69,22 @@ class RecordCheck:
     def __init__(self, count: int) -> None:
         self.count = count
         self.walked: int = 0
-        """Records walked over."""
+        """Number of records walked over."""
         self.needs_more: bool = False
-        """Whether the bytes at hand ended within a record, and more bytes follow them."""
+        """Whether `data` ended within a record, and more bytes follow."""
         self.is_contiguous: bool = True
         """Whether the offset deltas are 0, 1, 2, and so on."""
         self.keyless: int = 0
-        """How many records have no key."""
+        """Number of records without a key."""
         self.smallest_timestamp_delta: int = _FAR
         self.largest_timestamp_delta: int = -_FAR
 
     def walk(self, data: bytes, at: int, is_last: bool) -> int:
-        """Walk over a slice of the records, of which the next one starts at `at`; where the one after it
-        does.
+        """Walk over a slice of the records, from the one at `at` on; return the position after the slice.
 
-        `is_last` says whether all bytes there are end with `data`. Raises InvalidBatch.
+        `is_last` tells that no bytes follow `data`. Raises InvalidBatch.
         """
-        # Lengths and deltas nearly always take a byte or two, which are read on the spot.
+        # Lengths and deltas nearly always take one or two bytes, which are decoded inline.
         index = self.walked
         until = min(index + _SLICE_RECORDS, self.count)
         smallest, largest = self.smallest_timestamp_delta, self.largest_timestamp_delta
@@ -109,7 +106,7 @@ class RecordCheck:
                 if byte & 1:
                     raise InvalidBatch(f"record {index} has a negative length")
                 end = at + (byte >> 1)
-                at += 1  # the attributes, of which none is in use
+                at += 1  # the attributes, all unused
                 byte = data[at]
                 at += 1
                 if byte >= 0x80:
@@ -174,13 +171,13 @@ class RecordCheck:
 
 
 def _first_size(window: bytes) -> int:
-    """How many bytes the first record takes; the window holds its length and more."""
+    """Return the size of the first record; the window holds its length field."""
     doubled, after = _unsigned(window, 0)
     return after + (doubled >> 1)
 
 
 def _unsigned(data: bytes, at: int) -> tuple[int, int]:
-    """A varint before zigzag, and where it ends."""
+    """Return a varint without zigzag decoding, and the position after it."""
     value = shift = 0
     while True:
         byte = data[at]
@@ -194,7 +191,7 @@ def _unsigned(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _walk_headers(data: bytes, at: int, end: int, index: int) -> int:
-    """Walk over a record's headers; where they end."""
+    """Walk over a record's headers; return the position after them."""
     doubled, at = _unsigned(data, at)
     count = doubled >> 1
     # Each header takes two bytes at least.

@@ -1,22 +1,20 @@
-"""From files to segments: what a log does when it is opened, and when it failed.
+"""Load the segments of a log from its files, when it is opened and after a failure.
 
 Rules:
-1. After a clean stop nothing is scanned; the last segment's tail is walked from its last index entry.
+1. After a clean stop nothing is scanned; the last segment is walked from its last index entry.
 2. After any other stop every segment from the recovery point on is read whole: sizes, magic, CRC, offsets
-   that only grow (and leave no gap where compaction has not been yet).
-3. At the first bad batch the log ends: its file is cut there, later segments are removed. What was dropped is
-   reported, never silently. Room at the end, which was reserved and not written to, is no batch at all.
-   Only what a crash may have left unsynced is dropped: below what the mark and the recovery point tell to be
-   durable, a bad batch is damage (rule 5).
-4. What a scan found good may still be only in the page cache: it is synced before it counts as durable.
-   If a sync failed it may sit there in pages the system takes for clean, which no sync writes: so whatever
-   no sync is known to have reached is written again first.
-5. Records that were durable are not passed over in silence: where a whole segment is missing, or the end of
-   one, or a batch among them is bad, nothing is changed and the log does not open. Compaction's gaps are
-   known by `compacted_to`. A small file that is only ever replaced in one step and does not read is damage
-   as well.
-6. A compaction that was decided is carried out before anything is read; what another left is removed.
-Recovering twice is recovering once.
+   that only grow (without gaps above `compacted_to`).
+3. At the first bad batch the log ends: its file is cut there, later segments are removed, and the loss is
+   reported. Preallocated zeros at the end are no bad batch. Only what a crash may have left unsynced is
+   dropped: a bad batch below what the mark and the recovery point say is durable is damage (rule 5).
+4. A good batch may still be in the page cache only: it is synced before it counts as durable. After a failed
+   sync it may be in pages that the system considers clean, and that no sync writes: bytes not known to be
+   synced are therefore written again first.
+5. Lost durable records are reported: if a whole segment is missing, or the end of one, or a durable batch is
+   bad, nothing is changed and the log does not open. Gaps below `compacted_to` are those of compaction. A
+   small file that is only replaced atomically and cannot be read is damage too.
+6. A decided compaction is carried out before anything is read; files of an undecided one are removed.
+Recovery is idempotent.
 """
 
 from __future__ import annotations
@@ -57,7 +55,7 @@ _REWRITE_BYTES: Final = 1 << 20
 
 @dataclass(slots=True, frozen=True)
 class Recovery:
-    """What recovery dropped from a log, and why. `end_offset` is where the log ends now."""
+    """What recovery dropped from a log, and why. `end_offset` is the log end offset now."""
 
     directory: Path
     dropped_bytes: int
@@ -68,9 +66,9 @@ class Recovery:
 
 @dataclass(slots=True, frozen=True)
 class Loading:
-    """What there is to load, and how much of it can be trusted.
+    """Parameters of a load.
 
-    `synced_before` gives how many bytes of each segment the disk has, where the mark knows it less well.
+    `synced_before` has the number of synced bytes of each segment, where it is known better than by the mark.
     """
 
     files: FileSystem
@@ -80,16 +78,16 @@ class Loading:
     recovery_point: int
     synced_before: Mapping[int, int] | None
     compacted_to: int = 0
-    """Below this offset records may be missing."""
+    """Below this offset compaction may have removed records."""
     has_room: bool = False
-    """Whether zeros at the log's end are room that was not written to."""
+    """Whether zeros at the log's end may be preallocated space."""
     keeps_all: bool = False
-    """Whether a bad batch with whole ones behind it is damage, wherever it is."""
+    """Whether a bad batch followed by whole ones is damage, wherever it is."""
 
 
 @dataclass(slots=True, frozen=True)
 class Loaded:
-    """A log as it was found and made durable; `is_durable` says that its directory's name is, too."""
+    """A log loaded and made durable; `is_durable` tells that its directory's name is durable too."""
 
     checkpoint: Checkpoint
     segments: list[Segment]
@@ -99,35 +97,35 @@ class Loaded:
 
 
 class LogDamaged(OSError):
-    """A log is not what it was left as: it is not changed, for a copy to be put back."""
+    """A log is damaged. It is not changed, so that files can be restored from a copy."""
 
 
 class RecordsMissing(LogDamaged):
-    """Records that were durable are not there."""
+    """Durable records are missing."""
 
 
 @dataclass(slots=True, frozen=True)
 class _Torn:
-    """Where a log stops being good: in the last segment that was read, before `size` bytes of it."""
+    """The end of the good part of a log: in the last segment read, before `size` bytes of it."""
 
     reason: str
     size: int
     later: list[int]
-    """The base offsets of the segments behind it."""
+    """The base offsets of the segments after it."""
 
 
 @dataclass(slots=True)
 class _Found:
-    """A log as its files have it; nothing is changed yet."""
+    """A log as read from its files; nothing is changed yet."""
 
     segments: list[Segment]
     torn: _Torn | None = None
     has_room_left: bool = False
-    """Whether zeros stand behind the last batch, as many as were reserved."""
+    """Whether only preallocated zeros follow the last batch."""
 
     @property
     def end_offset(self) -> int:
-        """Where the log will end."""
+        """The log end offset after recovery."""
         segments = self.segments
         if not segments:
             return 0
@@ -137,7 +135,7 @@ class _Found:
 
 
 def load(loading: Loading) -> Loaded:
-    """Everything a log needs to go on, all of it durable. Raises OSError, LogDamaged among them."""
+    """Load a log and make all of it durable. Raises OSError, LogDamaged among them."""
     files, directory = loading.files, loading.directory
     if not files.exists(directory):
         return Loaded(Checkpoint(), [], None, is_durable=False)
@@ -156,11 +154,11 @@ def load(loading: Loading) -> Loaded:
     is_ours = files.exists(directory / CHECKPOINT_NAME) or mark != SyncMark()
     holes = _find_holes(loading, checkpoint, mark, is_ours=is_ours)
     if holes:
-        # Nobody here knows how this log came to be: it is taken as it is.
+        # The origin of this log is unknown: accept it with its gaps.
         loading = replace(loading, compacted_to=holes[-1])
     found = _read_segments(loading, checkpoint.log_start_offset, mark)
     _check_end(loading, checkpoint, mark, found)
-    # All that was durable is there. From here on files are changed.
+    # All durable records are present. From here on files are changed.
     if holes:
         save_compacted_to(files, directory, holes[-1])
     first = found.segments[0].base_offset if found.segments else 0
@@ -179,7 +177,7 @@ def load(loading: Loading) -> Loaded:
         files.sync_directory(directory)
         files.sync_directory(directory.parent)
     if segments and segments[-1].next_offset < checkpoint.log_start_offset:
-        # Records were deleted past what survived: the log is empty and goes on at its start.
+        # DeleteRecords moved the start past the surviving records: the log is empty and goes on at its start.
         for segment in segments:
             segment.remove()
         segments = []
@@ -187,7 +185,7 @@ def load(loading: Loading) -> Loaded:
     _settle_mark(loading, checkpoint, mark, segments)
     end_offset = segments[-1].next_offset if segments else 0
     if loading.compacted_to > end_offset:
-        # Before the log grows past it again, with records that nothing has compacted.
+        # Reset it before the log grows past it again with records that were not compacted.
         loading = replace(loading, compacted_to=end_offset)
         save_compacted_to(files, directory, end_offset)
     return Loaded(checkpoint, segments, recovery, bool(segments), loading.compacted_to)
@@ -199,9 +197,9 @@ ValueT = TypeVar("ValueT")
 def _whole(
     files: FileSystem, directory: Path, name: str, from_bytes: Callable[[bytes], ValueT | None]
 ) -> ValueT | None:
-    """What a small file says, None where there is none. Raises LogDamaged for one that does not read.
+    """Return the contents of a small file, None if it is missing. Raises LogDamaged if it cannot be decoded.
 
-    No crash leaves such a file: it is written aside and put in place when it is durable.
+    No crash damages such a file: it is written under another name and renamed when it is durable.
     """
     try:
         data = read_file(files, directory / name)
@@ -211,14 +209,14 @@ def _whole(
     if value is None:
         raise LogDamaged(
             errno.EIO,
-            f"{name} does not read; restore it from a copy (`headgate log verify` tells what it is for)",
+            f"{name} cannot be read; restore it from a copy (`headgate log verify` tells what it is for)",
             str(directory),
         )
     return value
 
 
 def _read_segments(loading: Loading, start_offset: int, mark: SyncMark) -> _Found:
-    """The segments of a directory in order, the last one ready for appending, up to the first bad batch."""
+    """Read the segments in order up to the first bad batch; the last one is ready for appends."""
     found = _Found([])
     segments = found.segments
     base_offsets = _bases(loading, start_offset)
@@ -250,17 +248,17 @@ def _read_segments(loading: Loading, start_offset: int, mark: SyncMark) -> _Foun
 
 
 def _check_end(loading: Loading, checkpoint: Checkpoint, mark: SyncMark, found: _Found) -> None:
-    """Raise LogDamaged for a log that lacks what was durable at its end."""
+    """Raise LogDamaged for a log that lacks durable records at its end."""
     end_offset = found.end_offset
     durable_to = max(mark.end_offset, loading.recovery_point)
-    # Records may be deleted that were never durable: nobody misses those below the log's start.
+    # Deleted records may never have been durable: those below the log's start are not missed.
     if max(end_offset, checkpoint.log_start_offset) < durable_to:
         reason = f" ({found.torn.reason})" if found.torn is not None else ""
         raise _missing(
             loading.directory, max(end_offset, checkpoint.log_start_offset), durable_to, reason=reason
         )
     if mark.last_crc >= 0 and mark.end_offset > max(loading.compacted_to, checkpoint.log_start_offset):
-        # What is damaged further on is dropped below; up to here the log is to be what it was.
+        # Damage after the mark is dropped below; up to it the log must be unchanged.
         crc = last_crc(Segments(found.segments), mark.end_offset)
         if crc != mark.last_crc:
             raise LogDamaged(
@@ -279,9 +277,9 @@ def _check_end(loading: Loading, checkpoint: Checkpoint, mark: SyncMark, found: 
 
 
 def _why_no_tail(loading: Loading, found: _Found, torn: _Torn) -> str | None:
-    """Why what stands at the end of a log cannot be what a crash left of the last write."""
+    """Return why the bad end of a log cannot be the remains of the last write; None if it can."""
     if loading.clean:
-        return "the log was closed well"
+        return "the log was closed cleanly"
     if loading.keeps_all:
         segment = found.segments[-1]
         least = found.end_offset
@@ -289,12 +287,12 @@ def _why_no_tail(loading: Loading, found: _Found, torn: _Torn) -> str | None:
             torn.later
             or find_whole_batch(segment.file().pread, segment.size + 1, torn.size, least) is not None
         ):
-            return "whole batches stand behind it"
+            return "whole batches follow it"
     return None
 
 
 def _find_holes(loading: Loading, checkpoint: Checkpoint, mark: SyncMark, *, is_ours: bool) -> list[int]:
-    """Where a log that has no files of ours goes on after a gap. Raises RecordsMissing for one that has."""
+    """Return the offsets after gaps in a log without files of ours. Raises RecordsMissing for other logs."""
     files, directory = loading.files, loading.directory
     bases = _bases(loading, checkpoint.log_start_offset)
     if checkpoint.log_start_offset < mark.start_offset:
@@ -332,7 +330,7 @@ def _missing(directory: Path, first: int, following: int, *, reason: str = "") -
 
 
 def _end_of_saved(segment: Segment, size: int) -> int:
-    """Where a closed segment ends, by its last batches; where it stops being readable, if it does before."""
+    """Return the end offset of a closed segment, or that of its readable part."""
     file = segment.file()
     end = segment.base_offset
     try:
@@ -347,7 +345,7 @@ def _end_of_saved(segment: Segment, size: int) -> int:
                     end = header.next_offset
                 else:
                     return end
-        # The index does not lead to the end.
+        # The index does not lead to the end: read the whole segment.
         end = segment.base_offset
         with suppress(CorruptBatch):
             for _, header, _ in walk_batches(file, 0, size):
@@ -362,7 +360,7 @@ def _end_of_saved(segment: Segment, size: int) -> int:
 def _out_of_order(segment: Segment, offset: int, expected: int) -> LogDamaged:
     return LogDamaged(
         errno.EIO,
-        f"offset {offset} stands where {expected} was due; restore the segment from a copy (`headgate log "
+        f"offset {offset} is where {expected} was expected; restore the segment from a copy (`headgate log "
         "verify` tells more)",
         str(segment.path()),
     )
@@ -380,8 +378,8 @@ def _sync_segments(segments: list[Segment], mark: SyncMark, synced_before: Mappi
 
 
 def _settle_indexes(loading: Loading, rebuilt: list[Segment]) -> None:
-    """Save what a scan rebuilt for closed segments, so that the next start need not scan them."""
-    # Indexes are derived: without room for them the log works as well, and starts slower next time.
+    """Save the indexes that a scan rebuilt for closed segments, so that the next start need not scan them."""
+    # Indexes are derived: without disk space for them the log works, and the next start is slower.
     with suppress(OSError):
         for segment in rebuilt:
             segment.save_indexes()
@@ -395,7 +393,7 @@ def _settle_indexes(loading: Loading, rebuilt: list[Segment]) -> None:
 
 
 def _settle_mark(loading: Loading, checkpoint: Checkpoint, mark: SyncMark, segments: list[Segment]) -> None:
-    """All there is is durable: let the mark say so, and above all no more than that."""
+    """Write a mark for the log, all of which is durable; remove one that claims more."""
     true = SyncMark()
     if segments:
         last = segments[-1]
@@ -420,21 +418,21 @@ def _rewrite(segment: Segment, position: int) -> None:
 
 
 def _tidy(loading: Loading, start_offset: int) -> None:
-    """Remove what an interrupted change left beside the segments that count."""
+    """Remove files that an interrupted change left beside the segments."""
     kept = _bases(loading, start_offset)
     for name in loading.files.listdir(loading.directory):
         leftover = name.endswith((".tmp", CLEANED_SUFFIX))
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
             leftover |= _is_segment_file(name, suffix) and int(name[:_NAME_DIGITS]) not in kept
         if leftover:
-            with suppress(IsADirectoryError):  # that is nothing of a log's
+            with suppress(IsADirectoryError):  # not a log's file
                 loading.files.remove(loading.directory / name)
 
 
 def _bases(loading: Loading, start_offset: int) -> list[int]:
     names = loading.files.listdir(loading.directory)
     bases = sorted(int(name[:_NAME_DIGITS]) for name in names if _is_segment_file(name, LOG_SUFFIX))
-    # A segment ends where the next begins. Those that end at or below the log start were on their way out.
+    # A segment ends where the next begins. Those that end at or below the log start were being deleted.
     return [base for at, base in enumerate(bases) if at + 1 == len(bases) or bases[at + 1] > start_offset]
 
 
@@ -443,7 +441,7 @@ def _is_segment_file(name: str, suffix: str) -> bool:
 
 
 def _walk_tail(segment: Segment, size: int) -> bool:
-    """Take the last segment as a clean stop left it. False: it is not so, and must be scanned."""
+    """Load the last segment as a clean stop left it. Return False if it must be scanned instead."""
     segment.size = size
     if not segment.read_indexes():
         return False
@@ -469,9 +467,9 @@ def _walk_tail(segment: Segment, size: int) -> bool:
 
 
 def _scan(segment: Segment, size: int, previous_end: int | None, gaps_to: int | None) -> str | None:
-    """Read all of a segment's file and index it; why it is bad after `segment.size` bytes, or None.
+    """Read a segment's whole file and index it; return why it is bad after `segment.size` bytes, or None.
 
-    Offsets may be missing up to `gaps_to`, or anywhere.
+    Offsets may be missing up to `gaps_to`; None means anywhere.
     """
     segment.forget_batches()
     segment.is_loaded_as_saved = False
@@ -485,7 +483,7 @@ def _scan(segment: Segment, size: int, previous_end: int | None, gaps_to: int | 
                 return f"message format {header.magic} at {position}"
             is_gap_allowed = gaps_to is None or header.base_offset <= gaps_to
             if header.base_offset < expected or (header.base_offset > expected and not is_gap_allowed):
-                return f"offset {header.base_offset} at {position} where {expected} was due"
+                return f"offset {header.base_offset} at {position} where {expected} was expected"
             if header.last_offset - segment.base_offset > MOST_RELATIVE_OFFSET:
                 return f"offset {header.last_offset} at {position} is too far ahead for its segment"
             if header.last_offset_delta < 0:
@@ -506,15 +504,16 @@ def _reopen(segment: Segment) -> None:
 
 
 def _is_within(segment: Segment, previous: Segment) -> bool:
-    """Whether a segment begins before the one in front of it ends."""
+    """Return whether a segment begins before the end of the previous one."""
     return segment.base_offset < previous.next_offset
 
 
 def _drop_after(loading: Loading, segments: list[Segment], torn: _Torn) -> tuple[list[Segment], Recovery]:
-    """End the log where the last of `segments` stops being good."""
+    """End the log at the end of the good part of the last segment."""
     bad = segments[-1]
     dropped_bytes = torn.size - bad.size
-    # The bad batch is cut off last: while it stands, an interrupted recovery finds it and drops them again.
+    # Cut the bad batch last: while it exists, an interrupted recovery finds it and drops the later segments
+    # again.
     for base_offset in reversed(torn.later):
         segment = Segment(loading.files, loading.directory, base_offset, loading.index_interval_bytes)
         dropped_bytes += loading.files.size(segment.path())

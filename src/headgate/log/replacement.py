@@ -1,7 +1,7 @@
-"""Whether segments are being replaced by compacted ones, and of which life of the log that is true.
+"""The state of a replacement of segments by compacted ones.
 
 A replacement is decided and settled in another thread than the log's own. That must not happen while the log
-is read anew, cut or deleted, and what was prepared for the log as it was before counts for nothing after.
+is recovered, truncated or deleted, and a replacement prepared before such a change is void after it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Replacement:
-    """Of one log: `generation` is another number whenever the log was read anew, truncated or deleted."""
+    """Of one log: `generation` changes whenever the log is recovered, truncated or deleted."""
 
     __slots__ = ("_directory", "_files", "_lock", "generation", "is_under_way")
 
@@ -34,13 +34,15 @@ class Replacement:
 
     @contextmanager
     def next_generation(self) -> Iterator[None]:
-        """The log becomes another; no replacement is decided or settled meanwhile."""
+        """Begin the next generation; no replacement is decided or settled within this context."""
         with self._lock:
             self.generation += 1
             yield
 
     def decide(self, generation: int) -> bool:
-        """Let what stands aside count from here on; False: the log is another now. Raises OSError."""
+        """Make the prepared replacement effective; return False if the generation has changed. Raises
+        OSError.
+        """
         with self._lock:
             if generation != self.generation:
                 return False
@@ -49,14 +51,14 @@ class Replacement:
         return True
 
     def settle(self, compacted_to: int, generation: int) -> None:
-        """What was decided is carried out: make that durable. Raises OSError."""
+        """Make the carried-out replacement durable. Raises OSError."""
         with self._lock:
             if generation == self.generation and self.is_under_way:
                 settle(self._files, self._directory, compacted_to)
                 self.is_under_way = False
 
     def revoke(self, compacted_to: int) -> None:
-        """What was decided is not to be; for who has begun the next generation. Raises OSError."""
+        """Undo a decided replacement; called within `next_generation`. Raises OSError."""
         if self.is_under_way:
             settle(self._files, self._directory, compacted_to)
             discard(self._files, self._directory)

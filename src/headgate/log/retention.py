@@ -1,4 +1,4 @@
-"""Which of a log's oldest segments have had their time: Kafka's rules, as one pure decision."""
+"""Find the segments that retention deletes: Kafka's rules, as a pure function."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, frozen=True)
 class Retention:
-    """What may be kept, at `now_ms`: negative limits are none, and nothing at or past `up_to` may go."""
+    """The limits at `now_ms`: negative ones mean none, and nothing at or above `up_to` may be deleted."""
 
     now_ms: int
     retention_ms: int
@@ -19,10 +19,10 @@ class Retention:
     up_to: int
 
     def start_offset(self, segments: Segments, start_offset: int) -> int:
-        """Where the log is to start: past every leading segment that is too old or too much.
+        """Return the new log start: after every leading segment that is too old or exceeds the size.
 
-        A segment is too old when its newest timestamp is, or, without timestamps, its file. It is too much
-        when the log without it still holds `retention_bytes`. Raises OSError.
+        A segment is too old when its largest timestamp is, or, without timestamps, its file. It exceeds the
+        size when the log without it still has `retention_bytes`. Raises OSError.
         """
         surplus = segments.size_bytes - self.retention_bytes if self.retention_bytes >= 0 else -1
         for segment in segments:

@@ -1,9 +1,9 @@
-"""One batch without some of its records: what compaction writes.
+"""Write one batch without some of its records, for compaction.
 
-Rules, Kafka's: base offset, last offset, base sequence, producer and codec stay as they were, so offsets and
-sequences go on adding up; the records that stay keep their offsets and timestamps. A batch may be left with
-no record; its header then stands for its offsets and its producer's sequence. A delete horizon takes the
-place of the base timestamp and is marked by an attribute; timestamps are counted from it.
+Rules, Kafka's: base offset, last offset, base sequence, producer and codec do not change, so offsets and
+sequences remain consecutive; the remaining records keep their offsets and timestamps. A batch may have no
+record left; its header then holds its offsets and its producer's sequence. A delete horizon replaces the base
+timestamp and is marked by an attribute; timestamp deltas are relative to it.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _ATTRIBUTES_AT: Final = 21
 
 
 def check_sum(header: BatchHeader, batch: Buffer) -> None:
-    """Raise CorruptBatch if the batch is not what was written: writing it anew would hide that for ever."""
+    """Raise CorruptBatch for a wrong CRC: a new CRC would hide the damage for ever."""
     if crc32c(memoryview(batch)[CRC_END:]) != header.crc:
         raise CorruptBatch(f"the CRC of the batch at offset {header.base_offset} is wrong")
 
 
 def unpacked(header: BatchHeader, batch: Buffer) -> bytes:
-    """The batch with its records uncompressed, to be read and thrown away: its CRC is not summed again."""
+    """Return the batch with its records decompressed, for reading only: its CRC is not updated."""
     data = decompress(header.codec, memoryview(batch)[HEADER_BYTES:])
     out = bytearray(batch[:HEADER_BYTES])
     _LENGTH_AND_ON.pack_into(out, 0, header.base_offset, len(data) + HEADER_BYTES - LENGTH_FIELD_END)
@@ -48,25 +48,25 @@ def unpacked(header: BatchHeader, batch: Buffer) -> bytes:
 
 
 class BatchRewriter:
-    """Collects the records that stay of one batch, and makes the batch of them."""
+    """Collects the remaining records of one batch, and builds the batch."""
 
     __slots__ = ("_attributes", "_base_timestamp", "_max_timestamp", "_parts", "count", "header")
 
     def __init__(self, header: BatchHeader, delete_horizon_ms: int | None) -> None:
-        """`delete_horizon_ms` is given to a batch that has none and gets one."""
+        """`delete_horizon_ms` is set for a batch that gets its first one."""
         self.header = header
         self._attributes = header.attributes
         self._base_timestamp = header.base_timestamp
         if delete_horizon_ms is not None:
             self._attributes |= DELETE_HORIZON
             self._base_timestamp = delete_horizon_ms
-        # Where the broker's clock counts, the batch's largest timestamp is that of every record.
+        # With log append time, the batch's largest timestamp is that of every record.
         self._max_timestamp = header.max_timestamp if header.uses_log_append_time else -1
         self._parts: list[bytes] = []
         self.count = 0
 
     def add(self, offset: int, record: Record) -> None:
-        """Keep this record; they come in their order."""
+        """Keep this record; records come in order."""
         key, value, timestamp, headers = record
         if timestamp > self._max_timestamp:
             self._max_timestamp = timestamp
@@ -75,7 +75,7 @@ class BatchRewriter:
         self.count += 1
 
     def pack(self) -> bytes:
-        """The whole batch, compressed as it was. Works on nothing but this object: any thread may."""
+        """Return the whole batch, compressed as before. Uses only this object: any thread may call it."""
         body = b"".join(self._parts)
         if self.header.codec:
             body = compress(self.header.codec, body)
@@ -85,12 +85,12 @@ class BatchRewriter:
 
     @property
     def size_bytes(self) -> int:
-        """What the records kept come to, before compression."""
+        """Size of the kept records before compression."""
         return sum(map(len, self._parts))
 
 
 def emptied(header: BatchHeader) -> bytes:
-    """The batch without a record: its offsets, its producer's sequence, its largest timestamp."""
+    """Return the batch without records: its offsets, its producer's sequence, its largest timestamp."""
     attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON)
     return _whole(header, attributes, (header.max_timestamp, header.max_timestamp), 0, b"")
 

@@ -1,4 +1,4 @@
-"""The segments of one log in order, and reading across them."""
+"""The segments of one log in order, and reads across them."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class Segments:
-    """Segments by base offset; the last one is the active one, the only one that grows."""
+    """Segments by base offset; the last one is the active one, which alone grows."""
 
     __slots__ = ("_base_offsets", "_segments", "walks")
 
     def __init__(self, segments: Iterable[Segment] = ()) -> None:
         self.walks = 0
-        """How many are reading all batches: until they end, nothing may take the place of what they read."""
+        """Number of running iterations over all batches: until they end, no segment may be replaced."""
         self._segments = list(segments)
         self._base_offsets = [segment.base_offset for segment in self._segments]
 
@@ -34,7 +34,7 @@ class Segments:
 
     @property
     def active(self) -> Segment | None:
-        """The segment that is appended to; None in a log never written."""
+        """The segment that appends go to; None in a log never written."""
         return self._segments[-1] if self._segments else None
 
     @property
@@ -44,23 +44,23 @@ class Segments:
 
     @property
     def size_bytes(self) -> int:
-        """The bytes of all batches."""
+        """Size of all batches."""
         return sum(segment.size for segment in self._segments)
 
     def add(self, segment: Segment) -> None:
-        """Put a segment after all others."""
+        """Add a segment after all others."""
         self._segments.append(segment)
         self._base_offsets.append(segment.base_offset)
 
     def replace(self, old: list[Segment], new: list[Segment]) -> None:
-        """Let `new` stand where the consecutive segments `old` stood; no file is touched."""
+        """Replace the consecutive segments `old` by `new`; no file is touched."""
         at = self._segments.index(old[0])
         assert self._segments[at : at + len(old)] == old
         self._segments[at : at + len(old)] = new
         self._base_offsets = [segment.base_offset for segment in self._segments]
 
     def remove_before(self, offset: int) -> int:
-        """Remove the segments, and their files, that lie wholly before `offset`; how many went. OSError."""
+        """Remove the segments, and their files, wholly before `offset`; return how many. Raises OSError."""
         count = max(bisect_right(self._base_offsets, offset) - 1, 0)
         for _ in range(count):
             self._segments[0].remove()
@@ -68,7 +68,9 @@ class Segments:
         return count
 
     def remove_after(self, offset: int) -> None:
-        """Remove the segments, and their files, that begin past `offset`, but never the first. OSError."""
+        """Remove the segments, and their files, that begin after `offset`, except the first. Raises
+        OSError.
+        """
         keep = max(bisect_right(self._base_offsets, offset), 1)
         while len(self._segments) > keep:
             self._segments[-1].remove()
@@ -77,12 +79,12 @@ class Segments:
     def read(
         self, offset: int, limit: int, max_bytes: int, *, minimum_one: bool, unless_bytes: int
     ) -> bytes | None:
-        """Whole batches of one segment, from the first that reaches `offset`, below `limit`.
+        """Return whole batches of one segment, from the first that reaches `offset`, below `limit`.
 
-        None where more than `unless_bytes` would be read for that; nothing is read then.
+        None, without reading, if that would be more than `unless_bytes`.
         """
         at = max(bisect_right(self._base_offsets, offset) - 1, 0)
-        # Where compaction emptied the end of a segment, the next one has the first batch.
+        # If compaction emptied the end of a segment, the next one has the first batch.
         while at < len(self._segments):
             segment = self._segments[at]
             if segment.base_offset >= limit:
@@ -97,7 +99,9 @@ class Segments:
         return b""
 
     def header_of(self, offset: int) -> BatchHeader | None:
-        """The header of the first batch that reaches `offset`, None without one. OSError, CorruptBatch."""
+        """Return the header of the first batch that reaches `offset`; None without one. Raises OSError,
+        CorruptBatch.
+        """
         for segment in self.reaching(offset):
             position = segment.position_of(offset)
             if position < segment.size:
@@ -105,14 +109,14 @@ class Segments:
         return None
 
     def reaching(self, offset: int) -> list[Segment]:
-        """The segment that holds `offset`, and all after it."""
+        """Return the segment with `offset`, and all after it."""
         return self._segments[max(bisect_right(self._base_offsets, offset) - 1, 0) :]
 
 
 def walk_segments(segments: Segments, from_offset: int, limit: int) -> Iterator[tuple[BatchHeader, bytes]]:
-    """Header and bytes of every batch from the first that reaches `from_offset`, below `limit`.
+    """Yield header and bytes of every batch from the first that reaches `from_offset`, below `limit`.
 
-    Nothing takes the place of what is read as long as this lasts. Raises as `walk_batches` does.
+    No segment is replaced while this runs. Raises as `walk_batches` does.
     """
     segments.walks += 1
     try:
@@ -128,7 +132,7 @@ def walk_segments(segments: Segments, from_offset: int, limit: int) -> Iterator[
 
 
 def last_crc(segments: Segments, end_offset: int) -> int:
-    """The checksum of the batch that ends at `end_offset`, as its header has it; -1 where none ends there."""
+    """Return the CRC in the header of the batch that ends at `end_offset`; -1 if none ends there."""
     try:
         header = segments.header_of(end_offset - 1)
     except (OSError, CorruptBatch):

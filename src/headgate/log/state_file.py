@@ -1,16 +1,16 @@
-"""What a log led to, in a file beside it: `shard.checkpoint`, which makes a start cost less than the log.
+"""A snapshot of the state that a log leads to, in a file beside it: `shard.checkpoint`, for faster starts.
 
     title 16 bytes | sections, one behind the other | footer JSON | footer size u32, CRC u32, end mark 8 bytes
 
-The footer names the sections, each with its kind, position, size and CRC, and says to which log the file
-belongs and to where in it. What the sections hold is for others to know. Rules:
+The footer lists the sections, each with its kind, position, size and CRC, and tells which log the file
+belongs to and which part of it. The contents of sections are the callers'. Rules:
 
-1. The log is right. A file that is damaged, of another format, or not of this log counts for nothing: it may
-   be deleted at any time, and costs no more than a slower start.
-2. It stands for the log up to `position` at least and `end_offset` at most, both below what was durable when
-   it was written. Whoever loads it applies the log from `position` on over it: what was changed while the
-   file was written may be in it or not.
-3. It is written aside and renamed, so that a crash leaves the old one, the new one, or none.
+1. The log has precedence. A file that is damaged, of another format, or of another log is ignored: it may be
+   deleted at any time, and the start is then slower.
+2. It covers the log up to `position` at least and `end_offset` at most, both below what was durable when it
+   was written. A load applies the log from `position` on over it: changes made while the file was written may
+   be in it or not.
+3. It is written under another name and renamed, so that a crash leaves the old file, the new one, or none.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ _ANY_TITLE: Final = b"headgate shard "
 _TAIL: Final = Struct("<II8s")
 _END_MARK: Final = b"the end."
 _SYNC_EVERY_BYTES: Final = 8 << 20
-"""So that the last sync has little left to do, and stands in nobody's way."""
+"""Sync this often, so that the last sync is short and delays no other."""
 
 
 class Readable(Protocol):
-    """What is needed of a file to read it."""
+    """The operations needed to read a file."""
 
     def pread(self, size: int, position: int) -> bytes:
-        """Up to `size` bytes from `position`; fewer only at the end of the file."""
+        """Return up to `size` bytes from `position`; fewer only at the end of the file."""
         ...
 
     def size(self) -> int:
-        """The size in bytes."""
+        """Return the size in bytes."""
         ...
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         ...
 
 
@@ -65,16 +65,16 @@ class StateFileUnusable(Exception):
 
 @dataclass(slots=True, frozen=True)
 class Bond:
-    """Which log a file belongs to, and how far it stands for it."""
+    """The log that a file belongs to, and the part of it that the file covers."""
 
     topic_id: str
     """In hexadecimal digits."""
     partition: int
     log_start_offset: int
     position: int
-    """All records below are in the file; the log is to be applied from here on."""
+    """All records below are in the file; a load applies the log from here on."""
     end_offset: int
-    """Where the log ended when the last of the file was taken; the batch that ends here tells logs apart."""
+    """The log end offset when the last section was made; the batch that ends here identifies the log."""
     last_batch: tuple[int, int, int]
     """That batch's base offset, size and CRC."""
 
@@ -90,9 +90,9 @@ class Section:
 
 
 def bind(log: Log, topic_id: bytes, partition: int, position: int, end_offset: int) -> Bond:
-    """The bond of what was taken from a log that is durable to `end_offset`, the end of a batch.
+    """Return the bond of a snapshot of a log that is durable to `end_offset`, the end of a batch.
 
-    Raises StateFileUnusable where no batch ends there, OSError, CorruptBatch.
+    Raises StateFileUnusable if no batch ends there, OSError, CorruptBatch.
     """
     last = _batch_that_ends(log, end_offset)
     if last is None:
@@ -101,16 +101,16 @@ def bind(log: Log, topic_id: bytes, partition: int, position: int, end_offset: i
 
 
 def why_not(bond: Bond, log: Log, topic_id: bytes, partition: int) -> str | None:
-    """Why a file does not belong to a log as it is now; None if it does. Raises OSError, CorruptBatch."""
+    """Return why a file does not fit the log as it is now; None if it fits. Raises OSError, CorruptBatch."""
     if bond.topic_id != topic_id.hex() or bond.partition != partition:
         return f"it belongs to partition {bond.partition} of topic {bond.topic_id}"
     if bond.log_start_offset != log.log_start_offset:
         return f"the log starts at {log.log_start_offset}, no longer at {bond.log_start_offset}"
     if log.compacted_to > bond.position:
-        # Tombstones that the file does not know of may be gone from the log for good.
+        # The log may have lost tombstones that the file does not include.
         return f"the log is compacted to {log.compacted_to}, past the file's position {bond.position}"
     if log.log_end_offset < bond.end_offset:
-        return f"the log ends at {log.log_end_offset}, the file stands for {bond.end_offset}"
+        return f"the log ends at {log.log_end_offset}, the file covers it to {bond.end_offset}"
     if _batch_that_ends(log, bond.end_offset) != bond.last_batch:
         return f"another batch ends at {bond.end_offset} than when the file was written"
     return None
@@ -126,7 +126,7 @@ def _batch_that_ends(log: Log, offset: int) -> tuple[int, int, int] | None:
 
 
 class StateFileWriter:
-    """Writes a file aside, and puts it in place. All of it may run in another thread; raises OSError."""
+    """Writes a file under another name, then renames it. Any thread may run all of it; raises OSError."""
 
     __slots__ = ("_directory", "_file", "_files", "_position", "_sections", "_unsynced")
 
@@ -139,7 +139,7 @@ class StateFileWriter:
         self._unsynced = 0
 
     def begin(self) -> None:
-        """Make the file aside, empty."""
+        """Create the file, empty, under its temporary name."""
         self._file = self._files.open(self._directory / _ASIDE_NAME, create=True)
         self._file.truncate(0)
         self._append(_TITLE)
@@ -150,9 +150,9 @@ class StateFileWriter:
         self._append(data)
 
     def finish(self, bond: Bond, contents: dict[str, int]) -> None:
-        """Say what the file is, make it durable and put it in place of the one before.
+        """Write the footer, make the file durable, and replace the previous file.
 
-        `contents` says how much of what is in it, for whoever wants to know without reading it all.
+        `contents` counts what is in the file, for readers that do not load it.
         """
         file = self._file
         assert file is not None
@@ -170,7 +170,7 @@ class StateFileWriter:
         self._files.sync_directory(self._directory)
 
     def discard(self) -> None:
-        """Give up: what was written aside goes, if the disk lets it. Never raises OSError."""
+        """Remove the unfinished file if the disk allows it. Never raises OSError."""
         self.close()
         with suppress(OSError):
             self._files.remove(self._directory / _ASIDE_NAME)
@@ -193,7 +193,7 @@ class StateFileWriter:
 
 @dataclass(slots=True)
 class StateFile:
-    """An open file whose footer was found good; sections are checked as they are read."""
+    """An open file with a valid footer; sections are checked when they are read."""
 
     bond: Bond
     contents: dict[str, int]
@@ -202,25 +202,25 @@ class StateFile:
     _file: Readable
 
     def read(self, section: Section) -> bytes:
-        """What a section holds. Raises StateFileUnusable, OSError."""
+        """Return the contents of a section. Raises StateFileUnusable, OSError."""
         data = self._file.pread(section.size, section.position)
         if len(data) != section.size or crc32c(data) != section.crc:
-            raise StateFileUnusable(f"the checksum of its part at {section.position} does not hold")
+            raise StateFileUnusable(f"the checksum of its section at {section.position} is wrong")
         return data
 
     def of_kind(self, kind: str) -> Iterator[bytes]:
-        """What the sections of a kind hold, in order. Raises StateFileUnusable, OSError."""
+        """Yield the contents of the sections of a kind, in order. Raises StateFileUnusable, OSError."""
         for section in self.sections:
             if section.kind == kind:
                 yield self.read(section)
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         self._file.close()
 
 
 def open_state_file(files: FileSystem, directory: Path) -> StateFile | None:
-    """The partition's file, None where there is none. Raises StateFileUnusable, OSError."""
+    """Open the partition's file; return None if there is none. Raises StateFileUnusable, OSError."""
     try:
         file = files.open(directory / STATE_NAME)
     except FileNotFoundError:
@@ -233,21 +233,21 @@ def open_state_file(files: FileSystem, directory: Path) -> StateFile | None:
 
 
 def read_state_file(file: Readable) -> StateFile:
-    """What a file says of itself, its footer checked. Raises StateFileUnusable, OSError."""
+    """Read and check the footer of a file. Raises StateFileUnusable, OSError."""
     size = file.size()
     title = file.pread(len(_TITLE), 0)
     if title != _TITLE:
         if title.startswith(_ANY_TITLE):
             raise StateFileUnusable(f"it is of another format, {title.decode('ascii', 'replace')!r}")
-        raise StateFileUnusable("it does not begin as it should")
+        raise StateFileUnusable("its title is wrong")
     tail = file.pread(_TAIL.size, max(size - _TAIL.size, 0))
     if len(tail) < _TAIL.size or not tail.endswith(_END_MARK):
-        raise StateFileUnusable("it does not end as it should")
+        raise StateFileUnusable("its end mark is missing")
     footer_size, crc, _ = _TAIL.unpack(tail)
     footer_at = size - _TAIL.size - footer_size
     data = file.pread(footer_size, footer_at) if footer_at >= 0 else b""
     if len(data) != footer_size or crc32c(data) != crc:
-        raise StateFileUnusable("the checksum of its footer does not hold")
+        raise StateFileUnusable("the checksum of its footer is wrong")
     try:
         footer: dict[str, Any] = json.loads(data)
         byte_order, bond = footer["byte_order"], footer["bond"]
@@ -255,7 +255,7 @@ def read_state_file(file: Readable) -> StateFile:
         sections = [Section(*one) for one in footer["sections"]]
         found = StateFile(Bond(**bond), footer["contents"], sections, size, file)
     except (ValueError, LookupError, TypeError) as problem:
-        raise StateFileUnusable(f"its footer does not say what it should: {problem}") from problem
+        raise StateFileUnusable(f"its footer is invalid: {problem}") from problem
     if byte_order != sys.byteorder:
         raise StateFileUnusable(f"it was written by a {byte_order}-endian machine")
     return found

@@ -1,7 +1,7 @@
-"""Replacing segments by compacted ones in one step that a crash cannot halve.
+"""Replace segments by compacted ones atomically, also if a crash interrupts it.
 
-The new files stand aside, named like the old ones with `.cleaned` behind, whole and durable. Then one small
-file, `headgate.compaction`, says which segments go and which come:
+The new files have the old names with the suffix `.cleaned`; they are complete and durable. Then one small
+file, `headgate.compaction`, lists the segments to remove and to add:
 
     headgate log compaction 1
     compacted_to 1200
@@ -9,9 +9,9 @@ file, `headgate.compaction`, says which segments go and which come:
     added 0
     crc32c 0x1f2e3d4c
 
-From the moment it is durable the new ones count: this process, or the next start, renames and removes
-until it is so, as often as it takes. Without it whatever stands aside is a leftover. When all is done the
-file is written again with both lists empty. `compacted_to` stays: below it each key has one record at most.
+When it is durable the replacement is decided: this process, or the next start, renames and removes files
+until it is complete, and may repeat that. Without it, files with the suffix are leftovers. At the end the
+file is written again with empty lists. `compacted_to` stays: below it each key has at most one record.
 """
 
 from __future__ import annotations
@@ -36,14 +36,16 @@ _SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX)
 
 @dataclass(slots=True, frozen=True)
 class CompactionState:
-    """How far a log is compacted, and the base offsets of the segments a swap under way removes and adds."""
+    """End of the compacted part of a log, and the base offsets of the segments to remove and to add, if
+    any.
+    """
 
     compacted_to: int = 0
     removed: tuple[int, ...] = ()
     added: tuple[int, ...] = ()
 
     def to_bytes(self) -> bytes:
-        """The contents of the file."""
+        """Return the contents of the file."""
         lines = [_TITLE, f"compacted_to {self.compacted_to}"]
         lines += (" ".join(["removed", *map(str, self.removed)]), " ".join(["added", *map(str, self.added)]))
         text = "".join(f"{line}\n" for line in lines)
@@ -51,7 +53,7 @@ class CompactionState:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> CompactionState | None:
-        """The state these bytes are, or None: they must be exactly what `to_bytes` makes."""
+        """Return the state in `data`, or None: the bytes must be exactly those of `to_bytes`."""
         try:
             _, compacted_to, removed, added, _ = (line.split()[1:] for line in data.decode().splitlines())
             state = cls(int(compacted_to[0]), tuple(map(int, removed)), tuple(map(int, added)))
@@ -61,7 +63,7 @@ class CompactionState:
 
 
 def load_state(files: FileSystem, directory: Path) -> CompactionState:
-    """What the file says; the default where there is none that can be trusted. Raises OSError."""
+    """Return the state in the file; the default if it is missing or invalid. Raises OSError."""
     try:
         data = read_file(files, directory / COMPACTION_NAME)
     except FileNotFoundError:
@@ -70,12 +72,14 @@ def load_state(files: FileSystem, directory: Path) -> CompactionState:
 
 
 def save_compacted_to(files: FileSystem, directory: Path, compacted_to: int) -> None:
-    """Make it durable how far the log is compacted, with no swap under way. Raises OSError."""
+    """Record the end of the compacted part, durably, without a replacement. Raises OSError."""
     replace_file(files, directory / COMPACTION_NAME, CompactionState(compacted_to).to_bytes())
 
 
 def prepare(files: FileSystem, directory: Path, state: CompactionState) -> None:
-    """Put the file aside, durably, and the names of all that stands aside with it. In any thread; OSError."""
+    """Write the file under its temporary name, and make all temporary names durable. For any thread; raises
+    OSError.
+    """
     file = files.open(directory / _ASIDE_NAME, create=True)
     try:
         file.truncate(0)
@@ -87,13 +91,13 @@ def prepare(files: FileSystem, directory: Path, state: CompactionState) -> None:
 
 
 def decide(files: FileSystem, directory: Path) -> None:
-    """Let what was prepared count from here on. After an OSError it may count or not."""
+    """Make the prepared replacement effective. After an OSError it may be effective or not."""
     files.rename(directory / _ASIDE_NAME, directory / COMPACTION_NAME)
     files.sync_directory(directory)
 
 
 def carry_out(files: FileSystem, directory: Path, state: CompactionState) -> None:
-    """Rename and remove what was decided; doing it twice is doing it once. Raises OSError."""
+    """Rename and remove the files of a decided replacement; idempotent. Raises OSError."""
     for base_offset in state.added:
         for suffix in _SUFFIXES:
             path = directory / f"{base_offset:020d}{suffix}"
@@ -109,16 +113,16 @@ def carry_out(files: FileSystem, directory: Path, state: CompactionState) -> Non
 
 
 def settle(files: FileSystem, directory: Path, compacted_to: int) -> None:
-    """What was decided is carried out, or revoked: make the names durable, then forget it. Raises OSError."""
+    """Make the names durable after a replacement was carried out or revoked, then end it. Raises OSError."""
     files.sync_directory(directory)
     save_compacted_to(files, directory, compacted_to)
 
 
 def finish(files: FileSystem, directory: Path) -> int:
-    """At a start: carry out what was decided before; how far the log is compacted. Raises OSError."""
+    """At a start, carry out a decided replacement; return the end of the compacted part. Raises OSError."""
     state = load_state(files, directory)
     if state.removed or state.added:
-        # The decision may so far stand in the page cache alone; what follows from it must not come first.
+        # The decision may be in the page cache only; make it durable before its consequences.
         files.sync_directory(directory)
         carry_out(files, directory, state)
         settle(files, directory, state.compacted_to)
@@ -126,7 +130,7 @@ def finish(files: FileSystem, directory: Path) -> int:
 
 
 def discard(files: FileSystem, directory: Path) -> None:
-    """Remove what stands aside, undecided. Raises OSError."""
+    """Remove the files of an undecided replacement. Raises OSError."""
     for name in files.listdir(directory):
         if name.endswith(CLEANED_SUFFIX) or name == _ASIDE_NAME:
             files.remove(directory / name)

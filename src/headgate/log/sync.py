@@ -1,4 +1,4 @@
-"""What there is to make durable at one moment: the part of a sync that another thread may run."""
+"""A sync of everything that is not durable at one moment: the part that another thread may run."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class SyncRequest:
-    """Made by `Log.begin_sync`; `run` once, in any thread; then `Log.complete_sync` on the log's own.
+    """Made by `Log.begin_sync`; call `run` once, in any thread, then `Log.complete_sync` in the owner's.
 
-    The files are held open until then, whatever else happens to the log.
+    The files stay open until then, whatever happens to the log.
     """
 
     __slots__ = (
@@ -38,16 +38,16 @@ class SyncRequest:
         self.directory_changes = directory_changes
         self.parts: list[tuple[Segment, File, int]] = []
         self.synced_before: list[tuple[Segment, int]] = []
-        """How far each part was durable: what is true again if the sync fails."""
+        """The durable size of each part before the sync; it applies again if the sync fails."""
         self.indexes: list[Segment] = []
         self.directories: list[Path] = []
         self.error: OSError | None = None
         self.has_run = False
 
     def run(self) -> None:
-        """Make it durable: older segments first, names last. Raises OSError, and keeps it in `error`.
+        """Sync older segments first, names last. Raises OSError, and keeps it in `error`.
 
-        Whatever else is raised has failed the sync as well.
+        Any other exception fails the sync too.
         """
         try:
             for _, file, _ in self.parts:
@@ -67,18 +67,18 @@ class SyncRequest:
 
     @property
     def only_descriptor(self) -> int | None:
-        """The operating system's number of the one file to sync; None if there is more to do, or less."""
+        """Descriptor of the only file to sync; None if there is more to sync, or nothing."""
         if len(self.parts) != 1 or self.indexes or self.directories:
             return None
         return self.parts[0][1].descriptor
 
     def end(self, error: OSError | None) -> None:
-        """The sync has run by other ways than `run`, or could not: this is the outcome."""
+        """Set the outcome of a sync that did not use `run`."""
         self.error = error
         self.has_run = True
 
     def release(self) -> None:
-        """Let go of the files."""
+        """Release the files."""
         for segment, _, _ in self.parts:
             segment.unpin()
         self.parts = []

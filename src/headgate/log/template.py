@@ -1,8 +1,7 @@
-"""A batch that is written again with other numbers: its records stay, some numbers in their values change.
+"""A template of a batch whose records stay the same while some numbers in their values change.
 
-A wide commit that comes again differs from the last in its offsets and in its time. The batch it becomes is
-copied from the one before, and the numbers are written over it, a column at a time; one that has not changed
-stays.
+A repeated wide commit differs from the last one in its offsets and its time. Its batch is a copy of the last
+one in which changed numbers are written over, a column at a time.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Int64s = NDArray[np.int64]
 
 
 class _Place(NamedTuple):
-    """Where a number stands in records of one length: from which record to which, and these numbers."""
+    """The memory of one number in records of equal length, from record `first` to `end` (exclusive)."""
 
     first: int
     end: int
@@ -29,20 +28,20 @@ class _Place(NamedTuple):
 
 
 class BatchTemplate:
-    """Makes batches of the same records with other numbers in their values."""
+    """Builds batches of the same records with other numbers in their values."""
 
     __slots__ = ("_batch", "_fields", "_summed", "_written", "record_count")
 
     def __init__(self, keys: Rows, values: Rows, fields: Sequence[tuple[int, str]]) -> None:
-        """Each row of `keys` and `values` is a record's; `fields` are the numbers that change:
-        where each begins in the value, and its numpy type with the byte order.
+        """Rows of `keys` and `values` belong to records; `fields` are the variable numbers: position in the
+        value, and numpy type with byte order.
         """
         self.record_count = len(keys)
         blocks = uniform_blocks(keys, values, 0)
         self._batch = bytearray(HEADER_BYTES) + b"".join(block.tobytes() for block in blocks)
         self._fields: list[list[_Place]] = [[] for _ in fields]
         self._written: list[Int64s | int | None] = [None] * len(fields)
-        """What was put in last."""
+        """The last column or number of each field."""
         first, start = 0, HEADER_BYTES
         for block in blocks:
             count, width = block.shape
@@ -62,13 +61,13 @@ class BatchTemplate:
 
     @property
     def size_bytes(self) -> int:
-        """What a batch comes to."""
+        """Size of a batch."""
         return len(self._batch)
 
     def batch(self, timestamp: int, *columns: Int64s | int) -> bytearray:
-        """The batch at this time in ms, with a column, or one number for all records, for each field.
+        """Return the batch at this time in ms, with a column, or one number for all records, for each field.
 
-        A column that was given for the last batch must be what it was then.
+        A column object that was passed for the last batch must be unchanged.
         """
         written = self._written
         for index, column in enumerate(columns):

@@ -1,8 +1,8 @@
-"""Finding records by timestamp: through the time index to a batch, then record by record inside it.
+"""Find records by timestamp: the time index leads to a batch, whose records are then searched.
 
-A batch may hold many records, and unpack to many more bytes than it has. So a search is a generator of
-steps: it yields None where others may have their turn, and a function to have it run in a thread, which
-sees the bytes of one batch alone. The log may change at each step: a search goes on by offsets.
+A batch may have many records, and decompress to many bytes. So a search is a generator of steps: it yields
+None to pause, and a function to be run in a thread, which gets the bytes of one batch only. The log may
+change at each step: a search continues by offset.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ Found: TypeAlias = "tuple[int, int] | None"
 Search: TypeAlias = "Generator[Callable[[], None] | None, None, Found]"
 
 _RECORDS_AT_ONCE: Final = 2000
-"""In a batch of more records, or of compressed ones, a thread looks."""
+"""Batches with more records, and compressed ones, are searched in a thread."""
 _BATCHES_AT_ONCE: Final = 100
 
 
 def found_now(search: Search) -> Found:
-    """What a search comes to, all of it here and now."""
+    """Run a search to its end without pauses; return its result."""
     while True:
         try:
             work = next(search)
@@ -52,7 +52,7 @@ def found_now(search: Search) -> Found:
 
 
 def search_timestamp(log: Searched, segments: Iterable[Segment], timestamp_ms: int) -> Search:
-    """Timestamp and offset of the log's first record that is at or after `timestamp_ms`."""
+    """Find timestamp and offset of the log's first record at or after `timestamp_ms`."""
     position = 0
     while True:
         start = max(position, log.log_start_offset)
@@ -69,7 +69,7 @@ def search_timestamp(log: Searched, segments: Iterable[Segment], timestamp_ms: i
 def _first_batch(
     segments: Iterable[Segment], timestamp_ms: int, start_offset: int
 ) -> tuple[BatchHeader, bytes] | None:
-    """The first batch from `start_offset` on whose greatest timestamp is at or after `timestamp_ms`."""
+    """Return the first batch from `start_offset` on whose maximum timestamp is at or after `timestamp_ms`."""
     for segment in segments:
         if segment.max_timestamp < timestamp_ms or segment.next_offset <= start_offset:
             continue
@@ -88,7 +88,7 @@ def _first_in(batch: bytes, timestamp_ms: int, start_offset: int) -> Found:
 
 
 def search_largest_timestamp(log: Searched, segments: Iterable[Segment]) -> Search:
-    """The largest timestamp of the log, and the first offset in its batch that has it."""
+    """Find the largest timestamp of the log, and the first offset in its batch that has it."""
     start = log.log_start_offset
     visible = [
         (segment.max_timestamp, segment.base_offset, segment.next_offset, segment.max_timestamp_offset)
@@ -103,7 +103,8 @@ def search_largest_timestamp(log: Searched, segments: Iterable[Segment]) -> Sear
             break
         found = yield from _largest_from(log, max(largest_offset, start), end_offset, largest)
         if found is None or found[0] != largest:
-            # The segment's largest is gone from sight: look at all that is left of it.
+            # The record with the segment's largest timestamp is deleted: search all that is left of the
+            # segment.
             found = yield from _largest_from(log, max(base_offset, start), end_offset, largest)
         if found is not None and (best is None or found[0] > best[0]):
             best = found
@@ -111,7 +112,7 @@ def search_largest_timestamp(log: Searched, segments: Iterable[Segment]) -> Sear
 
 
 def _largest_from(log: Searched, position: int, end_offset: int, largest: int) -> Search:
-    """The largest timestamp from `position` on, and no more than `largest`, below `end_offset`."""
+    """Find the largest timestamp, at most `largest`, from `position` on, below `end_offset`."""
     best: Found = None
     while position < end_offset:
         start = max(position, log.log_start_offset)
@@ -143,7 +144,7 @@ def _largest_in(batch: bytes, start_offset: int) -> Found:
 
 
 def _look_into(header: BatchHeader, look: Callable[[], Found]) -> Search:
-    """Look into a batch, in a thread if that may take long."""
+    """Search a batch, in a thread if that may take long."""
     if not header.codec and header.record_count <= _RECORDS_AT_ONCE:
         return look()
     found: list[Found] = []

@@ -1,4 +1,4 @@
-"""From batch to batch in a file: by the length that stands in front of each."""
+"""Walk from batch to batch in a file, by their length fields."""
 
 from __future__ import annotations
 
@@ -28,26 +28,27 @@ CHUNK_BYTES: Final = 1 << 20
 
 _SIZE: Final = Struct(">i")
 _LAST_OFFSET: Final = Struct(">q15xi")
-"""Base offset and last offset delta; what stands between them is skipped."""
+"""Base offset and last offset delta; the bytes between them are skipped."""
 _WALK_BYTES: Final = 8192
 _SEARCHED_BYTES: Final = 64 << 20
-"""How far to look for the next whole batch: far more than any tail a crash tears."""
+"""Maximum distance to search for the next whole batch: far more than a crash can tear."""
 _BASE_OFFSET: Final = Struct(">q")
 
 
 def batch_size(buffer: Buffer, at: int, position: int) -> int:
-    """The size of the batch that begins at `at`. Raises CorruptBatch, which names the buffer's position."""
+    """Return the size of the batch at `at`. Raises CorruptBatch, with the buffer's position."""
     size: int = _SIZE.unpack_from(buffer, at + 8)[0] + LENGTH_FIELD_END
     if size < HEADER_BYTES:
-        raise CorruptBatch(f"a batch of {size} bytes stands at or after {position}")
+        raise CorruptBatch(f"a batch of {size} bytes is at or after {position}")
     return size
 
 
 def find_batch(file: File, position: int, end: int, offset: int, least_offset: int = 0) -> int:
-    """Where the first batch from `position` on begins that reaches `offset`; `end` when none does.
+    """Return the position of the first batch from `position` on that reaches `offset`; `end` if there is
+    none.
 
-    For short ways: the file is read a few kilobytes at a time. Raises CorruptBatch, where a batch begins
-    before `least_offset` or before the one in front of it ends, too: what it holds would be passed over.
+    For short distances: reads a few kilobytes at a time. Raises CorruptBatch, also for a batch that begins
+    before `least_offset` or before the end of the previous one, as its records would be skipped.
     """
     while position < end:
         chunk = file.pread(min(_WALK_BYTES, end - position), position)
@@ -55,7 +56,7 @@ def find_batch(file: File, position: int, end: int, offset: int, least_offset: i
         while at + HEADER_BYTES <= len(chunk):
             base_offset, last_offset_delta = _LAST_OFFSET.unpack_from(chunk, at)
             if base_offset < least_offset:
-                raise CorruptBatch(f"offset {base_offset} stands at {position + at}, not {least_offset}")
+                raise CorruptBatch(f"offset {base_offset} is at {position + at}, not {least_offset}")
             least_offset = base_offset + last_offset_delta + 1
             if base_offset + last_offset_delta >= offset:
                 return position + at
@@ -67,11 +68,11 @@ def find_batch(file: File, position: int, end: int, offset: int, least_offset: i
 
 
 def walk_batches(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Position, header and bytes of each batch from `position` to `end`.
+    """Yield position, header and bytes of each batch from `position` to `end`.
 
-    Raises CorruptBatch where a batch does not fit; nothing else of it is checked. The file is read a
-    megabyte at a time, or a batch at a time where one is larger. The bytes belong to such a chunk: who
-    keeps them, copies them.
+    Raises CorruptBatch for a size that does not fit; nothing else is checked. The file is read a megabyte at
+    a time, or a batch at a time if it is larger. The bytes are a view of such a chunk: copy them to keep
+    them.
     """
     unpack = HEADER.unpack_from
     wanted = CHUNK_BYTES
@@ -82,7 +83,7 @@ def walk_batches(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
             base_offset, length, *rest = unpack(chunk, at)
             size = length + LENGTH_FIELD_END
             if size < HEADER_BYTES:
-                what = "zeros stand" if not base_offset and not length else "no batch stands"
+                what = "only zeros are" if not base_offset and not length else "no batch is"
                 raise CorruptBatch(f"{what} at {position + at}")
             if size > len(chunk) - at:
                 needed = size
@@ -96,10 +97,10 @@ def walk_batches(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
 
 
 def written_end(pread: Callable[[int, int], bytes], start: int, end: int) -> int:
-    """From where on, up to `end`, nothing but zeros stands; `start` at the least.
+    """Return the position, at least `start`, from which on there are only zeros up to `end`.
 
-    `pread` gives so many bytes of a file from a position. What ends with zeros itself, as a batch may,
-    reaches further than is told here.
+    `pread` returns so many bytes of a file from a position. A batch may itself end with zeros, and then
+    reaches further than the result.
     """
     while start < end:
         position = max(start, end - CHUNK_BYTES)
@@ -113,10 +114,11 @@ def written_end(pread: Callable[[int, int], bytes], start: int, end: int) -> int
 def find_whole_batch(
     pread: Callable[[int, int], bytes], position: int, end: int, least_offset: int
 ) -> int | None:
-    """The position of the next whole, sound batch from `position` on, before `end`; None with none in reach.
+    """Return the position of the next whole, valid batch from `position` on, before `end`; None if none is
+    found.
 
-    `pread` gives so many bytes of a file from a position. Looks for what only a batch has: an offset not far
-    above `least_offset`, the magic, a length that fits and a checksum that holds.
+    `pread` returns so many bytes of a file from a position. A batch is recognized by an offset not far above
+    `least_offset`, the magic, a fitting length and a correct checksum.
     """
     stop = min(end, position + _SEARCHED_BYTES)
     starts = {_BASE_OFFSET.pack(offset)[:4] for offset in (least_offset, least_offset + (1 << 32))}
@@ -148,11 +150,11 @@ def _is_whole_batch(pread: Callable[[int, int], bytes], position: int, end: int,
 
 
 def checked_batches(batches: Iterable[tuple[BatchHeader, bytes]]) -> Iterator[tuple[BatchHeader, bytes]]:
-    """The same batches, their checksums and their order checked. Raises CorruptBatch for a wrong one."""
+    """Yield the same batches after a check of their checksums and their order. Raises CorruptBatch."""
     expected = 0
     for header, batch in batches:
         if header.base_offset < expected:
-            raise CorruptBatch(f"offset {header.base_offset} stands where {expected} was due")
+            raise CorruptBatch(f"offset {header.base_offset} is where {expected} was expected")
         expected = header.next_offset
         if crc32c(memoryview(batch)[CRC_END:]) != header.crc:
             raise CorruptBatch(f"the CRC of the batch at offset {header.base_offset} is wrong")
