@@ -1,1 +1,1 @@
-"""One module an API key: message to command, result to message, and the quirks of each version."""
+"""One module per API key: message to command, result to message, and the differences between versions."""

@@ -1,7 +1,6 @@
-"""Configuration resources as the APIs that describe and alter them find them: a topic, a group, the broker.
+"""Find the resource that a request describes or alters: a topic, a group, the broker.
 
-The rules of values are `topics.configs`'; here is which resource a request means, and where its own values
-are kept.
+`topics.configs` has the rules for values; this module finds the resource and where its overrides are stored.
 """
 
 from __future__ import annotations
@@ -33,27 +32,27 @@ from headgate.topics.topic import Topic
 
 AnswerT = TypeVar("AnswerT")
 _CHANGED_AT_ONCE: Final = 500
-"""Resources: to make so many changes takes some milliseconds."""
+"""Resources changed with one sync; so many changes take some milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """One resource: its settings in force, its own values, and how to replace those."""
+    """One resource: its settings in force, its overrides, and how to replace them."""
 
     described: Sequence[ConfigValue]
     overrides: Mapping[str, str]
     altered: Callable[[Mapping[str, str], Sequence[Change]], Mapping[str, str] | Refusal]
-    """Own values after changes, or why these cannot be made."""
+    """Returns the overrides after changes, or why the changes are refused."""
     change: Callable[[Mapping[str, str]], SettingsChange]
-    """What gives it these values and no others."""
+    """Returns the change that replaces the overrides by these."""
     refusal_of: Callable[[Mapping[str, str]], Refusal | None] = lambda values: None
-    """Why these values cannot stand together, though each of them is fit."""
+    """Returns why valid values cannot be combined; None if they can."""
     is_current: Callable[[], bool] = lambda: False
-    """Whether it is there as it was, with these values of its own."""
+    """Returns whether the resource exists unchanged, with the same overrides."""
 
 
 def find_resource(node: Node, resource_type: int, name: str) -> ConfigResource | Refusal:
-    """The resource a request names."""
+    """Return the resource that a request names, or why there is none."""
     if resource_type == ResourceType.TOPIC:
         return _find_topic(node, name)
     if resource_type == ResourceType.GROUP:
@@ -104,7 +103,7 @@ def _change_topic(node: Node, topic: Topic, values: Mapping[str, str]) -> Settin
         change.when_made()
         if not topic.policy.is_durable:
             return
-        # What was written to the page cache until now is hidden from readers until it is synced.
+        # Records in the page cache become invisible to readers until they are synced.
         for partition in topic.open_partitions():
             if partition.log.needs_sync:
                 node.durability.when_durable(partition.log, partition.synced)
@@ -113,7 +112,7 @@ def _change_topic(node: Node, topic: Topic, values: Mapping[str, str]) -> Settin
 
 
 def _find_broker(node: Node, name: str) -> ConfigResource:
-    """One broker, or without a name what is set for all of them."""
+    """Return one broker, or without a name the settings of all of them."""
     settings = node.settings
     described = describe_broker(settings, _facts(node)) if name else describe_all_brokers(settings)
     overrides = node.topics.broker_overrides(name)
@@ -126,7 +125,7 @@ def _find_broker(node: Node, name: str) -> ConfigResource:
 
 
 def _facts(node: Node) -> Mapping[str, str]:
-    """What Kafka has as settings and is given in other ways here, or fixed."""
+    """Return Kafka's settings that are fixed or given in other ways here."""
     address = f"PLAINTEXT://{node.advertised_host}:{node.advertised_port}"
     return {
         "advertised.listeners": address,
@@ -142,21 +141,21 @@ Decide = Callable[[Any, ConfigResource], Mapping[str, str] | Refusal]
 
 
 class AlterRequest(Protocol):
-    """A request to alter resources, each of them named by type and name."""
+    """A request to alter resources, each named by type and name."""
 
     resources: Any
     validate_only: bool
 
 
 class _Decided(NamedTuple):
-    """The change of one resource, as it was when that was decided."""
+    """A decided change of a resource, and the resource as it was then."""
 
     resource: ConfigResource
     change: SettingsChange
 
 
 class _Alteration:
-    """One request: resources are looked at one by one, and changed some hundred at a time, with one sync."""
+    """One request: changes are decided one by one, and made some hundred at a time, with one sync."""
 
     def __init__(self, node: Node, decide: Decide, *, validate_only: bool) -> None:
         self._node = node
@@ -164,12 +163,12 @@ class _Alteration:
         self._validate_only = validate_only
         self._decided: dict[int, tuple[Any, _Decided]] = {}
         self.refusals: dict[int, Refusal] = {}
-        """Why resources were not altered, by their places in the request."""
+        """Why resources were not altered, by their positions in the request."""
 
     def look_at(self, place: int, wanted: Any) -> None:
-        """Decide about a resource, and make what was decided where that is due."""
+        """Decide the change of a resource; make the decided changes if that is due."""
         is_broker = wanted.resource_type == ResourceType.BROKER
-        if is_broker:  # what other resources may be depends on the broker's settings
+        if is_broker:  # other changes depend on the settings of the broker
             self.make()
         decided = self._look_at(wanted)
         if isinstance(decided, Refusal):
@@ -180,7 +179,7 @@ class _Alteration:
             self.make()
 
     def make(self) -> None:
-        """Make what was decided. What changed since it was looked at is looked at again."""
+        """Make the decided changes; decide again for resources that changed meanwhile."""
         changes: dict[int, SettingsChange] = {}
         for place, (wanted, decided) in self._decided.items():
             again = decided if decided.resource.is_current() else self._look_at(wanted)
@@ -208,9 +207,9 @@ class _Alteration:
 def alter(
     node: Node, request: AlterRequest, decide: Decide, answer_type: Callable[..., AnswerT]
 ) -> RequestSteps[list[AnswerT]]:
-    """Alter each resource for itself, and answer for each in the order asked.
+    """Alter each resource separately, and return an answer for each in the order asked.
 
-    `decide` gives the new values of a resource, as the request has it and as it is.
+    `decide` gets a resource as the request has it and as it is, and returns its new overrides.
     """
     names = [(wanted.resource_type, wanted.resource_name) for wanted in request.resources]
     times_named = Counter(names)

@@ -1,8 +1,8 @@
-"""What an API module makes, and what it may use.
+"""The interface between API modules and the server.
 
-An API module turns a message into a command or a call on the topics, and the result into a message; version
-quirks live there and nowhere else. It makes one registration. A handler answers by returning the response, or
-returns None and calls `call.answer(response)` later, once: the connection keeps the order of its responses.
+An API module translates a message into a command or a call on the topics, and the result into a message; only
+API modules know differences between versions. Each makes one registration. A handler returns the response, or
+returns None and calls `call.answer(response)` once later: the connection keeps the order of its responses.
 """
 
 from __future__ import annotations
@@ -25,54 +25,54 @@ if TYPE_CHECKING:
 ResultT = TypeVar("ResultT")
 
 RequestSteps: TypeAlias = "Generator[Callable[[], None] | Future[Any] | None, None, ResultT]"
-"""Work of a request that may be long. It yields None where others may have their turn, a function to have it
-run in a thread, and a future to wait for it; what those raise is raised at the yield.
+"""Work of a request that may be long. It yields None to pause, a function to have it run in a thread, or a
+future to wait for; their exceptions are raised at the yield.
 """
 
 
 class Call(Protocol):
-    """One request that waits for its response."""
+    """A request that waits for its response."""
 
     @property
     def api_version(self) -> int:
-        """The version the client chose."""
+        """The version that the client chose."""
         ...
 
     @property
     def principal(self) -> Principal:
-        """Who asks."""
+        """The principal of the connection."""
         ...
 
     @property
     def client_id(self) -> str | None:
-        """What the client calls itself."""
+        """The client id in the request's header."""
         ...
 
     @property
     def client_host(self) -> str:
-        """The client's address as group descriptions show it: a slash before the address."""
+        """The client's address as group descriptions show it: a slash, then the address."""
         ...
 
     def answer(self, response: Any) -> None:
-        """Send the response. Called once; a connection that is gone meanwhile makes it a no-op."""
+        """Send the response. Call it once; does nothing if the connection is lost."""
         ...
 
     def in_steps(self, steps: RequestSteps[ResultT], then: Callable[[ResultT], None]) -> None:
-        """Drive `steps` beside everything else, and hand what they return to `then`; the connection's later
-        requests wait meanwhile. A connection that is lost meanwhile makes `then` a no-op.
+        """Run `steps` without blocking the loop, and call `then` with their result; later requests of the
+        connection wait. Does not call `then` if the connection is lost.
         """
         ...
 
     def answer_in_steps(self, steps: RequestSteps[Any]) -> None:
-        """Drive `steps` beside everything else, and send the response they return; called instead of
-        `answer`. Where they take long the response is written in a thread, and the connection's later
-        requests wait for it.
+        """Run `steps` without blocking the loop, and send the response they return; an alternative to
+        `answer`. If they take long, the response is encoded in a thread, and later requests of the connection
+        wait.
         """
         ...
 
     def answer_aside(self, make: Callable[[], Any]) -> None:
-        """Make the response in a thread, write it there, and send it: for long responses made of what nobody
-        changes; called instead of `answer`.
+        """Make and encode the response in a thread, and send it; an alternative to `answer`, for long
+        responses made from immutable values.
         """
         ...
 
@@ -81,103 +81,103 @@ class Call(Protocol):
         ...
 
     def when_lost(self, action: Callable[[], None]) -> None:
-        """Call `action` if the connection is lost before the answer: nobody waits for it any more."""
+        """Call `action` if the connection is lost before the answer."""
         ...
 
     def guard(self, action: Callable[..., None]) -> Callable[..., None]:
-        """`action`, to be called later on behalf of this request: if it raises, the connection is closed.
+        """Return a wrapper of `action`, to be called later for this request: if it raises, the connection is
+        closed.
 
-        For whatever keeps a function and calls it some time (timers, waiters, syncs). The coordinator and
-        `in_steps` know by themselves who asks.
+        For timers, waiters and syncs. The coordinator and `in_steps` do the same by themselves.
         """
         ...
 
     def disconnect(self, reason: str) -> None:
-        """Close the connection: the only way to tell a client that waits for no answer of a failure."""
+        """Close the connection: the only way to report a failure to a client that expects no response."""
         ...
 
 
 class RepeatedCall(Call, Protocol):
-    """A request that came again (`headgate.api.repeats`) and waits for its response."""
+    """A repeated request (`headgate.api.repeats`) that waits for its response."""
 
     correlation_id: int
 
     def answer_frame(self, frame: bytes | bytearray) -> None:
-        """Send a response that is written already, its length and correlation id included. Called once."""
+        """Send an encoded response with its length and correlation id. Call it once."""
         ...
 
 
 class RepeatedCalls(Protocol):
-    """Requests that came again and are served together."""
+    """Repeated requests that are served together."""
 
     def __iter__(self) -> Iterator[RepeatedCall]: ...
 
     def part(self, first: int, end: int) -> RepeatedCalls:
-        """Those from `first` on, up to `end` and without it."""
+        """Return the calls from `first` to `end` (exclusive)."""
         ...
 
     def answer_written(self, responses: list[WrittenResponse]) -> None:
-        """Send each of them its response, written already; called once, unless they are answered singly."""
+        """Send each its encoded response; call it once, unless they are answered one by one."""
         ...
 
 
 class Repeat(Protocol):
-    """How a request is served that came before, with other numbers."""
+    """Serves a request that differs from an earlier one in numbers only."""
 
     def invert(self, request: Any) -> None:
-        """Invert every number (of 8 bytes) that may be another next time, in the request it was made for."""
+        """Invert every number (of 8 bytes) that may change, in the request it was made for."""
         ...
 
     def is_current(self, node: Node) -> bool:
-        """Whether the request still means what it meant; if not it has to be read."""
+        """Return whether the request still has the same meaning; if not, it must be decoded again."""
         ...
 
     @property
     def shard(self) -> int:
-        """The partition of `__consumer_offsets` that holds its group."""
+        """The partition of `__consumer_offsets` with its group."""
         ...
 
     @property
     def weight_bytes(self) -> int:
-        """What its records take in a log, about."""
+        """Approximate size of its records in a log."""
         ...
 
     @property
     def kept_bytes(self) -> int:
-        """What it takes in memory besides its frame and the names in it, about."""
+        """Approximate size in memory, without its frame and the names in it."""
         ...
 
     @classmethod
     def serve_each(
         cls, node: Node, repeats: list[Self], calls: RepeatedCalls, numbers: list[Numbers]
     ) -> None:
-        """Serve requests of one shard, all of this class and current, in their order: each repeat with the
-        call that waits for its answer and its numbers, in the order of the message.
+        """Serve current requests of this class and of one shard, in order: each repeat with its call and its
+        numbers, in the order of the message.
         """
         ...
 
 
 class ShardOwner(Protocol):
-    """The node that runs a group's shard: where clients find it, and the way to that shard."""
+    """The node that runs a group's shard: its address for clients, and the way to the shard."""
 
     @property
     def node_id(self) -> int:
-        """The node's id."""
+        """The id of the node."""
         ...
 
     @property
     def host(self) -> str:
-        """Where clients connect to it."""
+        """Host that clients connect to."""
         ...
 
     @property
     def port(self) -> int:
-        """Where clients connect to it."""
+        """Port that clients connect to."""
         ...
 
     def submit(self, group_id: GroupId, command: Any, on_reply: Callable[[Any], None]) -> None:
-        """Hand a command to the group's shard; `on_reply` gets the command's result when it is durable,
-        or an `ErrorCode` when the shard cannot answer (loading, or its log failed): retriable, always.
+        """Submit a command to the group's shard; `on_reply` gets its result when it is durable, or an
+        `ErrorCode`, always retriable, if the shard cannot answer (it is loading, or its log failed).
         """
         ...
 
@@ -186,46 +186,46 @@ class Router(Protocol):
     """Knows which node runs which shard, so that any node can answer for any group (R3.14)."""
 
     def owner_of(self, group_id: GroupId) -> ShardOwner:
-        """The node that runs the group's shard: this one or another."""
+        """Return the node that runs the group's shard: this one or another."""
         ...
 
 
 class Coordinator(Protocol):
-    """The group coordinator as handlers see it: the shards of `__consumer_offsets` that this node runs."""
+    """The group coordinator as handlers see it: the shards of `__consumer_offsets` on this node."""
 
     def submit(self, group_id: GroupId, command: Any, on_reply: Callable[[Any], None]) -> None:
-        """Hand a command to the group's shard, which is here; handlers ask the router for its owner."""
+        """Submit a command to the group's shard, which is here; handlers ask the router for the owner."""
         ...
 
     def partition_of(self, group_id: GroupId) -> int:
-        """The partition of `__consumer_offsets` that holds a group."""
+        """Return the partition of `__consumer_offsets` with a group."""
         ...
 
     @property
     def is_wary(self) -> bool:
-        """Whether a command failed a shard a while ago: then commands are handed over one by one."""
+        """Whether a command recently failed a shard: commands are then submitted one by one."""
         ...
 
     @property
     def shard_count(self) -> int:
-        """How many shards there are, from 0 on."""
+        """Number of shards; they are numbered from 0."""
         ...
 
     def submit_to(self, shard: int, command: Any, on_reply: Callable[[Any], None]) -> None:
-        """Hand a command to one of the shards, whatever group it is about."""
+        """Submit a command to a shard, whatever its group."""
         ...
 
 
 class Durability(Protocol):
-    """Group commit: one sync for all that was appended meanwhile."""
+    """Group commit: one sync for everything appended meanwhile."""
 
     def when_durable(self, log: Log, on_done: Callable[[bool], None]) -> None:
-        """Call `on_done(True)` when all that `log` holds now is durable, `on_done(False)` if it cannot be."""
+        """Call `on_done(True)` when everything `log` has now is durable, `on_done(False)` if that fails."""
         ...
 
 
 class OffsetHistory(Protocol):
-    """What the offsets of this node's groups were."""
+    """The former offsets of this node's groups."""
 
     def describe(
         self,
@@ -234,9 +234,10 @@ class OffsetHistory(Protocol):
         render: Callable[[GroupHistory], ResultT],
         on_reply: Callable[[ResultT | ErrorCode], None],
     ) -> None:
-        """Read the past beside everything else; what is not read within `max_wait_ms` is not known.
+        """Read the history without blocking the loop; report as unknown what was not read within
+        `max_wait_ms`.
 
-        `render` makes the result of the answer, in another thread: an answer may be long.
+        `render` makes the result from the answer, in another thread, as an answer may be long.
         """
         ...
 
@@ -251,11 +252,11 @@ class Node(Protocol):
     settings: Settings
     topics: Topics
     appends: Appends
-    """Producers' batches on their way into partitions."""
+    """The batches of producers that are being checked and appended."""
 
     @property
     def router(self) -> Router:
-        """Who runs which shard."""
+        """Finds the owners of shards."""
         ...
 
     @property
@@ -265,20 +266,20 @@ class Node(Protocol):
 
     @property
     def history(self) -> OffsetHistory:
-        """The past of the offsets."""
+        """The history of offsets."""
         ...
 
     @property
     def durability(self) -> Durability:
-        """What syncs the logs."""
+        """The service that syncs logs."""
         ...
 
     def system_time(self) -> Millis:
-        """What the system's clock says, in milliseconds since the epoch: for timestamps and their ages."""
+        """Return the system time in ms since the epoch: for timestamps and ages."""
         ...
 
     def steady_time(self) -> Millis:
-        """The time that only ever passes, in milliseconds: for deadlines."""
+        """Return the steady time in ms: for deadlines."""
         ...
 
     def call_later(self, delay_ms: int, action: Callable[[], None]) -> Callable[[], None]:
@@ -286,13 +287,15 @@ class Node(Protocol):
         ...
 
     def soon(self, action: Callable[[], None]) -> None:
-        """Run `action` in one of the next turns of the loop: there may be many that wait for theirs."""
+        """Run `action` in one of the next iterations of the loop; other such actions may come first."""
         ...
 
     def new_member_id(self, client_id: str | None) -> str:
-        """A fresh id for a member of a classic group as in Kafka: the client id, a dash, a random UUID."""
+        """Return a new id for a member of a classic group as in Kafka: the client id, a dash, a random
+        UUID.
+        """
         ...
 
     def new_consumer_member_id(self) -> str:
-        """A fresh id for a member of a consumer group as in Kafka: a random UUID in 22 characters."""
+        """Return a new id for a member of a consumer group as in Kafka: a random UUID in 22 characters."""
         ...

@@ -1,9 +1,9 @@
-"""Between the messages of OffsetFetch and the coordinator's commands.
+"""Translate between the messages of OffsetFetch and the coordinator's commands.
 
-Up to version 7 a request is about one group, and its topics stand at the top; from 8 on it is about
-several. A group or partition that is not known is no error: offset -1. A topic id that is nobody's is one,
-on each of its partitions; such topics come last, as Kafka answers them. What is asked for all topics leaves
-out those that are no topics any more where only their ids could name them.
+Up to version 7 a request has one group, with its topics at the top level; from 8 on it has several. An
+unknown group or partition is no error: its offset is -1. An unknown topic id is an error of each of its
+partitions; such topics come last, as in Kafka's answers. From version 10, an answer for all topics omits
+deleted topics, which have no id to name them.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ NO_OFFSET = -1
 
 @dataclass(slots=True, frozen=True)
 class AskedGroup:
-    """What is asked about one group: of the coordinator, and what needs no coordinator to be answered."""
+    """The request for one group: the coordinator's part, and the part answered without it."""
 
     command: FetchOffsets
     topics: Sequence[Topic] = ()
-    """From version 10 the topics of the command, which it calls by their ids, unless it asks for all."""
+    """From version 10: the topics of the command, unless it asks for all."""
     unknown: Sequence[OffsetFetchRequestTopics] = ()
-    """Topics whose ids are nobody's."""
+    """Topics with unknown ids."""
 
 
 def groups_asked(node: Node, request: OffsetFetchRequest, version: int) -> list[AskedGroup]:
-    """What is asked about each group."""
+    """Return the requests for each group."""
     if version < _GROUPS_SINCE_VERSION:
         return [AskedGroup(_command(request.group_id, request.topics))]
     return [_asked(node, group, version) for group in request.groups]
@@ -94,7 +94,7 @@ def _command(
 def response_of(
     asked: Sequence[AskedGroup], results: Sequence[FetchedOffsets | ErrorCode], version: int
 ) -> OffsetFetchResponse:
-    """The response, from the result to each command or the error of the shard that could not give one."""
+    """Return the response from the result of each command, or the error of its shard."""
     if version >= _GROUPS_SINCE_VERSION:
         pairs = zip(asked, results, strict=True)
         return OffsetFetchResponse(groups=[_group(group, result, version) for group, result in pairs])
@@ -117,7 +117,7 @@ def _partitions(
     struct_type: type[OffsetFetchResponsePartition] | type[OffsetFetchResponsePartitions],
     partitions: FetchedPartitions | FetchedColumns,
 ) -> Any:
-    """The answer for each partition, in columns if the offsets are."""
+    """Return the answer for each partition, in columns if the offsets are."""
     if isinstance(partitions, FetchedColumns):
         columns = {
             "partition_index": partitions.partitions,
@@ -145,7 +145,7 @@ def _partition(
 
 
 def _refused(command: FetchOffsets, error: ErrorCode) -> list[OffsetFetchResponseTopic]:
-    """Version 1 has no place for an error but at each partition."""
+    """Version 1 has errors of partitions only."""
     return [
         OffsetFetchResponseTopic(
             name=topic,
@@ -179,7 +179,7 @@ def _group(asked: AskedGroup, result: FetchedOffsets | ErrorCode, version: int) 
 def _with_ids(
     asked: AskedGroup, fetched: FetchedOffsets, topics: list[OffsetFetchResponseTopics]
 ) -> list[OffsetFetchResponseTopics]:
-    """The topics with their ids; without those that have none, which nothing could name."""
+    """Return the topics with their ids, without those that have none."""
     if asked.command.topics is None:
         ids = fetched.topic_ids
         topics = [topic for topic in topics if topic.name in ids]

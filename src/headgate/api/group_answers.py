@@ -1,4 +1,4 @@
-"""What the group APIs share: asking for several groups at once, and errors of shards that cannot answer."""
+"""Helpers of the group APIs: commands to several groups at once, and errors of shards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ LONGEST_ID_BYTES = 0x7FFF
 
 
 def gather(count: int, on_all: Callable[[list[Any]], None]) -> Callable[[int], Callable[[Any], None]]:
-    """What takes the result of each place, 0 to `count` - 1; `on_all` gets all of them with the last one."""
+    """Return a function from a position, 0 to `count` - 1, to the callback for its result; `on_all` gets all
+    results after the last.
+    """
     results: list[Any] = [None] * count
     missing = count
 
@@ -35,7 +37,7 @@ def gather(count: int, on_all: Callable[[list[Any]], None]) -> Callable[[int], C
 def submit_each(
     node: Node, commands: Sequence[tuple[GroupId, Any]], on_results: Callable[[list[Any]], None]
 ) -> None:
-    """Hand each command to its group's shard; `on_results` gets all results, in the commands' order."""
+    """Submit each command to its group's shard; `on_results` gets all results, in the commands' order."""
     if not commands:
         on_results([])
         return
@@ -51,8 +53,8 @@ def answer_each(
     command_of: Callable[[GroupId], Any],
     respond: Callable[[Sequence[Any]], RequestSteps[Any]],
 ) -> None:
-    """Hand each group's command to its shard, and answer what `respond` makes of the results, in the
-    groups' order; all of it in steps.
+    """Submit each group's command to its shard, and answer with what `respond` makes of the results, in the
+    groups' order, in steps.
     """
     if len(group_ids) == 1:
         commands = [(group_id, command_of(group_id)) for group_id in group_ids]
@@ -67,7 +69,7 @@ def _answered(
     command_of: Callable[[GroupId], Any],
     respond: Callable[[Sequence[Any]], RequestSteps[Any]],
 ) -> RequestSteps[Any]:
-    """One group after the other, each a step: it may be large. No more commands are under way at a time."""
+    """Submit a limited number of commands at a time, one group per step, as a group may be large."""
     all_results: list[Any] = []
     for first in range(0, len(group_ids), _SUBMITTED_AT_ONCE):
         some = group_ids[first : first + _SUBMITTED_AT_ONCE]
@@ -82,7 +84,7 @@ def _answered(
 
 
 def is_too_long(member_id: str) -> bool:
-    """Whether a member id that was made of what a client said fits into no message and no record.
+    """Return whether a member id derived from client fields is too long for messages and records.
 
     Kafka cannot write such an id either: the request gets UNKNOWN_SERVER_ERROR.
     """
@@ -90,5 +92,5 @@ def is_too_long(member_id: str) -> bool:
 
 
 def error_of(result: Any) -> ErrorCode:
-    """The error of a result, or of the shard that could not give one."""
+    """Return the error of a result, or of the shard that could not give one."""
     return result if isinstance(result, ErrorCode) else ErrorCode(result.error)

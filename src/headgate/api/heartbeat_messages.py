@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: request to command, result to response."""
+"""Heartbeats of both protocols: request to command, result to response."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from headgate.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 def command_of(
     request: ConsumerGroupHeartbeatRequest, client_id: str | None, client_host: str
 ) -> ConsumerHeartbeat:
-    """What the member says, and who it is on the wire."""
+    """Return the command of a request, with the client's id and host."""
     names, reported = request.subscribed_topic_names, request.topic_partitions
     return ConsumerHeartbeat(
         group_id=GroupId(request.group_id),
@@ -38,7 +38,7 @@ def command_of(
 
 
 def response_of(result: HeartbeatResult | ErrorCode) -> ConsumerGroupHeartbeatResponse:
-    """The answer; an `ErrorCode` alone is that of a shard that cannot answer."""
+    """Return the response to a result; an `ErrorCode` is that of a shard that cannot answer."""
     if isinstance(result, ErrorCode):
         return ConsumerGroupHeartbeatResponse(error_code=result)
     return ConsumerGroupHeartbeatResponse(
@@ -61,7 +61,7 @@ def _assignment(assigned: OwnedPartitions) -> Assignment:
 
 
 def classic_command_of(request: HeartbeatRequest) -> Heartbeat:
-    """What a member of the classic protocol says."""
+    """Return the command of a classic heartbeat."""
     instance_id = request.group_instance_id
     return Heartbeat(
         group_id=GroupId(request.group_id),
@@ -72,9 +72,9 @@ def classic_command_of(request: HeartbeatRequest) -> Heartbeat:
 
 
 def classic_response_of(error: ErrorCode) -> HeartbeatResponse:
-    """The answer to it; NONE while the group is being loaded, as in Kafka.
+    """Return the response to it; NONE while the group is loading, as in Kafka.
 
-    Sessions begin anew after the load, and an error would only make clients look for another coordinator.
+    Session timers restart after the load, and an error would only make clients look for another coordinator.
     """
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
         error = ErrorCode.NONE

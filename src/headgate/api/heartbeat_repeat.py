@@ -1,7 +1,7 @@
-"""Heartbeats that come again, of both protocols: nearly all there are.
+"""Repeated heartbeats of both protocols: nearly all heartbeats.
 
-A member that has what it is to have says the same each time and hears the same. Whether it may is judged
-every time; nothing is read or laid out anew as long as the answer stays.
+A member that has its target assignment sends the same heartbeat each time and gets the same answer. Each one
+is still validated, but nothing is decoded or encoded as long as the answer is the same.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import partial
 from typing import Self
 
 from headgate.api.contract import Node, RepeatedCall, RepeatedCalls
-from headgate.api.group_repeat import NumberlessRepeat, answer_each, ask_together
+from headgate.api.group_repeat import NumberlessRepeat, answer_repeats, ask_together
 from headgate.api.heartbeat_messages import classic_command_of, classic_response_of, command_of, response_of
 from headgate.core.classic.commands import Heartbeats
 from headgate.core.consumer.commands import (
@@ -34,8 +34,8 @@ _CLASSIC_KEY, _CONSUMER_KEY = 12, 68
 def consumer_heartbeat_repeat(
     node: Node, version: int, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerHeartbeatRepeat | None:
-    """What serves this heartbeat when it comes again; None for one that says more than that it stays."""
-    says_nothing = (
+    """Return what serves repetitions of this heartbeat; None for one that reports changes."""
+    has_no_changes = (
         request.member_epoch > JOINING
         and request.rack_id is None
         and request.rebalance_timeout_ms == UNCHANGED_MS
@@ -44,13 +44,13 @@ def consumer_heartbeat_repeat(
         and request.server_assignor is None
         and request.topic_partitions is None
     )
-    if not says_nothing:
+    if not has_no_changes:
         return None
     return ConsumerHeartbeatRepeat(node, version, request)
 
 
 class ConsumerHeartbeatRepeat(NumberlessRepeat):
-    """One such heartbeat."""
+    """A consumer group heartbeat without changes."""
 
     __slots__ = ("_again", "_request", "_version", "_written")
 
@@ -60,15 +60,15 @@ class ConsumerHeartbeatRepeat(NumberlessRepeat):
         self._version = version
         self._request = request
         self._again = HeartbeatAgain(command, None)
-        """What is said, by whom, and the answer to it that `_written` is."""
+        """The command, its client, and the result that `_written` encodes."""
         self._written = WrittenResponse(b"")
 
     @classmethod
     def serve_each(
         cls, node: Node, repeats: list[Self], calls: RepeatedCalls, numbers: list[Numbers]
     ) -> None:
-        """Say each of them once more, all as one command; then those one by one that get another answer."""
-        heartbeats = [repeat._said_by(call) for repeat, call in zip(repeats, calls, strict=True)]
+        """Submit all as one command; then submit those whose answer changes one by one."""
+        heartbeats = [repeat._heartbeat_of(call) for repeat, call in zip(repeats, calls, strict=True)]
         group_id = repeats[0].group_id
         node.router.owner_of(group_id).submit(
             group_id,
@@ -76,8 +76,8 @@ class ConsumerHeartbeatRepeat(NumberlessRepeat):
             partial(cls._on_results, node, repeats, calls, heartbeats),
         )
 
-    def _said_by(self, call: RepeatedCall) -> HeartbeatAgain:
-        """The heartbeat. A host is nothing that it says, and may be another one."""
+    def _heartbeat_of(self, call: RepeatedCall) -> HeartbeatAgain:
+        """Return the repeated command for a call, whose client host may have changed."""
         again = self._again
         if again.before.client_host != call.client_host:
             command = command_of(self._request, call.client_id, call.client_host)
@@ -93,16 +93,16 @@ class ConsumerHeartbeatRepeat(NumberlessRepeat):
         results: list[HeartbeatResult | None] | ErrorCode,
     ) -> None:
         if isinstance(results, ErrorCode) or all(results):
-            answer_each(repeats, calls, results)
+            answer_repeats(repeats, calls, results)
             return
         for repeat, call, again, result in zip(repeats, calls, heartbeats, results, strict=True):
             if result is None:
-                repeat._say(node, call, again.before)
+                repeat._submit_alone(node, call, again.before)
             else:
                 call.answer_frame(repeat.response_to(result).frame(call.correlation_id))
 
-    def _say(self, node: Node, call: RepeatedCall, command: ConsumerHeartbeat) -> None:
-        """Say it as if it were the first time, and remember the answer if it may be given again."""
+    def _submit_alone(self, node: Node, call: RepeatedCall, command: ConsumerHeartbeat) -> None:
+        """Submit the command as a first one, and keep the answer if it is lasting."""
 
         def on_result(result: HeartbeatResult | ErrorCode) -> None:
             if isinstance(result, ErrorCode) or not _is_lasting(command, result):
@@ -115,8 +115,8 @@ class ConsumerHeartbeatRepeat(NumberlessRepeat):
         node.router.owner_of(command.group_id).submit(command.group_id, command, on_result)
 
     def response_to(self, result: HeartbeatResult | ErrorCode) -> WrittenResponse:
-        """The one that is written already, mostly."""
-        # Another heartbeat may have had another answer while this one waited for the log.
+        """Return the response, which is mostly encoded already."""
+        # Another heartbeat may have got another answer while this one waited for the log.
         return self._written if result is self._again.answered else self._write(result)
 
     def _write(self, result: HeartbeatResult | ErrorCode) -> WrittenResponse:
@@ -124,40 +124,40 @@ class ConsumerHeartbeatRepeat(NumberlessRepeat):
 
 
 def _is_lasting(command: ConsumerHeartbeat, result: HeartbeatResult) -> bool:
-    """Whether an answer is the one to a member for which there is nothing to do.
+    """Return whether the answer remains the same as long as the member is stable.
 
-    One that moves the member to another epoch is not: the member may have its old epoch again some day, in a
-    group that began anew.
+    An answer with another epoch does not: the member may have its old epoch again later, in a group that
+    began anew.
     """
     return not result.error and result.assigned is None and result.member_epoch == command.member_epoch
 
 
 def classic_heartbeat_repeat(node: Node, version: int, request: HeartbeatRequest) -> ClassicHeartbeatRepeat:
-    """What serves this heartbeat of the classic protocol when it comes again."""
+    """Return what serves repetitions of this classic heartbeat."""
     return ClassicHeartbeatRepeat(node, version, request)
 
 
 class ClassicHeartbeatRepeat(NumberlessRepeat):
-    """One heartbeat of the classic protocol."""
+    """A heartbeat of the classic protocol."""
 
-    __slots__ = ("_all_is_well", "_command", "_version")
+    __slots__ = ("_command", "_ok_response", "_version")
 
     def __init__(self, node: Node, version: int, request: HeartbeatRequest) -> None:
         self._command = classic_command_of(request)
         super().__init__(node, self._command.group_id)
         self._version = version
-        self._all_is_well = _classic_answer(version, ErrorCode.NONE)
+        self._ok_response = _classic_answer(version, ErrorCode.NONE)
 
     @classmethod
     def serve_each(
         cls, node: Node, repeats: list[Self], calls: RepeatedCalls, numbers: list[Numbers]
     ) -> None:
-        """Say each of them once more, all as one command."""
+        """Submit all of them as one command."""
         ask_together(node, repeats, calls, Heartbeats([repeat._command for repeat in repeats]))
 
     def response_to(self, result: ErrorCode) -> WrittenResponse:
-        """The one that is written already, if all is well."""
-        return self._all_is_well if result is ErrorCode.NONE else _classic_answer(self._version, result)
+        """Return the response, which is encoded already unless there is an error."""
+        return self._ok_response if result is ErrorCode.NONE else _classic_answer(self._version, result)
 
 
 def _classic_answer(version: int, error: ErrorCode) -> WrittenResponse:

@@ -1,17 +1,17 @@
-"""Produce (key 0), versions 3-13: records in.
+"""Produce (key 0), versions 3-13: append records.
 
-Batches pass through as they were sent; the broker sets base offset and leader epoch, which the checksum
-leaves out. `acks` says when the answer comes: 0 none at all, 1 when the batch is written, -1 when it is
-safe, which in a durable topic means synced and in one that trusts the page cache means written. A repeated
-batch of an idempotent producer is answered with its first offset, and no earlier than the first would have
-been.
+Batches are stored as they were sent, except base offset and leader epoch, which the checksum does not cover.
+`acks` says when the response is sent: 0 never, 1 when the batch is written, -1 when it is safe, which means
+synced in a durable topic and written in one that relies on the page cache. A duplicate of an idempotent
+producer is answered with its first offset, and no earlier than the first batch.
 
-* A batch whose check takes long is checked beside the loop (`topics/appends.py`); the answer waits for it.
-* A transactional batch is refused: TRANSACTIONAL_ID_AUTHORIZATION_FAILED for all of a request without a
-  transactional id, as Kafka does, and INVALID_TXN_STATE with one, since no transaction is open.
+* A batch whose check takes long is checked in another thread (`topics/appends.py`); the response waits for
+  it.
+* A transactional batch is refused: TRANSACTIONAL_ID_AUTHORIZATION_FAILED for a whole request without a
+  transactional id, as in Kafka, and INVALID_TXN_STATE with one, since no transaction is open.
 * Below version 7 a batch compressed with zstd is refused (KIP-110).
 * From version 13 topics are named by id (KIP-516).
-* Per record errors from version 8 (KIP-467); the current leader in tagged fields from 10 (KIP-951) is never
+* Errors per record from version 8 (KIP-467); the current leader in tagged fields from 10 (KIP-951) is never
   needed.
 """
 
@@ -48,16 +48,16 @@ _TOPIC_IDS_SINCE = 13
 _ZSTD_SINCE = 7
 _ZSTD = 4
 _READ_ASIDE_BYTES = 1 << 20
-"""Most of a request is records, which are taken as they are."""
+"""Most of a request is records, which need no decoding."""
 _CODEC_AT = 22
-"""The low byte of a batch's attributes."""
+"""Position of the low byte of a batch's attributes."""
 _MAGIC_AT = 16
 _MOST_AT_ONCE = 200
-"""Batches of more partitions are appended in steps."""
+"""Requests with more partitions are handled in steps."""
 
 
 class _Produce:
-    """One request, from its first append to its answer."""
+    """One request, from its first append to its response."""
 
     __slots__ = ("_acks", "_call", "_is_wide", "_node", "_to_be_synced", "_waiting", "response")
 
@@ -66,16 +66,16 @@ class _Produce:
         self._call = call
         self._acks = acks
         self._is_wide = is_wide
-        """Whether the response may be long: then it is written in a thread."""
+        """Whether the response may be long: then it is encoded in a thread."""
         self._waiting = 1
-        """What the answer waits for: that all was begun, checks beside the loop, syncs."""
+        """Number of events that the response waits for: the start of all appends, checks, syncs."""
         self._to_be_synced: list[tuple[Partition, PartitionProduceResponse]] = []
         self.response = ProduceResponse()
 
     def append(
         self, partition: Partition, records: bytes, budget: Budget, result: PartitionProduceResponse
     ) -> None:
-        """Append a batch now or a little later; `result` is filled in once it is known."""
+        """Append a batch now or later, and then fill in `result`."""
         self._waiting += 1
         outcome = self._node.appends.append(
             partition,
@@ -89,9 +89,7 @@ class _Produce:
             self._appended(partition, outcome, result)
 
     def finish(self) -> ProduceResponse | None:
-        """All that can be appended at once was: the response, or None if it comes in another way or not at
-        all.
-        """
+        """Sync, after all appends were started; return the response, or None if it is sent later or never."""
         self._sync()
         self._waiting -= 1
         if self._waiting:
@@ -110,7 +108,7 @@ class _Produce:
         if partition.topic.policy.is_durable or partition.is_flush_due:
             self._to_be_synced.append((partition, result))
         elif partition.log.has_unsynced_closed_segments:
-            _sync_behind(self._node, partition)
+            _sync_in_background(self._node, partition)
         elif (flush_ms := partition.plan_flush()) is not None:
             self._node.call_later(flush_ms, partial(_flush, self._node, partition))
 
@@ -119,19 +117,19 @@ class _Produce:
     ) -> None:
         self._appended(partition, outcome, result)
         self._sync()
-        self._release()
+        self._count_down()
 
     def _sync(self) -> None:
-        """Have all synced that was appended; with acks=all the response waits for it."""
+        """Start syncs of all appended batches; with acks=all the response waits for them."""
         to_be_synced, self._to_be_synced = self._to_be_synced, []
         for partition, result in to_be_synced:
             if self._acks == ALL:
                 self._wait_for(partition, result)
             else:
-                _sync_behind(self._node, partition)
+                _sync_in_background(self._node, partition)
 
     def _wait_for(self, partition: Partition, result: PartitionProduceResponse) -> None:
-        """Hold the response until the partition's log is durable up to now."""
+        """Delay the response until the partition's log is durable up to now."""
         self._waiting += 1
 
         def done(is_durable: bool) -> None:
@@ -140,12 +138,12 @@ class _Produce:
                 result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
                 result.base_offset = -1
                 result.error_message = "The records could not be made durable"
-            self._release()
+            self._count_down()
 
         self._node.durability.when_durable(partition.log, self._call.guard(done))
 
-    def _release(self) -> None:
-        """One reason less to wait."""
+    def _count_down(self) -> None:
+        """Count down the events; send the response after the last."""
         self._waiting -= 1
         if not self._waiting:
             self._answer()
@@ -159,8 +157,8 @@ class _Produce:
             self._call.answer(self.response)
 
     def _finish_without_answer(self) -> None:
-        """With acks=0 a refusal can be told only by closing the connection: the client asks for metadata
-        anew.
+        """End a request with acks=0. Closing the connection is the only way to report a refusal: the client
+        then refreshes its metadata.
         """
         for topic in self.response.responses:
             for partition in topic.partition_responses:
@@ -173,7 +171,7 @@ class _Produce:
 
 
 def handle(node: Node, call: Call, request: ProduceRequest) -> ProduceResponse | None:
-    """Append every partition's batch, each for itself."""
+    """Append every partition's batch, each independently."""
     if _is_short(node, call, request):
         for _ in _drop_repeats(request) if _names_several(request) else ():
             pass
@@ -195,7 +193,7 @@ def _names_several(request: ProduceRequest) -> bool:
 
 
 def _drop_repeats(request: ProduceRequest) -> RequestSteps[None]:
-    """Of a partition that is given twice take the last batch alone, and answer once, as Kafka does."""
+    """For a partition given more than once keep only its last batch, and answer once, as Kafka does."""
     last: dict[tuple[str, bytes, int], PartitionProduceData] = {}
     for topic_data in request.topic_data:
         yield None
@@ -219,7 +217,7 @@ def _some_at_a_time(topic_data: TopicProduceData) -> Iterator[list[PartitionProd
 
 
 def _is_short(node: Node, call: Call, request: ProduceRequest) -> bool:
-    """Whether there are few partitions, and no log among them has to be opened."""
+    """Return whether there are few partitions, all with open logs."""
     count = 0
     for topic_data in request.topic_data:
         count += 1 + len(topic_data.partition_data)
@@ -236,9 +234,9 @@ def _is_short(node: Node, call: Call, request: ProduceRequest) -> bool:
 def _append_each(
     node: Node, call: Call, request: ProduceRequest, produce: _Produce, budget: Budget | None
 ) -> RequestSteps[None]:
-    """Append one batch after the other, or note why it is refused.
+    """Append one batch after the other, or fill in its refusal.
 
-    Without a budget for the whole request each batch has one: others have their turn between them.
+    Without a budget for the whole request each batch has its own, with pauses between them.
     """
     if budget is None:
         yield from _drop_repeats(request)
@@ -268,7 +266,7 @@ def _append_each(
 
 
 def _refuse_in_steps(request: ProduceRequest) -> RequestSteps[ErrorCode | None]:
-    """Why all of a long request is refused."""
+    """Return why a whole long request is refused; None if it is not."""
     for topic_data in request.topic_data:
         yield None
         for some in _some_at_a_time(topic_data):
@@ -280,7 +278,7 @@ def _refuse_in_steps(request: ProduceRequest) -> RequestSteps[ErrorCode | None]:
 
 
 def _refuse(request: ProduceRequest, partitions: Iterable[PartitionProduceData]) -> ErrorCode | None:
-    """Why all of a request is refused, as far as these partitions of it tell."""
+    """Return why a whole request is refused, judged by these partitions of it; None if it is not."""
     if request.acks not in (ALL, 0, 1):
         return ErrorCode.INVALID_REQUIRED_ACKS
     if request.transactional_id is None and any(_is_transactional(data.records) for data in partitions):
@@ -289,7 +287,7 @@ def _refuse(request: ProduceRequest, partitions: Iterable[PartitionProduceData])
 
 
 def _is_transactional(records: bytes | None) -> bool:
-    """Whether the attributes say so, where there are any."""
+    """Return whether the attributes of a batch have the transactional bit."""
     return (
         records is not None
         and len(records) >= HEADER_BYTES
@@ -298,15 +296,15 @@ def _is_transactional(records: bytes | None) -> bool:
     )
 
 
-def _sync_behind(node: Node, partition: Partition) -> None:
-    """Nobody waits for this sync but the readers."""
+def _sync_in_background(node: Node, partition: Partition) -> None:
+    """Start a sync that no response waits for; readers see the records after it."""
     node.durability.when_durable(partition.log, partition.synced)
 
 
 def _flush(node: Node, partition: Partition) -> None:
-    """Sync what the topic's `flush.ms` says should not stay in the page cache any longer."""
+    """Sync records that are older than the topic's `flush.ms`."""
     if partition.flush_begins():
-        _sync_behind(node, partition)
+        _sync_in_background(node, partition)
 
 
 def _find_topic(node: Node, call: Call, topic_data: TopicProduceData) -> Topic | ErrorCode:
@@ -322,7 +320,7 @@ def _find_topic(node: Node, call: Call, topic_data: TopicProduceData) -> Topic |
 
 
 def _find_partition(call: Call, topic: Topic, data: PartitionProduceData) -> Partition | AppendResult:
-    """The partition to append to, or why that is refused before the batch is looked at."""
+    """Return the partition to append to, or the refusal that precedes the check of the batch."""
     partition = topic.find_partition(data.index)
     if partition is None:
         return AppendResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -349,14 +347,14 @@ def _fill_in(result: PartitionProduceResponse, outcome: AppendResult) -> None:
 
 
 def needs(node: Node, call: Call, request: ProduceRequest) -> Iterator[Need]:
-    """WRITE on the transactional id and on each topic."""
+    """Return the needs: WRITE on the transactional id and on each topic."""
     if request.transactional_id is not None:
         yield Need(Operation.WRITE, Resource(ResourceType.TRANSACTIONAL_ID, request.transactional_id))
     yield from topic_needs(node, Operation.WRITE, request.topic_data)
 
 
 def deny(node: Node, call: Call, request: ProduceRequest, error: ErrorCode) -> None:
-    """Refuse the request as a whole; with acks=0 that can be told only by closing the connection."""
+    """Refuse the whole request; with acks=0 by closing the connection."""
     if request.acks:
         denials.deny(node, call, request, error)
     else:

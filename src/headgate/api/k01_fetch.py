@@ -1,14 +1,14 @@
-"""Fetch (key 1), versions 4-18: records out.
+"""Fetch (key 1), versions 4-18: read records.
 
-A fetch with too little to return waits: it is parked with the partitions' waiters until enough was appended
-or `max_wait_ms` has passed. The answer holds whole batches, at most `max_bytes` in all and
-`partition_max_bytes` of each partition, but the first partition with records always gives one batch,
-whatever its size. No answer holds more than `_MOST_BYTES`, as no limit promises that it is reached.
+A fetch with too few bytes to return is parked with its partitions' waiters until enough was appended or
+`max_wait_ms` has passed. A response has whole batches, at most `max_bytes` in all and `partition_max_bytes`
+per partition; but the first partition with records returns at least one batch, whatever its size. No response
+has more than `_MOST_BYTES`; the limits need not be reached.
 
 * From version 7 within a fetch session (KIP-227), from 13 by topic id (KIP-516).
-* A negative limit of bytes is one of 0; Kafka fails over it (UNKNOWN_SERVER_ERROR).
+* A negative limit of bytes counts as 0; Kafka answers UNKNOWN_SERVER_ERROR.
 * From version 9 the client's leader epoch is checked (KIP-320).
-* There are no transactions yet: the last stable offset is the high watermark, and nothing was aborted.
+* There are no transactions yet: the last stable offset is the high watermark, and no transaction is aborted.
 * `replica_id`, `rack_id` and the KRaft fields are for followers, which do not exist here.
 """
 
@@ -53,16 +53,16 @@ _READ_COMMITTED = 1
 _MOST_AT_ONCE = 500
 """More partitions are read in steps: each takes some microseconds."""
 _MOST_BYTES_AT_ONCE = 256 << 10
-"""More bytes are read in steps, in a turn with few others that are: each megabyte takes some milliseconds."""
+"""More bytes are read in steps, few such requests at a time: each megabyte takes some milliseconds."""
 _MOST_BYTES = 4 << 20
-"""So much an answer holds at most. It is in memory until the client has read it."""
+"""Maximum of a response, which is in memory until the client has read it."""
 _LATER: Future[None] = Future()
-"""What waits for this goes on in a later turn, when others had theirs."""
+"""Done already: steps that yield it continue in a later iteration of the loop."""
 _LATER.set_result(None)
 
 
 class _Found(NamedTuple):
-    """What one partition gave."""
+    """The result of one partition."""
 
     wanted: FetchedPartition
     partition: Partition | None
@@ -70,7 +70,7 @@ class _Found(NamedTuple):
 
 
 class _Fetch:
-    """One fetch, from its arrival to its answer."""
+    """One fetch, from its arrival to its response."""
 
     __slots__ = (
         "_call",
@@ -102,39 +102,39 @@ class _Fetch:
         self._is_lost = False
         self._was_read_at_once = True
         self._found_bytes = 0
-        """How many bytes of records were read last, of all partitions."""
+        """Record bytes of the last read, of all partitions."""
         self._has_error = False
-        """Whether one of them could not be read then."""
+        """Whether a partition failed in the last read."""
 
     def begin(self) -> FetchResponse | None:
-        """The answer if there is enough, or None: it comes later."""
+        """Return the response if there is enough to return, or None if it comes later."""
         found = self._read_at_once()
         self._was_read_at_once = found is not None
         if found is None:
             self._read_soon(self._begin_with)
             return None
-        if not self._is_to_wait(found):
+        if not self._park_if_short(found):
             return self._respond(found)
         return None
 
     def _begin_with(self, found: list[_Found]) -> None:
-        if not self._is_to_wait(found):
+        if not self._park_if_short(found):
             self._answer(found)
 
-    def _is_to_wait(self, found: list[_Found]) -> bool:
-        """Whether there is too little yet; then the fetch is parked."""
+    def _park_if_short(self, found: list[_Found]) -> bool:
+        """Park the fetch if there is too little to return; return whether it was parked."""
         missing_bytes = self._missing_bytes(found)
         if missing_bytes <= 0 or self._request.max_wait_ms <= 0:
             return False
         self._cancel_timeout = self._node.call_later(
-            self._request.max_wait_ms, self._call.guard(self._give_up_waiting)
+            self._request.max_wait_ms, self._call.guard(self._time_out)
         )
         self._park(found, missing_bytes)
         self._call.when_lost(self._abandon)
         return True
 
     def _abandon(self) -> None:
-        """Nobody is there to be answered."""
+        """Remove waiter and timer: the connection is lost."""
         self._is_lost = True
         self._is_woken = False
         if self._waiter is not None:
@@ -146,16 +146,16 @@ class _Fetch:
         keys = [one.partition.key for one in found if one.partition is not None]
         self._waiter = self._node.topics.waiters.add(keys, missing_bytes, self._wake)
         if not self._was_read_at_once:
-            self._call.in_steps(_have_moved(found), partial(self._wake_if, self._waiter))
+            self._call.in_steps(_has_moved(found), partial(self._wake_if, self._waiter))
 
-    def _wake_if(self, waiter: Waiter, have_moved: bool) -> None:
-        """Look again if there was more to read already when the fetch was parked."""
-        if have_moved and self._waiter is waiter:
+    def _wake_if(self, waiter: Waiter, has_moved: bool) -> None:
+        """Read again if records became visible before the fetch was parked."""
+        if has_moved and self._waiter is waiter:
             self._node.topics.waiters.remove(waiter)
             self._wake()
 
     def _wake(self) -> None:
-        # Look when this turn is over: it may append to more of the partitions, and wake others.
+        # Read after this iteration of the loop, which may append to more of the partitions and wake others.
         self._waiter = None
         self._is_woken = True
         self._node.soon(self._call.guard(self._look_again))
@@ -164,9 +164,9 @@ class _Fetch:
         if not self._is_woken:
             return
         self._is_woken = False
-        self._read(self._go_on_with)
+        self._read(self._finish_or_park)
 
-    def _go_on_with(self, found: list[_Found]) -> None:
+    def _finish_or_park(self, found: list[_Found]) -> None:
         missing_bytes = self._missing_bytes(found)
         if missing_bytes > 0 and not self._is_time_over:
             self._park(found, missing_bytes)
@@ -175,10 +175,10 @@ class _Fetch:
             self._cancel_timeout()
         self._answer(found)
 
-    def _give_up_waiting(self) -> None:
+    def _time_out(self) -> None:
         self._is_time_over = True
         if self._is_reading:
-            return  # what is found is the answer
+            return  # its result is the response
         self._is_woken = False
         if self._waiter is not None:
             self._node.topics.waiters.remove(self._waiter)
@@ -191,14 +191,14 @@ class _Fetch:
             self._call.answer(self._respond(found))
 
     def _missing_bytes(self, found: list[_Found]) -> int:
-        """How much too little there is; 0 also when there is something to say at once."""
+        """Return how many bytes are missing; 0 also if there is something to report at once."""
         if not found or self._has_error:
             return 0
-        # Nobody gets more than `max_bytes`, so nobody waits for more.
+        # No response exceeds `max_bytes`, so no fetch waits for more.
         return min(self._request.min_bytes, self._most_bytes()) - self._found_bytes
 
     def _read(self, then: Callable[[list[_Found]], None]) -> None:
-        """Read all partitions, now or in steps, and go on with what is found."""
+        """Read all partitions, now or in steps, then call `then` with the results."""
         found = self._read_at_once()
         self._was_read_at_once = found is not None
         if found is not None:
@@ -206,14 +206,14 @@ class _Fetch:
             return
         self._is_reading = True
 
-        def go_on(found: list[_Found]) -> None:
+        def finish(found: list[_Found]) -> None:
             self._is_reading = False
             then(found)
 
-        self._read_soon(go_on)
+        self._read_soon(finish)
 
     def _read_soon(self, then: Callable[[list[_Found]], None]) -> None:
-        """Read all partitions in steps, when those that came before have had their turn."""
+        """Read all partitions in steps, after those of earlier fetches."""
         self._call.when_lost(self._abandon)
         self._call.in_steps(self._read_later(), then)
 
@@ -225,7 +225,9 @@ class _Fetch:
         return max(0, min(self._request.max_bytes, int(self._node.settings["fetch.max.bytes"]), _MOST_BYTES))
 
     def _read_at_once(self) -> list[_Found] | None:
-        """All partitions; None if that may take long: there are many, or much, or a log has to be opened."""
+        """Read all partitions; return None if that may take long: many partitions or bytes, or a log to
+        open.
+        """
         if self._is_wide:
             return None
         left = most = self._most_bytes()
@@ -257,12 +259,12 @@ class _Fetch:
         return found
 
     def _read_later(self) -> RequestSteps[list[_Found]]:
-        """All partitions, in a later turn of the loop."""
+        """Read all partitions in a later iteration of the loop."""
         yield _LATER
         return [] if self._is_lost else (yield from self._read_in_steps())
 
     def _read_in_steps(self) -> RequestSteps[list[_Found]]:
-        """All partitions, one after the other."""
+        """Read all partitions, one after the other."""
         left = most = self._most_bytes()
         is_empty = True
         has_error = False
@@ -288,7 +290,7 @@ class _Fetch:
         return found
 
     def _note(self, found_bytes: int, *, has_error: bool) -> None:
-        """All partitions were read: what that came to, so that nobody need go through them again."""
+        """Keep the totals of a read of all partitions."""
         self._found_bytes, self._has_error = found_bytes, has_error
 
     def _find(self, wanted: FetchedPartition) -> tuple[Partition | None, ErrorCode]:
@@ -302,14 +304,14 @@ class _Fetch:
         partition = None if topic is None else topic.find_partition(wanted.key.partition)
         if partition is None:
             return None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        # Below 0 a fetch asks for any epoch; elsewhere only -1 does.
+        # Fetch accepts any epoch for a negative one; other APIs only for -1.
         return partition, partition.check_leader_epoch(max(wanted.current_leader_epoch, -1))
 
     def _respond(self, found: list[_Found]) -> FetchResponse:
         response = FetchResponse(session_id=self._context.session_id)
         topics: dict[str | bytes, FetchableTopicResponse] = {}
         for one in found:
-            self._tell(one, response, topics)
+            self._add_to_response(one, response, topics)
         return response
 
     def _respond_in_steps(self, found: list[_Found]) -> RequestSteps[FetchResponse]:
@@ -317,13 +319,13 @@ class _Fetch:
         topics: dict[str | bytes, FetchableTopicResponse] = {}
         for one in found:
             yield None
-            self._tell(one, response, topics)
+            self._add_to_response(one, response, topics)
         return response
 
-    def _tell(
+    def _add_to_response(
         self, one: _Found, response: FetchResponse, topics: dict[str | bytes, FetchableTopicResponse]
     ) -> None:
-        """Add to the response what was found in a partition, if it is worth telling."""
+        """Add the result of a partition to the response, if the session includes it."""
         result = one.result
         outcome = PartitionOutcome(
             bool(result.records), result.error, result.high_watermark, result.log_start_offset
@@ -360,8 +362,8 @@ class _Fetch:
         return data
 
 
-def _have_moved(found: list[_Found]) -> RequestSteps[bool]:
-    """Whether more can be read of any partition than when it was read."""
+def _has_moved(found: list[_Found]) -> RequestSteps[bool]:
+    """Return whether the high watermark of any partition has changed since it was read."""
     for one in found:
         yield None
         if one.partition is None:
@@ -374,7 +376,7 @@ def _have_moved(found: list[_Found]) -> RequestSteps[bool]:
 
 
 def handle(node: Node, call: Call, request: FetchRequest) -> FetchResponse | None:
-    """Find the session, then the records."""
+    """Find the session, then read the records."""
     if _named(request.topics) + _named(request.forgotten_topics_data) > _MOST_AT_ONCE:
 
         def begin(context: FetchContext | ErrorCode) -> None:
@@ -389,7 +391,7 @@ def handle(node: Node, call: Call, request: FetchRequest) -> FetchResponse | Non
 
 
 def _named(topics: Sequence[FetchTopic | ForgottenTopic]) -> int:
-    """How many partitions they name."""
+    """Return the number of partitions named."""
     return sum(len(topic.partitions) for topic in topics)
 
 
@@ -447,7 +449,7 @@ def _session_request(call: Call, request: FetchRequest, wanted: list[FetchedPart
 
 
 def needs(node: Node, call: Call, request: FetchRequest) -> Iterator[Need]:
-    """READ on each topic that is fetched: those that the request names, and those of its session."""
+    """Return the needs: READ on each topic fetched: those in the request, and those of its session."""
     yield from topic_needs(node, Operation.READ, request.topics)
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         return

@@ -1,11 +1,11 @@
-"""ListOffsets (key 2), versions 1-11: where a partition begins, where it ends, and what was written when.
+"""ListOffsets (key 2), versions 1-11: first and last offset of a partition, and offsets by time.
 
-A timestamp asks for the first record at or after it. Negative ones are names: -1 the high watermark, -2 the
-log start, -3 the record with the greatest timestamp (7+, KIP-734), -4 the local log start (8+, KIP-405)
-which is the log start, -5 the end of the tiered log (9+, KIP-1005) and -6 its next upload (11+, KIP-1023),
-which do not exist and are -1. Any other, or one before its version, is UNSUPPORTED_VERSION.
+A timestamp asks for the first record at or after it. Special timestamps: -1 the high watermark, -2 the log
+start, -3 the record with the greatest timestamp (7+, KIP-734), -4 the local log start (8+, KIP-405), here the
+log start, -5 the end of the tiered log (9+, KIP-1005) and -6 its next upload (11+, KIP-1023), which do not
+exist here and are -1. Any other negative one, or one before its version, is UNSUPPORTED_VERSION.
 
-The same partition twice in a request is INVALID_REQUEST, for both.
+A partition given twice in a request is INVALID_REQUEST, for both.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _NAMED_SINCE = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-"""The version that first knew each name."""
+"""The first version with each special timestamp."""
 
 
 def handle(node: Node, call: Call, request: ListOffsetsRequest) -> None:
-    """Answer each partition for itself."""
+    """Answer each partition independently."""
     call.answer_in_steps(_answer(node, call, request))
 
 

@@ -1,9 +1,8 @@
 """Metadata (key 3), versions 0-13: the brokers, which is this one, and the topics with their partitions.
 
-No topics asked for means all in version 0; from 1 that is null, and an empty list is none. A topic asked
-for by name may be created on the spot, if the broker and, from version 4, the request allow it: the answer
-then has it already. From version 10 topics have ids, and from 12 they may be asked for by id alone
-(KIP-516).
+In version 0 an empty list means all topics; from 1 null does, and an empty list means none. A topic asked for
+by name may be created, if the broker and, from version 4, the request allow it: the response then includes
+it. From version 10 topics have ids, and from 12 they may be asked for by id alone (KIP-516).
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ from headgate.wire.messages.metadata import (
 
 _NULL_NAMES_SINCE = 12
 _TOPICS_AT_ONCE = 100
-"""So many topics that do not exist take no time worth telling."""
+"""Number of topics that are handled without a pause."""
 _SHARED_AT_ONCE = 50
 
 
 def handle(node: Node, call: Call, request: MetadataRequest) -> None:
-    """Tell of the topics asked for, in their order."""
+    """Describe the topics asked for, in their order."""
     call.answer_in_steps(_respond(node, call, request))
 
 
@@ -47,7 +46,7 @@ def _respond(node: Node, call: Call, request: MetadataRequest) -> RequestSteps[M
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
         ),
     )
-    _tell_of_brokers(node, response)
+    _add_brokers(node, response)
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     if _is_of_all(call, request):
         for topic in node.topics.all():
@@ -102,7 +101,7 @@ def _describe(node: Node, topic: Topic, operations: int) -> RequestSteps[Metadat
 
 
 def _partitions(node_id: int, leader_epoch: int, count: int) -> RequestSteps[list[MetadataResponsePartition]]:
-    """All partitions of any topic that has `count` of them: they differ in their index alone."""
+    """Return the partitions of any topic with `count` of them: they differ only in their index."""
     partitions: list[MetadataResponsePartition] = []
     for first in range(0, count, _SHARED_AT_ONCE):
         yield None
@@ -128,7 +127,7 @@ def _some_partitions(
 
 
 def needs(node: Node, call: Call, request: MetadataRequest) -> Iterator[Need]:
-    """DESCRIBE on each topic, and CREATE on the topic or the cluster where it would be created."""
+    """Return the needs: DESCRIBE on each topic, and CREATE on a topic to be created, or on the cluster."""
     if _is_of_all(call, request):
         for topic in node.topics.all():
             yield topic_need(Operation.DESCRIBE, topic.name)
@@ -141,7 +140,7 @@ def needs(node: Node, call: Call, request: MetadataRequest) -> Iterator[Need]:
 
 
 def deny(node: Node, call: Call, request: MetadataRequest, error: ErrorCode) -> None:
-    """Tell of the error in each topic, and of the brokers, without which a client cannot go on."""
+    """Return the error in each topic, and the brokers, which a client needs to continue."""
     call.answer_in_steps(_denied(node, call, request, error))
 
 
@@ -150,7 +149,7 @@ def _denied(
 ) -> RequestSteps[MetadataResponse]:
     response: MetadataResponse = yield from denied_response(request, call.api_version, error)
     response.error_code = ErrorCode.NONE
-    _tell_of_brokers(node, response)
+    _add_brokers(node, response)
     return response
 
 
@@ -158,7 +157,7 @@ def _is_of_all(call: Call, request: MetadataRequest) -> bool:
     return request.topics is None or (call.api_version == 0 and not request.topics)
 
 
-def _tell_of_brokers(node: Node, response: MetadataResponse) -> None:
+def _add_brokers(node: Node, response: MetadataResponse) -> None:
     response.brokers = [
         MetadataResponseBroker(node_id=node.node_id, host=node.advertised_host, port=node.advertised_port)
     ]

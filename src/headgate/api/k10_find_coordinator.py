@@ -1,9 +1,9 @@
-"""FindCoordinator (10), versions 0-6: who coordinates a group: the owner of its shard, as the router says.
+"""FindCoordinator (10), versions 0-6: find the coordinator of a group, which is the owner of its shard.
 
-1 adds the type of the key and the error message, 3 is flexible, 4 asks for several keys at once (KIP-699),
-5 has no change for us, 6 knows the type "share" (KIP-932). Transactions and share groups are not there yet:
-a client that asks for their coordinator gets INVALID_REQUEST and a reason, which it reports at once; a
-retriable error would have it ask for ever.
+1 adds the type of the key and the error message, 3 is flexible, 4 has several keys (KIP-699), 5 has no
+relevant change, 6 adds the type "share" (KIP-932). Transactions and share groups are not supported yet: a
+client that asks for their coordinator gets INVALID_REQUEST and a reason, which it reports at once; it would
+retry a retriable error for ever.
 """
 
 from __future__ import annotations
@@ -70,10 +70,10 @@ def _find(node: Node, key_type: int, key: str) -> Coordinator:
 
 
 def needs(node: Node, call: Call, request: FindCoordinatorRequest) -> Iterator[Need]:
-    """DESCRIBE on each group or transactional id."""
+    """Return the needs: DESCRIBE on each group or transactional id."""
     resource_type = _RESOURCE_TYPES.get(request.key_type)
     if resource_type is None:
-        return  # there is no such coordinator, whoever asks
+        return  # there is no such coordinator for any principal
     keys = request.coordinator_keys if call.api_version >= _SEVERAL_KEYS_SINCE_VERSION else (request.key,)
     for key in keys:
         yield Need(Operation.DESCRIBE, Resource(resource_type, key))

@@ -1,9 +1,8 @@
-"""JoinGroup (11), versions 0-9: become or stay a member of a classic group.
+"""JoinGroup (11), versions 0-9: join a classic group, or rejoin it.
 
-0 has one timeout for session and rebalance, 2 the throttle time, from 4 a new dynamic member is given its
-id first (KIP-394), 5 has the group instance id (KIP-345), 6 is flexible, 7 answers with the protocol type
-and may answer a null protocol, 8 brings the client's reason (KIP-800), 9 may tell a leader to skip the
-assignment (KIP-814).
+0 has one timeout for session and rebalance, 2 the throttle time, from 4 a new dynamic member first gets its
+id (KIP-394), 5 has the group instance id (KIP-345), 6 is flexible, 7 returns the protocol type and may return
+a null protocol, 8 has the client's reason (KIP-800), 9 may tell a leader to skip the assignment (KIP-814).
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ _MEMBER_ID_REQUIRED_SINCE_VERSION = 4
 _NULL_PROTOCOL_SINCE_VERSION = 7
 _SKIP_ASSIGNMENT_SINCE_VERSION = 9
 _MOST_MEMBERS_AT_ONCE = 500
-"""The leader of a larger group is told of the members by a thread."""
+"""The response to the leader of a larger group is encoded in a thread."""
 
 
 def handle(node: Node, call: Call, request: JoinGroupRequest) -> None:
-    """Answer when the member is in a generation, or at once with the reason why not."""
+    """Answer when the member is in a generation, or at once with an error."""
     command = _command(node, call, request)
     if is_too_long(command.new_member_id):
         call.answer(_response(JoinResult(error=ErrorCode.UNKNOWN_SERVER_ERROR), call.api_version))
@@ -60,7 +59,7 @@ def _command(node: Node, call: Call, request: JoinGroupRequest) -> JoinGroup:
     return JoinGroup(
         group_id=GroupId(request.group_id),
         member_id=MemberId(request.member_id),
-        # A static member's id begins with its instance id, in Kafka too.
+        # As in Kafka, a static member's id begins with its instance id.
         new_member_id=MemberId(request.member_id or node.new_member_id(instance_id or call.client_id)),
         new_consumer_member_id=MemberId(request.member_id or node.new_consumer_member_id()),
         instance_id=None if instance_id is None else InstanceId(instance_id),

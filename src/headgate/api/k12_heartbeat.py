@@ -1,6 +1,6 @@
-"""Heartbeat (12), versions 0-4: stay a member of a classic group, and hear when to join again.
+"""Heartbeat (12), versions 0-4: keep the session of a classic member, and learn of rebalances.
 
-1 has the throttle time, 3 the group instance id (KIP-345), 4 is flexible. While the group is being loaded the
+1 has the throttle time, 3 the group instance id (KIP-345), 4 is flexible. While the group is loading the
 answer is NONE, as in Kafka.
 """
 
@@ -17,7 +17,7 @@ from headgate.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
 def handle(node: Node, call: Call, request: HeartbeatRequest) -> None:
-    """Answer with the error alone."""
+    """Answer with the error code."""
 
     def on_result(error: ErrorCode) -> None:
         call.answer(classic_response_of(error))

@@ -1,7 +1,7 @@
 """LeaveGroup (13), versions 0-5: remove members from a group.
 
-To 2 one member, whose error is the response's; from 3 several, also static ones by their instance id, each
-with an error of its own (KIP-345); 1 has the throttle time, 4 is flexible, 5 brings a reason (KIP-800).
+Up to 2 one member, whose error is the response's; from 3 several, static ones by their instance id, each with
+its own error (KIP-345); 1 has the throttle time, 4 is flexible, 5 has a reason (KIP-800).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SEVERAL_MEMBERS_SINCE_VERSION = 3
 
 
 def handle(node: Node, call: Call, request: LeaveGroupRequest) -> None:
-    """Answer for each member, or for the one."""
+    """Answer for each member, or for the only one."""
     has_several = call.api_version >= _SEVERAL_MEMBERS_SINCE_VERSION
 
     def on_result(result: Any) -> None:

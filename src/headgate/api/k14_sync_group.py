@@ -1,7 +1,7 @@
-"""SyncGroup (14), versions 0-5: the leader brings the assignment, everybody gets their part.
+"""SyncGroup (14), versions 0-5: the leader sends the assignment, each member receives its part.
 
-1 has the throttle time, 3 the group instance id (KIP-345), 4 is flexible, from 5 the protocol type and name
-are to be given, and have to be those of the group (KIP-559).
+1 has the throttle time, 3 the group instance id (KIP-345), 4 is flexible. From 5 the protocol type and name
+are required, and must be those of the group (KIP-559).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PROTOCOL_SINCE_VERSION = 5
 
 
 def handle(node: Node, call: Call, request: SyncGroupRequest) -> SyncGroupResponse | None:
-    """Answer when there is an assignment, or at once with the reason why not."""
+    """Answer when there is an assignment, or at once with an error."""
     names_protocol = request.protocol_type is not None and request.protocol_name is not None
     if call.api_version >= _PROTOCOL_SINCE_VERSION and not names_protocol:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)

@@ -1,8 +1,8 @@
-"""DescribeGroups (15), versions 0-6: what classic groups look like from outside.
+"""DescribeGroups (15), versions 0-6: describe classic groups.
 
-1 has the throttle time, 3 may ask for what the caller may do, 4 shows group instance ids, 5 is flexible, 6
-has error messages. A group that does not exist is Dead without an error up to 5, GROUP_ID_NOT_FOUND in 6
-(KIP-1043). A group that is named more than once is described once: a short request has no endless answer.
+1 has the throttle time, 3 may ask for authorized operations, 4 has group instance ids, 5 is flexible, 6 has
+error messages. A group that does not exist is Dead without an error up to 5, GROUP_ID_NOT_FOUND in 6
+(KIP-1043). A group named more than once is described once, so that a short request has no endless response.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _READ, _DELETE, _DESCRIBE, _DESCRIBE_CONFIGS, _ALTER_CONFIGS = 3, 6, 8, 10, 11
 ALL_GROUP_OPERATIONS = (
     1 << _READ | 1 << _DELETE | 1 << _DESCRIBE | 1 << _DESCRIBE_CONFIGS | 1 << _ALTER_CONFIGS
 )
-"""Every operation there is on groups, as a bit field: nobody is refused here."""
+"""All operations on groups, as a bit field."""
 OPERATIONS_NOT_ASKED_FOR = -(2**31)
 
 
 def handle(node: Node, call: Call, request: wire.DescribeGroupsRequest) -> None:
-    """Answer for each group once, in the order asked."""
+    """Describe each group once, in the order asked."""
     operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else OPERATIONS_NOT_ASKED_FOR
     group_ids = [GroupId(group_id) for group_id in dict.fromkeys(request.groups)]
 

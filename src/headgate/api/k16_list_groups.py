@@ -1,7 +1,7 @@
-"""ListGroups (16), versions 0-5: the groups of all shards.
+"""ListGroups (16), versions 0-5: list the groups of all shards.
 
-1 has the throttle time, 3 is flexible, 4 shows states and filters by them (KIP-518), 5 shows types and
-filters by them (KIP-848). Filters ignore case; what they name and nobody has lets nothing pass.
+1 has the throttle time, 3 is flexible, 4 returns states and filters by them (KIP-518), 5 returns types and
+filters by them (KIP-848). Filters ignore case; a filter with unknown values only matches no group.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from headgate.wire.messages.list_groups import ListedGroup, ListGroupsRequest, L
 
 
 def handle(node: Node, call: Call, request: ListGroupsRequest) -> None:
-    """Answer with all groups, or with the error of a shard that cannot tell: never with a part of them.
+    """Answer with all groups, or with the error of a shard that cannot answer: never with a part of them.
 
-    Groups that come or go meanwhile may be among them.
+    Groups created or deleted meanwhile may be included.
     """
     command = ListGroups(frozenset(request.states_filter), frozenset(request.types_filter))
     call.answer_in_steps(_listed(node, command))
@@ -40,12 +40,12 @@ def _listed(node: Node, first: ListGroups) -> RequestSteps[ListGroupsResponse]:
             result: ListedGroups | ErrorCode = there.result()
             if isinstance(result, ErrorCode):
                 return ListGroupsResponse(error_code=result)
-            response.groups += map(_told, result.groups)
+            response.groups += map(_listed_group, result.groups)
             command = None if result.rest is None else ListMoreGroups(result.rest)
     return response
 
 
-def _told(group: core.ListedGroup) -> ListedGroup:
+def _listed_group(group: core.ListedGroup) -> ListedGroup:
     return ListedGroup(
         group_id=group.group_id,
         protocol_type=group.protocol_type,

@@ -1,9 +1,9 @@
-"""ApiVersions (18), versions 0-4: what this node speaks, generated from the registrations.
+"""ApiVersions (18), versions 0-4: the APIs and versions of this node, from the registrations.
 
-A client that asks in a version we do not know gets a version 0 answer with UNSUPPORTED_VERSION and only this
-API's own range (KIP-511), and asks again. The header of the response never has tags, in any version, as the
-client cannot know yet which version it will get. From version 3 on, what an API here knows beyond Kafka's
-document is a supported feature (KIP-584); version 4 only allows a feature to start at 0 (KIP-1022).
+A request in an unknown version gets a version 0 response with UNSUPPORTED_VERSION and this API's own range
+only (KIP-511); the client asks again. The response header never has tags, in any version, as the client does
+not know yet which version it will get. From version 3, features of an API beyond Kafka's protocol are
+supported features (KIP-584); version 4 only allows a feature to start at 0 (KIP-1022).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _NAMES_SINCE_VERSION = 3
 
 _PRODUCE = 0
 _ADVERTISED_FROM = {_PRODUCE: 0}
-"""APIs said to begin earlier than they do. librdkafka looks for version 0 of Produce before it believes
-that a broker takes compressed batches, and otherwise compresses none; no client ends up with a version that
-old. Kafka does the same (KAFKA-18659)."""
+"""APIs advertised from an earlier version than they have. librdkafka requires version 0 of Produce before it
+compresses batches; no client uses such an old version. Kafka does the same (KAFKA-18659).
+"""
 
 
 def api_versions(apis: Collection[Api]) -> Api:
-    """The registration that advertises `apis` and itself."""
+    """Return the registration that advertises `apis` and itself."""
     own = ApiVersion(api_key=18, min_version=0, max_version=4)
     others = [
         ApiVersion(
@@ -59,7 +59,7 @@ def api_versions(apis: Collection[Api]) -> Api:
 
 
 def unsupported(own: Api) -> ApiVersionsResponse:
-    """The answer, always in version 0, to an ApiVersions request in a version that is not spoken."""
+    """Return the response, always in version 0, to an ApiVersions request in an unknown version."""
     return ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,
         api_keys=[ApiVersion(api_key=own.key, min_version=own.min_version, max_version=own.max_version)],

@@ -1,10 +1,9 @@
-"""CreateTopics (key 19), versions 2-7.
+"""CreateTopics (key 19), versions 2-7: create topics.
 
-Each topic stands for itself; those that are good are created with one sync, a hundred at a time, and the
-answer comes when all are there. -1
-for partitions or replication factor means the broker's default. Replication is left to a Kafka cluster: a
-factor above one, or an assignment to any other broker, is refused. `validate_only` answers as if, with an
-id nobody has. From version 5 the answer tells the partitions and settings, from 7 the topic's id.
+Topics are independent; valid ones are created with one sync per hundred, and the response is sent when all
+exist. -1 for partitions or replication factor means the broker's default. There is no replication: a factor
+above one, or an assignment to another broker, is refused. With `validate_only` the response is the same, with
+an id of no topic. From version 5 the response has the partitions and settings, from 7 the topic's id.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from headgate.wire.messages.create_topics import (
 
 
 def handle(node: Node, call: Call, request: CreateTopicsRequest) -> None:
-    """Create the topics, and answer one result a name."""
+    """Create the topics, and return one result per name."""
     call.answer_in_steps(_answer(node, request))
 
 
@@ -58,7 +57,7 @@ def _answer(node: Node, request: CreateTopicsRequest) -> RequestSteps[CreateTopi
 
 
 def _refuse_shape(node: Node, topic: CreatableTopic, times_named: Counter[str]) -> Refusal | None:
-    """What is wrong with the request for this topic, before its name and settings are looked at."""
+    """Return what is wrong with the request for this topic, before its name and settings are checked."""
     if times_named[topic.name] > 1:
         return Refusal(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
     config_names = [config.name for config in topic.configs]

@@ -1,9 +1,9 @@
-"""DescribeOffsetHistory (20004), version 0, Headgate's own: what a group's offsets were, and when.
+"""DescribeOffsetHistory (20004), version 0, Headgate's own: the former offsets of a group, and when.
 
-The group's coordinator answers, from its own logs, and no other node. A group or partition of which nothing
-is known is no error. What is older than the history is answered "not known", never by a guess; so is what
-could not be read within `max_wait_ms`. A group's offsets are kept by names of topics: with each name comes
-the topic that has it now, and how many of the entries are of one that had it before.
+The group's coordinator answers from its own logs. An unknown group or partition is no error. Times before the
+history, and anything that was not read within `max_wait_ms`, are reported as not known. A group's offsets are
+stored by topic name: each name comes with the topic that has it now, and the number of entries of a former
+topic of that name.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LONGEST_WAIT_MS: Final = 60_000
 
 
 class Mode(IntEnum):
-    """What is asked of a history."""
+    """The kind of a query."""
 
     LIST = 0
     AS_OF = 1
@@ -50,7 +50,7 @@ class Mode(IntEnum):
 
 
 class Kind(IntEnum):
-    """What an entry is."""
+    """The kind of an entry."""
 
     COMMIT = 0
     REMOVAL = 1
@@ -59,7 +59,7 @@ class Kind(IntEnum):
 def handle(
     node: Node, call: Call, request: DescribeOffsetHistoryRequest
 ) -> DescribeOffsetHistoryResponse | None:
-    """Answer when the logs are read."""
+    """Answer when the logs were read."""
     query = _query(request)
     if isinstance(query, str):
         return DescribeOffsetHistoryResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=query)
@@ -78,7 +78,7 @@ def handle(
 
 
 def _query(request: DescribeOffsetHistoryRequest) -> HistoryQuery | str:
-    """What is asked; as text, why that cannot be."""
+    """Return the query, or a text that says why it is invalid."""
     group_id = GroupId(request.group_id)
     scope: HistoryScope = None
     if request.topics is not None:
@@ -105,7 +105,7 @@ def _encoded(version: int, history: GroupHistory) -> EncodedOffsetHistory:
     encoded = EncodedOffsetHistory(body=encode(response, version))
     for topic in response.topics:
         while topic.partitions:
-            topic.partitions.pop()  # all at once it would keep the interpreter busy
+            topic.partitions.pop()  # freeing all at once would block the interpreter
     return encoded
 
 

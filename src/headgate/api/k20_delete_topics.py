@@ -1,9 +1,9 @@
-"""DeleteTopics (key 20), versions 1-6: topics and all their records.
+"""DeleteTopics (key 20), versions 1-6: delete topics with all their records.
 
-Up to version 5 by name, in 6 by name or id, never both. The topics' id is nobody's afterwards.
-`delete.topic.enable` switches the API off. Internal topics are refused: the coordinators' state is in them.
-Topics are gone at once, durably; the answer waits, as long as the request allows, until their offsets are
-gone as well: whoever has it can create topics of the same names.
+Up to version 5 by name, in 6 by name or id, never both. `delete.topic.enable` turns the API off. Internal
+topics are refused: they have the coordinators' state. A topic is deleted at once, durably. The response
+waits, as long as the request allows, until its offsets are removed: after it, topics of the same names can be
+created.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DISABLED_ERROR_SINCE = 3
 
 
 def handle(node: Node, call: Call, request: DeleteTopicsRequest) -> None:
-    """Delete each topic for itself."""
+    """Delete each topic independently."""
 
     def answer(deleted: tuple[DeleteTopicsResponse, list[TopicName]]) -> None:
         response, held = deleted
@@ -49,13 +49,13 @@ def handle(node: Node, call: Call, request: DeleteTopicsRequest) -> None:
 def _delete_all(
     node: Node, call: Call, request: DeleteTopicsRequest
 ) -> RequestSteps[tuple[DeleteTopicsResponse, list[TopicName]]]:
-    """Delete the topics; the response, and the names that cannot be used again yet."""
+    """Delete the topics; return the response, and the names that cannot be reused yet."""
     if call.api_version < _BY_ID_SINCE:
         wanted = [DeleteTopicState(name=name) for name in request.topic_names]
     else:
         wanted = request.topics
     times_named = Counter((state.name, state.topic_id) for state in wanted)
-    # What is named twice is refused once.
+    # Answer a name once, however often it is given.
     wanted = list({(state.name, state.topic_id): state for state in wanted}.values())
     targets = [_find(node, call, state, times_named) for state in wanted]
     times_meant = Counter(target.topic_id for target in targets if isinstance(target, Topic))
@@ -72,7 +72,7 @@ def _delete_all(
 def _answer_when_free(
     node: Node, call: Call, response: DeleteTopicsResponse, names: list[TopicName], timeout_ms: int
 ) -> None:
-    """Answer as soon as all of these names can be used again, or when the time is up."""
+    """Answer when all of these names can be reused, or after the timeout."""
     is_answered = False
 
     def answer() -> None:
@@ -124,7 +124,7 @@ def _delete(node: Node, call: Call, state: DeleteTopicState, target: Topic | Ref
 
 
 def needs(node: Node, call: Call, request: DeleteTopicsRequest) -> Iterator[Need]:
-    """DELETE on each topic, or else on the cluster."""
+    """Return the needs: DELETE on each topic, or else on the cluster."""
     yield from topic_needs(node, Operation.DELETE, request.topics, Operation.DELETE)
     for name in request.topic_names:
         yield topic_need(Operation.DELETE, name, Operation.DELETE)

@@ -1,7 +1,7 @@
 """DeleteRecords (key 21), versions 0-2: raise a partition's log start offset.
 
-Offset -1 means the high watermark. What is below the log start already is no error; beyond the high
-watermark is OFFSET_OUT_OF_RANGE. A topic that is only compacted is POLICY_VIOLATION, an internal one
+Offset -1 means the high watermark. An offset below the log start is no error; one beyond the high watermark
+is OFFSET_OUT_OF_RANGE. A topic that is only compacted is POLICY_VIOLATION, an internal one
 INVALID_TOPIC_EXCEPTION.
 """
 
@@ -23,7 +23,7 @@ from headgate.wire.messages.delete_records import (
 
 
 def handle(node: Node, call: Call, request: DeleteRecordsRequest) -> None:
-    """Cut each partition for itself."""
+    """Handle each partition independently."""
     call.answer_in_steps(_answer(node, request))
 
 

@@ -1,11 +1,10 @@
-"""InitProducerId (key 22), versions 0-5: an id for an idempotent producer.
+"""InitProducerId (key 22), versions 0-5: assign an id to an idempotent producer.
 
-Ids are never given out twice: they come from blocks that are durable before their first id is used. Each is
-new, with epoch 0, also for a producer that names the id it had (3+, KIP-360).
+Ids are never reused: they come from blocks that are durable before their first id is used. Each is new, with
+epoch 0, also for a producer that sends the id it had (3+, KIP-360).
 
-Transactions are not supported yet. A transactional id is answered with UNSUPPORTED_VERSION, which the
-clients report at once as a fatal error, where a missing coordinator would be retried until their time is
-up.
+Transactions are not supported yet. A transactional id is answered with UNSUPPORTED_VERSION, which clients
+report at once as a fatal error; a missing coordinator would be retried until they time out.
 """
 
 from __future__ import annotations
@@ -22,22 +21,22 @@ from headgate.wire.messages.init_producer_id import InitProducerIdRequest, InitP
 
 
 def handle(node: Node, call: Call, request: InitProducerIdRequest) -> InitProducerIdResponse:
-    """Give out the next id."""
+    """Assign the next id."""
     if request.transactional_id is not None:
         error = ErrorCode.UNSUPPORTED_VERSION if request.transactional_id else ErrorCode.INVALID_REQUEST
         return InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)
     producer_id = node.topics.new_producer_id(node.system_time())
     if isinstance(producer_id, Refusal):
-        # Not a storage error: to an InitProducerId that is fatal, and this one is worth another try.
+        # A storage error would be fatal to the producer; this one is retriable.
         error = ErrorCode.COORDINATOR_NOT_AVAILABLE
         return InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 
 def needs(node: Node, call: Call, request: InitProducerIdRequest) -> Iterator[Need]:
-    """WRITE on the transactional id, or without one IDEMPOTENT_WRITE on the cluster.
+    """Return the needs: WRITE on the transactional id, or without one IDEMPOTENT_WRITE on the cluster.
 
-    Kafka grants the latter to whoever may write to some topic, too: which only the policy knows.
+    Kafka also grants the latter to principals that may write to some topic, which only the policy knows.
     """
     if request.transactional_id is None:
         yield Need(Operation.IDEMPOTENT_WRITE, CLUSTER)

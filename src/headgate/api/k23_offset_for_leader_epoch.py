@@ -1,6 +1,6 @@
-"""OffsetForLeaderEpoch (key 23), versions 2-4: where a leader epoch ended (KIP-320).
+"""OffsetForLeaderEpoch (key 23), versions 2-4: return the end offset of a leader epoch (KIP-320).
 
-A consumer asks after a change of leader epoch whether what it has read is still there. The epoch goes up
+After a change of leader epoch a consumer checks whether the records it has read still exist. The epoch rises
 when the node starts after a crash.
 """
 
@@ -22,7 +22,7 @@ from headgate.wire.messages.offset_for_leader_epoch import (
 
 
 def handle(node: Node, call: Call, request: OffsetForLeaderEpochRequest) -> None:
-    """Answer each partition for itself."""
+    """Answer each partition independently."""
     call.answer_in_steps(_answer(node, request))
 
 

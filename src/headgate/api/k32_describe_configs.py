@@ -1,7 +1,7 @@
-"""DescribeConfigs (key 32), versions 1-4: settings in force, where each comes from, and what it means.
+"""DescribeConfigs (key 32), versions 1-4: settings in force, with their sources and documentation.
 
-For topics, groups and the broker. No keys asked for, null or empty, means all. A group need not exist: it
-has the defaults. Synonyms and documentation (3+) come when they are asked for.
+For topics, groups and the broker. Null or empty keys mean all. A group need not exist: it has the defaults.
+Synonyms and documentation (3+) are included on request.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from headgate.wire.messages.describe_configs import (
 
 
 def handle(node: Node, call: Call, request: DescribeConfigsRequest) -> None:
-    """Describe each resource for itself."""
+    """Describe each resource independently."""
     call.answer_in_steps(_answer(node, request))
 
 

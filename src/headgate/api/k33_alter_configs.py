@@ -1,6 +1,6 @@
-"""AlterConfigs (key 33), versions 0-2: replace all the settings a topic, a group or a broker has of its own.
+"""AlterConfigs (key 33), versions 0-2: replace all overrides of a topic, a group or a broker.
 
-What the request leaves out goes back to its default. Kafka keeps the API for old tools;
+Settings that the request omits return to their defaults. Kafka keeps the API for old tools;
 IncrementalAlterConfigs (44) changes single settings.
 """
 
@@ -23,7 +23,7 @@ from headgate.wire.messages.alter_configs import (
 
 
 def handle(node: Node, call: Call, request: AlterConfigsRequest) -> None:
-    """Alter each resource for itself, all of its settings or none."""
+    """Alter each resource independently, all of its settings or none."""
     call.answer_in_steps(_answer(node, request))
 
 

@@ -1,7 +1,7 @@
-"""DescribeLogDirs (key 35), versions 1-5: what each partition takes on the disk. There is one log directory.
+"""DescribeLogDirs (key 35), versions 1-5: size of each partition on the disk. There is one log directory.
 
-No topics (null) means every partition. Topics that do not exist are left out, as Kafka does. The
-directory's own size and free space (4+) are not told.
+Null topics mean every partition. Unknown topics are omitted, as in Kafka. The directory's total size and free
+space (4+) are not reported.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from headgate.wire.messages.describe_log_dirs import (
 
 
 def handle(node: Node, call: Call, request: DescribeLogDirsRequest) -> None:
-    """Tell the sizes."""
+    """Return the sizes."""
     call.answer_in_steps(_answer(node, request))
 
 

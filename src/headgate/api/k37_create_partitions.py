@@ -1,7 +1,7 @@
 """CreatePartitions (key 37), versions 0-3: raise a topic's number of partitions.
 
 `count` is the new total. An assignment, if given, has one entry for each new partition and names this node.
-Those of an internal topic are fixed: they decide who coordinates which group.
+Internal topics have a fixed number: it determines which partition coordinates a group.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headgate.wire.messages.create_partitions import (
 
 
 def handle(node: Node, call: Call, request: CreatePartitionsRequest) -> None:
-    """Extend each topic for itself."""
+    """Extend each topic independently."""
     call.answer_in_steps(_answer(node, request))
 
 

@@ -1,4 +1,4 @@
-"""DeleteGroups (42), versions 0-2: remove empty groups with all their offsets.
+"""DeleteGroups (42), versions 0-2: delete empty groups with all their offsets.
 
 1 has no change, 2 is flexible. A group named twice is deleted and answered once.
 """
@@ -23,7 +23,7 @@ from headgate.wire.messages.delete_groups import (
 
 
 def handle(node: Node, call: Call, request: DeleteGroupsRequest) -> None:
-    """Answer with an error for each group."""
+    """Answer with an error code for each group."""
     group_ids = [GroupId(group_id) for group_id in dict.fromkeys(request.groups_names)]
 
     def respond(errors: Sequence[ErrorCode]) -> RequestSteps[DeleteGroupsResponse]:

@@ -1,8 +1,8 @@
-"""IncrementalAlterConfigs (key 44), versions 0-1: change single settings of a topic or a group (KIP-339).
+"""IncrementalAlterConfigs (key 44), versions 0-1: change single settings (KIP-339).
 
-Operations are set, delete (back to the default), and for lists append and subtract. A resource's changes
-are made together or not at all. Some of the broker's settings may be changed while it runs, for this one or
-for all.
+The operations are set, delete (return to the default), and for lists append and subtract. The changes of a
+resource are made together or not at all. Dynamic settings of the broker can be changed at run time, for this
+broker or for all.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headgate.wire.messages.incremental_alter_configs import (
 
 
 def handle(node: Node, call: Call, request: IncrementalAlterConfigsRequest) -> None:
-    """Alter each resource for itself, all of its changes or none."""
+    """Alter each resource independently, all of its changes or none."""
     call.answer_in_steps(_answer(node, request))
 
 

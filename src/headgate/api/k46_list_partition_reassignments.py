@@ -1,6 +1,6 @@
-"""ListPartitionReassignments (key 46), version 0: always none, for there is one node.
+"""ListPartitionReassignments (key 46), version 0: always empty, as there is one node.
 
-Kafka's TopicCommand asks before it describes a topic.
+Kafka's TopicCommand sends it before it describes a topic.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headgate.wire.messages.list_partition_reassignments import (
 def handle(
     node: Node, call: Call, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """No partition is under way."""
+    """Return an empty list."""
     return ListPartitionReassignmentsResponse(error_message=None)
 
 

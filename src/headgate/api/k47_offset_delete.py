@@ -1,8 +1,8 @@
-"""OffsetDelete (47), version 0: delete offsets of topics that the group does not read (KIP-496).
+"""OffsetDelete (47), version 0: delete offsets of topics that the group is not subscribed to (KIP-496).
 
-Partitions that do not exist are answered UNKNOWN_TOPIC_OR_PARTITION; an offset that was never committed is no
-error. The group survives its last offset. Many are deleted in pieces, and others have their turn in between:
-the error of a later piece does not bring back what went with an earlier one.
+Partitions that do not exist are UNKNOWN_TOPIC_OR_PARTITION; a partition without a committed offset is no
+error. The group survives its last offset. Many offsets are deleted in pieces, with pauses between them: an
+error of a later piece does not restore offsets that an earlier one deleted.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from headgate.wire.messages.offset_delete import (
 )
 
 _MOST_AT_ONCE = 500
-"""More partitions are sorted out and answered so many in a step."""
+"""Partitions that one step sorts out and answers."""
 _MOST_IN_A_PIECE = 2000
-"""To find, apply and write the removal of so many takes some milliseconds."""
+"""Partitions of one command: finding, applying and writing so many removals takes some milliseconds."""
 
 
 class _Existing(NamedTuple):
-    """Partitions of a topic that exist, by the answers that wait for their deletion."""
+    """Existing partitions of a topic, by their entries in the response."""
 
     topic: TopicName
     answers: list[OffsetDeleteResponsePartition]
 
 
 class _Sorted(NamedTuple):
-    """The response as far as it is known, and what is to be deleted."""
+    """The response as far as it is known, and the partitions to delete."""
 
     response: OffsetDeleteResponse
     wanted: list[_Existing]
@@ -52,7 +52,7 @@ def handle(node: Node, call: Call, request: OffsetDeleteRequest) -> None:
 
 
 def _delete(node: Node, request: OffsetDeleteRequest) -> RequestSteps[OffsetDeleteResponse]:
-    """Sort out what exists, then delete it piece by piece."""
+    """Find the existing partitions, then delete their offsets piece by piece."""
     group_id = GroupId(request.group_id)
     found = _Sorted(OffsetDeleteResponse(), [])
     yield from _sort_out(node, request, found)
@@ -72,7 +72,7 @@ def _delete(node: Node, request: OffsetDeleteRequest) -> RequestSteps[OffsetDele
 
 
 def _pieces(wanted: Sequence[_Existing]) -> Iterator[list[_Existing]]:
-    """Cut what is to be deleted into pieces of so many partitions; at least one, which may be empty."""
+    """Divide the partitions into pieces of limited size; yields at least one, which may be empty."""
     piece: list[_Existing] = []
     room = _MOST_IN_A_PIECE
     for topic, answers in wanted:
@@ -89,7 +89,7 @@ def _pieces(wanted: Sequence[_Existing]) -> Iterator[list[_Existing]]:
 
 
 def _sort_out(node: Node, request: OffsetDeleteRequest, found: _Sorted) -> RequestSteps[None]:
-    """Tell the partitions that exist from those that do not."""
+    """Separate existing partitions from unknown ones."""
     for topic in request.topics:
         known = node.topics.by_name(topic.name)
         partition_count = known.partition_count if known is not None else 0

@@ -1,7 +1,7 @@
-"""DescribeCluster (key 60), versions 0-2: this node, which is broker and controller in one.
+"""DescribeCluster (key 60), versions 0-2: describe this node, which is broker and controller in one.
 
-From version 1 the request says what kind of endpoint it wants (KIP-919): brokers are here, controllers are
-not reached this way. From version 2 it may ask for fenced brokers; there are none.
+From version 1 the request names an endpoint type (KIP-919): this endpoint is a broker's, not a controller's.
+From version 2 it may ask for fenced brokers; there are none.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CONTROLLERS = 2
 
 
 def handle(node: Node, call: Call, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    """Describe the one node."""
+    """Describe the node."""
     if request.endpoint_type != _BROKERS:
         return _wrong_endpoint(request.endpoint_type)
     asked = request.include_cluster_authorized_operations

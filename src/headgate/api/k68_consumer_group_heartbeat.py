@@ -1,8 +1,8 @@
 """ConsumerGroupHeartbeat (68), versions 0-1: join, stay in or leave a consumer group (KIP-848).
 
-In 0 a client may leave its member id to the coordinator; from 1 it makes one itself, and may subscribe by a
-regular expression, which is matched after the answer. What a heartbeat leaves out is as it was. The answer
-has the assignment when it changed, and whenever the member says all of itself.
+In 0 the coordinator may create the member id; from 1 the client does, and may subscribe by a regular
+expression, which is resolved after the answer. Fields that a heartbeat omits are unchanged. The response has
+the assignment when it changed, and when the member sends all fields.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _MEMBER_ID_SINCE_VERSION = 1
 
 
 def handle(node: Node, call: Call, request: ConsumerGroupHeartbeatRequest) -> None:
-    """Answer when what the heartbeat led to is durable."""
+    """Answer when the result is durable."""
 
     def on_result(result: Any) -> None:
         call.answer(response_of(result))
 
     command = command_of(request, call.client_id, call.client_host)
-    is_left_to_us = call.api_version < _MEMBER_ID_SINCE_VERSION and command.member_epoch == JOINING
-    if not command.member_id and is_left_to_us:
+    may_lack_id = call.api_version < _MEMBER_ID_SINCE_VERSION and command.member_epoch == JOINING
+    if not command.member_id and may_lack_id:
         command.member_id = MemberId(node.new_consumer_member_id())
     node.router.owner_of(command.group_id).submit(command.group_id, command, on_result)
 
 
 def needs(node: Node, call: Call, request: ConsumerGroupHeartbeatRequest) -> Iterator[Need]:
-    """READ on the group, DESCRIBE on each topic of the subscription that is named."""
+    """Return the needs: READ on the group, DESCRIBE on each topic name subscribed to."""
     yield group_need(Operation.READ, request.group_id)
     for name in request.subscribed_topic_names or ():
         yield topic_need(Operation.DESCRIBE, name)

@@ -1,8 +1,7 @@
-"""ConsumerGroupDescribe (69), versions 0-1: what consumer groups look like from outside (KIP-848).
+"""ConsumerGroupDescribe (69), versions 0-1: describe consumer groups (KIP-848).
 
-1 tells members of the classic protocol from those of the new one. A group of another type, or none, is
-GROUP_ID_NOT_FOUND. Partitions of topics that are gone are left out. A group that is named more than once is
-described once.
+1 distinguishes members of the classic protocol. A group that is unknown or of another type is
+GROUP_ID_NOT_FOUND. Partitions of deleted topics are omitted. A group named more than once is described once.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 
 
 def handle(node: Node, call: Call, request: wire.ConsumerGroupDescribeRequest) -> None:
-    """Answer for each group once, in the order asked."""
+    """Describe each group once, in the order asked."""
     operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else OPERATIONS_NOT_ASKED_FOR
     group_ids = [GroupId(group_id) for group_id in dict.fromkeys(request.group_ids)]
 

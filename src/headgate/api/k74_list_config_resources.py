@@ -1,8 +1,7 @@
-"""ListConfigResources (key 74), versions 0-1: which resources have settings (KIP-1142).
+"""ListConfigResources (key 74), versions 0-1: list resources with settings (KIP-1142).
 
-Version 0 asks for client metrics only, of which there are none. In 1 the request names the types it wants,
-none meaning all; a type nobody knows is UNSUPPORTED_VERSION. Groups are listed that have settings of their
-own.
+Version 0 asks for client metrics only, of which there are none. In 1 the request names types, and an empty
+list means all; an unknown type is UNSUPPORTED_VERSION. Groups are listed if they have overrides.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def _names(node: Node, resource_type: ResourceType) -> list[str]:
         case ResourceType.BROKER:
             return [str(node.node_id)]
         case _:
-            # Neither log levels nor client metrics can be set over the protocol.
+            # Neither log levels nor client metrics can be set through the protocol.
             return []
 
 

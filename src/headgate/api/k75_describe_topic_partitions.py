@@ -1,8 +1,7 @@
-"""DescribeTopicPartitions (key 75), version 0: topics in pages (KIP-966).
+"""DescribeTopicPartitions (key 75), version 0: describe topics in pages (KIP-966).
 
-Topics come in the order of their names, none asked for means all. A page holds at most
-`response_partition_limit` partitions, and never more than 2000; the cursor of the answer says where the
-next one begins.
+Topics are sorted by name; an empty list means all. A page has at most `response_partition_limit` partitions,
+and never more than 2000; the cursor in the response is the start of the next page.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _MAXIMUM_PAGE = 2000
 
 
 def handle(node: Node, call: Call, request: DescribeTopicPartitionsRequest) -> None:
-    """One page."""
+    """Answer with one page."""
     call.answer_in_steps(_answer(node, request))
 
 
@@ -40,7 +39,7 @@ def _answer(
 ) -> RequestSteps[DescribeTopicPartitionsResponse]:
     names = {topic.name for topic in request.topics}
     cursor = request.cursor
-    # A page goes on with one of the topics that are asked for, at one of its partitions.
+    # The cursor must name a topic asked for, and a partition.
     if cursor is not None and (cursor.partition_index < 0 or (names and cursor.topic_name not in names)):
         return DescribeTopicPartitionsResponse(
             topics=[_missing(name, ErrorCode.INVALID_REQUEST) for name in sorted(names)]
@@ -98,7 +97,7 @@ def _describe(node: Node, topic: Topic, indexes: range) -> DescribeTopicPartitio
 
 
 def needs(node: Node, call: Call, request: DescribeTopicPartitionsRequest) -> Iterator[Need]:
-    """DESCRIBE on each topic; none named means all."""
+    """Return the needs: DESCRIBE on each topic; none named means all."""
     for name in [topic.name for topic in request.topics or node.topics.all()]:
         yield topic_need(Operation.DESCRIBE, name)
 

@@ -1,8 +1,8 @@
-"""What requests need: the rights each API takes, as Kafka's `KafkaApis` and `ControllerApis` ask for them.
+"""The rights that requests need, as in Kafka's `KafkaApis` and `ControllerApis`.
 
-Every registration states its `needs`: a function of the request that gives one `Need` for each resource it
-names. It is called only where there is a policy that may deny something. Where a request names a topic by id
-the need is for the topic that has the id. An id that no topic has needs nothing: the handler answers it.
+Every registration has `needs`: a function of the request that returns one `Need` for each resource it names.
+It is called only if the policy may deny something. For a topic named by id, the need is for the topic with
+that id. An unknown id needs nothing: the handler answers it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Needs: TypeAlias = "Callable[[Node, Call, Any], Iterable[Need]]"
 
 
 def nothing(node: Node, call: Call, request: Any) -> Iterable[Need]:
-    """Need no right: whoever connects may ask this, as in Kafka."""
+    """Need no right: every client may send this, as in Kafka."""
     return ()
 
 
@@ -38,14 +38,12 @@ def of_group(operation: Operation) -> Needs:
 
 
 def of_topics(operation: Operation, otherwise: Operation | None = None) -> Needs:
-    """Need a right on each topic of the request's `topics`, or else the right to do `otherwise` with the
-    cluster.
-    """
+    """Need a right on each topic of the request's `topics`, or else `otherwise` on the cluster."""
     return lambda node, call, request: topic_needs(node, operation, request.topics, otherwise)
 
 
 def of_groups(operation: Operation, field: str) -> Needs:
-    """Need a right on each group that the request's field of this name holds."""
+    """Need a right on each group in the request's field of this name."""
     return lambda node, call, request: (group_need(operation, name) for name in getattr(request, field))
 
 
@@ -59,7 +57,7 @@ def of_configs(operation: Operation) -> Needs:
 
 
 altered_configs = of_configs(Operation.ALTER_CONFIGS)
-"""What both APIs that change settings need."""
+"""The needs of both APIs that alter settings."""
 
 
 def _config_resource(config_type: int, name: str) -> Resource:
@@ -81,12 +79,12 @@ def of_group_and_topics(group_operation: Operation, topic_operation: Operation) 
 
 
 def group_need(operation: Operation, group_id: str) -> Need:
-    """A right on a group."""
+    """Return the need of a right on a group."""
     return Need(operation, Resource(ResourceType.GROUP, group_id))
 
 
 def topic_need(operation: Operation, name: str, otherwise: Operation | None = None) -> Need:
-    """A right on a topic, or else the right to do `otherwise` with the cluster."""
+    """Return the need of a right on a topic, or else of `otherwise` on the cluster."""
     instead = None if otherwise is None else Need(otherwise, CLUSTER)
     return Need(operation, Resource(ResourceType.TOPIC, name), instead)
 
@@ -94,7 +92,7 @@ def topic_need(operation: Operation, name: str, otherwise: Operation | None = No
 def topic_needs(
     node: Node, operation: Operation, topics: Iterable[Any], otherwise: Operation | None = None
 ) -> Iterator[Need]:
-    """The same for each topic of a request, by whichever of `name`, `topic` and `topic_id` it is named."""
+    """Yield the same for each topic of a request, named by `name`, `topic` or `topic_id`."""
     for topic in topics:
         name = _name_of(node, topic)
         if name is not None:
@@ -102,7 +100,7 @@ def topic_needs(
 
 
 def topic_name(node: Node, named: str | bytes) -> str | None:
-    """The name of a topic that is named by its name or by its id; None for an id that no topic has."""
+    """Return the name of a topic given by its name or its id; None for an unknown id."""
     if isinstance(named, str):
         return named
     topic = node.topics.by_id(TopicId(named))
@@ -110,7 +108,7 @@ def topic_name(node: Node, named: str | bytes) -> str | None:
 
 
 def _name_of(node: Node, named: Any) -> str | None:
-    """The name of a topic of a request; None for an id that no topic has."""
+    """Return the name of a topic of a request; None for an unknown id."""
     topic_id = getattr(named, "topic_id", ZERO_TOPIC_ID)
     if topic_id != ZERO_TOPIC_ID:
         return topic_name(node, topic_id)

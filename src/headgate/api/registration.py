@@ -1,4 +1,4 @@
-"""What an API module registers: an API key, with what serves its requests."""
+"""The registration of an API module: an API key, with the functions that serve its requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headgate.api.needs import Needs
 from headgate.domain.errors import ErrorCode
 
 READ_ASIDE_BYTES = 128 * 1024
-"""A larger request is read in a thread, unless its API says otherwise."""
+"""A larger request is decoded in a thread, unless its API says otherwise."""
 
 Handler = Callable[[Node, Call, Any], Any]
 Denier = Callable[[Node, Call, Any, ErrorCode], None]
@@ -21,7 +21,7 @@ RepeatMaker = Callable[[Node, int, Any], Repeat | None]
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One registration: what ApiVersions advertises is exactly the set of these."""
+    """One registration. ApiVersions advertises exactly these."""
 
     key: int
     name: str
@@ -31,14 +31,15 @@ class Api:
     response_type: type[Any]
     handle: Handler
     repeat: RepeatMaker | None = None
-    """For APIs that are asked the same over and over: what serves this version of this request, which was
-    taken a moment ago, when it comes again; None if it had better be read each time."""
+    """For APIs with many equal requests: returns what serves repetitions of this request in this version,
+    which was just handled; None if each request should be decoded.
+    """
     features: tuple[str, ...] = ()
-    """What it knows beyond Kafka's document, by names that ApiVersions advertises."""
+    """Features beyond Kafka's protocol, by the names that ApiVersions advertises."""
     read_aside_bytes: int = READ_ASIDE_BYTES
-    """A larger request is read in a thread: it may have many parts."""
+    """A larger request is decoded in a thread."""
     _: KW_ONLY
     needs: Needs
-    """The rights that a request takes; asked only where a policy may deny some."""
+    """The rights that a request needs; used only if the policy may deny some."""
     deny: Denier = deny
     """Answers a request that is refused as a whole."""

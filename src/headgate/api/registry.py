@@ -1,4 +1,4 @@
-"""Every API this node speaks. What is not here is not advertised, and what is advertised is here."""
+"""Every API of this node. ApiVersions advertises exactly these."""
 
 from __future__ import annotations
 
@@ -76,5 +76,5 @@ _APIS: tuple[Api, ...] = (
 
 
 def apis_by_key() -> dict[int, Api]:
-    """The registrations by API key, ApiVersions among them, made from the others."""
+    """Return the registrations by API key, with ApiVersions, which is made from the others."""
     return {api.key: api for api in (*_APIS, k18_api_versions.api_versions(_APIS))}

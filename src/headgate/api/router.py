@@ -1,7 +1,7 @@
-"""The router of a node that is alone: every shard is run here.
+"""The router of a single node: it runs every shard.
 
-Handlers ask `node.router` for the owner of a group's shard and hand it their command. Where nodes share out
-the shards, another router stands here, whose owners may be elsewhere; nothing else of a handler changes.
+Handlers ask `node.router` for the owner of a group's shard and submit their command to it. With several nodes
+another router replaces this one, with owners elsewhere; handlers need no change.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Here:
-    """Answers "here" whatever the group; a `Router`, and the one `ShardOwner` there is."""
+    """A `Router` that returns this node for every group, and its `ShardOwner`."""
 
     __slots__ = ("_node", "submit")
 
@@ -24,20 +24,20 @@ class Here:
         """See `ShardOwner.submit`."""
 
     def owner_of(self, group_id: GroupId) -> ShardOwner:
-        """This node."""
+        """Return this node."""
         return self
 
     @property
     def node_id(self) -> int:
-        """This node's id."""
+        """The id of this node."""
         return self._node.node_id
 
     @property
     def host(self) -> str:
-        """Where clients connect to this node."""
+        """Host that clients connect to."""
         return self._node.advertised_host
 
     @property
     def port(self) -> int:
-        """Where clients connect to this node."""
+        """Port that clients connect to."""
         return self._node.advertised_port

@@ -1,7 +1,7 @@
-"""What several topic APIs say in the same words: operations, placements, and topics made when asked for.
+"""Common parts of the topic APIs: authorized operations, placements, and automatic creation of topics.
 
-The authorized operations are all there are, as Kafka tells them where it has no access rules; they do not ask
-the access policy (`headgate.security`).
+The authorized operations are all operations, as in Kafka without access rules; they do not depend on the
+access policy (`headgate.security`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headgate.topics.topics import NewTopic
 
 _CREATED_AT_ONCE = 100
 NOT_ASKED = -(1 << 31)
-"""Authorized operations that the request did not ask for."""
+"""Value of authorized operations that the request did not ask for."""
 
 
 def _bits(*operations: Operation) -> int:
@@ -49,17 +49,17 @@ CLUSTER_OPERATIONS = _bits(
 
 
 def new_topic_id() -> TopicId:
-    """A random topic id."""
+    """Return a random topic id."""
     return TopicId(uuid.uuid4().bytes)
 
 
 def find_or_create(
     node: Node, names: list[str], *, may_create: bool
 ) -> RequestSteps[dict[str, Topic | ErrorCode]]:
-    """The topics of these names, made now if they are missing and that is allowed.
+    """Find the topics of these names; create missing ones if that is allowed.
 
-    A topic that is made under the name of a deleted one is UNKNOWN_TOPIC_OR_PARTITION this once, as every
-    topic that Kafka makes so: who asks whether the deleted one is gone is not told of the new one.
+    A topic created under the name of a deleted one is answered UNKNOWN_TOPIC_OR_PARTITION this once, as Kafka
+    does for every topic it creates so: a client that checks a deletion must not see the new topic.
     """
     found: dict[str, Topic | ErrorCode] = {}
     wanted: list[NewTopic] = []
@@ -89,7 +89,7 @@ def find_or_create(
 
 
 def create_in_steps(node: Node, wanted: Sequence[NewTopic]) -> RequestSteps[list[Topic | Refusal]]:
-    """Create topics, some at a time with one sync; the results in the order wanted."""
+    """Create topics, some at a time with one sync; return the results in the order wanted."""
     results: list[Topic | Refusal] = []
     for first in range(0, len(wanted), _CREATED_AT_ONCE):
         if first:
@@ -99,7 +99,7 @@ def create_in_steps(node: Node, wanted: Sequence[NewTopic]) -> RequestSteps[list
 
 
 def refuse_assignment(node: Node, assignments: Sequence[Sequence[int]]) -> Refusal | None:
-    """Why replicas cannot be placed like this: each partition is on this node and no other."""
+    """Return why this placement of replicas is refused; None if each partition is on this node only."""
     for brokers in assignments:
         if not brokers:
             return Refusal(

@@ -18,15 +18,15 @@ from headgate.log.walking import walk_batches
 
 
 class Searched(Protocol):
-    """A log that is searched."""
+    """The part of a log that a search uses."""
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that may be read."""
+        """The first readable offset."""
         ...
 
     def batches(self, from_offset: int, limit: int) -> Iterator[tuple[BatchHeader, bytes]]:
-        """Header and bytes of every batch from the first that reaches `from_offset`, below `limit`."""
+        """Yield header and bytes of every batch from the first that reaches `from_offset`, below `limit`."""
         ...
 
 
