@@ -1,6 +1,6 @@
-"""Which groups a sweep looks at: those that have a record and no members, and those that have something old.
+"""Find the groups that a sweep checks: empty groups with records, and groups with old commits.
 
-There may be a million of either. They are found as they are asked for, a few at a time.
+There may be a million of either. They are found on demand, a few at a time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _NAMED_AT_ONCE: Final = 64
 
 
 class Candidates:
-    """The groups of one sweep, each once. What came while they are looked for may wait for the next one."""
+    """The groups of one sweep, each once. Groups that are created meanwhile may be left to the next sweep."""
 
     __slots__ = ("_finding", "_kinds", "_named", "_numbers", "_offsets", "_recorded", "is_over")
 
@@ -29,13 +29,13 @@ class Candidates:
         self._recorded = iter([group_id for kind in kinds for group_id in kind.group_ids()])
         self._finding = offsets.groups_to_sweep(committed_by)
         self._numbers: Int64s | None = None
-        """Those of groups that have something old; None until all are found."""
+        """Numbers of the groups with old commits; None until all are found."""
         self._named: deque[GroupId] = deque()
         self.is_over = False
-        """Whether there are no more."""
+        """Whether all groups were returned."""
 
     def next(self, room: Slice) -> GroupId | None:
-        """The next group; None if there is none, or no room to look for it."""
+        """Return the next group; None if there is none, or no room left in the slice."""
         while not (self.is_over or room.is_full()):
             room.take_steps(1)
             recorded = next(self._recorded, None)

@@ -1,6 +1,6 @@
-"""Commands that are not one group type's own, and their results: the tick of time, and groups as a whole.
+"""Commands that do not belong to one kind of groups, and their results: ticks, lists and deletions.
 
-A command carries values only. Identifiers a machine may need (a new member id) come in with it.
+A command has values only. Generated identifiers, such as a new member id, are part of it.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from headgate.domain.ids import GroupId, TopicName
 
 @dataclass(slots=True, frozen=True)
 class Tick:
-    """The time has come that `next_deadline` asked for. No reply."""
+    """Handle the deadlines that are due: the time of `next_deadline` has come. No reply."""
 
 
 @dataclass(slots=True, frozen=True)
 class SystemTimeMoved:
-    """The system's time is so far ahead of the time that comes with commands. It has no effects."""
+    """Set how far the system time is ahead of the time of commands. It has no effects."""
 
     ahead_ms: int
 
 
 @dataclass(slots=True, frozen=True)
 class ListGroups:
-    """Which groups the shard holds; filters ignore case, empty ones let all pass. Reply: `ListedGroups`."""
+    """List the shard's groups; filters ignore case, empty ones match all groups. Reply: `ListedGroups`."""
 
     states: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()
@@ -32,7 +32,7 @@ class ListGroups:
 
 @dataclass(slots=True, frozen=True)
 class ListedGroup:
-    """One line of a list of groups."""
+    """One group in a list of groups."""
 
     group_id: GroupId
     protocol_type: str
@@ -42,16 +42,16 @@ class ListedGroup:
 
 @dataclass(slots=True, frozen=True)
 class ListedGroups:
-    """Groups of one shard that pass the filters."""
+    """Groups of one shard that match the filters."""
 
     groups: tuple[ListedGroup, ...]
     rest: object | None = None
-    """There may be more: what `ListMoreGroups` goes on with."""
+    """The rest of the list, for `ListMoreGroups`; None if it is complete."""
 
 
 @dataclass(slots=True, frozen=True)
 class ListMoreGroups:
-    """Go on with a list of groups. Reply: `ListedGroups`, or an error: it is to begin anew."""
+    """Continue a list of groups. Reply: `ListedGroups`, or a retriable error: the list must start again."""
 
     rest: object
 
@@ -65,7 +65,7 @@ class DeleteGroup:
 
 @dataclass(slots=True, frozen=True)
 class DeleteTopicOffsets:
-    """A topic is gone: so are its offsets in every group. Reply, after the last one: `ErrorCode.NONE`.
+    """Delete a deleted topic's offsets in every group. Reply, after the last one: `ErrorCode.NONE`.
 
     Until then nobody may commit offsets of another topic of that name.
     """

@@ -1,17 +1,17 @@
-"""The contract between a coordinator shard and whatever runs it.
+"""The contract between a coordinator shard and the runtime.
 
 A shard is a deterministic state machine. Its two rules:
 
-1. `handle` decides and `apply` remembers: durable state changes in `apply` alone, with the same records
-   in the same order whether they were decided a moment ago or are read back from the log.
-2. Nothing is asked of the world: the time is an argument, identifiers arrive inside commands. That time only
-   ever passes, and is for deadlines; what the system's clock says comes as a command (`SystemTimeMoved`),
-   once before `loaded` and whenever the two moved against each other.
+1. `handle` decides, `apply` changes durable state: only `apply` does, with the same records in the same order
+   whether they were just decided or are read from the log.
+2. A shard has no inputs but its arguments: `now` is an argument, identifiers are part of commands. `now` is
+   steady time, for deadlines; the system time comes as a command (`SystemTimeMoved`), once before `loaded`
+   and whenever its distance to steady time changes.
 
-`handle` returns `Effects`: the records to append, which stand or fall as one, and the replies to send. A
-reply is keyed by the token of the request that waits for it, and need not be to the command at hand: a join
-is answered when the rebalance completes, perhaps by a `Tick`. The runtime appends and applies the records,
-and releases the replies when the log is durable up to the position they were computed at.
+`handle` returns `Effects`: the records to append, all or none, and the replies to send. A reply has the token
+of its request, and may belong to an earlier request: a join is answered when the rebalance completes, perhaps
+by a `Tick`. The runtime appends and applies the records, and releases the replies when the log is durable up
+to the position they were computed at.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from headgate.domain.ids import Millis
 from headgate.records.offset_rows import OffsetRows
 
 Token = int
-"""Names one waiting request; chosen by the runtime, meaningless to the shard."""
+"""Identifies one waiting request; chosen by the runtime, opaque to the shard."""
 
 CommandT = TypeVar("CommandT", contravariant=True)
 RecordT = TypeVar("RecordT")
@@ -34,7 +34,8 @@ RecordT = TypeVar("RecordT")
 class Reply:
     """The answer to one waiting request: `result` is the result type of that request's command.
 
-    Nobody changes a reply or effects; they are not frozen because every request makes both.
+    Replies and effects are never changed after their creation; they are not frozen because every request
+    makes both.
     """
 
     token: Token
@@ -43,71 +44,73 @@ class Reply:
 
 @dataclass(slots=True)
 class Effects(Generic[RecordT]):
-    """What a command leads to: `records` are appended all or not at all, then `replies` are sent."""
+    """The result of a command: `records` are appended all or not at all, then `replies` are sent."""
 
     records: Sequence[RecordT] = ()
     replies: Sequence[Reply] = ()
 
 
 class Shard(Protocol[CommandT, RecordT]):
-    """One partition's worth of coordinator state, as the runtime sees it."""
+    """The state of one partition of a coordinator, as the runtime uses it."""
 
     def handle(self, command: CommandT, now: Millis, token: Token = 0) -> Effects[RecordT]:
-        """Decide what a command leads to. Durable state is not touched; volatile state may be.
+        """Decide the effects of a command. Volatile state may change, durable state does not.
 
-        `token` names the request behind the command; a reply to it, now or later, carries it.
+        `token` identifies the request of the command; a reply to it, now or later, has the token.
         """
         ...
 
     def apply(self, record: RecordT, position: int) -> None:
-        """Take one record, at this log offset, into durable state: live and at load, the same way."""
+        """Apply one record, at this log offset, to the durable state: live and at load alike."""
         ...
 
     def standing(self, record: RecordT) -> RecordT | None:
-        """The record that leaves what `record` is about as it stands; None if that cannot be said by one."""
+        """Return a record that restores the current value of `record`'s key; None if no single record can."""
         ...
 
     def loaded(self, now: Millis) -> None:
-        """The log has been applied to its end: set volatile state to its defaults, arm the deadlines."""
+        """Set volatile state to its defaults and set the deadlines, after the whole log was applied."""
         ...
 
     def next_deadline(self) -> Millis | None:
-        """When the runtime must call `handle(Tick(), now)`; None: not before something else happens."""
+        """Return when the runtime must call `handle(Tick(), now)`; None if no deadline is set."""
         ...
 
 
 @runtime_checkable
 class TakesRows(Protocol):
-    """A shard that takes the offset records of a log many at a time.
+    """A shard that can apply many offset records of a log at once.
 
-    Only offset records and tombstones may touch the same state: between two tombstones of other kinds a load
-    applies the records of other kinds first.
+    Only offset records and tombstones may change the same state: between two tombstones of other kinds, a
+    load applies the records of other kinds first.
     """
 
     def apply_rows(self, rows: OffsetRows) -> None:
-        """The same as `apply` for each of these records, in order. Raises MalformedRecord."""
+        """Do the same as `apply` for each of these records, in order. Raises MalformedRecord."""
         ...
 
 
 @runtime_checkable
 class Pictured(Protocol):
-    """A shard whose durable state can be taken as an image, in slices, while it goes on changing.
+    """A shard whose durable state can be read as an image, in slices, while it changes.
 
-    Each part is as things are when it is taken. What was applied since the first was asked for may be in the
-    image or not: applying the log since then over what was restored makes up for it.
+    Each part has the state of the moment it is read. Records applied since the first part may be in the image
+    or not: the log since then is applied over the restored state.
     """
 
     def image(self) -> Iterator[tuple[str, bytes]]:
-        """Durable state in parts, each with its kind. Close the iterator when it is not read to its end."""
+        """Yield the durable state in parts, each with its kind. Close the iterator if it is not read to its
+        end.
+        """
         ...
 
     def restore(self, parts: Callable[[str], Iterable[bytes]], contents: Mapping[str, int]) -> Iterator[None]:
-        """Become what an image says; the shard must be fresh. `parts` gives the parts of a kind, in order.
+        """Set a new shard to the state of an image, in steps. `parts` returns the parts of a kind, in order.
 
-        Between two steps others may have their turn. Raises MalformedImage: the shard is good for nothing.
+        Raises MalformedImage: the shard must not be used then.
         """
         ...
 
     def contents(self) -> Mapping[str, int]:
-        """How much there is of what: for `restore`, and for people."""
+        """Return counts of what the state contains: for `restore`, and for information."""
         ...

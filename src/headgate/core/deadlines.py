@@ -1,12 +1,12 @@
-"""When what is due: named deadlines in a heap, so that thousands of sessions cost O(log n) each at most.
+"""Named deadlines in a heap, so that thousands of sessions cost at most O(log n) each.
 
-Moving a deadline away, which every heartbeat does, touches no heap: the entry stays where it is, and when
-its time comes it is put where it now belongs. So a session costs the heap something once in its length, not
-once a heartbeat, and `next` may tell a time at which nothing is due any more.
+Moving a deadline to a later time, which every heartbeat does, does not change the heap: the entry stays where
+it is, and is moved to its right place when its old time comes. So a session changes the heap once per session
+timeout, not once per heartbeat, and `next` may return a time at which nothing is due any more.
 
-Whoever handles all that is due by some time begins with `begin_tick`: what a handler sets to that time or an
-earlier one is due a millisecond later. So the tick comes to an end, even if each handler sets its own key
-again at once, also by a mistake.
+A handler of all due keys begins with `begin_tick`: a key that is set to that time or an earlier one is then
+due a millisecond later. So the tick ends even if each handler sets its own key again at once, also by
+mistake.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _AT_ANY_TIME = Millis(-(2**63))
 
 
 class _Entry(Generic[KeyT]):
-    """A key that is due: when, and under which time it is found in the heap, never a later one."""
+    """A key, the time it is due, and its time in the heap, which is never later."""
 
     __slots__ = ("due", "key", "queued")
 
     def __init__(self, key: KeyT, due: Millis) -> None:
         self.key = key
         self.due: Millis | None = due
-        """None: at no time any more."""
+        """None if it was cancelled."""
         self.queued = due
 
 
@@ -44,15 +44,15 @@ class Deadlines(Generic[KeyT]):
         self._entries: dict[KeyT, _Entry[KeyT]] = {}
         self._heap: list[tuple[Millis, int, _Entry[KeyT]]] = []
         self._serial = 0
-        """Keeps keys that are due at the same time in the order they were set."""
+        """Keeps keys that are due at the same time in the order in which they were set."""
         self._earliest = _AT_ANY_TIME
-        """No key can be set to a time before this one."""
+        """Minimum of the times that keys can be set to."""
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def set(self, key: KeyT, due: Millis) -> None:
-        """The key is due at this time, no longer at any other."""
+        """Set the time at which the key is due; replaces an earlier one."""
         if due < self._earliest:
             due = self._earliest
         entry = self._entries.get(key)
@@ -65,7 +65,7 @@ class Deadlines(Generic[KeyT]):
             self._push(entry, due)
 
     def cancel(self, key: KeyT) -> None:
-        """The key is not due at any time."""
+        """Cancel the key's deadline, if it has one."""
         entry = self._entries.pop(key, None)
         if entry is None:
             return
@@ -74,24 +74,24 @@ class Deadlines(Generic[KeyT]):
             self._clean()
 
     def due_at(self, key: KeyT) -> Millis | None:
-        """When the key is due, if it is."""
+        """Return when the key is due; None if it is not set."""
         entry = self._entries.get(key)
         return None if entry is None else entry.due
 
     def next(self) -> Millis | None:
-        """A time before which nothing is due; None: nothing is due at any time."""
+        """Return a time before which nothing is due; None if no key is set."""
         return self._heap[0][0] if self._entries else None
 
     def begin_tick(self, now: Millis) -> None:
-        """From here to `end_tick` keys are set to times after this one only."""
+        """Set keys only to times after this one, until `end_tick`."""
         self._earliest = Millis(now + 1)
 
     def end_tick(self) -> None:
-        """Keys can be set to any time again."""
+        """Allow any time for keys again."""
         self._earliest = _AT_ANY_TIME
 
     def peek(self, now: Millis) -> KeyT | None:
-        """The key that `pop` would take out; None when nothing is due by now."""
+        """Return the key that `pop` would remove; None if nothing is due."""
         heap = self._heap
         while heap and heap[0][0] <= now:
             queued, _, entry = heap[0]
@@ -104,7 +104,7 @@ class Deadlines(Generic[KeyT]):
         return None
 
     def pop(self, now: Millis) -> KeyT | None:
-        """A key that is due by now, which is then no longer due; None when there is none."""
+        """Remove and return a key that is due; None if there is none."""
         key = self.peek(now)
         if key is not None:
             heappop(self._heap)
@@ -117,7 +117,7 @@ class Deadlines(Generic[KeyT]):
         heappush(self._heap, (due, self._serial, entry))
 
     def _clean(self) -> None:
-        """Most entries are outdated: keep those of keys that are due."""
+        """Remove the outdated entries, which are most of the heap."""
         self._heap = []
         for entry in self._entries.values():
             assert entry.due is not None

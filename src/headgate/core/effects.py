@@ -1,4 +1,4 @@
-"""Putting effects together: a step often leads to another, and both have records and replies."""
+"""Combine effects: a step often leads to another, and both have records and replies."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ NOTHING: GroupEffects = Effects()
 
 
 def answer(token: Token, result: object) -> GroupEffects:
-    """One reply and no record."""
+    """Return effects with one reply and no record."""
     return Effects((), (Reply(token, result),))
 
 
 def together(*effects: GroupEffects) -> GroupEffects:
-    """All records and all replies, in order."""
+    """Return all records and all replies, in order."""
     wanted = [one for one in effects if one.records or one.replies]
     if not wanted:
         return NOTHING

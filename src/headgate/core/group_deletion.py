@@ -1,13 +1,13 @@
-"""Deleting groups with all their offsets, on request. Rules:
+"""Delete groups with all their offsets, on request. Rules:
 
-1. A group of few offsets, `OFFSETS_AT_ONCE`, goes with them in one piece. Of a wider one the group itself
-   goes first: from then on nobody sees it or any of its offsets. These follow, some in each slice; others
-   have their turn in between. Whoever asked gets the answer with the last of them.
-2. Until then its id is not free. Whoever would bring a group of that id about gets a retriable error
-   (`Groups.being_deleted`), for the group would have the offsets that are left; whoever asks to delete it
-   gets the same answer as the first.
-3. A group that has offsets and is not there is one whose deletion a crash cut short. Who asked has no answer;
-   the next life goes on with it (`loaded`), and nobody sees anything of the group meanwhile.
+1. A group with at most `OFFSETS_AT_ONCE` offsets is deleted with them in one step. Of a larger one the group
+   itself is deleted first: from then on neither it nor its offsets are visible. The offsets are deleted in
+   slices, with pauses between them. The requests are answered with the last slice.
+2. Until then its id is not free. Commands that would create a group of that id get a retriable error
+   (`Groups.being_deleted`), because it would have the remaining offsets; another deletion gets the same
+   answer as the first.
+3. Offsets of a group that does not exist belong to a deletion that a crash interrupted. Its request was not
+   answered; after the load the deletion continues (`loaded`), and the offsets are not visible meanwhile.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from headgate.records import Change
 
 OFFSETS_AT_ONCE = 2000
 OFFSETS_A_SLICE = 500
-"""To find, apply and write the removal of an offset takes some microseconds."""
+"""Finding, applying and writing the removal of an offset takes some microseconds."""
 BETWEEN_SLICES_MS = 5
 BETWEEN_FAILURES_MS = 1000
 _DELETE = Timer(TimerKind.DELETE)
@@ -42,12 +42,12 @@ class _Deletion:
     def __init__(self, table: OffsetTable, group_id: GroupId, tokens: list[Token]) -> None:
         self.group_id = group_id
         self.tokens = tokens
-        """The requests that wait for it."""
+        """The requests to answer at its end."""
         self._offsets = table.walk(group_id)
         self.is_over = False
 
     def step(self, most: int) -> Sequence[Change]:
-        """Remove up to so many offsets."""
+        """Return removals of up to `most` offsets."""
         found = list(islice(self._offsets, most))
         self.is_over = len(found) < most
         gone: dict[TopicName, list[int]] = {}
@@ -58,7 +58,7 @@ class _Deletion:
 
 
 class GroupDeletions:
-    """The groups of one shard that are being deleted."""
+    """The group deletions of one shard that are in progress."""
 
     __slots__ = ("_deadlines", "_groups", "_offsets", "_under_way")
 
@@ -70,7 +70,7 @@ class GroupDeletions:
         groups.being_deleted = self._under_way
 
     def loaded(self, now: Millis) -> None:
-        """Go on with what the life before began."""
+        """Continue the deletions that a crash or stop interrupted."""
         for group_id in self._offsets.forgotten_groups():
             if self._groups.find(group_id) is None:
                 self._under_way[group_id] = _Deletion(self._offsets, group_id, [])
@@ -78,7 +78,7 @@ class GroupDeletions:
             self._deadlines.set(_DELETE, now)
 
     def begin(self, group_id: GroupId, now: Millis, token: Token) -> GroupEffects:
-        """Delete a group, if it can be deleted; the reply comes when all of it is gone."""
+        """Delete a group, if it may be deleted; the reply is sent at the end of the deletion."""
         under_way = self._under_way.get(group_id)
         if under_way is not None:
             under_way.tokens.append(token)
@@ -97,7 +97,7 @@ class GroupDeletions:
         return Effects([*tombstones, *records])
 
     def go_on(self, now: Millis) -> GroupEffects:
-        """One slice of the deletion that has waited longest. One that fails begins anew, after a pause."""
+        """Do one slice of the deletion that has waited longest; restart it after a pause if it fails."""
         group_id = next(iter(self._under_way), None)
         if group_id is None:
             return NOTHING

@@ -1,7 +1,7 @@
-"""All groups of a shard: of which kind they are, and the list of them.
+"""All groups of a shard: their kinds, and the list of groups.
 
-One group id has one kind. A group that only ever committed is known by the offset table alone; clients see it
-as a classic group.
+One group id has one kind. A group that only commits is known by the offset table alone; clients see it as a
+classic group.
 """
 
 from __future__ import annotations
@@ -21,40 +21,40 @@ from headgate.domain.ids import GroupId, TopicName
 from headgate.records import GroupTombstone, Record
 
 LISTED_AT_ONCE = 200
-"""Groups: to look at one takes some microseconds."""
+"""Groups per reply: checking one takes some microseconds."""
 
 
 class UnknownKind(Exception):
-    """A record that nothing would remember: a mistake of whoever wrote it."""
+    """A record of no kind of groups: a bug of its writer."""
 
 
 class OnlyCommitted:
-    """What holds for groups that have offsets and no record: the same for each of them."""
+    """The properties of groups with offsets and without records; they are the same for all of them."""
 
     NAME = "classic"
 
     def listed(self, group_id: GroupId) -> ListedGroup:
-        """A group's line in a list of groups."""
+        """Return a group's entry in a list of groups."""
         return ListedGroup(group_id, "", "Empty", self.NAME)
 
     def is_empty(self, group_id: GroupId) -> bool:
-        """It has no members."""
+        """Return True: it has no members."""
         return True
 
     def tombstones(self, group_id: GroupId) -> Sequence[Record]:
-        """A record that has the offset table forget the group."""
+        """Return a record that removes the group's offsets from the table."""
         return (GroupTombstone(group_id),)
 
     def delete_error(self, group_id: GroupId) -> ErrorCode:
-        """Everybody may delete offsets."""
+        """Return NONE: its offsets may be deleted."""
         return ErrorCode.NONE
 
     def subscription_of(self, group_id: GroupId) -> Callable[[TopicName], bool]:
-        """Nobody reads any topic."""
+        """Return a function that is False for every topic: there are no subscriptions."""
         return lambda topic: False
 
     def clock_of(self, group_id: GroupId) -> GroupClock:
-        """Each offset ages since its commit."""
+        """Return the clock by which each offset ages since its commit."""
         return GroupClock(Aging.SINCE_COMMIT)
 
 
@@ -62,7 +62,7 @@ ONLY_COMMITTED = OnlyCommitted()
 
 
 class GroupListing(NamedTuple):
-    """What is left of a list of groups."""
+    """The rest of a list of groups."""
 
     groups: Groups
     left: Iterator[ListedGroup]
@@ -71,7 +71,7 @@ class GroupListing(NamedTuple):
 
 
 class Groups:
-    """A view over all groups of a shard."""
+    """A view of all groups of a shard."""
 
     __slots__ = ("_by_record", "_offsets", "being_deleted", "kinds")
 
@@ -80,44 +80,44 @@ class Groups:
         self.kinds: Sequence[GroupKind] = ()
         self._by_record: dict[type[Any], GroupKind] = {}
         self.being_deleted: Collection[GroupId] = ()
-        """Groups that are gone, but not all of their offsets: their ids are not free."""
+        """Deleted groups with remaining offsets: their ids are not free."""
 
     def consist_of(self, kinds: Sequence[GroupKind]) -> None:
-        """Hold groups of these kinds. They come after the view, as they may look at it."""
+        """Set the kinds of groups. They are created after this view, which they may use."""
         self.kinds = kinds
         self._by_record = {record: kind for kind in kinds for record in kind.RECORD_TYPES}
 
     # --- one group ---
 
     def find(self, group_id: GroupId) -> GroupKind | OnlyCommitted | None:
-        """What knows the group; None if there is no such group."""
+        """Return the kind of the group; None if there is no such group."""
         for kind in self.kinds:
             if kind.holds(group_id):
                 return kind
         return ONLY_COMMITTED if self._offsets.has_group(group_id) else None
 
     def type_of(self, group_id: GroupId) -> str | None:
-        """The name of the group's type; None if there is no such group."""
+        """Return the name of the group's type; None if there is no such group."""
         kind = self.find(group_id)
         return None if kind is None else kind.NAME
 
     # --- records ---
 
     def kind_of_record(self, record: Any) -> GroupKind:
-        """The kind of groups that a record is of. Raises UnknownKind if no kind takes such records."""
+        """Return the kind of groups that has such records. Raises UnknownKind."""
         kind = self._by_record.get(type(record))
         if kind is None:
-            raise UnknownKind(f"no type of groups is made of {type(record).__name__}")
+            raise UnknownKind(f"no kind of groups has records of type {type(record).__name__}")
         return kind
 
     def parts(self) -> Iterator[tuple[str, bytes]]:
-        """The groups of all kinds in parts of an image."""
+        """Yield the groups of all kinds as parts of an image."""
         return record_parts(self.kinds)
 
     # --- all groups ---
 
     def _all(self) -> Iterator[ListedGroup]:
-        """All groups; they may change between two of them, and those that come meanwhile are not told."""
+        """Yield all groups; they may change meanwhile, and those created meanwhile are not included."""
         ids_by_kind = [(kind, kind.group_ids()) for kind in self.kinds]
         with_offsets = self._offsets.group_ids()
         seen = set()
@@ -132,13 +132,15 @@ class Groups:
                 yield ONLY_COMMITTED.listed(group_id)
 
     def list(self, command: ListGroups) -> ListedGroups | ErrorCode:
-        """Some of the groups that pass the filters; one that names nothing known lets nothing pass."""
+        """Return some of the groups that match the filters; a filter with unknown values only matches no
+        group.
+        """
         states = {state.strip().lower() for state in command.states}
         types = {group_type.strip().lower() for group_type in command.types}
         return self._listed(GroupListing(self, self._all(), states, types))
 
     def list_more(self, command: ListMoreGroups) -> ListedGroups | ErrorCode:
-        """Go on with a list, unless it was begun before these groups were loaded."""
+        """Continue a list, unless it was begun before these groups were loaded."""
         listing = command.rest
         if not isinstance(listing, GroupListing) or listing.groups is not self:
             return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -156,7 +158,7 @@ class Groups:
         return ListedGroups(found, listing if len(some) == LISTED_AT_ONCE else None)
 
     def count_by_state(self) -> Mapping[str, int]:
-        """How many groups are in which state."""
+        """Return the number of groups by state."""
         steps = self.counting()
         while True:
             try:
@@ -166,7 +168,9 @@ class Groups:
                 return counts
 
     def counting(self) -> Generator[None, None, Counter[str]]:
-        """Count the groups by state in small steps. Groups that come or go meanwhile may count or not."""
+        """Count the groups by state in small steps. Groups created or deleted meanwhile may be counted or
+        not.
+        """
         counts: Counter[str] = Counter()
         with_offsets = 0
         for kind in self.kinds:

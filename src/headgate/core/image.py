@@ -1,7 +1,7 @@
-"""The groups of a shard in parts of bytes: for each group the records that make it what it is.
+"""The groups of a shard as parts of an image: for each group the records that restore it.
 
-They are the records of the log, so what reads a log reads them. Offsets have an image of their own
-(`headgate.core.offsets.image`): there are too many of them for this.
+They are records as in the log, so the log's decoder decodes them. Offsets have their own image
+(`headgate.core.offsets.image`): there are too many of them for this one.
 
     records   for each: key size u32, key, value size i32, value
 """
@@ -26,15 +26,15 @@ _value_size = Struct("=i")
 
 
 def record_parts(kinds: Iterable[GroupKind]) -> Iterator[tuple[str, bytes]]:
-    """The groups of all these kinds. A group that comes meanwhile is the log's to tell."""
+    """Yield the groups of all these kinds. Groups created meanwhile are restored from the log."""
     for groups in kinds:
         part: list[bytes] = []
         size = 0
         for group_id in groups.group_ids():
-            # All of a group's records are of one moment, also where they are several parts.
+            # All of a group's records are of one moment, even if they are in several parts.
             for record in list(groups.records_of(group_id)):
                 key, value = encode(record)
-                assert value is not None, "a group is not made of tombstones"
+                assert value is not None, "a group's records have values"
                 part += (_key_size.pack(len(key)), key, _value_size.pack(len(value)), value)
                 size += len(key) + len(value)
                 if size >= _PART_BYTES or len(part) >= 4 * _RECORDS_A_PART:
@@ -47,7 +47,7 @@ def record_parts(kinds: Iterable[GroupKind]) -> Iterator[tuple[str, bytes]]:
 def apply_record_parts(
     apply: Callable[[Any, int], None], parts: Callable[[str], Iterable[bytes]]
 ) -> Iterator[None]:
-    """Apply the records, as if they stood at the log's beginning. Raises MalformedImage."""
+    """Apply the records as if they were the first of the log. Raises MalformedImage."""
     for data in parts(RECORDS):
         at = 0
         try:
@@ -61,5 +61,5 @@ def apply_record_parts(
                 apply(decode(key, data[at : at + size]), 0)
                 at += size
         except (struct.error, MalformedRecord) as problem:
-            raise MalformedImage(f"a group's record does not read: {problem}") from problem
+            raise MalformedImage(f"a group's record cannot be decoded: {problem}") from problem
         yield

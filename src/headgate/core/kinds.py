@@ -1,11 +1,11 @@
-"""Kinds of groups: what a shard asks of them, whatever protocol their members speak.
+"""Kinds of groups: the interface of a shard to groups, whatever protocol their members use.
 
-A kind has two halves. Its groups (`GroupKind`) answer what concerns a group of any kind: its records, its
-line in a list, what may happen to its offsets. Its commands (`GroupCommands`) are the requests of its own
-protocol, descriptions among them, and the deadlines that only this kind has.
+A kind has two parts. Its groups (`GroupKind`) have what all groups have: records, an entry in a list, rules
+for their offsets. Its commands (`GroupCommands`) are the requests of its own protocol, with descriptions, and
+its own deadlines.
 
-A group id has one kind. A group that only ever committed has none, for nothing but the table of offsets knows
-it (`headgate.core.groups.OnlyCommitted`).
+A group id has one kind. A group that only commits has none: only the table of offsets knows it
+(`headgate.core.groups.OnlyCommitted`).
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ from headgate.records import Record
 Handler = Callable[[Any, Millis, Token], GroupEffects]
 
 CommitCheck = tuple[Mapping[GroupId, Any], Callable[[Any, CommitOffsets, Millis], ErrorCode | None]]
-"""Groups, and why one of them refuses a commit (NONE: it does not; None: it is only what is left of a group).
+"""Groups, and the function that returns the error of a commit to one of them (NONE if there is none; None if
+only remains of a group exist).
 
-The groups are all that have members, perhaps more, as they are at any time: commits of all groups look there.
+The mapping is live and has at least all groups with members: commits of all groups look there.
 """
 FetchCheck = tuple[Mapping[GroupId, Any], Callable[[Any, FetchOffsets], ErrorCode]]
 """The same for fetches of offsets."""
@@ -42,7 +43,7 @@ FetchCheck = tuple[Mapping[GroupId, Any], Callable[[Any, FetchOffsets], ErrorCod
 
 @dataclass(slots=True, frozen=True)
 class ShardContext:
-    """What a shard shares with its kinds of groups."""
+    """State that a shard shares with its kinds of groups."""
 
     settings: Settings
     deadlines: Deadlines[Timer]
@@ -53,94 +54,96 @@ class ShardContext:
 class GroupKind(Protocol):
     """The groups of one kind in one shard.
 
-    Where a method takes a group id, the group is one of this kind, unless the method says otherwise.
+    Group ids passed to methods are those of groups of this kind, unless the method says otherwise.
     """
 
     NAME: ClassVar[str]
-    """The type of these groups as clients see it: in small letters, as Kafka's brokers send it."""
+    """The group type in the protocol, in small letters, as Kafka's brokers send it."""
     RECORD_TYPES: ClassVar[frozenset[type[Any]]]
-    """The types of records that these groups are made of."""
+    """The types of the records of these groups."""
 
     # --- records ---
 
     def apply(self, record: Any) -> bool:
-        """Take a record of one of these types into durable state; whether it says that its group is gone."""
+        """Apply a record of one of these types to the durable state; return whether the group was removed."""
         ...
 
     def standing(self, record: Any) -> Record | None:
-        """The current record under the key of another one; None if there is none."""
+        """Return the current record with the key of `record`; None if there is none."""
         ...
 
     def records_of(self, group_id: GroupId) -> Iterable[Record]:
-        """The records that make a group what it is; none for a group without records, of any kind."""
+        """Return the records that restore a group, of any kind; none for a group without records."""
         ...
 
     def loaded(self, now: Millis) -> None:
-        """The log is applied to its end: set volatile state to its defaults, arm the deadlines."""
+        """Set volatile state to its defaults and set the deadlines, after the whole log was applied."""
         ...
 
     def topics_changed(self, command: TopicsChanged, now: Millis) -> None:
-        """The topics of the context are others now."""
+        """Handle a change of the topics in the context."""
         ...
 
     # --- groups ---
 
     def group_ids(self) -> Sequence[GroupId]:
-        """Every group, and every id under which there still are records."""
+        """Return every group, and every id with remaining records."""
         ...
 
     def holds(self, group_id: GroupId) -> bool:
-        """Whether a group is of this kind; of any id."""
+        """Return whether the group with this id, of any kind, is of this kind."""
         ...
 
     def listed(self, group_id: GroupId) -> ListedGroup | None:
-        """A group's line in a list of groups; None if it is not of this kind."""
+        """Return a group's entry in a list of groups; None if it is not of this kind."""
         ...
 
     def is_empty(self, group_id: GroupId) -> bool:
-        """Whether a group is of this kind and has no members: it may be deleted, and may expire."""
+        """Return whether a group is of this kind and has no members: it may be deleted, and may expire."""
         ...
 
     def tombstones(self, group_id: GroupId) -> Sequence[Record]:
-        """The records that remove the group, without its offsets."""
+        """Return the records that remove the group, without its offsets."""
         ...
 
     # --- offsets ---
 
     def commit_check(self) -> CommitCheck:
-        """What refuses commits; asked for once, when the shard is made.
+        """Return the check of commits; called once, when the shard is created.
 
-        Of a commit that is not refused, the session of the member may begin anew.
+        The check may restart the session timer of a member whose commit is accepted.
         """
         ...
 
     def fetch_check(self) -> FetchCheck | None:
-        """What refuses fetches of offsets, asked for once; None: nothing does."""
+        """Return the check of offset fetches; called once. None means that no fetch is refused."""
         ...
 
     def delete_error(self, group_id: GroupId) -> ErrorCode:
-        """Why offsets may not be deleted at all; where they may, those of subscribed topics still may not."""
+        """Return the error of any deletion of offsets; without one, those of subscribed topics are still
+        kept.
+        """
         ...
 
     def subscription_of(self, group_id: GroupId) -> Callable[[TopicName], bool]:
-        """Whether members of a group read a topic."""
+        """Return the function that tells whether members of a group subscribe to a topic."""
         ...
 
     def clock_of(self, group_id: GroupId) -> GroupClock | None:
-        """From when a group's offsets age; None: now is no time to remove anything of the group."""
+        """Return since when a group's offsets age; None if nothing of the group may be removed now."""
         ...
 
 
 class GroupCommands(Protocol):
-    """The commands and deadlines that belong to one kind of groups."""
+    """The commands and deadlines of one kind of groups."""
 
     TIMERS: ClassVar[Mapping[IntEnum, bool]]
-    """The deadlines, each with whether its handler reads what records say."""
+    """The deadlines, each with whether its handler reads durable state."""
 
     def handlers(self) -> Mapping[type[Any], Handler]:
-        """What handles each command."""
+        """Return the handler of each command."""
         ...
 
     def on_timer(self, timer: Timer, now: Millis) -> GroupEffects:
-        """One of the deadlines has come."""
+        """Handle a deadline that is due."""
         ...

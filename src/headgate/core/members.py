@@ -1,12 +1,12 @@
-"""What clients of the classic protocol ask for: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroup.
+"""The commands of classic clients: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroup.
 
-They are mostly in a classic group. A consumer group that has members takes classic ones in as well
-(`headgate.core.migration.classic_members`); one that is empty gives way to a classic group when a member
+Their group is mostly a classic one. A consumer group with members accepts classic members too
+(`headgate.core.migration.classic_members`); an empty one is replaced by a classic group when a classic member
 joins.
 
-A client without a member id is given one and joins again with it (KIP-394). A classic group keeps that id
-among its pending joins; for a consumer group a deadline keeps it (`TimerKind.MEMBER_ID`), so that a client
-which never joins changes nothing about the group.
+A client without a member id gets one and joins again with it (KIP-394). A classic group keeps that id among
+its pending joins. For a consumer group a deadline keeps it (`TimerKind.MEMBER_ID`), so that a client that
+never joins does not change the group.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from headgate.records.consumer_model import NEVER
 
 
 class MemberDispatch:
-    """What a shard does for members of the classic protocol, whatever group they are in.
+    """Handles the commands of classic members, whatever group they are in.
 
     The `headgate.core.kinds.GroupCommands` of classic groups.
     """
@@ -82,7 +82,7 @@ class MemberDispatch:
         self._migration = migration
 
     def handlers(self) -> Mapping[type[Any], Handler]:
-        """What handles each command."""
+        """Return the handler of each command."""
         return {
             Heartbeat: self.heartbeat,
             Heartbeats: self.heartbeats,
@@ -98,7 +98,7 @@ class MemberDispatch:
     # --- joining ---
 
     def join(self, command: JoinGroup, now: Millis, token: Token) -> GroupEffects:
-        """Become or stay a member."""
+        """Join or rejoin a group."""
         if command.group_id in self._groups.being_deleted:
             return answer(token, JoinResult(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         turn = self._turn(now)
@@ -138,10 +138,10 @@ class MemberDispatch:
     def _join_in_place_of(
         self, before: ConsumerGroup, turn: Turn, command: JoinGroup, token: Token
     ) -> GroupEffects:
-        """Make an empty consumer group a classic one for its first member.
+        """Replace an empty consumer group by a classic one for its first member.
 
-        The record of the classic group says since when it is empty: offsets age on as they did. A client that
-        is only given its id leaves it a consumer group. (Kafka converts it then already.)
+        The record of the classic group has the time since which it is empty, so the offsets continue to age.
+        A client that only gets its id leaves it a consumer group. (Kafka converts it then already.)
         """
         since = before.empty_since
         group = ClassicGroup(command.group_id, turn.system_time if since == NEVER else since)
@@ -188,10 +188,11 @@ class MemberDispatch:
     def _join_downgraded(
         self, group: ConsumerGroup, joined: Joined, command: JoinGroup, now: Millis, token: Token
     ) -> GroupEffects:
-        """The last member of the new protocol has become a classic one, and so has the group.
+        """Downgrade the group: its last member of the consumer protocol has become a classic one.
 
-        If anything is to be assigned anew, the member takes part in the rebalance that does it. Otherwise it
-        leads, without having to assign: a leader sees to it when topics change. (In Kafka nobody does.)
+        If partitions must be reassigned, the member takes part in the rebalance that does it. Otherwise it
+        becomes the leader without assigning, so that a leader reacts to changes of topics. (In Kafka there is
+        none.)
         """
         turn = self._consumer_groups.turn(group.group_id, now)
         others = joined.others(group)
@@ -212,7 +213,7 @@ class MemberDispatch:
     # --- syncing, staying and leaving ---
 
     def sync(self, command: SyncGroup, now: Millis, token: Token) -> GroupEffects:
-        """Ask for the assignment."""
+        """Return the assignment."""
         consumer_group = self._consumer_groups.find(command.group_id)
         if consumer_group is not None:
             turn = self._consumer_groups.turn(command.group_id, now)
@@ -225,11 +226,11 @@ class MemberDispatch:
         return effects
 
     def heartbeat(self, command: Heartbeat, now: Millis, token: Token) -> GroupEffects:
-        """Stay a member."""
+        """Restart a member's session timer."""
         return answer(token, self._heartbeat(command, now))
 
     def heartbeats(self, command: Heartbeats, now: Millis, token: Token) -> GroupEffects:
-        """Members stay, each for itself: a heartbeat leaves no record that the next one would have to see."""
+        """Handle each heartbeat; they write no records, so one does not depend on the others."""
         return answer(token, [self._heartbeat(one, now) for one in command.heartbeats])
 
     def _heartbeat(self, command: Heartbeat, now: Millis) -> ErrorCode:
@@ -258,10 +259,10 @@ class MemberDispatch:
         return effects
 
     def on_timer(self, timer: Timer, now: Millis) -> GroupEffects:
-        """A deadline of a classic group or of one of its members has come."""
+        """Handle a deadline of a classic group or of one of its members."""
         group = self._classic_groups.live.get(GroupId(timer.group_id))
         if group is None or timer.kind is TimerKind.MEMBER_ID:
-            return NOTHING  # a member id's deadline itself was all there was of it
+            return NOTHING  # a given member id has no state besides its deadline
         turn = self._turn(now)
         match timer.kind:
             case TimerKind.SESSION:
@@ -274,7 +275,7 @@ class MemberDispatch:
         return effects
 
     def describe(self, command: DescribeGroup, now: Millis, token: Token) -> GroupEffects:
-        """What there is to know of a group; one that only ever committed is an empty one."""
+        """Describe a group; one that only commits is an empty classic group."""
         group_id = command.group_id
         group = self._classic_groups.look(group_id)
         if group is None and self._groups.type_of(group_id) == self._classic_groups.NAME:
@@ -282,7 +283,7 @@ class MemberDispatch:
         return answer(token, ErrorCode.GROUP_ID_NOT_FOUND if group is None else describe(group))
 
     def _live(self, group_id: GroupId) -> tuple[ErrorCode, ClassicGroup | None]:
-        """A group that has members, or what a member of a group without any is told."""
+        """Return a group with members; if there is none, the error for its members."""
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID, None
         return ErrorCode.UNKNOWN_MEMBER_ID, self._classic_groups.live.get(group_id)
@@ -294,7 +295,7 @@ def _remember_given_id(turn: Turn, command: JoinGroup, member_id: MemberId) -> N
 
 
 def _take_given_id(turn: Turn, command: JoinGroup) -> bool:
-    """Whether the client was given its id by a consumer group, and joins with it for the first time."""
+    """Return whether a consumer group gave the client its id, and this is its first join with it."""
     timer = Timer(TimerKind.MEMBER_ID, command.group_id, command.member_id)
     is_given = bool(command.member_id) and turn.deadlines.due_at(timer) is not None
     if is_given:

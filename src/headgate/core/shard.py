@@ -1,12 +1,12 @@
-"""One shard of the group coordinator: routes commands, applies records, tells the next deadline.
+"""One shard of the group coordinator: it routes commands, applies records, and knows the next deadline.
 
-    durable    offsets (the table), the records of groups          changed by `apply` alone
-    volatile   what kinds of groups keep besides, deadlines,       changed by `handle`, reset by `loaded`
-               upkeep
-    told       how far the system's time is ahead, topics          by commands, before `loaded` and on
+    durable    offsets (the table), the records of groups          changed only by `apply`
+    volatile   other state of groups, deadlines, upkeep            changed by `handle`, reset by `loaded`
+    context    distance of the system time, topics                 set by commands, before `loaded` and on
 
-A group belongs to one shard, so that no command needs another. What differs between groups of different kinds
-is theirs (`headgate.core.kinds`); the shard asks them all alike.
+A group belongs to one shard, so that no command needs another. Differences between kinds of groups are in
+the
+kinds (`headgate.core.kinds`); the shard treats them all alike.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ from headgate.records.offset_rows import OffsetRows
 
 _NO_ERROR = ErrorCode.NONE  # found quicker than the member of its class
 KindsOfGroups = Callable[[ShardContext, Groups], Sequence[tuple[GroupKind, GroupCommands]]]
-"""Makes the kinds of groups of one shard, each with its commands, in the order in which they are asked."""
+"""Creates the kinds of groups of one shard, each with its commands, in the order of their precedence."""
 
 
 class GroupShard:
@@ -93,7 +93,7 @@ class GroupShard:
         self._deletions = GroupDeletions(self.offsets, self.groups, self._deadlines)
         self._commands_by_timer: dict[IntEnum, GroupCommands] = {}
         self._without_records: set[IntEnum] = set()
-        """Deadlines that decide by what is volatile alone. All others read what records say."""
+        """Deadlines whose handlers use volatile state only. All others read durable state."""
         self._metadata_limit: int = settings["offset.metadata.max.bytes"]
         self._handlers: dict[type[Any], Handler] = {
             CommitsAgain: self._commits_again,
@@ -120,13 +120,13 @@ class GroupShard:
     # --- the contract ---
 
     def handle(self, command: Any, now: Millis, token: Token = 0) -> GroupEffects:
-        """Decide what a command leads to; see `headgate.core.contract.Shard`."""
+        """Decide the effects of a command; see `headgate.core.contract.Shard`."""
         return self._handlers[type(command)](command, now, token)
 
     def apply(self, record: Change, position: int) -> None:
-        """Take a record into durable state. Records of a log that are of types not known change nothing.
+        """Apply a record to the durable state. Records of unknown types in a log change nothing.
 
-        Raises UnknownKind for a record of ours that no kind of groups would remember.
+        Raises UnknownKind for one of our records that belongs to no kind of groups.
         """
         match record:
             case StandingCommits():
@@ -146,35 +146,35 @@ class GroupShard:
                     self.offsets.forget_group(record.group_id)
 
     def apply_rows(self, rows: OffsetRows) -> None:
-        """Take many offset records into durable state; see `headgate.core.contract.TakesRows`."""
+        """Apply many offset records; see `headgate.core.contract.TakesRows`."""
         self.offsets.put_rows(rows)
 
     # --- images ---
 
     def image(self) -> Iterator[tuple[str, bytes]]:
-        """Durable state in parts; see `headgate.core.contract.Pictured`."""
+        """Yield the durable state in parts; see `headgate.core.contract.Pictured`."""
         yield from self.offsets.image()
         yield from self.groups.parts()
 
     def restore(self, parts: Callable[[str], Iterable[bytes]], contents: Mapping[str, int]) -> Iterator[None]:
-        """Become what an image says; see `headgate.core.contract.Pictured`."""
+        """Restore the state of an image; see `headgate.core.contract.Pictured`."""
         yield from self.offsets.restore(parts, contents.get("offsets", 0))
         yield from apply_record_parts(self.apply, parts)
 
     def contents(self) -> Mapping[str, int]:
-        """How much there is."""
+        """Return the numbers of offsets and groups."""
         return {"offsets": len(self.offsets), "groups": self.offsets.group_count}
 
     def standing(self, record: Change) -> Record | None:
-        """What stands where `record` would put something else; None if no record can say it.
+        """Return a record that restores the current value of `record`'s key; None if no single record can.
 
-        That is so of types not known, and of a group without a record: a tombstone would make it forgotten.
-        Columns are never asked about: what is read from a log is single records.
+        None for unknown types, and for a group without a record, whose tombstone would remove it. Columns are
+        never passed: records read from a log are single ones.
         """
         match record:
             case OffsetCommit(group_id, topic, partition) | OffsetTombstone(group_id, topic, partition):
                 stored = self.offsets.get(group_id, topic, partition)
-                if stored is None or self.groups.find(group_id) is None:  # those of no group are to go
+                if stored is None or self.groups.find(group_id) is None:  # they are being deleted
                     return OffsetTombstone(group_id, topic, partition)
                 return OffsetCommit(
                     group_id,
@@ -192,7 +192,7 @@ class GroupShard:
                 return self.groups.kind_of_record(record).standing(record)
 
     def loaded(self, now: Millis) -> None:
-        """The log is read to its end: members' sessions begin anew, the first sweep is an interval away."""
+        """Restart session timers after a load; the first sweep is one interval later."""
         self.offsets.forget_prefixes()
         for kind in self._kinds:
             kind.loaded(now)
@@ -200,26 +200,26 @@ class GroupShard:
         self._deletions.loaded(now)
 
     def next_deadline(self) -> Millis | None:
-        """When `Tick` is due."""
+        """Return when `Tick` is due; None if no deadline is set."""
         return self._deadlines.next()
 
     # --- for the metrics ---
 
     @property
     def offset_count(self) -> int:
-        """How many offsets are held."""
+        """Number of committed offsets."""
         return len(self.offsets)
 
     def topics_with_offsets(self) -> set[TopicName]:
-        """The topics that some group has an offset in."""
+        """Return the topics with committed offsets of any group."""
         return self.offsets.topics_with_offsets()
 
     def counting_groups_by_state(self) -> Generator[None, None, Counter[str]]:
-        """The same in small steps, between which others have their turn."""
+        """Do the same as `count_groups_by_state` in small steps."""
         return self.groups.counting()
 
     def count_groups_by_state(self) -> Mapping[str, int]:
-        """How many groups are in which state, by the state's name."""
+        """Return the number of groups by the name of their state."""
         return self.groups.count_by_state()
 
     # --- time ---
@@ -229,11 +229,11 @@ class GroupShard:
         return NOTHING
 
     def _tick(self, command: Tick, now: Millis, token: Token) -> GroupEffects:
-        """Handle what is due in the order of its deadlines, as far as nothing reads what is not applied yet.
+        """Handle due deadlines in order, as long as none needs records of this tick that are not applied yet.
 
-        A deadline that reads durable state waits for the next tick if this one has decided records, and is
-        the last one of its tick: the next deadline may read what it decides. One whose handler raises does so
-        alone: what others decided before it in the same tick is not lost.
+        A deadline that reads durable state waits for the next tick if this one has decided records. It is the
+        last one of its tick, as the next one may read what it decides. If a handler raises, the effects of
+        the deadlines before it in the tick are kept.
         """
         effects: list[GroupEffects] = []
         deadlines = self._deadlines
@@ -291,7 +291,7 @@ class GroupShard:
         return commit_again(command, self._system_time.at(now), token)
 
     def _commit_error(self, command: CommitOffsets, now: Millis) -> ErrorCode:
-        """Why a commit is refused; of one that is not, the member's session begins anew."""
+        """Return the error of a commit; without one, restart the member's session timer."""
         group_id = command.group_id
         for groups, error_of in self._commit_checks:
             group = groups.get(group_id)
@@ -327,15 +327,15 @@ class GroupShard:
             found = fetch_again(self.offsets, before)
             if found is None:
                 anew = self._fetched(before)
-                assert not isinstance(anew, FetchedInSteps), "nobody remembers fetches of so many topics"
+                assert not isinstance(anew, FetchedInSteps), "fetches of so many topics are not remembered"
                 found = anew
-            # Whether a group is known that the table does not know may change without a change of the table.
+            # A group without offsets may come into being without a change of the table.
             if type(found) is FetchedNumbers or self.offsets.has_group(before.group_id):
                 memory.remember(before, found)
         return found
 
     def _fetch_error(self, command: FetchOffsets) -> ErrorCode:
-        """Why a fetch is refused; a group without members lets everybody read."""
+        """Return the error of a fetch; in a group without members all fetches are accepted."""
         group_id = command.group_id
         for groups, error_of in self._fetch_checks:
             group = groups.get(group_id)

@@ -1,7 +1,7 @@
-"""The list of the kinds of groups: the one place that names them all.
+"""The list of the kinds of groups: the only place that names them all.
 
-The order is the one in which a shard asks. Classic and consumer groups become each other (`core/migration`),
-so the commands of the one know the groups of the other.
+A shard asks them in this order. Classic and consumer groups are converted into each other (`core/migration`),
+so the commands of one know the groups of the other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headgate.core.migration.migration import Migration
 
 
 def standard_kinds(context: ShardContext, groups: Groups) -> Sequence[tuple[GroupKind, GroupCommands]]:
-    """The kinds of groups that a shard of its own has, each with its commands."""
+    """Return the kinds of groups of a shard, each with its commands."""
     classic, consumer = ClassicGroups(context), ConsumerGroups(context)
     migration = Migration(context.settings, classic)
     commands = ConsumerDispatch(consumer, groups, migration)

@@ -1,4 +1,4 @@
-"""The names of a shard's deadlines."""
+"""The deadlines of a shard."""
 
 from __future__ import annotations
 
@@ -7,41 +7,41 @@ from typing import NamedTuple
 
 
 class TimerKind(IntEnum):
-    """What is to happen at a deadline. A number, because every heartbeat looks a timer up by it.
+    """The kind of a deadline. It is a number, because every heartbeat looks a timer up by it.
 
-    A kind of groups may have an enumeration of its own beside this one, with numbers from 100 on.
+    A kind of groups may have its own enumeration besides, with numbers from 100 on.
     """
 
     SESSION = auto()
-    """A member was not heard of: it is removed."""
+    """The session of a classic member has expired: remove it."""
     JOIN = auto()
-    """A rebalance has waited long enough for its members."""
+    """End the wait of a rebalance for joins."""
     SYNC = auto()
-    """Members that joined have had long enough to ask for their assignment."""
+    """Remove members that joined and have not synced."""
     CONSUMER_SESSION = auto()
-    """A member of a consumer group was not heard of: it is removed."""
+    """The session of a member of a consumer group has expired: remove it."""
     REVOCATION = auto()
-    """A member of a consumer group has had long enough to let its partitions go."""
+    """Remove a member of a consumer group that has not revoked partitions in time."""
     MEMBER_JOIN = auto()
-    """A classic member of a consumer group has had long enough to join again."""
+    """Remove a classic member of a consumer group that has not rejoined in time."""
     MEMBER_SYNC = auto()
-    """A classic member of a consumer group has had long enough to ask for its assignment."""
+    """Remove a classic member of a consumer group that has not synced in time."""
     MEMBER_ID = auto()
-    """A member id that a consumer group gave out is not expected back any more."""
+    """Forget a member id that a consumer group gave out and that was not used."""
     PATTERNS = auto()
-    """The regular expressions of a consumer group are to be matched."""
+    """Match the regular expressions of a consumer group."""
     SWEEP = auto()
-    """Expired offsets are looked for."""
+    """Find expired offsets."""
     ERASE = auto()
-    """Offsets of deleted topics are still to be removed."""
+    """Continue the removal of deleted topics' offsets."""
     DELETE = auto()
-    """Groups are still to be deleted, on request."""
+    """Continue the deletion of groups on request."""
     RECLAIM = auto()
-    """What removed offsets left behind is to be dropped."""
+    """Free the space of removed offsets."""
 
 
 class Timer(NamedTuple):
-    """One deadline of a shard; what it is not about stays empty."""
+    """One deadline of a shard; fields that do not apply are empty."""
 
     kind: IntEnum
     group_id: str = ""

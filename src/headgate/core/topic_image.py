@@ -1,7 +1,7 @@
-"""What groups need to know of the topics: their ids and how many partitions they have.
+"""The topics as groups know them: their ids and numbers of partitions.
 
-The topics belong to somebody else; what is known of them here came in commands, is volatile, and is told anew
-after every load. A shard that was told nothing knows no topic.
+The topics are owned elsewhere. Commands bring this copy, which is volatile, and sent again after every load;
+before that a shard knows no topic.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ KeptT = TypeVar("KeptT")
 
 
 class KnownTopic(NamedTuple):
-    """A topic as it is now."""
+    """The id and the number of partitions of a topic."""
 
     topic_id: TopicId
     partition_count: int
 
 
 class TopicChange(NamedTuple):
-    """A topic is new, has other partitions, or is gone: then `topic` is None."""
+    """A new or changed topic; `topic` is None for a deleted one."""
 
     name: TopicName
     topic: KnownTopic | None
@@ -35,13 +35,13 @@ class TopicChange(NamedTuple):
 
 @dataclass(slots=True, frozen=True)
 class TopicsChanged:
-    """Topics are not what the shard knew; the first time, all there are. No reply."""
+    """Change the shard's topics; the first time, all there are. No reply."""
 
     changes: Sequence[TopicChange]
 
 
 class TopicImage:
-    """The topics there are, by name and by id."""
+    """All topics, by name and by id."""
 
     __slots__ = ("_by_name", "_hashes", "_ids", "_names")
 
@@ -50,10 +50,10 @@ class TopicImage:
         self._names: dict[TopicId, TopicName] = {}
         self._ids: dict[frozenset[TopicName], frozenset[TopicId]] = {}
         self._hashes: dict[frozenset[TopicName], int] = {}
-        """What was asked of the topics as they are now; members that join all ask the same."""
+        """Results for the current topics; members that join mostly have the same names."""
 
     def change(self, change: TopicChange) -> None:
-        """Take one change in."""
+        """Apply one change."""
         self._ids.clear()
         self._hashes.clear()
         known = self._by_name.pop(change.name, None)
@@ -64,23 +64,23 @@ class TopicImage:
             self._names[change.topic.topic_id] = change.name
 
     def find(self, name: TopicName) -> KnownTopic | None:
-        """The topic of that name."""
+        """Return the topic of that name; None if there is none."""
         return self._by_name.get(name)
 
     def as_now(self) -> dict[TopicName, KnownTopic]:
-        """The topics by name as they are now and stay in what is returned."""
+        """Return a copy of the topics by name, which later changes do not affect."""
         return dict(self._by_name)
 
     def names(self) -> KeysView[TopicName]:
-        """The names of all topics."""
+        """Return the names of all topics."""
         return self._by_name.keys()
 
     def name_of(self, topic_id: TopicId) -> TopicName | None:
-        """The name of the topic with that id; None when it is gone."""
+        """Return the name of the topic with that id; None if it was deleted."""
         return self._names.get(topic_id)
 
     def ids_of(self, names: frozenset[TopicName]) -> frozenset[TopicId]:
-        """The ids of those topics that there are."""
+        """Return the ids of those topics that exist."""
         ids = self._ids.get(names)
         if ids is None:
             by_name = self._by_name
@@ -89,9 +89,9 @@ class TopicImage:
         return ids
 
     def hash_of(self, names: frozenset[TopicName]) -> int:
-        """A number that changes when any of these topics does; 0 when there is none of them.
+        """Return a number that changes when any of these topics does; 0 if none of them exists.
 
-        64 bits, signed: it is kept in records.
+        64 bits, signed, as it is stored in records.
         """
         number = self._hashes.get(names)
         if number is None:

@@ -1,14 +1,14 @@
-"""Topics by regular expression: what a pattern may say, and which topics it means.
+"""Regular expressions over topic names: their limits, and the topics they match.
 
-A consumer group's members may subscribe to every topic whose name a regular expression matches. Its rules:
+The members of a consumer group may subscribe to every topic whose name a regular expression matches. Rules:
 
-1. The syntax is RE2's (https://github.com/google/re2/wiki/Syntax), as in Kafka, where RE2/J reads it. There
-   are no back-references and no looking around, so a match takes time in proportion to the name and to the
-   size of the compiled pattern: at worst 20 ns for each byte of the one and each instruction of the other.
-   Most take a thousandth of that, but which ones do is known only afterwards.
-2. A pattern must match a topic's whole name: `orders` means one topic, `orders.*` many.
-3. A pattern that compiles to more than `MOST_INSTRUCTIONS` is refused, as one that is not well formed is: a
-   single match could hold everybody else up.
+1. The syntax is RE2's (https://github.com/google/re2/wiki/Syntax), as in Kafka, which uses RE2/J. There are
+   no back-references and no look-around, so the time of a match is proportional to the length of the name and
+   to the size of the compiled pattern: at worst 20 ns per byte of the name and instruction of the pattern.
+   Most take a thousandth of that, but which ones is known only afterwards.
+2. A pattern must match a topic's whole name: `orders` matches one topic, `orders.*` many.
+3. A pattern that compiles to more than `MOST_INSTRUCTIONS` is refused, like an invalid one: a single match
+   could take too long.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ import re2
 from headgate.domain.ids import TopicName
 
 MOST_INSTRUCTIONS = 8_000
-"""A list of some 300 names of usual length. The longest name is matched in 40 ms at worst."""
+"""Enough for a list of some 300 names of usual length. The longest name is matched in 40 ms at worst."""
 
 _MOST_MEMORY_BYTES = 256 << 10
-"""Of the compiled pattern and of what RE2 remembers while it matches, together; a thousand may be kept."""
+"""For the compiled pattern and RE2's state while it matches, together; up to a thousand may be kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class InvalidPattern:
-    """A text that is no regular expression: the reason, in RE2's words."""
+    """A text that is not a valid regular expression, with RE2's reason."""
 
     text: str
     reason: str
@@ -44,21 +44,22 @@ class TopicPattern:
 
     def __init__(self, text: str, options: re2.Options) -> None:
         self.text = text
-        # Bytes are matched three times faster than text, which would be encoded and its offsets counted.
+        # Bytes are matched three times faster than text, which would have to be encoded and its offsets
+        # converted.
         self._compiled = re2.compile(text.encode(errors="surrogatepass"), options)
         self.instructions: int = self._compiled.programsize
 
     def steps(self, topic: TopicName) -> int:
-        """The most steps that matching a name takes, of some 20 ns each."""
+        """Return the maximum number of steps of matching a name, of some 20 ns each."""
         return self.instructions * len(topic)
 
     def matches(self, topic: TopicName) -> bool:
-        """Whether it matches the topic's whole name."""
+        """Return whether it matches the topic's whole name."""
         return self._compiled.fullmatch(topic.encode()) is not None
 
 
 def compile_pattern(text: str) -> TopicPattern | InvalidPattern:
-    """The pattern that a text stands for, or what is wrong with it."""
+    """Compile a pattern, or return why it is refused."""
     options = re2.Options()
     options.log_errors = False
     options.never_capture = True
@@ -74,6 +75,6 @@ def compile_pattern(text: str) -> TopicPattern | InvalidPattern:
 
 
 def _reason(error: Exception) -> str:
-    """RE2's message, which the binding hands over as bytes."""
+    """Return RE2's message, which the binding passes as bytes."""
     message = error.args[0] if error.args else ""
     return message.decode(errors="replace") if isinstance(message, bytes) else str(message)

@@ -1,8 +1,8 @@
-"""What a shard does by itself: sweep expired offsets and groups, erase the offsets of deleted topics, and
-reclaim the room of what was removed.
+"""The background work of a shard: sweep expired offsets and groups, erase the offsets of deleted topics, and
+free the space of removed offsets.
 
-All may be wide and are cut into slices, one a tick. What is still to be done is volatile: after a reload the
-next sweep finds expired offsets again, and who had a topic's offsets erased has to ask again.
+All of it may be large and is divided into slices, one per tick. Its progress is volatile: after a reload the
+next sweep finds expired offsets again, and the erasure of a topic's offsets must be requested again.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from headgate.domain.ids import GroupId, Millis, TopicName
 
 BETWEEN_FAILURES_MS = 1000
 BETWEEN_SLICES_MS = 5
-"""A slice takes as long: others have their turn."""
+"""Pause between slices, in ms; a slice takes about as long."""
 _GROUP_STEPS = 4
-"""What it takes to look at a group, in offsets that are looked at."""
+"""Cost of checking a group, as a number of offsets."""
 _SWEEP = Timer(TimerKind.SWEEP)
 _ERASE = Timer(TimerKind.ERASE)
 _RECLAIM = Timer(TimerKind.RECLAIM)
 _BETWEEN_RECLAIMS_MS = 10
-"""A slice takes some milliseconds; there is time."""
+"""Pause between slices, in ms; a slice takes some milliseconds, and is not urgent."""
 
 
 class Upkeep:
@@ -59,24 +59,24 @@ class Upkeep:
         self._deadlines = context.deadlines
         self._system_time = context.system_time
         self._candidates: Candidates | None = None
-        """Groups to look at next; None while no sweep is under way."""
+        """Groups to check next; None while no sweep is in progress."""
         self._walk: GroupWalk | None = None
-        """Along the group that is looked at."""
+        """Position in the group being checked."""
         self._failed: GroupId | None = None
-        """The group that failed last in a sweep, after others in its slice."""
+        """The last group that failed in a slice with other results."""
         self._to_erase: deque[tuple[TopicName, Token]] = deque()
         self._erased: OffsetsOfTopic | None = None
-        """Those of the first topic that is to be erased, while they are looked for."""
+        """The offsets of the first topic to erase, while they are searched."""
 
     def loaded(self, now: Millis) -> None:
-        """Begin: the first sweep is one interval away."""
+        """Start: the first sweep is one interval later."""
         self._candidates = self._walk = self._erased = None
         self._to_erase.clear()
         self._sweep_after(now, self._interval_ms)
         self.reclaim(now)
 
     def reclaim(self, now: Millis) -> GroupEffects:
-        """Drop some of what removals left behind in the table, and come back while there is more of it."""
+        """Free some of the space of removed offsets in the table; continue later if there is more."""
         if self._offsets.reclaim():
             self._deadlines.set(_RECLAIM, Millis(now + _BETWEEN_RECLAIMS_MS))
         return NOTHING
@@ -87,9 +87,10 @@ class Upkeep:
     # --- expiry ---
 
     def sweep(self, now: Millis) -> GroupEffects:
-        """Remove what is expired, and the empty groups that have nothing left: one slice of it.
+        """Do one slice of a sweep: remove expired offsets, and empty groups without offsets.
 
-        A group that fails raises alone, and is left out of this sweep: it goes on with the next group.
+        If the check of a group fails, raise its error without effects; the sweep continues with the next
+        group.
         """
         try:
             return self._sweep(now)
@@ -116,7 +117,7 @@ class Upkeep:
                 self._walk.offsets.close()
                 if not room.records or self._failed == self._walk.group_id:
                     raise
-                # What was decided before comes first; the group fails again at the head of the next slice.
+                # Return the results so far; the group fails again at the start of the next slice.
                 self._failed = self._walk.group_id
                 self._walk = GroupWalk(self._offsets, self._failed)
                 break
@@ -135,17 +136,17 @@ class Upkeep:
         try:
             return candidates.next(room)
         except Exception:
-            self._candidates = None  # the next sweep begins anew
+            self._candidates = None  # the next sweep starts again
             raise
 
     def _sweep_group(self, walk: GroupWalk, system_time: Millis, room: Slice) -> bool:
-        """Go on with a group; whether that is done, or goes on in the next slice."""
+        """Continue with a group; return whether it is finished, or continues in the next slice."""
         room.take_steps(_GROUP_STEPS)
         group_id = walk.group_id
         kind = self._groups.find(group_id)
         clock = None if kind is None else kind.clock_of(group_id)
         if kind is None or clock is None:
-            return True  # it is gone, or somebody is about to join
+            return True  # it was deleted, or a member is joining
         if walk.is_over:
             walk.look_again()
         else:
@@ -158,13 +159,13 @@ class Upkeep:
     # --- deleted topics ---
 
     def erase(self, topic: TopicName, now: Millis, token: Token) -> GroupEffects:
-        """Remove all offsets of a topic that nobody commits any more; the reply comes with the last one."""
+        """Remove all offsets of a deleted topic; the reply is sent with the last one."""
         self._to_erase.append((topic, token))
         return self.go_on_erasing(now)
 
     def go_on_erasing(self, now: Millis) -> GroupEffects:
-        """One slice of what is to be erased. A topic that fails is tried again later; if nothing else was
-        done, what it raised is raised.
+        """Do one slice of the erasures. A topic that fails is tried again later; raise its error if the slice
+        has no other result.
         """
         room = Slice()
         replies: list[Reply] = []

@@ -1,6 +1,6 @@
-"""The server-side assignors of consumer groups: pure functions from a group to its members' targets.
+"""The server-side assignors of consumer groups: pure functions from a group to its target assignment.
 
-`ASSIGNORS` has them by the names that members ask for them by, the default one first.
+`ASSIGNORS` has them by name, the default one first.
 """
 
 from collections.abc import Mapping

@@ -1,15 +1,16 @@
-"""How many partitions of each topic go to each class of members that subscribe alike.
+"""Compute how many partitions of each topic go to each class of members with the same subscription.
 
-Within a class the partitions are spread evenly, so only its *load* matters: its partitions by its members,
-rounded up for its heaviest member, down for its lightest. Shares are balanced when no partition can pass from
-one class to another, directly or along a chain of classes that each pass one on, so that a member who had two
-more than another loses one to it. Then no assignment is more even: the heaviest load is as small as it can
-be, and so is the number of members that carry it, and so on down.
+Within a class the partitions are spread evenly, so only its *load* matters: its partitions divided by its
+members, rounded up for its heaviest member, down for its lightest. Shares are balanced when no partition can
+move from one class to another, directly or along a chain of classes, such that a member with at least two
+more than another loses one to it. Then no assignment is more even: the largest load is minimal, and so is the
+number of members with it, and so on for smaller loads.
 
-The theory: take the classes with the heaviest members and walk over what could be passed on (a class that has
-a partition of a topic, another that subscribes to it) to those with the lightest. Where these have two less,
-pass partitions along the walk. If none has, none of the classes reached can be relieved, now or later, and
-they are done with: what they reach is as heavy as they are, within one, and stays so.
+The algorithm: start at the classes with the heaviest members, and search along possible moves (from a class
+with a partition of a topic to another that subscribes to it) for the classes with the lightest members. If
+such a class has two less, move partitions along the path. If none has, none of the classes reached can be
+relieved, now or later, and they are done: the loads of the classes that they reach differ from theirs by at
+most one.
 """
 
 from __future__ import annotations
@@ -23,27 +24,27 @@ from headgate.domain.ids import TopicId
 
 @dataclass(slots=True, kw_only=True)
 class Shares:
-    """One class: its members' number, their subscription, and their partitions of each topic."""
+    """One class: number of members, subscription, and number of partitions of each topic."""
 
     members: int
     topics: frozenset[TopicId]
     counts: dict[TopicId, int]
     load: int = 0
-    """All its partitions together."""
+    """Number of all its partitions."""
 
     def __post_init__(self) -> None:
         self.load = sum(self.counts.values())
 
     def heaviest(self) -> int:
-        """The partitions of its heaviest member."""
+        """Return the number of partitions of its heaviest member."""
         return -(-self.load // self.members)
 
     def lightest(self) -> int:
-        """The partitions of its lightest member."""
+        """Return the number of partitions of its lightest member."""
         return self.load // self.members
 
     def change(self, topic: TopicId, by: int) -> None:
-        """Adds partitions of a topic, or takes them away."""
+        """Add `by` partitions of a topic, or remove them if negative."""
         count = self.counts.get(topic, 0) + by
         if count:
             self.counts[topic] = count
@@ -53,15 +54,15 @@ class Shares:
 
 
 def balanced_shares(classes: list[Shares], free: Mapping[TopicId, int]) -> Sequence[Mapping[TopicId, int]]:
-    """Each class's counts by topic, after the `free` partitions are given out and loads made even.
+    """Return each class's counts by topic, after the `free` partitions are distributed and loads evened out.
 
-    `classes` hold what they have now, and are changed.
+    `classes` have the present counts, and are changed.
     """
     subscribers: dict[TopicId, list[int]] = {}
     for n, one in enumerate(classes):
         for topic in one.topics:
             subscribers.setdefault(topic, []).append(n)
-    # The least choice comes first.
+    # Topics with the fewest subscribers come first.
     for topic in sorted(free, key=lambda topic: (len(subscribers[topic]), -free[topic], topic)):
         _give_out(topic, free[topic], [classes[n] for n in subscribers[topic]])
     _even_out(classes, subscribers)
@@ -69,7 +70,7 @@ def balanced_shares(classes: list[Shares], free: Mapping[TopicId, int]) -> Seque
 
 
 def _give_out(topic: TopicId, count: int, classes: list[Shares]) -> None:
-    """Gives partitions of a topic to its subscribers, always to the lightest."""
+    """Distribute partitions of a topic among its subscribers, always to the lightest."""
     queue = [(one.lightest(), n) for n, one in enumerate(classes)]
     heapq.heapify(queue)
     while count:
@@ -82,7 +83,7 @@ def _give_out(topic: TopicId, count: int, classes: list[Shares]) -> None:
 
 
 def _even_out(classes: list[Shares], subscribers: Mapping[TopicId, list[int]]) -> None:
-    """Passes partitions on until the shares are balanced."""
+    """Move partitions until the shares are balanced."""
     waiting = set(range(len(classes)))
     while waiting:
         loads = {n: classes[n].heaviest() for n in sorted(waiting)}
@@ -95,11 +96,11 @@ def _even_out(classes: list[Shares], subscribers: Mapping[TopicId, list[int]]) -
 
 
 _Walk = list[tuple[int, int, TopicId]]
-"""Who gives to whom, and of what topic: the last step first."""
+"""Moves as (giver, taker, topic), the last one first."""
 
 
 class _Reach:
-    """What the heaviest classes can pass on, and to whom."""
+    """The classes that the heaviest ones can move partitions to."""
 
     def __init__(self, classes: list[Shares], level: int, below: int) -> None:
         """`level` is the load of the heaviest classes, `below` that of the heaviest after them."""
@@ -107,12 +108,14 @@ class _Reach:
         self._level = level
         self._below = below
         self.comes_by: dict[int, TopicId | None] = {}
-        """The classes reached, with the topic that something comes by; None: it is one of the heaviest."""
+        """The classes reached, with the topic of the move to them; None for the heaviest classes."""
         self._givers: dict[TopicId, list[int]] = {}
-        """Who can give of a topic, among the classes that are reached in one step less than its takers."""
+        """The classes that can give a partition of a topic, among those reached one move before its
+        takers.
+        """
 
     def walk_over(self, subscribers: Mapping[TopicId, list[int]], waiting: set[int]) -> None:
-        """Reaches all that can be reached, in as few steps as possible."""
+        """Find all classes that can be reached, in as few moves as possible."""
         front = [n for n in sorted(waiting) if self._classes[n].heaviest() == self._level]
         self.comes_by = dict.fromkeys(front)
         while front:
@@ -130,9 +133,10 @@ class _Reach:
                         front.append(taker)
 
     def relieve(self) -> bool:
-        """Passes partitions from the heaviest to the lightest they reach; says whether it came to that.
+        """Move partitions from the heaviest classes to the lightest they reach; return whether any was moved.
 
-        None is relieved to less than the load `below`, when it is the turn of others: so nothing moves twice.
+        No class is relieved below the load `below`, at which other classes are the heaviest: so nothing moves
+        twice.
         """
         queue = [(self._classes[n].lightest(), n) for n, topic in self.comes_by.items() if topic is not None]
         heapq.heapify(queue)
@@ -158,7 +162,9 @@ class _Reach:
         return relieved
 
     def _walk_to(self, light: int) -> _Walk | None:
-        """The steps from one of the heaviest to this class; None when what led there is used up."""
+        """Return the moves from one of the heaviest classes to this one; None if a giver on the path has none
+        left.
+        """
         walk: _Walk = []
         at = light
         while (topic := self.comes_by[at]) is not None:
@@ -172,7 +178,9 @@ class _Reach:
         return walk
 
     def _can_give(self, giver: int, topic: TopicId) -> bool:
-        """Whether it has a partition of the topic and, if one of the heaviest, is still to be relieved."""
+        """Return whether it has a partition of the topic and, as one of the heaviest, must still be
+        relieved.
+        """
         one = self._classes[giver]
         if topic not in one.counts:
             return False

@@ -1,11 +1,11 @@
-"""What an assignor is given and what it gives back.
+"""The input and output of assignors.
 
-An assignor is a pure function from a `GroupSpec` to every member's target. Its rules:
+An assignor is a pure function from a `GroupSpec` to the target assignment of every member. Its rules:
 
-1. Every partition of every topic that some member subscribes to has exactly one owner among its subscribers.
-2. A member is given only partitions of topics it subscribes to; every member has an entry, if an empty one.
-3. The same spec gives the same answer, in whatever order its mappings and sets are iterated.
-4. Racks are carried along and not looked at: there is one node.
+1. Every partition of every topic with a subscriber has exactly one owner among its subscribers.
+2. A member gets only partitions of topics it subscribes to; every member has an entry, possibly an empty one.
+3. The result depends only on the spec, not on the iteration order of its mappings and sets.
+4. Racks are part of the spec but are not used: there is one node.
 """
 
 from __future__ import annotations
@@ -17,36 +17,38 @@ from typing import Protocol, TypeAlias
 from headgate.domain.ids import InstanceId, MemberId, TopicId
 
 Partitions: TypeAlias = tuple[int, ...]
-"""Partition indexes of one topic, ascending, each once."""
+"""Partition indexes of one topic, ascending, without duplicates."""
 
 Assignment: TypeAlias = Mapping[TopicId, Partitions]
-"""What one member owns; a topic of which it owns nothing has no entry."""
+"""Partitions of one member; topics without partitions have no entry."""
 
 
 @dataclass(slots=True, kw_only=True)
 class MemberSubscription:
-    """One member as an assignor sees it."""
+    """One member in the input of an assignor."""
 
     topics: frozenset[TopicId]
-    """What it subscribes to, by name and by regular expression together. Members that subscribe alike are
-    found faster when they share one set."""
+    """Topics of its subscription, by names and by regular expression. Assignors are faster if members with
+    equal subscriptions share one set.
+    """
     instance_id: InstanceId | None = None
     rack_id: str | None = None
     current: Assignment = field(default_factory=dict)
-    """Its present target, which a sticky assignor keeps as far as it can. It may name topics that it no
-    longer subscribes to, and partitions that are gone or that another member has too."""
+    """Its present target assignment, which a sticky assignor keeps as far as possible. It may contain topics
+    that it no longer subscribes to, and partitions that no longer exist or that another member has too.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSpec:
-    """A group as an assignor sees it."""
+    """The input of an assignor."""
 
     members: Mapping[MemberId, MemberSubscription]
     partition_counts: Mapping[TopicId, int]
-    """How many partitions each topic has. A topic that is not here does not exist: nobody is given it."""
+    """Number of partitions of each topic. A topic without an entry does not exist, and is not assigned."""
 
 
 class Assignor(Protocol):
-    """Decides every member's target; members of the spec and of the answer are the same."""
+    """Computes the target assignment of every member of the spec."""
 
     def __call__(self, spec: GroupSpec) -> Mapping[MemberId, Assignment]: ...

@@ -1,14 +1,14 @@
-"""The `range` assignor: every topic is cut into ranges, one a subscriber, the same way for all topics.
+"""The `range` assignor: it divides each topic into consecutive ranges, one per subscriber.
 
 Its rules, for each topic:
 
-1. Its subscribers stand in line: static members first, by instance id, then the others, by member id.
-2. They are given consecutive ranges in that order; sizes differ by at most one, the larger ones come first.
-3. So topics with the same subscribers and the same number of partitions are co-partitioned: whoever has
-   partition 7 of one has partition 7 of the other, and may join them.
+1. Its subscribers are sorted: static members first, by instance id, then the others, by member id.
+2. They get consecutive ranges in that order; sizes differ by at most one, the larger ones come first.
+3. So topics with the same subscribers and the same number of partitions are co-partitioned: the member with
+   partition 7 of one has partition 7 of the other, and can join them.
 
-What a member has now is not looked at: it keeps its ranges as long as the line stays the same, which is why a
-static member stands by its instance id and before those who come and go.
+Present assignments are not used: a member keeps its ranges as long as the order stays the same. For that
+reason static members are sorted by instance id, before the dynamic ones.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from headgate.domain.ids import MemberId, TopicId
 
 
 def assign_ranges(spec: GroupSpec) -> Mapping[MemberId, Assignment]:
-    """Every member's ranges. A member that has just these gets its `current` back, the same object."""
+    """Return every member's ranges. A member without changes gets its `current` object back."""
     line = _line(spec)
     targets: dict[MemberId, dict[TopicId, Partitions]] = {member_id: {} for member_id in line}
     for (count, readers), topics in _alike(spec, line).items():
         members = [member_id for member_id in line if spec.members[member_id].topics in readers]
-        # There are fewer ranges than members when there are fewer partitions.
+        # With fewer partitions than members there are fewer ranges.
         for member_id, partitions in zip(members, _cut(count, len(members)), strict=False):
             targets[member_id].update(dict.fromkeys(topics, partitions))
     return {
@@ -40,7 +40,7 @@ _Subscription = frozenset[TopicId]
 def _alike(
     spec: GroupSpec, line: list[MemberId]
 ) -> dict[tuple[int, frozenset[_Subscription]], list[TopicId]]:
-    """The topics that are cut alike: by their number of partitions and the subscriptions that have them."""
+    """Group the topics that are divided alike: by number of partitions and by the subscriptions with them."""
     readers: dict[TopicId, list[_Subscription]] = {}
     for subscription in dict.fromkeys(spec.members[member_id].topics for member_id in line):
         for topic in subscription:
@@ -54,7 +54,7 @@ def _alike(
 
 
 def _line(spec: GroupSpec) -> list[MemberId]:
-    """The members in the order in which they are given ranges."""
+    """Return the members in the order in which they get ranges."""
 
     def place(member_id: MemberId) -> tuple[bool, str, str]:
         instance_id = spec.members[member_id].instance_id
@@ -64,7 +64,7 @@ def _line(spec: GroupSpec) -> list[MemberId]:
 
 
 def _cut(count: int, ways: int) -> list[Partitions]:
-    """`count` partitions in `ways` consecutive ranges or, if they are fewer, each by itself."""
+    """Return `count` partitions in `ways` consecutive ranges, or fewer if there are fewer partitions."""
     size, larger = divmod(count, ways)
     ends = [(n + 1) * size + min(n + 1, larger) for n in range(min(count, ways))]
     return [tuple(range(start, end)) for start, end in zip([0, *ends], ends, strict=False)]

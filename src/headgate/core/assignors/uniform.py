@@ -1,16 +1,17 @@
-"""The `uniform` assignor: members own equally much, and keep what they own as far as that allows.
+"""The `uniform` assignor: members get equal numbers of partitions, and keep what they have if possible.
 
-Members with the same subscription are a *class*: inside it any partition may go to anyone. So the work falls
-into two parts, and a group whose members all subscribe to the same topics needs only the second:
+Members with the same subscription are a *class*: within it any partition may go to any member. So the work
+has two parts, and a group in which all members subscribe to the same topics needs only the second:
 
-1. How many partitions of each topic each class has (`class_shares.py`): the loads of the members come out as
-   equal as the subscriptions allow. No single partition can be moved to make them more equal, and no chain of
-   moves over several members can.
-2. Who in the class has which (`_Class.hand_out`): loads differ by at most one, and as few partitions move as
-   that takes, because the members that must have one more are chosen among those that have it already.
+1. How many partitions of each topic each class gets (`class_shares.py`): the loads of the members become as
+   equal as the subscriptions allow. No move of a single partition, and no chain of moves over several
+   members, can make them more equal.
+2. Which member of the class gets which partitions (`_Class.hand_out`): loads differ by at most one, and as
+   few partitions move as that requires, because the members with one more are chosen among those that have it
+   already.
 
-Balance comes before stickiness. Of the members whose targets name the same partition, the one whose id comes
-first keeps it.
+Balance has precedence over stickiness. If the present targets of several members contain the same partition,
+the member with the smallest id keeps it.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ from headgate.core.assignors.contract import Assignment, GroupSpec, Partitions
 from headgate.domain.ids import MemberId, TopicId
 
 _Pool = list[tuple[TopicId, Partitions]]
-"""Partitions that wait for an owner, topic by topic."""
+"""Partitions without an owner, by topic."""
 
 
 def assign_uniformly(spec: GroupSpec) -> Mapping[MemberId, Assignment]:
-    """Every member's target. A member whose target stays gets its `current` back, the same object."""
+    """Return the target assignment of every member. A member without changes gets its `current` object
+    back.
+    """
     classes = _classes(spec)
     free = _take_stock(classes, spec.partition_counts)
     if len(classes) == 1:
@@ -47,18 +50,18 @@ class _Class:
     """The members with one subscription."""
 
     topics: frozenset[TopicId]
-    """Those of them that exist."""
+    """The existing ones of its topics."""
     members: list[MemberId] = field(default_factory=list)
     """Ascending."""
     held: list[Assignment] = field(default_factory=list)
-    """What each member has, and then what it may keep; replaced where it changes, never changed."""
+    """Present assignment of each member, then the part it keeps; assignments are replaced, never changed."""
     sizes: list[int] = field(default_factory=list)
-    """How many partitions that is."""
+    """Number of partitions of each member."""
     incoming: _Pool = field(default_factory=list)
-    """What the class has to take on besides."""
+    """Partitions that the class gets besides."""
 
     def counts(self) -> dict[TopicId, int]:
-        """How many partitions of each topic the members hold together."""
+        """Return the number of partitions of each topic that the members have together."""
         counts: dict[TopicId, int] = {}
         for held in self.held:
             for topic, partitions in held.items():
@@ -66,7 +69,7 @@ class _Class:
         return counts
 
     def give_up(self, topic: TopicId, count: int) -> list[int]:
-        """Takes `count` partitions of a topic from those who hold the most altogether."""
+        """Remove and return `count` partitions of a topic from the members with the most partitions."""
         holders = [(-self.sizes[n], n) for n, held in enumerate(self.held) if topic in held]
         heapq.heapify(holders)
         taken: dict[int, int] = {}
@@ -89,7 +92,9 @@ class _Class:
         return given
 
     def hand_out(self, targets: dict[MemberId, Assignment]) -> None:
-        """Gives each member its target: what it holds, less what is too much, and its part of the rest."""
+        """Compute each member's target: what it has, without a surplus, and its part of the incoming
+        partitions.
+        """
         pool = self.incoming
         total = sum(self.sizes) + sum(len(partitions) for _topic, partitions in pool)
         quota, larger = divmod(total, len(self.members))
@@ -98,7 +103,7 @@ class _Class:
             if size <= quota:
                 unfilled.append(n)
                 continue
-            # Whoever has more than the quota already keeps one more, as long as there are larger shares.
+            # Members with more than the quota keep one more, as long as larger shares are left.
             right = quota
             if larger:
                 right += 1
@@ -118,7 +123,7 @@ class _Class:
 
 
 def _classes(spec: GroupSpec) -> list[_Class]:
-    """The members by subscription, with what they have, in an order that depends on nothing but their ids."""
+    """Return the members by subscription, with what they have, in an order that depends only on their ids."""
     classes: dict[frozenset[TopicId], _Class] = {}
     by_subscription: dict[frozenset[TopicId], _Class] = {}
     for member_id in sorted(spec.members):
@@ -133,11 +138,11 @@ def _classes(spec: GroupSpec) -> list[_Class]:
 
 
 _Free = dict[TopicId, Partitions]
-"""The partitions that have no owner, ascending, of each topic that has such."""
+"""Unowned partitions, ascending, of each topic with any."""
 
 
 def _take_stock(classes: list[_Class], partition_counts: Mapping[TopicId, int]) -> _Free:
-    """Takes from the members what they may not keep and counts the rest; returns what nobody keeps."""
+    """Remove from the members what they may not keep, and count the rest; return the unowned partitions."""
     subscribed = frozenset[TopicId]().union(*(one.topics for one in classes))
     counts = {topic: partition_counts[topic] for topic in subscribed}
     owned: dict[TopicId, list[int]] = {topic: [] for topic in subscribed}
@@ -154,19 +159,20 @@ def _take_stock(classes: list[_Class], partition_counts: Mapping[TopicId, int]) 
                     sound = False
             one.sizes.append(size)
     free = _ownerless(owned, counts)
-    # Nearly always the members have what they may keep, and there is nothing to look at one by one.
+    # Nearly always the members may keep all they have, and need not be checked one by one.
     if sound and sum(map(len, free.values())) == sum(counts.values()) - sum(map(len, owned.values())):
         return free
     return _ownerless(_claim(classes, counts), counts)
 
 
 def _ownerless(owned: Mapping[TopicId, list[int]], counts: Mapping[TopicId, int]) -> _Free:
-    """The partitions of each topic that are not in `owned`."""
+    """Return the partitions of each topic that are not in `owned`."""
     every = {count: list(range(count)) for count in counts.values()}
     free = {}
     for topic, count in counts.items():
         whole = every[count]
-        # Most topics have owners for all partitions; to sort these, run by run, is the fastest way to see it.
+        # Most topics have owners for all partitions; sorting, which is fast for sorted runs, is the fastest
+        # check.
         if sorted(owned[topic]) != whole:
             taken = set(owned[topic])
             free[topic] = tuple([p for p in whole if p not in taken] if taken else whole)
@@ -174,7 +180,9 @@ def _ownerless(owned: Mapping[TopicId, list[int]], counts: Mapping[TopicId, int]
 
 
 def _claim(classes: list[_Class], counts: Mapping[TopicId, int]) -> dict[TopicId, list[int]]:
-    """Takes from each member what does not exist, is not subscribed to, or is another's already."""
+    """Remove from each member partitions that do not exist, are not subscribed to, or have an owner
+    already.
+    """
     owned: dict[TopicId, dict[int, None]] = {topic: {} for topic in counts}
     places = sorted((member_id, one, n) for one in classes for n, member_id in enumerate(one.members))
     for _member_id, one, n in places:
@@ -193,7 +201,7 @@ def _claim(classes: list[_Class], counts: Mapping[TopicId, int]) -> dict[TopicId
 
 
 def _share_out(classes: list[_Class], free: _Free) -> None:
-    """Decides what leaves each class and what comes to it."""
+    """Decide which partitions leave each class and which it gets."""
     counts = [one.counts() for one in classes]
     shares = balanced_shares(
         [
@@ -214,7 +222,7 @@ def _share_out(classes: list[_Class], free: _Free) -> None:
 
 
 class _Cursor:
-    """Takes partitions out of a pool, in order."""
+    """Takes partitions from a pool, in order."""
 
     def __init__(self, pool: _Pool) -> None:
         self._pool = pool
@@ -222,7 +230,7 @@ class _Cursor:
         self._at = 0
 
     def add_to(self, held: Assignment, count: int) -> Assignment:
-        """An assignment with the next `count` partitions, which there are, besides its own."""
+        """Return an assignment with the next `count` partitions, which must exist, added to `held`."""
         joined = dict(held)
         while count:
             topic, partitions = self._pool[self._entry]
@@ -238,7 +246,7 @@ class _Cursor:
 
 
 def _split(held: Assignment, right: int) -> tuple[Assignment, _Pool]:
-    """The first `right` partitions of an assignment, and the others."""
+    """Return the first `right` partitions of an assignment, and the others."""
     kept: dict[TopicId, Partitions] = {}
     surplus: _Pool = []
     for topic in sorted(held):

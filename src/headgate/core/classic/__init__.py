@@ -1,1 +1,3 @@
-"""The classic group protocol: members join, one of them assigns, all sync, and heartbeats keep them in."""
+"""The classic group protocol: members join, the leader assigns, all sync, and heartbeats keep sessions
+alive.
+"""

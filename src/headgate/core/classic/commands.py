@@ -1,5 +1,5 @@
-"""Commands to a classic group and their results. Versions of the protocol are behind us here: what a version
-changes in behaviour is a field with a name.
+"""Commands to a classic group and their results. They are independent of the protocol version: behaviour that
+depends on the version is a named field.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, InstanceId, MemberId
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""Protocol names with the member's metadata for each, the preferred one first; no name twice."""
+"""Protocol names with the member's metadata for each, in order of preference, without duplicates."""
 
 NO_MEMBER_ID = MemberId("")
 NO_GENERATION = -1
@@ -20,15 +20,15 @@ NO_GENERATION = -1
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class JoinGroup:
-    """Become or stay a member. Reply: `JoinResult`, perhaps when a rebalance completes."""
+    """Join or rejoin. Reply: `JoinResult`, possibly when a rebalance completes."""
 
     group_id: GroupId
     member_id: MemberId = NO_MEMBER_ID
-    """"" when the client has none yet."""
+    """Empty if the client has no member id yet."""
     new_member_id: MemberId
-    """The id to give to a member that has none; never used before."""
+    """Unused member id for a member without one."""
     new_consumer_member_id: MemberId = NO_MEMBER_ID
-    """The same for one that joins a consumer group; "" for `new_member_id`."""
+    """The same for a member of a consumer group; empty means `new_member_id`."""
     instance_id: InstanceId | None = None
     client_id: str
     client_host: str
@@ -37,13 +37,13 @@ class JoinGroup:
     protocol_type: str
     protocols: Protocols
     must_know_member_id: bool = True
-    """From v4: a new dynamic member is given an id first and joins with it then (KIP-394)."""
+    """From v4: a new dynamic member first gets an id, then joins with it (KIP-394)."""
     can_skip_assignment: bool = True
-    """From v9: a returning static leader is told that it need not assign (KIP-814)."""
+    """From v9: a returning static leader may skip the assignment (KIP-814)."""
 
 
 class JoinedMember(NamedTuple):
-    """What the leader is told of a member."""
+    """A member as the leader's join response describes it."""
 
     member_id: MemberId
     instance_id: InstanceId | None
@@ -52,7 +52,7 @@ class JoinedMember(NamedTuple):
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class JoinResult:
-    """The outcome of a join."""
+    """The result of a join."""
 
     error: ErrorCode = ErrorCode.NONE
     member_id: MemberId = NO_MEMBER_ID
@@ -61,13 +61,15 @@ class JoinResult:
     protocol_name: str | None = None
     leader: MemberId = NO_MEMBER_ID
     members: tuple[JoinedMember, ...] = ()
-    """All members, for the leader alone."""
+    """All members; only for the leader."""
     skip_assignment: bool = False
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class SyncGroup:
-    """Ask for the assignment; the leader brings it. Reply: `SyncResult`, when the leader has synced."""
+    """Request the assignment; the leader's request contains all of them. Reply: `SyncResult`, when the leader
+    has synced.
+    """
 
     group_id: GroupId
     member_id: MemberId
@@ -80,7 +82,7 @@ class SyncGroup:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class SyncResult:
-    """The outcome of a sync."""
+    """The result of a sync."""
 
     error: ErrorCode = ErrorCode.NONE
     protocol_type: str | None = None
@@ -90,7 +92,7 @@ class SyncResult:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Heartbeat:
-    """Stay a member. Reply: an `ErrorCode`."""
+    """Restart the session timer. Reply: an `ErrorCode`."""
 
     group_id: GroupId
     member_id: MemberId
@@ -99,13 +101,13 @@ class Heartbeat:
 
 
 class Heartbeats(NamedTuple):
-    """Heartbeats of any members, one after the other. Reply: an `ErrorCode` for each."""
+    """Heartbeats of any members, handled in order. Reply: a list with an `ErrorCode` for each."""
 
     heartbeats: Sequence[Heartbeat]
 
 
 class LeavingMember(NamedTuple):
-    """A member to remove, by its member id or, where that is "", by its instance id."""
+    """A member to remove, by its member id or, if that is empty, by its instance id."""
 
     member_id: MemberId
     instance_id: InstanceId | None
@@ -121,7 +123,7 @@ class LeaveGroup:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class LeaveResult:
-    """The outcome of a leave, member by member in the order asked."""
+    """The result of a leave: an error for each member in the order asked."""
 
     error: ErrorCode = ErrorCode.NONE
     members: tuple[tuple[LeavingMember, ErrorCode], ...] = ()
@@ -129,14 +131,14 @@ class LeaveResult:
 
 @dataclass(slots=True, frozen=True)
 class DescribeGroup:
-    """What there is to know of a group. Reply: `DescribedGroup`, or `ErrorCode.GROUP_ID_NOT_FOUND`."""
+    """Describe a group. Reply: `DescribedGroup`, or `ErrorCode.GROUP_ID_NOT_FOUND`."""
 
     group_id: GroupId
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class DescribedMember:
-    """A member as an administrator sees it."""
+    """A member in a group description."""
 
     member_id: MemberId
     instance_id: InstanceId | None
@@ -148,7 +150,7 @@ class DescribedMember:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class DescribedGroup:
-    """A group as an administrator sees it."""
+    """The description of a group."""
 
     group_id: GroupId
     state: str

@@ -1,4 +1,4 @@
-"""A classic group as an administrator sees it."""
+"""Describe a classic group."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headgate.core.classic.state import ClassicState
 
 
 def describe(group: ClassicGroup) -> DescribedGroup:
-    """Outside Stable the protocol and the members' metadata are not shown; the last assignment is."""
+    """Return the description; it has the protocol and the members' metadata only in a stable group."""
     is_stable = group.state is ClassicState.STABLE
     return DescribedGroup(
         group_id=group.group_id,

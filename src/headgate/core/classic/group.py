@@ -1,8 +1,8 @@
-"""A classic group as it lives: its members, who of them waits for what, and the generation they are in.
+"""A classic group in memory: its members, their parked requests, and the generation.
 
-All of this is volatile. What survives is the last `GroupMetadata` record: `ClassicGroup.of` makes the group
-from it that is there after a load (Stable when it has members, Empty when not), and `metadata` the record
-that makes it so. Between two records members may join, leave and wait, and none of that is kept.
+All of this is volatile. Only the last `GroupMetadata` record is durable: `ClassicGroup.of` makes the group
+after a load from it (Stable with members, Empty without), and `metadata` makes the record from a group.
+Joins, leaves and parked requests between two records are not durable.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headgate.records import GroupMember, GroupMetadata
 
 @dataclass(slots=True)
 class Member:
-    """One member. `awaiting_join` and `awaiting_sync` are the requests of its that are parked."""
+    """One member. `awaiting_join` and `awaiting_sync` are its parked requests."""
 
     member_id: MemberId
     instance_id: InstanceId | None
@@ -34,10 +34,10 @@ class Member:
     awaiting_join: Token | None = None
     awaiting_sync: Token | None = None
     is_new: bool = False
-    """It has not been in a generation yet: while it waits to be, its connection may be gone unseen."""
+    """Whether it has not been in a generation yet: its connection may be lost while its join is parked."""
 
     def metadata(self, protocol_name: str | None) -> bytes:
-        """The member's metadata for a protocol."""
+        """Return the member's metadata for a protocol."""
         for name, metadata in self.protocols:
             if name == protocol_name:
                 return metadata
@@ -45,16 +45,16 @@ class Member:
 
 
 def positive_rebalance_timeout(rebalance_timeout_ms: int, session_timeout_ms: int) -> int:
-    """The rebalance timeout in force for a member that asks for this one.
+    """Return the rebalance timeout in force for a member that asks for this one.
 
-    Without one that is positive a member has its session timeout for both, as in JoinGroup 0. Kafka does so
-    for a record that has -1; to a member that asks for 0 or less it gives no time at all.
+    If it is not positive, the session timeout is used for both, as in JoinGroup 0. Kafka does so for a record
+    with -1; for a member that asks for 0 or less it uses that value.
     """
     return rebalance_timeout_ms if rebalance_timeout_ms > 0 else session_timeout_ms
 
 
 class ClassicGroup:
-    """One group with all that is volatile about it."""
+    """One group with its volatile state."""
 
     __slots__ = (
         "awaiting_joins",
@@ -76,7 +76,7 @@ class ClassicGroup:
     )
 
     def __init__(self, group_id: GroupId, system_time: Millis) -> None:
-        """A group that nobody has joined yet."""
+        """Create a group without members."""
         self.group_id = group_id
         self.state = ClassicState.EMPTY
         self.state_timestamp = system_time
@@ -86,26 +86,26 @@ class ClassicGroup:
         self.leader: MemberId | None = None
         self.members: dict[MemberId, Member] = {}
         self.instances: dict[InstanceId, MemberId] = {}
-        """Static members by their instance id."""
+        """Member ids of static members by their instance id."""
         self.pending_joins: dict[MemberId, None] = {}
-        """Ids that were given out and have not come back yet (an ordered set)."""
+        """Member ids that were given out and have not joined yet (an ordered set)."""
         self.pending_syncs: dict[MemberId, None] = {}
-        """Members of this generation that have not asked for their assignment yet (an ordered set)."""
+        """Members of this generation that have not synced yet (an ordered set)."""
         self.awaiting_joins = 0
         self.protocol_support: dict[str, int] = {}
-        """How many members support a protocol."""
+        """Number of members that support a protocol."""
         self.subscription: frozenset[TopicName] | None = None
-        """The topics its members read; None when that cannot be known."""
+        """The topics that members subscribe to; None if unknown."""
         self.has_new_members = False
-        """Somebody joined while an empty group waited for its first members."""
+        """Whether a member joined while an empty group delayed its first rebalance."""
         self.initial_remaining_ms: int | None = None
-        """How much longer an empty group may wait for its first members; None when it does not."""
+        """How much longer the first rebalance of an empty group may be delayed; None if it is not delayed."""
 
     # --- from and to the record ---
 
     @classmethod
     def of(cls, metadata: GroupMetadata) -> ClassicGroup:
-        """The group that a record describes."""
+        """Return the group that a record describes."""
         group = cls(metadata.group_id, metadata.state_timestamp)
         group.protocol_type = metadata.protocol_type or None
         group.protocol_name = metadata.protocol_name
@@ -131,7 +131,7 @@ class ClassicGroup:
         return group
 
     def metadata(self) -> GroupMetadata:
-        """The record that describes the group as it is."""
+        """Return the record that describes the group."""
         return GroupMetadata(
             group_id=self.group_id,
             protocol_type=self.protocol_type or "",
@@ -164,13 +164,13 @@ class ClassicGroup:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing volatile is in it: its record says it all."""
+        """Whether the group has no volatile state: its record describes it completely."""
         return self.state is ClassicState.EMPTY and not self.pending_joins
 
     # --- members ---
 
     def add(self, member: Member) -> None:
-        """Take a member in; the first one decides the group's leader."""
+        """Add a member; the first one becomes the leader."""
         self.members[member.member_id] = member
         self.pending_joins.pop(member.member_id, None)
         if member.instance_id is not None:
@@ -180,7 +180,7 @@ class ClassicGroup:
         self._count_support(member, 1)
 
     def remove(self, member_id: MemberId) -> list[Token]:
-        """Let a member or a pending member go; the requests of its that were parked, which need an answer."""
+        """Remove a member or a pending member; return its parked requests, which the caller must answer."""
         self.pending_joins.pop(member_id, None)
         self.pending_syncs.pop(member_id, None)
         member = self.members.pop(member_id, None)
@@ -195,7 +195,7 @@ class ClassicGroup:
         return [token for token in parked if token is not None]
 
     def update(self, member: Member, command: JoinGroup) -> None:
-        """Take over what a member says of itself when it joins again."""
+        """Update a member with the fields of its new join."""
         self._count_support(member, -1)
         member.protocols = command.protocols
         member.rebalance_timeout_ms = command.rebalance_timeout_ms
@@ -203,7 +203,7 @@ class ClassicGroup:
         self._count_support(member, 1)
 
     def replace(self, old: Member, member_id: MemberId) -> Member:
-        """Give a static member a new id. Nothing of it may be parked any more."""
+        """Replace the id of a static member, which must not have parked requests."""
         assert old.instance_id is not None
         assert old.awaiting_join is None
         assert old.awaiting_sync is None
@@ -225,7 +225,7 @@ class ClassicGroup:
         return new
 
     def member_error(self, member_id: MemberId, instance_id: InstanceId | None) -> ErrorCode:
-        """Whether this is a member: UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID if not."""
+        """Return NONE for a member, else UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
         if instance_id is not None:
             known = self.instances.get(instance_id)
             if known is None:
@@ -237,34 +237,34 @@ class ClassicGroup:
     # --- parked requests ---
 
     def park_join(self, member: Member, token: Token) -> Token | None:
-        """The member waits for the rebalance; an older join of its that it no longer waits for, if any."""
+        """Park a join of the member; return the older parked join that it replaces, if any."""
         older, member.awaiting_join = member.awaiting_join, token
         if older is None:
             self.awaiting_joins += 1
         return older
 
     def take_join(self, member: Member) -> Token | None:
-        """The member's parked join, which is to be answered now."""
+        """Remove and return the member's parked join, which the caller must answer."""
         token, member.awaiting_join = member.awaiting_join, None
         if token is not None:
             self.awaiting_joins -= 1
         return token
 
     def take_sync(self, member: Member) -> Token | None:
-        """The member's parked sync, which is to be answered now."""
+        """Remove and return the member's parked sync, which the caller must answer."""
         token, member.awaiting_sync = member.awaiting_sync, None
         return token
 
     @property
     def has_all_joined(self) -> bool:
-        """Whether every member waits for the rebalance, and nobody is on the way."""
+        """Whether every member has a parked join, and no pending member is left."""
         return self.awaiting_joins == len(self.members) and not self.pending_joins
 
     # --- protocols and timeouts ---
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """As long as the most patient member allows."""
+        """The largest rebalance timeout of the members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def _count_support(self, member: Member, change: int) -> None:
@@ -272,7 +272,7 @@ class ClassicGroup:
             self.protocol_support[name] = self.protocol_support.get(name, 0) + change
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
-        """Whether a member with these protocols can be in the group with all the others."""
+        """Return whether a member with these protocols is compatible with all others."""
         if self.state is ClassicState.EMPTY:
             return bool(protocol_type and protocols)
         everybody = len(self.members)
@@ -281,7 +281,9 @@ class ClassicGroup:
         )
 
     def vote(self) -> str:
-        """The protocol most members prefer of those all support; of two, the one named first by a member."""
+        """Return the protocol that most members prefer among those that all support; on a tie, the first
+        voted for.
+        """
         everybody = len(self.members)
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -292,7 +294,7 @@ class ClassicGroup:
         return max(votes, key=lambda name: votes[name])
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
-        """What the leader needs to know to assign."""
+        """Return the members for the leader's join response."""
         return tuple(
             JoinedMember(member.member_id, member.instance_id, member.metadata(self.protocol_name))
             for member in self.members.values()
@@ -302,15 +304,15 @@ class ClassicGroup:
 
     @property
     def uses_consumer_protocol(self) -> bool:
-        """Whether the members are consumers, whose subscriptions can be read."""
+        """Whether the members are consumers, whose subscriptions can be decoded."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def compute_subscription(self) -> frozenset[TopicName] | None:
-        """The topics its members read now; None when one member's metadata does not parse."""
+        """Return the topics that members subscribe to; None if the metadata of a member cannot be decoded."""
         if not self.uses_consumer_protocol:
             return None
         topics: set[TopicName] = set()
-        # Members of a group mostly say the same.
+        # Members mostly have the same metadata.
         for metadata in {member.metadata(self.protocol_name) for member in self.members.values()}:
             read = subscribed_topics(metadata)
             if read is None:
@@ -319,7 +321,7 @@ class ClassicGroup:
         return frozenset(topics)
 
     def is_subscribed_to(self, topic: TopicName) -> bool:
-        """Whether members read a topic; a consumer group that cannot be read may read any."""
+        """Return whether members subscribe to a topic; assume it for consumers with unknown subscriptions."""
         if self.subscription is None:
             return self.uses_consumer_protocol
         return topic in self.subscription

@@ -1,8 +1,8 @@
-"""All classic groups of a shard: what their records say, and those that live.
+"""All classic groups of a shard: their records, and the groups in memory.
 
-`recorded` is durable: the last record of each group, changed by `apply` alone. `live` is volatile: groups
-with members or with members on the way. A group without them needs no more than its record, and a group that
-only ever committed not even that.
+`recorded` is durable: the last record of each group, changed only by `apply`. `live` is volatile: groups with
+members or pending members. A group without them needs only its record. A group that only commits has no
+record here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class ClassicGroups:
     # --- records ---
 
     def apply(self, record: GroupMetadata | GroupTombstone) -> bool:
-        """Take a record into durable state. A group that is gone has no life either."""
+        """Apply a record to the durable state; return whether the group was removed, which ends its volatile
+        state.
+        """
         if isinstance(record, GroupMetadata):
             self.recorded[record.group_id] = record
             return False
@@ -51,26 +53,26 @@ class ClassicGroups:
         return True
 
     def standing(self, record: GroupMetadata | GroupTombstone) -> GroupMetadata | None:
-        """The record that stands under the key of another one; None when there is none."""
+        """Return the current record with the key of `record`; None if there is none."""
         return self.recorded.get(record.group_id)
 
     def records_of(self, group_id: GroupId) -> list[Record]:
-        """The records that make a group what it is; none if there is no such group."""
+        """Return the records that restore a group; an empty list if there is no such group."""
         recorded = self.recorded.get(group_id)
         return [] if recorded is None else [recorded]
 
     # --- groups ---
 
     def group_ids(self) -> list[GroupId]:
-        """Every group, also one that a first member is about to join."""
+        """Return the ids of all groups, also of those that a first member is joining."""
         return [*self.recorded, *(group_id for group_id in self.live if group_id not in self.recorded)]
 
     def holds(self, group_id: GroupId) -> bool:
-        """Whether a record makes it a classic group, or a client that is about to join."""
+        """Return whether it is a classic group, by its record or by a client that is joining."""
         return group_id in self.recorded or group_id in self.live
 
     def listed(self, group_id: GroupId) -> ListedGroup | None:
-        """A group's line in a list of groups."""
+        """Return a group's entry in a list of groups; None if there is none."""
         group = self.live.get(group_id)
         if group is not None:
             return ListedGroup(group_id, group.protocol_type or "", group.state.value, self.NAME)
@@ -80,28 +82,28 @@ class ClassicGroups:
         return ListedGroup(group_id, recorded.protocol_type, ClassicState.EMPTY.value, self.NAME)
 
     def is_empty(self, group_id: GroupId) -> bool:
-        """Whether it is a classic group without members."""
+        """Return whether it is a classic group without members."""
         group = self.live.get(group_id)
         return group_id in self.recorded if group is None else group.state is ClassicState.EMPTY
 
     def non_empty(self, group_id: GroupId) -> ClassicGroup | None:
-        """The group, if it is not empty."""
+        """Return the group if it has members, else None."""
         group = self.live.get(group_id)
         return None if group is None or group.state is ClassicState.EMPTY else group
 
     def tombstones(self, group_id: GroupId) -> tuple[GroupTombstone]:
-        """The record that removes the group."""
+        """Return the records that remove the group."""
         return (GroupTombstone(group_id),)
 
     def look(self, group_id: GroupId) -> ClassicGroup | None:
-        """The group as it is, to look at: live, or made from its record; None when it has neither."""
+        """Return the group to be read: the live one, or one made from its record; None without either."""
         group = self.live.get(group_id)
         if group is None and group_id in self.recorded:
             group = ClassicGroup.of(self.recorded[group_id])
         return group
 
     def settle(self, group: ClassicGroup) -> None:
-        """After a step: a group with nothing volatile in it goes back to its record."""
+        """Keep a group in memory after a step if it has volatile state; else only its record remains."""
         if group.is_idle:
             self.live.pop(group.group_id, None)
         else:
@@ -110,31 +112,33 @@ class ClassicGroups:
     # --- offsets ---
 
     def commit_check(self) -> CommitCheck:
-        """Groups that have members, or are about to, check commits."""
+        """Return the groups whose commits are checked, and the check: those with members or pending
+        members.
+        """
         return self.live, self._commit_error
 
     def _commit_error(self, group: ClassicGroup, command: CommitOffsets, now: Millis) -> ErrorCode:
-        """Why a commit is refused; of one that is not, the member's session begins anew."""
+        """Return the error of a commit; without one, restart the member's session timer."""
         error = offsets.commit_error(group, command)
         if not error:
             offsets.on_commit(self._deadlines, now, group, command)
         return error
 
     def fetch_check(self) -> None:
-        """Everybody may fetch."""
+        """Return None: fetches are not checked."""
 
     def delete_error(self, group_id: GroupId) -> ErrorCode:
-        """Why offsets of a group may not be deleted at all."""
+        """Return the error of any deletion of a group's offsets."""
         group = self.live.get(group_id)
         return ErrorCode.NONE if group is None else offsets.delete_error(group)
 
     def subscription_of(self, group_id: GroupId) -> Callable[[TopicName], bool]:
-        """Whether members of a group read a topic."""
+        """Return the function that tells whether members of the group subscribe to a topic."""
         group = self.live.get(group_id)
         return (lambda topic: False) if group is None else group.is_subscribed_to
 
     def clock_of(self, group_id: GroupId) -> GroupClock | None:
-        """From when a group's offsets age; None if a client is about to join a group without members."""
+        """Return since when a group's offsets age; None while a client is joining an empty group."""
         group = self.look(group_id)
         if group is None or (group.state is ClassicState.EMPTY and group.pending_joins):
             return None
@@ -143,17 +147,17 @@ class ClassicGroups:
     # --- volatile ---
 
     def turn(self, now: Millis) -> Turn:
-        """What a step of a group may use."""
+        """Return the context of a step."""
         return Turn(now, self._system_time.at(now), self._settings, self._deadlines)
 
     def topics_changed(self, command: TopicsChanged, now: Millis) -> None:
-        """Members of classic groups look after the topics themselves."""
+        """Do nothing: members of classic groups watch the topics themselves."""
 
     def loaded(self, now: Millis) -> None:
-        """The log is read: groups with members live, their sessions begin anew.
+        """Create the groups with members after a load, and restart their session timers.
 
-        A group that is larger than what is allowed now rebalances, and the first to join get the places. So
-        does one that nobody leads, because it was a consumer group before.
+        A group over the maximum size rebalances, and the first members to join stay. So does a group without
+        a leader, which was a consumer group before.
         """
         self.live.clear()
         for group_id, metadata in self.recorded.items():

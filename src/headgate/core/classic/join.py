@@ -1,7 +1,7 @@
-"""JoinGroup: who is let in, under which id, and whether the group has to rebalance for it.
+"""JoinGroup: check a join, choose the member id, and decide whether the group must rebalance.
 
-The order of the checks is Kafka's. A member's older join that is still parked when it joins again is answered
-REBALANCE_IN_PROGRESS: Kafka leaves it without an answer for ever.
+The order of the checks is Kafka's. If a member joins again while an older join is parked, the older one is
+answered REBALANCE_IN_PROGRESS; Kafka never answers it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from headgate.domain.ids import InstanceId, MemberId
 
 
 def invalid_join(command: JoinGroup, settings: ClassicSettings) -> ErrorCode:
-    """What is wrong with a join whatever the group may be."""
+    """Return the error of a join that is independent of the group."""
     if not command.group_id:
         return ErrorCode.INVALID_GROUP_ID
     if not settings.min_session_timeout_ms <= command.session_timeout_ms <= settings.max_session_timeout_ms:
@@ -38,7 +38,7 @@ def invalid_join(command: JoinGroup, settings: ClassicSettings) -> ErrorCode:
 
 
 def join(turn: Turn, group: ClassicGroup, command: JoinGroup, token: Token) -> GroupEffects:
-    """Let a client join a group that exists."""
+    """Handle a join to an existing group."""
     member_id = command.member_id
     if not _has_room(group, member_id, turn.settings.max_size):
         return together(
@@ -66,7 +66,7 @@ def _has_room(group: ClassicGroup, member_id: MemberId, max_size: int) -> bool:
         case ClassicState.EMPTY | ClassicState.DEAD:
             return True
         case ClassicState.PREPARING_REBALANCE:
-            # Members that have not come back yet do not count: the first to join get the places.
+            # Members without a parked join do not count: the first to join get the places.
             member = group.members.get(member_id)
             return (member is not None and member.awaiting_join is not None) or (
                 group.awaiting_joins < max_size
@@ -76,11 +76,11 @@ def _has_room(group: ClassicGroup, member_id: MemberId, max_size: int) -> bool:
 
 
 def _drop_refused(turn: Turn, group: ClassicGroup, member_id: MemberId) -> GroupEffects:
-    """A member there is no room for is none any more."""
+    """Remove a member that was refused for the group's size."""
     if member_id not in group.members and member_id not in group.pending_joins:
         return NOTHING
     parked = group.remove(member_id)
-    assert not parked, "who waits to join is let in"
+    assert not parked, "a member with a parked join has a place"
     turn.end_session(group, member_id)
     return complete_if_all_joined(turn, group)
 
@@ -99,7 +99,7 @@ def _join_without_id(turn: Turn, group: ClassicGroup, command: JoinGroup, token:
 
 
 def _join_new(turn: Turn, group: ClassicGroup, command: JoinGroup, token: Token) -> GroupEffects:
-    """Add a member the group does not have yet."""
+    """Add a new member."""
     if not group.members:
         group.protocol_type = command.protocol_type
     member = Member(
@@ -121,7 +121,7 @@ def _join_new(turn: Turn, group: ClassicGroup, command: JoinGroup, token: Token)
 
 
 def _join_again(turn: Turn, group: ClassicGroup, command: JoinGroup, token: Token) -> GroupEffects:
-    """A member joins again: to take part in a rebalance, to ask for one, or because it lost an answer."""
+    """Handle the join of a known member: for a rebalance, to start one, or after a lost response."""
     member = group.members[command.member_id]
     is_same = member.protocols == command.protocols
     match group.state:
@@ -142,9 +142,10 @@ def _park(group: ClassicGroup, member: Member, token: Token) -> GroupEffects:
 
 
 def _replace_static(turn: Turn, group: ClassicGroup, command: JoinGroup, token: Token) -> GroupEffects:
-    """A static member comes back without its id: it gets a new one, and the old one is fenced.
+    """Handle a static member that returns without its id: it gets a new one, and the old one is fenced.
 
-    In a stable group nothing else happens as long as the protocol stays what it is, whatever metadata it has.
+    A stable group does not rebalance for it if the selected protocol remains the same, even with other
+    metadata.
     """
     instance_id = InstanceId(command.instance_id or "")
     old = group.members[group.instances[instance_id]]
@@ -160,7 +161,7 @@ def _replace_static(turn: Turn, group: ClassicGroup, command: JoinGroup, token: 
             is_leader = group.leader == member.member_id
             result = joined(group, member, skip_assignment=is_leader)
         else:
-            # Told of a foreign leader, an old client does not assign anew.
+            # An old client that gets another member's id as the leader does not assign.
             result = joined(group, member, leader=old_leader)
         return together(fenced, Effects((group.metadata(),), (Reply(token, result),)))
     parked = _park(group, member, token)

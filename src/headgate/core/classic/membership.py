@@ -1,4 +1,4 @@
-"""Staying and leaving: heartbeats, LeaveGroup, and members that are not heard of any more."""
+"""Heartbeats, LeaveGroup, and expired sessions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from headgate.domain.ids import MemberId
 
 
 def heartbeat(turn: Turn, group: ClassicGroup, command: Heartbeat) -> ErrorCode:
-    """Prolong a member's session, and tell it when it is to join again."""
+    """Restart a member's session timer; return REBALANCE_IN_PROGRESS if it must rejoin."""
     error = group.member_error(command.member_id, command.instance_id)
     if error:
         return error
@@ -37,7 +37,7 @@ def heartbeat(turn: Turn, group: ClassicGroup, command: Heartbeat) -> ErrorCode:
 
 
 def leave(turn: Turn, group: ClassicGroup, command: LeaveGroup, token: Token) -> GroupEffects:
-    """Remove members; each is answered for itself."""
+    """Remove members; each one has its own error."""
     outcomes, parked = [], []
     for leaving in command.members:
         error, effects = _leave_one(turn, group, leaving)
@@ -64,7 +64,7 @@ def _leave_one(turn: Turn, group: ClassicGroup, leaving: LeavingMember) -> tuple
 
 
 def _remove(turn: Turn, group: ClassicGroup, member_id: MemberId) -> GroupEffects:
-    """Let a member or a pending member go; what it waited for is answered."""
+    """Remove a member or a pending member, and answer its parked requests."""
     turn.end_session(group, member_id)
     member = group.members.get(member_id)
     if member is None:
@@ -89,7 +89,7 @@ def _after_removal(turn: Turn, group: ClassicGroup) -> GroupEffects:
 
 
 def on_session_deadline(turn: Turn, group: ClassicGroup, member_id: MemberId) -> GroupEffects:
-    """A member was not heard of for too long. Who waits for our answer is excused, unless it is new."""
+    """Remove a member whose session expired. Members with a parked request are kept, unless they are new."""
     if member_id in group.pending_joins:
         group.remove(member_id)
         return complete_if_all_joined(turn, group)

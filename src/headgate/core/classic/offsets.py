@@ -1,4 +1,4 @@
-"""What a classic group says to commits and deletions of its offsets, and to their expiry."""
+"""Checks of commits and deletions of offsets in a classic group, and the clock of their expiry."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headgate.domain.ids import Millis
 
 
 def commit_error(group: ClassicGroup, command: CommitOffsets) -> ErrorCode:
-    """Why a commit is refused, in the order Kafka checks."""
+    """Return the error of a commit, in Kafka's order of checks."""
     if command.generation < 0 and group.state is ClassicState.EMPTY:
         return ErrorCode.NONE
     if command.generation >= 0 or command.member_id or command.instance_id is not None:
@@ -30,7 +30,7 @@ def commit_error(group: ClassicGroup, command: CommitOffsets) -> ErrorCode:
 
 
 def on_commit(deadlines: Deadlines[Timer], now: Millis, group: ClassicGroup, command: CommitOffsets) -> None:
-    """A member that commits is alive: its session begins anew."""
+    """Restart the session timer of a member that commits."""
     member = group.members.get(command.member_id)
     if member is not None and group.state in (ClassicState.STABLE, ClassicState.PREPARING_REBALANCE):
         timer = Timer(TimerKind.SESSION, group.group_id, member.member_id)
@@ -38,14 +38,14 @@ def on_commit(deadlines: Deadlines[Timer], now: Millis, group: ClassicGroup, com
 
 
 def delete_error(group: ClassicGroup) -> ErrorCode:
-    """Why offsets of the group may not be deleted at all; where they may, subscribed topics still may not."""
+    """Return the error of any deletion of offsets; without one, those of subscribed topics are still kept."""
     if group.state is not ClassicState.EMPTY and not group.uses_consumer_protocol:
         return ErrorCode.NON_EMPTY_GROUP
     return ErrorCode.NONE
 
 
 def clock_of(group: ClassicGroup) -> GroupClock:
-    """From when the group's offsets age."""
+    """Return since when the group's offsets age."""
     return group_clock(
         protocol_type=group.protocol_type or "",
         is_empty=group.state is ClassicState.EMPTY,

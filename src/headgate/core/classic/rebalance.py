@@ -1,8 +1,8 @@
-"""A rebalance, from the moment it is needed until a new generation begins.
+"""A rebalance, from its start to the next generation.
 
-It waits for every known member to join again, at most as long as the most patient one allows; who is dynamic
-and did not come is removed, who is static stays. An empty group waits otherwise: for a fixed delay, prolonged
-while new members keep coming, so that a group that starts does not rebalance once for each of them.
+It waits until every known member has rejoined, at most for the largest rebalance timeout. Dynamic members
+that did not rejoin are removed; static ones stay. An empty group instead waits for a fixed delay, which is
+extended while new members join, so that a starting group does not rebalance for each of them.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from headgate.domain.ids import MemberId
 LAST_GENERATION = 2**31 - 1
 """Generations are 32 bits wide in records and on the wire."""
 LEAST_WAIT_WITHOUT_JOINS_MS = 1000
-"""A group that waits for static members alone, and none comes, is looked at again after this time at least.
+"""Minimum time after which a group of static members, none of which rejoined, is checked again, in ms.
 
-Nothing is kept waiting by it: the first member that joins completes the rebalance, or waits for the others.
+It delays no request: the first member that joins completes the rebalance, or waits for the others.
 """
 
 
 def rebalance_or_complete(turn: Turn, group: ClassicGroup) -> GroupEffects:
-    """The members changed: begin a rebalance, or see whether the one under way is complete."""
+    """Start a rebalance after a change of members, or complete the one in progress if possible."""
     if group.state in MAY_REBALANCE:
         return prepare_rebalance(turn, group)
     return complete_if_all_joined(turn, group)
 
 
 def prepare_rebalance(turn: Turn, group: ClassicGroup) -> GroupEffects:
-    """Ask every member to join again. Whoever waits for an assignment of this generation gets none."""
+    """Start a rebalance: every member must rejoin. Parked syncs of this generation are refused."""
     refused = NOTHING
     if group.state is ClassicState.COMPLETING_REBALANCE:
         refused = _refuse_syncs(turn, group)
@@ -65,14 +65,14 @@ def _refuse_syncs(turn: Turn, group: ClassicGroup) -> GroupEffects:
 
 
 def complete_if_all_joined(turn: Turn, group: ClassicGroup) -> GroupEffects:
-    """Begin the next generation if nobody is missing; a group that was empty waits its time all the same."""
+    """Start the next generation if all members have joined; the initial delay of an empty group is kept."""
     if group.state is not ClassicState.PREPARING_REBALANCE or group.initial_remaining_ms is not None:
         return NOTHING
     return complete_join(turn, group) if group.has_all_joined else NOTHING
 
 
 def on_join_deadline(turn: Turn, group: ClassicGroup) -> GroupEffects:
-    """The time to wait for joins is over, unless an empty group got new members meanwhile and may wait on."""
+    """End the wait for joins, or extend the initial delay if new members joined meanwhile."""
     if group.state is not ClassicState.PREPARING_REBALANCE:
         return NOTHING
     remaining_ms = group.initial_remaining_ms or 0
@@ -86,7 +86,7 @@ def on_join_deadline(turn: Turn, group: ClassicGroup) -> GroupEffects:
 
 
 def complete_join(turn: Turn, group: ClassicGroup) -> GroupEffects:
-    """Begin the next generation with those who joined and the static members."""
+    """Start the next generation with the members that joined and the static members."""
     turn.stop_waiting_for_joins(group)
     group.initial_remaining_ms = None
     for member in list(group.members.values()):
@@ -94,7 +94,7 @@ def complete_join(turn: Turn, group: ClassicGroup) -> GroupEffects:
             group.remove(member.member_id)
             turn.end_session(group, member.member_id)
     if group.members and not _elect_leader(group):
-        # Static members alone, and none of them came: there is nobody to begin a generation with.
+        # Only static members are left, and none rejoined: no generation can start.
         turn.wait_for_joins(group, max(group.rebalance_timeout_ms, LEAST_WAIT_WITHOUT_JOINS_MS))
         return NOTHING
     if group.generation >= LAST_GENERATION:
@@ -122,9 +122,9 @@ def complete_join(turn: Turn, group: ClassicGroup) -> GroupEffects:
 
 
 def _begin_anew(turn: Turn, group: ClassicGroup) -> GroupEffects:
-    """After the last generation comes the first one, and nobody may be believed who was in that before.
+    """Start again with generation 1 after the last one; no member of a former generation may be valid.
 
-    So everybody is to join under a new member id. The group is empty until somebody has.
+    All members are removed and must join with new ids. The group is empty until one has joined.
     """
     replies = []
     for member_id in list(group.members):
@@ -139,7 +139,9 @@ def _begin_anew(turn: Turn, group: ClassicGroup) -> GroupEffects:
 
 
 def _elect_leader(group: ClassicGroup) -> bool:
-    """Keep the leader if it joined, else take the first who did; whether there is one."""
+    """Keep the leader if it has rejoined, else take the first member that has. Return whether there is
+    one.
+    """
     if group.leader is not None:
         leader = group.members.get(group.leader)
         if leader is not None and leader.awaiting_join is not None:
@@ -154,7 +156,7 @@ def _elect_leader(group: ClassicGroup) -> bool:
 def joined(
     group: ClassicGroup, member: Member, *, leader: MemberId | None = None, skip_assignment: bool = False
 ) -> JoinResult:
-    """What a member of the current generation is told when it joins; `leader` where that is not the truth."""
+    """Return the join result of a member of the current generation; `leader` replaces the true leader."""
     told_leader = leader or group.leader or NO_MEMBER_ID
     return JoinResult(
         member_id=member.member_id,
@@ -168,7 +170,7 @@ def joined(
 
 
 def on_sync_deadline(turn: Turn, group: ClassicGroup) -> GroupEffects:
-    """Members that have not asked for their assignment by now are removed."""
+    """Remove the members that have not synced in time."""
     if group.state not in (ClassicState.COMPLETING_REBALANCE, ClassicState.STABLE) or not group.pending_syncs:
         return NOTHING
     for member_id in list(group.pending_syncs):

@@ -1,12 +1,11 @@
-"""The states of a classic group and every way from one to another.
+"""The states of a classic group and all transitions between them.
 
     Empty ──► PreparingRebalance ──► CompletingRebalance ──► Stable
       ▲            │    ▲   ▲               │                  │
       └────────────┘    │   └───────────────┘                  │
                         └──────────────────────────────────────┘
 
-Every state may become Dead: the group is deleted. All transitions are in `TRANSITIONS`; a group that is asked
-for another one has a bug.
+Every state may become Dead, when the group is deleted. `TRANSITIONS` has all transitions; any other is a bug.
 """
 
 from __future__ import annotations
@@ -16,18 +15,18 @@ from enum import Enum
 
 
 class ClassicState(Enum):
-    """A state, with the name clients see."""
+    """A state, with its name in the protocol."""
 
     EMPTY = "Empty"
-    """No members. Offsets may be there, and expire."""
+    """No members. The group may have offsets, which expire."""
     PREPARING_REBALANCE = "PreparingRebalance"
-    """Members are asked to join again; joins are parked until all have, or time is up."""
+    """Members must rejoin; joins are parked until all have joined or the timeout expires."""
     COMPLETING_REBALANCE = "CompletingRebalance"
-    """A new generation has begun; syncs are parked until the leader brings the assignment."""
+    """A new generation has started; syncs are parked until the leader sends the assignment."""
     STABLE = "Stable"
-    """Every member can have its assignment."""
+    """Every member can get its assignment."""
     DEAD = "Dead"
-    """Gone."""
+    """Deleted."""
 
 
 TRANSITIONS: Mapping[ClassicState, frozenset[ClassicState]] = {
@@ -41,7 +40,7 @@ TRANSITIONS: Mapping[ClassicState, frozenset[ClassicState]] = {
     ClassicState.STABLE: frozenset({ClassicState.PREPARING_REBALANCE, ClassicState.DEAD}),
     ClassicState.DEAD: frozenset(),
 }
-"""State to the states that may follow."""
+"""The states that may follow each state."""
 
 MAY_REBALANCE = frozenset(
     state for state, following in TRANSITIONS.items() if ClassicState.PREPARING_REBALANCE in following

@@ -1,4 +1,4 @@
-"""SyncGroup: the leader brings the assignment, everybody gets their part of it."""
+"""SyncGroup: the leader sends the assignment, each member receives its part."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headgate.domain.errors import ErrorCode
 
 
 def sync_error(group: ClassicGroup, command: SyncGroup) -> ErrorCode:
-    """Why a sync is refused, in the order Kafka checks."""
+    """Return the error of a sync, in Kafka's order of checks."""
     if group.state is ClassicState.EMPTY:
         return ErrorCode.UNKNOWN_MEMBER_ID
     error = group.member_error(command.member_id, command.instance_id)
@@ -34,7 +34,7 @@ def _differs(asked: str | None, known: str | None) -> bool:
 
 
 def sync(turn: Turn, group: ClassicGroup, command: SyncGroup, token: Token) -> GroupEffects:
-    """Give a member its assignment, now or when the leader has brought it."""
+    """Answer a member with its assignment, now or when the leader has sent it."""
     error = sync_error(group, command)
     if error:
         return answer(token, SyncResult(error=error))
@@ -54,7 +54,7 @@ def sync(turn: Turn, group: ClassicGroup, command: SyncGroup, token: Token) -> G
 
 
 def _stabilize(turn: Turn, group: ClassicGroup, command: SyncGroup) -> GroupEffects:
-    """Take the leader's assignment; who was left out gets nothing."""
+    """Apply the leader's assignment; members that it omits get an empty one."""
     assignments = dict(command.assignments)
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")

@@ -1,4 +1,4 @@
-"""What a step of a classic group may use besides the group itself."""
+"""The context of a step of a classic group: times, settings and timers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from headgate.domain.ids import GroupId, MemberId, Millis
 from headgate.domain.settings import Settings
 
 NEW_MEMBER_TIMEOUT_MS = 5 * 60 * 1000
-"""How long a new member may wait for its first generation before it is taken for gone, as in Kafka."""
+"""Time that a new member may wait for its first generation before it is removed, as in Kafka."""
 
 
 @dataclass(slots=True, frozen=True)
 class ClassicSettings:
-    """The settings that rule classic groups."""
+    """The settings of classic groups."""
 
     min_session_timeout_ms: int
     max_session_timeout_ms: int
@@ -25,7 +25,7 @@ class ClassicSettings:
 
     @classmethod
     def of(cls, settings: Settings) -> ClassicSettings:
-        """Those among the broker's settings."""
+        """Return these settings of the broker."""
         return cls(
             min_session_timeout_ms=settings["group.min.session.timeout.ms"],
             max_session_timeout_ms=settings["group.max.session.timeout.ms"],
@@ -39,38 +39,38 @@ class Turn:
     """The times of one command or deadline, the settings in force, and the shard's deadlines."""
 
     now: Millis
-    """Steady time: for deadlines."""
+    """Steady time, for deadlines."""
     system_time: Millis
-    """For what is recorded."""
+    """System time, for records."""
     settings: ClassicSettings
     deadlines: Deadlines[Timer]
 
     def start_session(self, group: ClassicGroup, member: Member) -> None:
-        """The member was heard of: its session begins anew."""
+        """Restart the member's session timer."""
         self.expect(group.group_id, member.member_id, member.session_timeout_ms)
 
     def expect(self, group_id: GroupId, member_id: MemberId, timeout_ms: int) -> None:
-        """Remove the member, or the pending member, if it is not heard of for so long."""
+        """Start a session timer; remove the member or pending member when it expires."""
         self.deadlines.set(Timer(TimerKind.SESSION, group_id, member_id), Millis(self.now + timeout_ms))
 
     def end_session(self, group: ClassicGroup, member_id: MemberId) -> None:
-        """The member is gone: nothing more is expected of it."""
+        """Cancel the session timer of a removed member."""
         self.deadlines.cancel(Timer(TimerKind.SESSION, group.group_id, member_id))
 
     def wait_for_joins(self, group: ClassicGroup, timeout_ms: int) -> None:
-        """Go on with whoever has joined after this time."""
+        """Start the timer for joins: the rebalance continues when it expires."""
         self.deadlines.set(Timer(TimerKind.JOIN, group.group_id), Millis(self.now + timeout_ms))
 
     def stop_waiting_for_joins(self, group: ClassicGroup) -> None:
-        """All have joined that will."""
+        """Cancel the timer for joins."""
         self.deadlines.cancel(Timer(TimerKind.JOIN, group.group_id))
 
     def wait_for_syncs(self, group: ClassicGroup) -> None:
-        """Remove whoever has not synced after the rebalance timeout."""
+        """Start the timer for syncs: members that have not synced are removed after the rebalance timeout."""
         due = Millis(self.now + group.rebalance_timeout_ms)
         self.deadlines.set(Timer(TimerKind.SYNC, group.group_id), due)
 
     def stop_waiting_for_syncs(self, group: ClassicGroup) -> None:
-        """All have synced, or a new rebalance makes it void."""
+        """Cancel the timer for syncs."""
         group.pending_syncs.clear()
         self.deadlines.cancel(Timer(TimerKind.SYNC, group.group_id))

@@ -1,6 +1,7 @@
-"""Groups on their way from one protocol to the other, while their members go on.
+"""Migration of groups between the classic and the consumer protocol, while they have members.
 
-A classic group with consumers in it becomes a consumer group when the first member of the new protocol comes
-(`upgrade`); until the last classic member has gone, the group speaks both (`classic_members`); and when only
-classic members are left it is a classic group again (`downgrade`). Which way is open is the broker's policy.
+A classic group of consumers becomes a consumer group when the first member of the consumer protocol joins
+(`upgrade`). Until the last classic member has left, the group supports both protocols (`classic_members`).
+When only classic members are left it becomes a classic group again (`downgrade`). The broker's policy decides
+which of these are allowed.
 """

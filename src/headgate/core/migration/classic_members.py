@@ -1,9 +1,9 @@
-"""Members of the classic protocol in a consumer group: what JoinGroup, SyncGroup and Heartbeat mean there.
+"""Classic members of a consumer group: JoinGroup, SyncGroup and Heartbeat on its state.
 
-The server assigns, so nothing is ever parked and nobody leads. The generation is the member's epoch. A join
-says what the member has and takes it one step towards its target; a sync asks what it has now; a heartbeat
-tells it when the next step is due. Between being told and joining, and between joining and syncing, a member
-has its rebalance timeout; after that it is removed.
+The server assigns, so no request is parked and there is no leader. The generation is the member epoch. A join
+reports the member's partitions and moves it one step towards its target assignment; a sync returns its
+current assignment; a heartbeat tells it when to rejoin. The rebalance timeout limits the time from that
+heartbeat to the join, and from the join to the sync; after it the member is removed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from headgate.records import (
 
 @dataclass(slots=True, frozen=True)
 class Joined:
-    """A classic member that was let in: as it is now, whose place it took, and the records of that."""
+    """An accepted classic member: its new state, the member it replaces, and the records."""
 
     member: Member
     admitted: Admitted
@@ -44,23 +44,23 @@ class Joined:
 
     @property
     def changes_group(self) -> bool:
-        """Whether the group's epoch or its target is another one by this join."""
+        """Whether this join changes the group's epoch or its target assignment."""
         return any(
             isinstance(one, ConsumerGroupMetadata | ConsumerGroupTargetMetadata) for one in self.records
         )
 
     def others(self, group: ConsumerGroup) -> list[Member]:
-        """All members but this one, whoever it was."""
+        """Return all members except this one and the one it replaces."""
         itself = (self.member.member_id, self.admitted.replaces)
         return [group.member(one) for one in group.members if one not in itself]
 
     def was_of_the_new_protocol(self, group: ConsumerGroup) -> bool:
-        """Whether the group had it as a member of the new protocol until now."""
+        """Return whether it was a member of the consumer protocol until now."""
         before = group.members.get(self.admitted.replaces or self.member.member_id)
         return before is not None and before.classic is None
 
     def leaves_settled(self, group: ConsumerGroup) -> bool:
-        """Whether every member has what it is to have, and that is not made anew by this join."""
+        """Return whether every member has its target assignment, and this join does not change it."""
         return (
             not self.changes_group
             and group.epoch == group.assignment_epoch
@@ -68,7 +68,7 @@ class Joined:
         )
 
     def result(self) -> JoinResult:
-        """What the member is told."""
+        """Return the response to the member."""
         classic = self.member.metadata.classic
         assert classic is not None
         protocol_name, _ = classic.protocols[0]
@@ -83,9 +83,10 @@ class Joined:
 def join(
     turn: ConsumerTurn, group: ConsumerGroup, command: JoinGroup, *, is_verified: bool, is_id_given: bool
 ) -> Joined | JoinResult:
-    """Let a classic member in, or go on; or why not. No timer is touched.
+    """Handle the join of a new or known classic member; return its state, or why it is refused. Changes no
+    timer.
 
-    `is_id_given`: the client was given its id a moment ago, and joins with it for the first time.
+    `is_id_given`: the client got its id a moment ago, and joins with it for the first time.
     """
     admitted = _admit(turn, group, command)
     if isinstance(admitted, JoinResult):
@@ -95,8 +96,8 @@ def join(
     if subscription is None:
         return JoinResult(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if admitted.is_new and command.member_id and subscription.owned and not is_id_given:
-        # It was removed, and its partitions are others' by now: it has to lose them before it joins. Kafka
-        # lets it in, and believes its commits for them as long as it is in the newest epoch.
+        # It was removed, and other members may have its partitions: it must give them up before it joins.
+        # Kafka accepts it, and its commits for them as long as it is in the newest epoch.
         return JoinResult(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=command.member_id)
     before = admitted.member
     said = Said(
@@ -112,9 +113,9 @@ def join(
 
 
 def _admit(turn: ConsumerTurn, group: ConsumerGroup, command: JoinGroup) -> Admitted | JoinResult:
-    """The member behind a join, in the order Kafka checks.
+    """Find or create the member of a join, in Kafka's order of checks.
 
-    Unlike in a classic group a member need not have been given its id: whoever names one is let in with it.
+    Unlike in a classic group, a client may choose its member id: it need not have been given it.
     """
     static = None if command.instance_id is None else group.find_static(command.instance_id)
     is_known = static is not None or command.member_id in group.members
@@ -139,7 +140,7 @@ def _admit(turn: ConsumerTurn, group: ConsumerGroup, command: JoinGroup) -> Admi
 def _as_it_says(
     metadata: ConsumerGroupMemberMetadata, command: JoinGroup, subscription: Subscription
 ) -> ConsumerGroupMemberMetadata:
-    """What is known of the member now; the same object when that is what was known."""
+    """Return the member's metadata after the join; the same object if nothing changed."""
     said = replace(
         metadata,
         instance_id=command.instance_id or metadata.instance_id,
@@ -157,7 +158,7 @@ def _as_it_says(
 
 
 def start_waiting_for_sync(turn: ConsumerTurn, joined: Joined) -> None:
-    """The member has joined: it is to sync, and nothing else is expected of it."""
+    """Start the session timer and the timer for the sync; cancel the member's other timers."""
     metadata = joined.member.metadata
     assert metadata.classic is not None
     group_id, member_id = metadata.group_id, metadata.member_id
@@ -171,7 +172,7 @@ def start_waiting_for_sync(turn: ConsumerTurn, joined: Joined) -> None:
 
 
 def sync(turn: ConsumerTurn, group: ConsumerGroup, command: SyncGroup) -> SyncResult:
-    """Tell a classic member what it has."""
+    """Return a classic member's current assignment."""
     member = _classic_member(group, command)
     if isinstance(member, ErrorCode):
         return SyncResult(error=member)
@@ -197,9 +198,9 @@ def sync(turn: ConsumerTurn, group: ConsumerGroup, command: SyncGroup) -> SyncRe
 def heartbeat(
     turn: ConsumerTurn, group: ConsumerGroup, command: Heartbeat, *, is_verified: bool
 ) -> ErrorCode:
-    """Prolong a classic member's session, and tell it when it is to join again.
+    """Restart a classic member's session timer; return REBALANCE_IN_PROGRESS if it must rejoin.
 
-    `is_verified`: the group's topics are what they were when it last looked.
+    `is_verified`: the group's topics have not changed since its subscriptions were resolved.
     """
     member = _classic_member(group, command)
     if isinstance(member, ErrorCode):
@@ -214,7 +215,7 @@ def heartbeat(
 
 
 def _classic_member(group: ConsumerGroup, command: SyncGroup | Heartbeat) -> Member | ErrorCode:
-    """The classic member behind a request, in its present epoch; or why it is refused."""
+    """Return the classic member of a request with the current generation, or the error."""
     member = known_member(group, command.member_id, command.instance_id)
     if isinstance(member, Refusal):
         return member.error
@@ -226,9 +227,9 @@ def _classic_member(group: ConsumerGroup, command: SyncGroup | Heartbeat) -> Mem
 
 
 def _is_behind(turn: ConsumerTurn, group: ConsumerGroup, member: Member) -> bool:
-    """Whether there is a later target, or could be if somebody asked for it.
+    """Return whether there is a newer target assignment, or one is due.
 
-    In Kafka only members of the new protocol ask.
+    In Kafka only members of the consumer protocol trigger one.
     """
     return member.member_epoch < group.assignment_epoch or is_target_due(turn, group)
 
@@ -244,7 +245,7 @@ def _has_to_join(turn: ConsumerTurn, group: ConsumerGroup, member: Member) -> bo
 
 
 def _waits_for_others(group: ConsumerGroup, member: Member) -> bool:
-    """Whether something that the member is to have is still somebody else's."""
+    """Return whether another member still owns a partition of the member's target assignment."""
     assigned = member.current.assigned
     return any(
         partition not in assigned.get(topic_id, {}) and partition in group.owners.get(topic_id, {})

@@ -1,6 +1,6 @@
-"""What consumers of the classic protocol put into it: ConsumerProtocolSubscription and -Assignment.
+"""The metadata of classic consumers: ConsumerProtocolSubscription and ConsumerProtocolAssignment.
 
-Each begins with its version, and a later version only adds at the end, so a reader takes what it knows:
+Each begins with its version, and later versions only append fields, so a reader decodes those it knows:
 
     subscription   topics, user data, from 1 owned partitions, from 2 generation, from 3 rack
     assignment     partitions, user data
@@ -28,26 +28,26 @@ NamedPartitions = Mapping[TopicName, tuple[int, ...]]
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class Subscription:
-    """What a consumer says when it joins."""
+    """What a consumer sends when it joins."""
 
     version: int
     topics: tuple[TopicName, ...]
     owned: NamedPartitions
-    """The partitions it has not let go; none before version 1."""
+    """The partitions it owns; empty before version 1."""
     rack_id: str | None
 
 
 @dataclass(slots=True, frozen=True)
 class Assignment:
-    """What the leader gave to a consumer."""
+    """The assignment that the leader made for a consumer."""
 
     partitions: NamedPartitions
     has_user_data: bool
-    """Something that only the leader's own assignor understands."""
+    """User data, which only the leader's own assignor can decode."""
 
 
 def read_subscription(data: bytes) -> Subscription | None:
-    """The subscription; None where the bytes are something else."""
+    """Decode a subscription; return None if it cannot be decoded."""
     reader = Reader(data, "ConsumerProtocolSubscription")
     try:
         version = _read_version(reader)
@@ -63,7 +63,7 @@ def read_subscription(data: bytes) -> Subscription | None:
 
 
 def read_assignment(data: bytes) -> Assignment | None:
-    """The assignment; None where the bytes are something else. No bytes at all are no partitions."""
+    """Decode an assignment; return None if it cannot be decoded. Empty bytes mean no partitions."""
     if not data:
         return Assignment({}, has_user_data=False)
     reader = Reader(data, "ConsumerProtocolAssignment")
@@ -76,7 +76,7 @@ def read_assignment(data: bytes) -> Assignment | None:
 
 
 def write_assignment(version: int, partitions: Mapping[TopicName, Iterable[int]]) -> bytes:
-    """An assignment in the version in which its consumer subscribed."""
+    """Encode an assignment in the version of its consumer's subscription."""
     parts = [struct.pack(">hi", version, len(partitions))]
     for topic in sorted(partitions):
         indexes = sorted(partitions[topic])

@@ -1,10 +1,10 @@
-"""A consumer group in which only classic members are left becomes a classic group again.
+"""Downgrade a consumer group, in which only classic members are left, to a classic group.
 
-Its epoch becomes the generation. What its members own becomes their last assignment: the leader of the next
-generation is told nothing of it, but should the group be upgraded before that, nobody else is given it.
+The group epoch becomes the generation. The partitions that members own become their last assignment: the next
+leader does not get it, but if the group is upgraded before that, no other member gets these partitions.
 
-If its members have what they are to have, the generation goes on. Otherwise they are to make a new one: the
-group's record has no leader then, so that this is not forgotten over a crash (`ClassicGroups.loaded`).
+If all members have their target assignments, the generation continues. Otherwise a rebalance is needed: the
+group's record then has no leader, so that this survives a crash (`ClassicGroups.loaded`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headgate.records.consumer_model import OwnedPartitions
 def downgraded(
     group: ConsumerGroup, members: Iterable[Member], topics: TopicImage, system_time: Millis
 ) -> ClassicGroup:
-    """The classic group that these members make, all of which are classic ones; it is Stable."""
+    """Return the classic group, in state Stable, of these members, all of which are classic."""
     converted = ClassicGroup(group.group_id, system_time)
     converted.protocol_type = CONSUMER_PROTOCOL_TYPE
     converted.generation = group.epoch
@@ -41,7 +41,7 @@ def downgraded(
 
 def _member(member: Member, topics: TopicImage) -> classic.Member:
     metadata, current = member
-    assert metadata.classic is not None, "only classic members are left"
+    assert metadata.classic is not None, "a downgraded group has only classic members"
     owned = union(current.assigned, current.pending_revocation)
     return classic.Member(
         member_id=metadata.member_id,
@@ -56,7 +56,7 @@ def _member(member: Member, topics: TopicImage) -> classic.Member:
 
 
 def assignment_bytes(member: ClassicMemberMetadata, assigned: OwnedPartitions, topics: TopicImage) -> bytes:
-    """Partitions in the words of a member's own protocol; those of topics that are gone are left out."""
+    """Encode partitions in a member's own protocol; those of deleted topics are omitted."""
     _, subscribed = member.protocols[0]
     subscription = read_subscription(subscribed)
     named: dict[TopicName, Iterable[int]] = {}

@@ -1,7 +1,7 @@
-"""The passage of a group from one type to the other: the records of both sides in one batch, and the timers.
+"""Migrate a group between protocols: the records of both sides in one batch, and the timers.
 
-A group is one thing at a time. Its new form is made aside, as a value; the records that say so take the old
-form away and bring the new one, all or nothing, so that a log replays to the one or the other.
+A group has one type at a time. Its new form is made separately, as a value. One batch of records removes the
+old form and creates the new one, so that replaying a log gives one or the other.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from headgate.records import Change, ConsumerRecord, GroupTombstone
 
 
 class Migration:
-    """What one shard does to move its groups between protocols."""
+    """Migrates the groups of one shard between protocols."""
 
     __slots__ = ("_max_classic_size", "classic", "policy")
 
@@ -40,7 +40,7 @@ class Migration:
     # --- upgrade ---
 
     def upgraded(self, turn: ConsumerTurn, group: ClassicGroup) -> ConsumerGroup | Refusal:
-        """What a classic group with members becomes for a member of the new protocol; nothing is done yet."""
+        """Return the consumer group that a classic group becomes, or why it may not; changes nothing."""
         refusal = upgrade_refusal(group, self.policy, turn.settings.max_size)
         return refusal or upgraded(group, turn.topics)
 
@@ -51,7 +51,7 @@ class Migration:
         converted: ConsumerGroup,
         joining: Iterable[ConsumerRecord],
     ) -> GroupEffects:
-        """Make it so, with the records of the member that joins it; who waits is told to join again."""
+        """Upgrade, with the records of the joining member; members with parked requests must rejoin."""
         records: list[Change] = [GroupTombstone(group.group_id), *converted.records(), *joining]
         for record in joining:
             converted.apply(record)
@@ -62,7 +62,7 @@ class Migration:
         return Effects(records, _tell_to_join_again(group))
 
     def _end(self, turn: ConsumerTurn, group: ClassicGroup) -> None:
-        """Nothing more is due in the classic group."""
+        """Cancel all timers of the classic group."""
         classic_turn = self.classic.turn(turn.now)
         for member_id in (*group.members, *group.pending_joins):
             classic_turn.end_session(group, member_id)
@@ -74,7 +74,7 @@ class Migration:
     def remove(
         self, turn: ConsumerTurn, group: ConsumerGroup, member_ids: Collection[MemberId]
     ) -> GroupEffects:
-        """Take members out of a consumer group; with only classic ones left it is a classic group again."""
+        """Remove members of a consumer group; downgrade it if only classic ones are left."""
         if member_ids and group.classic_members:
             staying = [group.member(one) for one in group.members if one not in member_ids]
             if self.may_downgrade(staying):
@@ -83,7 +83,7 @@ class Migration:
         return Effects(remove_members(turn, group, member_ids))
 
     def may_downgrade(self, members: Collection[Member]) -> bool:
-        """Whether a group of these members is to be a classic one."""
+        """Return whether a group of these members becomes a classic group."""
         return (
             self.policy.allows_downgrade
             and 0 < len(members) <= self._max_classic_size
@@ -98,7 +98,9 @@ class Migration:
         *,
         leader: MemberId | None,
     ) -> tuple[ClassicGroup, GroupEffects]:
-        """The classic group that these members make: led by one of them, or they begin a rebalance."""
+        """Return the classic group of these members, led by `leader`, or in a rebalance without one; and the
+        effects.
+        """
         turn.stop_matching_patterns(group.group_id)
         for member_id in group.members:
             turn.forget(group.group_id, member_id)

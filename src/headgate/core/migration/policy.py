@@ -1,4 +1,4 @@
-"""Which way a group may go while it has members: `group.consumer.migration.policy`."""
+"""The allowed migrations of groups with members: `group.consumer.migration.policy`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from enum import Enum
 
 
 class MigrationPolicy(Enum):
-    """The policy, with its name among the settings."""
+    """The policy, by the names of the setting."""
 
     BIDIRECTIONAL = "bidirectional"
-    """Both ways."""
+    """Upgrade and downgrade."""
     UPGRADE = "upgrade"
     """A classic group may become a consumer group."""
     DOWNGRADE = "downgrade"
     """A consumer group with only classic members left may become a classic group."""
     DISABLED = "disabled"
-    """Neither; and classic members may not even join a consumer group that has members."""
+    """Neither, and classic members may not join a consumer group with members."""
 
     @property
     def allows_upgrade(self) -> bool:

@@ -1,13 +1,13 @@
-"""A classic group becomes a consumer group: what every member has by the last assignment, it keeps.
+"""Upgrade a classic group to a consumer group: every member keeps its last assignment.
 
-The generation becomes the epoch of the group, of its target, of its members, and of everything they have
-(R1.9), so that commits which are under way are believed, and no epoch is ever lower than what was before.
+The generation becomes the epoch of the group, of its target assignment, of its members, and of their
+partitions (R1.9), so that commits in flight are accepted and no epoch decreases.
 
 A cooperative member may own more than its last assignment: it joined with partitions that the assignment
-takes from it, and revokes them when the answer to its SyncGroup arrives, which may still be on its way. And
-an assignment that was never brought leaves every member with what it had. So the partitions that a member
-claimed in its last join are pending revocation, besides its assignment, until it joins again without them: no
-other member is given one of them before that, or before the member is gone.
+revokes, and revokes them when it gets the response to its SyncGroup, which may be in flight. And if the
+leader never sent an assignment, every member keeps what it had. So partitions that a member reported in its
+last join, beyond its assignment, are pending revocation until it rejoins without them: until then, or until
+the member is removed, no other member gets them.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ from headgate.records import (
 )
 
 _STICKY_ASSIGNORS = frozenset({"sticky", "cooperative-sticky"})
-"""Their user data is only what members had before, so nothing is lost with it.
+"""Assignors whose user data has only former assignments, so nothing is lost with it.
 
-librdkafka gives it to members with every assignment but the first. Kafka does not upgrade such a group.
+librdkafka sends it to members with every assignment but the first. Kafka does not upgrade such a group.
 """
 
 _NO_HASH = 0
 
 
 def upgrade_refusal(group: ClassicGroup, policy: MigrationPolicy, max_size: int) -> Refusal | None:
-    """Why a group that has members stays a classic one whatever they say."""
+    """Return why a group with members may not become a consumer group; None if it may."""
     if not policy.allows_upgrade:
         return _refusal(group, "online upgrade is disabled")
     if not group.uses_consumer_protocol:
@@ -69,7 +69,7 @@ def _refusal(group: ClassicGroup, reason: str) -> Refusal:
 
 
 def upgraded(group: ClassicGroup, topics: TopicImage) -> ConsumerGroup | Refusal:
-    """The consumer group that the classic one becomes, every member of it a classic one."""
+    """Return the consumer group that the classic one becomes; all its members are classic ones."""
     converted = ConsumerGroup(group.group_id)
     epoch = max(group.generation, FIRST_EPOCH)
     protocol_name = group.protocol_name or (group.vote() if group.members else "")
@@ -79,14 +79,14 @@ def upgraded(group: ClassicGroup, topics: TopicImage) -> ConsumerGroup | Refusal
         if isinstance(one, Refusal):
             return one
         held.append(one)
-    # Assignments come first: a partition that is one member's by assignment is not another's to revoke.
+    # Assignments come first: partitions assigned to one member are not pending revocation of another.
     for one in held:
         for record in _member_records(group.group_id, epoch, one, topics):
             converted.apply(record)
     if _is_any_assigned_twice(converted):
         return _refusal(group, "a partition is assigned to more than one member")
     pending = [current for one in held if (current := _with_pending_revocation(converted, one, topics))]
-    # What is still to be assigned is so here: a hash that is not that of the topics raises the epoch.
+    # If partitions are unassigned, a wrong hash of the topics raises the epoch, so that they are assigned.
     is_settled = group.state is ClassicState.STABLE and not pending and _is_all_assigned(converted, topics)
     metadata_hash = topics.hash_of(converted.subscriptions.topics()) if is_settled else _NO_HASH
     converted.apply(ConsumerGroupTargetMetadata(group_id=group.group_id, assignment_epoch=epoch))
@@ -97,9 +97,9 @@ def upgraded(group: ClassicGroup, topics: TopicImage) -> ConsumerGroup | Refusal
 def _with_pending_revocation(
     converted: ConsumerGroup, held: _Held, topics: TopicImage
 ) -> ConsumerGroupCurrentAssignment | None:
-    """Add to a member what it said it owns and nobody is assigned; None where there is nothing to add.
+    """Add partitions that a member reported and that are not assigned; return None if there are none.
 
-    A partition that several members claim is pending for the first of them.
+    If several members reported a partition, it is pending revocation of the first one.
     """
     current = converted.member(held.member.member_id).current
     since = current.member_epoch
@@ -117,7 +117,9 @@ def _with_pending_revocation(
 
 
 def _is_any_assigned_twice(converted: ConsumerGroup) -> bool:
-    """Whether a leader gave a partition to several members, which a consumer group cannot say."""
+    """Return whether the leader assigned a partition to several members, which a consumer group cannot
+    represent.
+    """
     assigned = sum(
         len(epochs) for current in converted.currents.values() for epochs in current.assigned.values()
     )
@@ -125,7 +127,7 @@ def _is_any_assigned_twice(converted: ConsumerGroup) -> bool:
 
 
 def _is_all_assigned(converted: ConsumerGroup, topics: TopicImage) -> bool:
-    """Whether somebody has every partition of every topic that the members read."""
+    """Return whether every partition of every subscribed topic has an owner."""
     known = (topics.find(name) for name in converted.subscriptions.topics())
     return all(
         len(converted.owners.get(topic.topic_id, {})) == topic.partition_count for topic in known if topic
@@ -133,7 +135,7 @@ def _is_all_assigned(converted: ConsumerGroup, topics: TopicImage) -> bool:
 
 
 class _Held(NamedTuple):
-    """A classic member, what it reads, and what it was given."""
+    """A classic member with its decoded subscription and assignment."""
 
     member: classic.Member
     subscription: Subscription
@@ -184,7 +186,7 @@ def _member_records(
 
 
 def partitions_by_id(partitions: NamedPartitions, topics: TopicImage) -> dict[TopicId, tuple[int, ...]]:
-    """Those of the partitions that exist, by their topics' ids."""
+    """Return the existing ones of these partitions, by topic id."""
     by_id = {}
     for name, indexes in partitions.items():
         topic = topics.find(name)
