@@ -1,4 +1,6 @@
-"""The tests of topics share a data directory on a disk in memory, what they do there, and what they see."""
+"""Helpers of the topics' tests: a data directory on a disk in memory, operations on it, and what
+clients see.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ DATA = Path("/data")
 
 
 class Disk:
-    """A disk, and the topics on it as they are at the moment."""
+    """A disk, and the topics on it."""
 
     def __init__(self) -> None:
         self.files = MemoryFileSystem()
@@ -35,7 +37,7 @@ class Disk:
         return Topics.open(self.files, DATA, self.settings, NOW)
 
     def topic_id(self) -> TopicId:
-        """An id never given before."""
+        """Return a topic id that was not used before."""
         self._ids += 1
         return TopicId(self._ids.to_bytes(16, "big"))
 
@@ -47,7 +49,7 @@ def batch(
     keys: Sequence[bytes | None] | None = None,
     codec: int = 0,
 ) -> bytes:
-    """One batch as a producer sends it; `producer` is its id, epoch and first sequence."""
+    """Encode one batch as a producer does; `producer` is its id, epoch and first sequence."""
     named = keys or [b"key"] * len(values)
     records = [Record(key, value, timestamp) for key, value in zip(named, values, strict=True)]
     return bytes(
@@ -62,7 +64,7 @@ def batch(
 
 
 def create(topics: Topics, disk: Disk, name: str, partitions: int = 1, **overrides: str) -> Topic:
-    """A new topic; settings with underscores for dots."""
+    """Create a topic; settings have underscores for dots."""
     texts = {key.replace("_", "."): value for key, value in overrides.items()}
     created = topics.create(NewTopic(name, disk.topic_id(), partitions, texts), NOW)
     assert isinstance(created, Topic), created
@@ -72,7 +74,7 @@ def create(topics: Topics, disk: Disk, name: str, partitions: int = 1, **overrid
 def append(
     topic: Topic, *values: bytes, partition: int = 0, producer: tuple[int, int, int] = (-1, -1, -1)
 ) -> int:
-    """Append durably; the base offset."""
+    """Append durably; return the base offset."""
     found = topic.partition(partition)
     result = found.append(batch(*values, producer=producer), NOW)
     assert result.error == ErrorCode.NONE, result
@@ -81,7 +83,7 @@ def append(
 
 
 def sync(topic: Topic, partition: int = 0) -> None:
-    """Make all of the partition durable, and show it to readers."""
+    """Make all of the partition durable, and visible to readers."""
     log = topic.partition(partition).log
     request = log.begin_sync()
     request.run()
@@ -90,13 +92,13 @@ def sync(topic: Topic, partition: int = 0) -> None:
 
 
 def values(topic: Topic, partition: int = 0) -> list[bytes | None]:
-    """Of all records that readers may see."""
+    """Return the values of all visible records."""
     records = topic.partition(partition).read(0, 1 << 30, minimum_one=True).records
     return [record.value for _, record in iterate_records(records)]
 
 
 def told(topics: Topics) -> list[Any]:
-    """All that clients can learn of the topics."""
+    """Return everything that clients can see of the topics."""
     return [
         (topic.name, topic.topic_id, topic.partition_count, topic.overrides, topic.is_internal)
         for topic in topics.all()

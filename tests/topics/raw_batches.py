@@ -1,6 +1,4 @@
-"""Batches as no producer builds them: every field of the header and every byte of a record as a test
-wants it.
-"""
+"""Build batches that no producer sends: tests set every header field and every byte of the records."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ def raw_record(
     time: int = 0,
     headers: bytes = b"\x00",
 ) -> bytes:
-    """One record; `offset` and `time` are its deltas."""
+    """Encode one record; `offset` and `time` are its deltas."""
     body = b"\x00" + varint(time) + varint(offset) + _sized(key) + _sized(value) + headers
     return varint(len(body)) + body
 
@@ -42,7 +40,7 @@ def raw_batch(
     codec: int = 0,
     base_offset: int = 0,
 ) -> bytes:
-    """A batch with a checksum that fits around `body`, which is compressed by `codec` if there is one."""
+    """Encode a batch with a correct checksum around `body`, compressed by `codec` if there is one."""
     summed = struct.pack(
         ">hiqqqhii",
         attributes | codec,

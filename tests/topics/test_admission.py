@@ -1,6 +1,4 @@
-"""Admission: what a produced batch may hold, and as which bytes it enters the log; held against Kafka
-4.3.1.
-"""
+"""Checks of produced batches: which are accepted, and as which bytes; compared with Kafka 4.3.1."""
 
 from __future__ import annotations
 
@@ -25,20 +23,20 @@ INVALID, CORRUPT, TIME = ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE, Er
 
 
 def policy(**overrides: str) -> TopicPolicy:
-    """The policy of a topic with these settings; underscores for dots."""
+    """Return the policy of a topic with these settings; underscores for dots."""
     texts = {name.replace("_", "."): text for name, text in overrides.items()}
     return policy_of(Settings(), texts, is_always_compacted=False)
 
 
-def told(data: bytes, **overrides: str) -> AppendResult:
-    """The refusal of a batch."""
+def refusal_of(data: bytes, **overrides: str) -> AppendResult:
+    """Return the refusal of a batch."""
     answer = admit(data, policy(**overrides), NOW)
-    assert isinstance(answer, AppendResult), "it was taken"
+    assert isinstance(answer, AppendResult), "it was admitted"
     return answer
 
 
-def taken(data: bytes, **overrides: str) -> Admitted:
-    """The batch as it enters the log."""
+def admitted(data: bytes, **overrides: str) -> Admitted:
+    """Return the batch as it is to be appended."""
     answer = admit(data, policy(**overrides), NOW)
     assert isinstance(answer, Admitted), answer
     assert read_header(answer.batch) == answer.header
@@ -117,9 +115,9 @@ REFUSED: list[tuple[str, bytes, ErrorCode]] = [
 
 
 @pytest.mark.parametrize(("data", "error"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
-def test_what_no_consumer_could_read_is_refused(data: bytes, error: ErrorCode) -> None:
-    """A batch whose parts do not agree has Kafka's code, or the one that the module's opening names."""
-    assert told(data).error == error
+def test_an_unreadable_batch_is_refused(data: bytes, error: ErrorCode) -> None:
+    """A batch with inconsistent parts gets Kafka's error code, or the one in the module's docstring."""
+    assert refusal_of(data).error == error
 
 
 TAKEN: list[tuple[str, bytes]] = [
@@ -139,36 +137,36 @@ TAKEN: list[tuple[str, bytes]] = [
 
 
 @pytest.mark.parametrize("data", [row[1] for row in TAKEN], ids=[row[0] for row in TAKEN])
-def test_what_is_odd_but_whole_is_taken_as_it_is(data: bytes) -> None:
-    """What Kafka takes is taken, byte for byte."""
-    assert taken(data).batch == data
+def test_an_unusual_but_valid_batch_is_accepted_unchanged(data: bytes) -> None:
+    """Batches that Kafka accepts are accepted, byte for byte."""
+    assert admitted(data).batch == data
 
 
 @pytest.mark.parametrize("tail", [b"\xff" * 10, GOOD[:-5], b"\0" * 11])
-def test_what_follows_a_batch_and_is_no_whole_one_is_dropped(tail: bytes) -> None:
-    """As in Kafka the batch is taken without it."""
-    assert taken(GOOD + tail).batch == GOOD
+def test_trailing_bytes_that_are_no_whole_batch_are_dropped(tail: bytes) -> None:
+    """As in Kafka, the batch is accepted without them."""
+    assert admitted(GOOD + tail).batch == GOOD
 
 
 @pytest.mark.parametrize("claimed", [NOW - 1000, NOW + YEARS_MS, -1])
-def test_the_greatest_timestamp_is_that_of_the_records(claimed: int) -> None:
-    """A header that has it wrong is corrected, and its checksum fits."""
+def test_the_maximum_timestamp_is_computed_from_the_records(claimed: int) -> None:
+    """A wrong one in the header is corrected, and the checksum with it."""
     body = raw_record(time=5) + raw_record(offset=1, time=3)
-    header = taken(raw_batch(body, 2, max_time=claimed)).header
+    header = admitted(raw_batch(body, 2, max_time=claimed)).header
     assert header.max_timestamp == NOW + 5
-    assert told(raw_batch(body, 2, max_time=claimed)[:-1] + b"\1").error == CORRUPT
-    assert taken(bytes(taken(raw_batch(body, 2, max_time=claimed)).batch)).header == header
+    assert refusal_of(raw_batch(body, 2, max_time=claimed)[:-1] + b"\1").error == CORRUPT
+    assert admitted(bytes(admitted(raw_batch(body, 2, max_time=claimed)).batch)).header == header
 
 
-def test_records_out_of_time_and_without_keys_are_told_together() -> None:
-    """One that is wrong in both ways is told for its key, and the batch for the times."""
+def test_invalid_timestamps_and_missing_keys_are_listed_together() -> None:
+    """A record with both errors is listed for its key; the batch's error is that of the timestamps."""
     body = (
         raw_record(time=YEARS_MS)
         + raw_record(key=None, offset=1, time=YEARS_MS)
         + raw_record(offset=2)
         + raw_record(key=None, offset=3)
     )
-    refusal = told(raw_batch(body, 4), cleanup_policy="compact")
+    refusal = refusal_of(raw_batch(body, 4), cleanup_policy="compact")
     assert refusal.error == TIME
     assert [error.batch_index for error in refusal.record_errors] == [0, 1, 3]
     assert "out of range" in refusal.record_errors[0].message
@@ -189,8 +187,8 @@ BEFORE, AFTER = 1000, 500
         (-NOW - 2, False),
     ],
 )
-def test_the_bounds_of_time_are_inclusive(time: int, is_taken: bool) -> None:
-    """The oldest and the newest allowed millisecond pass; -1 is no timestamp, -2 is one."""
+def test_timestamp_bounds_are_inclusive(time: int, is_taken: bool) -> None:
+    """The oldest and the newest allowed millisecond are accepted; -1 is no timestamp, -2 is one."""
     limits = {"message_timestamp_before_max_ms": str(BEFORE), "message_timestamp_after_max_ms": str(AFTER)}
     for codec in CODECS:
         times = (0, time, -BEFORE, AFTER, -NOW - 1)
@@ -201,34 +199,36 @@ def test_the_bounds_of_time_are_inclusive(time: int, is_taken: bool) -> None:
             assert [error.batch_index for error in answer.record_errors] == [1]
 
 
-def test_a_topic_with_the_brokers_time_asks_for_no_timestamps() -> None:
-    """Whatever the producer's clock says is replaced."""
+def test_log_append_time_accepts_any_timestamp() -> None:
+    """The producer's timestamps are replaced."""
     far = raw_batch(raw_record(time=YEARS_MS), 1)
-    assert taken(far, message_timestamp_type="LogAppendTime").header.record_count == 1
+    assert admitted(far, message_timestamp_type="LogAppendTime").header.record_count == 1
 
 
 @pytest.mark.parametrize(
     ("setting", "error"),
     [("max_message_bytes", ErrorCode.MESSAGE_TOO_LARGE), ("segment_bytes", ErrorCode.RECORD_LIST_TOO_LARGE)],
 )
-def test_a_batch_of_exactly_the_largest_size_is_taken(setting: str, error: ErrorCode) -> None:
-    """One byte more is too large."""
+def test_a_batch_of_the_maximum_size_is_accepted(setting: str, error: ErrorCode) -> None:
+    """One more byte is too large."""
     data = batch(b"x" * 2000)
-    assert taken(data, **{setting: str(len(data))}).batch == data
-    assert told(data, **{setting: str(len(data) - 1)}).error == error
+    assert admitted(data, **{setting: str(len(data))}).batch == data
+    assert refusal_of(data, **{setting: str(len(data) - 1)}).error == error
 
 
-def test_a_listing_of_wrong_records_ends_somewhere() -> None:
-    """A thousand are told; the batch is refused for all of them."""
+def test_the_number_of_listed_record_errors_is_limited() -> None:
+    """A thousand are listed; the batch is refused for all of them."""
     keyless = b"".join(raw_record(key=None, offset=delta) for delta in range(1500))
-    refusal = told(raw_batch(keyless, 1500), cleanup_policy="compact")
+    refusal = refusal_of(raw_batch(keyless, 1500), cleanup_policy="compact")
     assert refusal.error == INVALID
     assert [error.batch_index for error in refusal.record_errors] == list(range(1000))
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_what_unpacks_to_more_than_allowed_is_told_apart(codec: int) -> None:
-    """Exactly the allowed number of bytes is unpacked; one less is asked for elsewhere, beside the loop."""
+def test_records_that_decompress_to_more_than_allowed_raise(codec: int) -> None:
+    """Exactly the allowed number of bytes is decompressed; with one byte less `admit` raises, for a check in
+    another thread.
+    """
     data = raw_batch(THREE, 3, codec=codec)
     assert isinstance(admit(data, policy(), NOW, unpacked_bytes=len(THREE)), Admitted)
     with pytest.raises(UnpacksToMore):
@@ -236,9 +236,9 @@ def test_what_unpacks_to_more_than_allowed_is_told_apart(codec: int) -> None:
 
 
 def test_a_decompression_bomb_is_too_large() -> None:
-    """A producer that can splits such a batch; none of it is looked at."""
+    """The error makes producers split the batch; its records are not checked."""
     bomb = raw_record(value=b"\0" * LARGEST_OUTPUT_BYTES)
-    assert told(raw_batch(bomb, 1, codec=4)).error == ErrorCode.MESSAGE_TOO_LARGE
+    assert refusal_of(raw_batch(bomb, 1, codec=4)).error == ErrorCode.MESSAGE_TOO_LARGE
 
 
 TYPES = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -246,11 +246,11 @@ TYPES = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 @pytest.mark.parametrize("wanted", TYPES)
 @pytest.mark.parametrize("sent", CODECS)
-def test_a_topics_compression_type_is_what_its_batches_have(sent: int, wanted: str) -> None:
-    """The records are the same, and so is the batch where it is compressed that way already."""
+def test_batches_get_the_topics_compression_type(sent: int, wanted: str) -> None:
+    """The records are the same, and so is a batch that has that codec already."""
     body = b"".join(raw_record(b"value" * 50, offset=delta, time=delta) for delta in range(300))
     data = raw_batch(body, 300, codec=sent, producer=(7, 3, 11), max_time=NOW + 299)
-    stored = taken(data, compression_type=wanted)
+    stored = admitted(data, compression_type=wanted)
     assert stored.header.codec == TYPES[wanted]
     assert list(iterate_records(stored.batch)) == list(iterate_records(data))
     kept = {"attributes": 0, "crc": 0, "size": 0}
@@ -258,12 +258,12 @@ def test_a_topics_compression_type_is_what_its_batches_have(sent: int, wanted: s
     assert (stored.batch == data) is (sent == TYPES[wanted])
 
 
-def test_a_level_says_how_hard_to_compress() -> None:
-    """More work, fewer bytes; a level of another codec means nothing."""
+def test_a_higher_level_compresses_more() -> None:
+    """A level of another codec has no effect."""
     body = b"".join(raw_record(str(delta * 7919).encode() * 9, offset=delta) for delta in range(2000))
 
     def size(**overrides: Any) -> int:
-        return len(taken(raw_batch(body, 2000), **overrides).batch)
+        return len(admitted(raw_batch(body, 2000), **overrides).batch)
 
     for codec, low, high in (("gzip", "1", "9"), ("zstd", "-50", "19"), ("lz4", "9", "12")):
         levels = [{f"compression_{codec}_level": level} for level in (low, high)]
@@ -271,26 +271,26 @@ def test_a_level_says_how_hard_to_compress() -> None:
         assert size(compression_type="snappy", **levels[0]) == size(compression_type="snappy")
 
 
-def test_what_grows_beyond_the_largest_size_is_too_large() -> None:
-    """The size counts as it would be stored."""
+def test_a_batch_too_large_after_recompression_is_refused() -> None:
+    """The limit applies to the size as stored."""
     data = raw_batch(raw_record(b"\0" * 10_000), 1, codec=4)
-    assert told(data, compression_type="uncompressed", max_message_bytes="5000").error == (
+    assert refusal_of(data, compression_type="uncompressed", max_message_bytes="5000").error == (
         ErrorCode.MESSAGE_TOO_LARGE
     )
-    exact = len(taken(data, compression_type="uncompressed").batch)
-    assert taken(data, compression_type="uncompressed", max_message_bytes=str(exact))
-    assert told(data, compression_type="uncompressed", max_message_bytes=str(exact - 1))
+    exact = len(admitted(data, compression_type="uncompressed").batch)
+    assert admitted(data, compression_type="uncompressed", max_message_bytes=str(exact))
+    assert refusal_of(data, compression_type="uncompressed", max_message_bytes=str(exact - 1))
 
 
 @given(st.binary(max_size=80), st.integers(0, 9), st.sampled_from(CODECS))
-def test_what_is_taken_can_be_read(body: bytes, count: int, codec: int) -> None:
-    """Whatever the bytes behind a fitting checksum: they are refused, or every record can be read."""
+def test_every_accepted_batch_can_be_read(body: bytes, count: int, codec: int) -> None:
+    """Whatever the bytes with a correct checksum: the batch is refused, or every record can be read."""
     _is_taken_only_if_readable(raw_batch(body, count, codec=codec))
 
 
 @given(st.integers(0, len(THREE) - 1), st.integers(0, 255), st.sampled_from(CODECS))
 def test_a_changed_byte_is_refused_or_read(at: int, byte: int, codec: int) -> None:
-    """The same for records of which one byte is another."""
+    """The same for records with one changed byte."""
     body = bytearray(THREE)
     body[at] = byte
     _is_taken_only_if_readable(raw_batch(bytes(body), 3, codec=codec))
@@ -310,28 +310,30 @@ def _is_taken_only_if_readable(data: bytes) -> None:
     assert isinstance(answer, Admitted) is is_sound
 
 
-def test_records_larger_than_a_window_are_walked_over() -> None:
-    """A large unpacked batch is looked at in parts, which records need not fit into."""
+def test_records_may_be_larger_than_a_window() -> None:
+    """A large decompressed batch is checked in parts, into which a record need not fit."""
     sizes = (10, 3_000_000, 5, 1_048_576, 700_000, 700_000, 1)
     parts = [raw_record(b"\0" * size, offset=delta) for delta, size in enumerate(sizes)]
     body = b"".join(parts)
-    assert taken(raw_batch(body, len(sizes), codec=4)).header.record_count == len(sizes)
+    assert admitted(raw_batch(body, len(sizes), codec=4)).header.record_count == len(sizes)
     for spoilt in (body + b"\0", body[:-1]):
-        assert told(raw_batch(spoilt, len(sizes), codec=4)).error == INVALID
+        assert refusal_of(raw_batch(spoilt, len(sizes), codec=4)).error == INVALID
     keyless = body + raw_record(key=None, offset=len(sizes))
-    refusal = told(raw_batch(keyless, len(sizes) + 1, codec=4), cleanup_policy="compact")
+    refusal = refusal_of(raw_batch(keyless, len(sizes) + 1, codec=4), cleanup_policy="compact")
     assert [error.batch_index for error in refusal.record_errors] == [len(sizes)]
 
 
-def test_a_gzip_stream_with_more_behind_it_is_refused() -> None:
-    """What could not be read back is not taken."""
+def test_a_gzip_stream_with_trailing_bytes_is_refused() -> None:
+    """It could not be read back."""
     packed = compress(1, THREE) + b"zz"
     data = bytearray(raw_batch(packed, 3, attributes=1))
-    assert told(bytes(data)).error == INVALID
+    assert refusal_of(bytes(data)).error == INVALID
 
 
-def test_what_a_check_costs_is_known_by_what_the_header_claims() -> None:
-    """Compressed records may be any number, others no more than there are bytes for; compressing counts."""
+def test_the_cost_of_a_check_is_estimated_from_the_header() -> None:
+    """For compressed records it is the count in the header, for others at most what fits into the bytes;
+    compression adds to it.
+    """
     small, kib = GOOD[:60], GOOD + bytes(1024 * 3 - len(GOOD))
     assert weight_of(small, policy()) == 32
     assert weight_of(GOOD[:61], policy()) == 32 + 3

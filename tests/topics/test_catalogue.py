@@ -1,4 +1,4 @@
-"""The catalogue's log stays short: what stands is said once more, and what came before goes."""
+"""The catalogue's log stays short: the current state is written again, and older records are removed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DIRECTORY = DATA / "catalogue"
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A few records are many."""
+    """Set small limits."""
     monkeypatch.setattr(catalogue_module, "_FEWEST_TO_TIDY", 10)
     monkeypatch.setattr(catalogue_module, "_REWRITTEN_AT_ONCE", 3)
     monkeypatch.setattr(catalogue_module, "_FORMER_A_RECORD", 2)
@@ -39,14 +39,14 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def open_on(disk: Disk) -> Catalogue:
-    """The catalogue as a start finds it, in segments of a few records."""
+    """Open the catalogue as a start does, in segments of a few records."""
     disk.files.make_directory(DIRECTORY)
     disk.files.sync_directory(DATA)
     return Catalogue(Log.open(disk.files, DIRECTORY, LogSettings(segment_bytes=2000), clean=False))
 
 
 def state_of(catalogue: Catalogue) -> Any:
-    """All that is to be known."""
+    """Return the whole state of the catalogue."""
     return (
         sorted(
             (one.name, one.topic_id, one.partition_count, one.overrides, one.created_at, one.offsets_from)
@@ -62,7 +62,7 @@ def state_of(catalogue: Catalogue) -> Any:
 
 
 class Changes:
-    """Changes of every kind, each according to what there is."""
+    """Random changes of every kind that are possible in the present state."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -96,8 +96,8 @@ class Changes:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_what_is_tidied_up_while_it_changes_is_what_it_was(seed: int) -> None:
-    """Changes between any two steps, restarts in between: nothing is lost, and the log stays short."""
+def test_tidying_during_changes_keeps_the_state(seed: int) -> None:
+    """With changes and restarts between any two steps nothing is lost, and the log stays short."""
     disk, changes = Disk(), Changes(seed)
     catalogue = open_on(disk)
     shortened = 0
@@ -125,7 +125,7 @@ def test_what_is_tidied_up_while_it_changes_is_what_it_was(seed: int) -> None:
 
 @pytest.mark.parametrize("torn_bytes", [0, 7])
 def test_a_power_cut_at_any_step_of_tidying_up_loses_nothing(torn_bytes: int) -> None:
-    """Wherever it strikes, what was answered stands; and the start after that can tidy up."""
+    """Answered changes are durable at every step, and the next start can tidy."""
     struck = 0
     for moment in range(200):
         disk, changes = Disk(), Changes(5)
@@ -152,8 +152,8 @@ def test_a_power_cut_at_any_step_of_tidying_up_loses_nothing(torn_bytes: int) ->
     assert struck > 20
 
 
-def test_a_disk_that_fails_meanwhile_is_told_and_tidied_up_later() -> None:
-    """A record that could not be written is none that was said."""
+def test_tidying_restarts_after_a_disk_error() -> None:
+    """The error is raised, and a failed write is repeated."""
     disk, changes = Disk(), Changes(3)
     catalogue = open_on(disk)
     for _ in range(110):

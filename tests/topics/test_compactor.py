@@ -1,4 +1,4 @@
-"""Which partition is compacted when: by dirty ratio, lag and policy, one at a time."""
+"""The choice of the next partition to compact: by dirty ratio, lag and policy, one at a time."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from headgate.topics.topics import NewTopic, Topics
 
 @pytest.fixture
 def disk() -> Disk:
-    """A disk on which segments are small."""
+    """A disk with small segments."""
     made = Disk()
     made.settings = Settings({"log.segment.bytes": "1024"})
     return made
 
 
 def create(topics: Topics, disk: Disk, name: str, partitions: int = 1, **overrides: str) -> Topic:
-    """A compacted topic, with settings spelled with underscores."""
+    """Create a compacted topic; settings have underscores for dots."""
     own = {"cleanup.policy": "compact"} | {key.replace("_", "."): value for key, value in overrides.items()}
     topic = topics.create(NewTopic(name, disk.topic_id(), partitions, own), NOW)
     assert isinstance(topic, Topic)
@@ -34,7 +34,7 @@ def create(topics: Topics, disk: Disk, name: str, partitions: int = 1, **overrid
 
 
 def write(partition: Partition, count: int, *, keys: int = 3, now: int = NOW, seal: bool = True) -> None:
-    """Append so many batches of one record, over few keys, and make them durable."""
+    """Append batches of one record, with few keys, and make them durable."""
     for at in range(count):
         key = b"k%d" % (at % keys)
         result = partition.append(batch(b"%d" % at * 20, keys=[key], timestamp=now), Millis(now))
@@ -45,12 +45,12 @@ def write(partition: Partition, count: int, *, keys: int = 3, now: int = NOW, se
 
 
 def due(compactor: Compactor, now: int = NOW) -> CompactionJob | None:
-    """What is to be compacted now."""
+    """Return the job that is due."""
     return drive(compactor.next_job(Millis(now), lambda: False))
 
 
 def run(job: CompactionJob | None) -> None:
-    """Do it."""
+    """Run a job."""
     assert job is not None
     for work in job.steps:
         if work is not None:
@@ -58,13 +58,13 @@ def run(job: CompactionJob | None) -> None:
 
 
 def keys_of(partition: Partition) -> list[bytes | None]:
-    """The keys of all records there are."""
+    """Return the keys of all records."""
     log = partition.log
     return [one.key for _, data in log.batches(log.log_start_offset) for _, one in iterate_records(data)]
 
 
-def test_a_log_is_due_when_enough_of_it_is_new(disk: Disk) -> None:
-    """At the ratio it is due, after its compaction no more, and again when it has grown enough."""
+def test_a_log_is_due_at_its_dirty_ratio(disk: Disk) -> None:
+    """It is not due after its compaction, and due again when it has grown enough."""
     topics = disk.start()
     partition = create(topics, disk, "t").partition(0)
     compactor = Compactor(topics)
@@ -86,8 +86,8 @@ def test_a_log_is_due_when_enough_of_it_is_new(disk: Disk) -> None:
     assert due(compactor) is not None
 
 
-def test_only_compacted_topics_are_looked_at_and_the_dirtiest_comes_first(disk: Disk) -> None:
-    """A topic with another policy is never due; the share of what is new decides among the others."""
+def test_the_dirtiest_compacted_topic_comes_first(disk: Disk) -> None:
+    """A topic with another policy is never due; among the others the dirty ratio decides."""
     topics = disk.start()
     plain = create(topics, disk, "plain", cleanup_policy="delete").partition(0)
     write(plain, 50)
@@ -104,8 +104,8 @@ def test_only_compacted_topics_are_looked_at_and_the_dirtiest_comes_first(disk: 
     assert job.partition is second
 
 
-def test_young_records_are_left_alone_and_old_ones_force_a_compaction(disk: Disk) -> None:
-    """min.compaction.lag.ms holds back, max.compaction.lag.ms overrides the ratio."""
+def test_compaction_lags_delay_and_force_a_compaction(disk: Disk) -> None:
+    """min.compaction.lag.ms delays it, max.compaction.lag.ms overrides the ratio."""
     topics = disk.start()
     lagging = create(topics, disk, "lagging", min_compaction_lag_ms="1000").partition(0)
     write(lagging, 50)
@@ -123,8 +123,8 @@ def test_young_records_are_left_alone_and_old_ones_force_a_compaction(disk: Disk
     assert hasty.topic.policy.segment_ms == 5000, "its segments are closed in time for that"
 
 
-def test_logs_nobody_opened_are_looked_at_once_after_a_start(disk: Disk) -> None:
-    """What a clean stop left waiting is compacted; what does not wait is closed again."""
+def test_closed_logs_are_checked_once_after_a_start(disk: Disk) -> None:
+    """A log that is due is compacted; another one is closed again."""
     topics = disk.start()
     topic = create(topics, disk, "t", partitions=2)
     write(topic.partition(0), 50)
@@ -142,8 +142,8 @@ def test_logs_nobody_opened_are_looked_at_once_after_a_start(disk: Disk) -> None
     assert not found.partition(1).is_open
 
 
-def test_a_log_that_cannot_be_compacted_waits_and_the_others_do_not(disk: Disk) -> None:
-    """A failing disk under one log is tried again later by steady time; its records are all there."""
+def test_a_failed_compaction_is_retried_later_without_delaying_others(disk: Disk) -> None:
+    """The steady clock decides when; no record is lost."""
     topics = disk.start()
     bad = create(topics, disk, "bad").partition(0)
     write(bad, 50)
@@ -168,8 +168,8 @@ def test_a_log_that_cannot_be_compacted_waits_and_the_others_do_not(disk: Disk) 
     assert len(keys_of(bad)) < 15
 
 
-def test_an_idempotent_producer_goes_on_after_its_records_were_compacted(disk: Disk) -> None:
-    """Its sequence is in the log even when none of its records is, also after a start without a snapshot."""
+def test_an_idempotent_producer_continues_after_its_records_were_compacted(disk: Disk) -> None:
+    """The log keeps its sequence without its records, also for a start without a snapshot."""
     topics = disk.start()
     partition = create(topics, disk, "t").partition(0)
     for sequence in range(3):
@@ -188,8 +188,8 @@ def test_an_idempotent_producer_goes_on_after_its_records_were_compacted(disk: D
     assert partition.append(batch(b"x", keys=[b"z"], producer=(9, 0, 3)), NOW).error == 0
 
 
-def test_what_was_closed_without_a_sync_is_made_durable_before_anything_goes_for_it(disk: Disk) -> None:
-    """In a topic that trusts the page cache too, a power cut after a compaction costs no compacted key."""
+def test_unsynced_segments_are_synced_before_records_are_dropped_for_theirs(disk: Disk) -> None:
+    """Also with page-cache durability, a power cut after a compaction loses no compacted key."""
     topics = disk.start()
     topic = create(topics, disk, "t", headgate_durability="page-cache")
     partition = topic.partition(0)
@@ -208,8 +208,8 @@ def test_what_was_closed_without_a_sync_is_made_durable_before_anything_goes_for
     assert set(keys_of(found.partition(0))) == {b"k0", b"k1", b"k2"}
 
 
-def test_logs_that_are_looked_at_are_opened_in_another_thread(disk: Disk) -> None:
-    """Whoever drives the search is handed the opening; others have their turn in between."""
+def test_checked_logs_are_opened_in_another_thread(disk: Disk) -> None:
+    """The steps yield the opening, and pauses between the topics."""
     topics = disk.start()
     topic = create(topics, disk, "t", partitions=3)
     for index in range(3):
@@ -230,8 +230,8 @@ def test_logs_that_are_looked_at_are_opened_in_another_thread(disk: Disk) -> Non
     assert pauses >= 3
 
 
-def test_topics_in_which_nothing_is_to_be_done_are_gone_through_in_steps(disk: Disk) -> None:
-    """There may be a hundred thousand of them: others have their turn after each, if it is theirs."""
+def test_the_search_pauses_between_topics_without_work(disk: Disk) -> None:
+    """There may be a hundred thousand of them."""
     topics = disk.start()
     for number in range(20):
         assert isinstance(topics.create(NewTopic(f"t{number}", disk.topic_id(), 1), NOW), Topic)
@@ -241,8 +241,8 @@ def test_topics_in_which_nothing_is_to_be_done_are_gone_through_in_steps(disk: D
     assert len(list(housekeeping.round(NOW, lambda: True))) >= 40
 
 
-def test_nothing_is_remembered_of_topics_that_are_deleted(disk: Disk) -> None:
-    """However many topics come and go."""
+def test_the_state_of_deleted_topics_is_removed(disk: Disk) -> None:
+    """However many topics are created and deleted."""
     topics = disk.start()
     create(topics, disk, "t", partitions=2)
     write(topics.all()[0].partition(0), 50)
@@ -261,7 +261,7 @@ def test_nothing_is_remembered_of_topics_that_are_deleted(disk: Disk) -> None:
 
 
 def test_a_topic_deleted_while_its_log_is_opened_is_not_compacted(disk: Disk) -> None:
-    """The search goes on without it."""
+    """The search continues without it."""
     topics = disk.start()
     topic = create(topics, disk, "t")
     write(topic.partition(0), 50)

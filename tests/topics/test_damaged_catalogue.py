@@ -1,4 +1,4 @@
-"""A catalogue that is damaged is not opened and not changed; of a crash only the last change may be torn."""
+"""A damaged catalogue is neither opened nor changed; a crash may tear the last change only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOPICS = 20
 
 
 def filled(disk: Disk, *, is_closed: bool) -> list[object]:
-    """Twenty topics, each made by a change of its own; what clients are told of them."""
+    """Create twenty topics, each by its own change; return what clients see of them."""
     topics = disk.start()
     cluster_id(disk.files, topics, NOW)
     for number in range(TOPICS):
@@ -34,13 +34,13 @@ def filled(disk: Disk, *, is_closed: bool) -> list[object]:
 
 
 def start_checked(disk: Disk) -> Topics:
-    """Start as a node does, which looks at the cluster's id before anything is changed."""
+    """Start as a node does, with the check of the cluster id before anything is changed."""
     check = partial(check_identity, disk.files, DATA)
     return Topics.open(disk.files, DATA, disk.settings, NOW, check)
 
 
 def contents(files: MemoryFileSystem, directory: Path = DATA) -> dict[str, bytes]:
-    """Every file below a directory."""
+    """Return every file below a directory."""
     found: dict[str, bytes] = {}
     for name in files.listdir(directory):
         try:
@@ -51,7 +51,7 @@ def contents(files: MemoryFileSystem, directory: Path = DATA) -> dict[str, bytes
 
 
 def positions(disk: Disk) -> list[int]:
-    """Where the changes of the catalogue begin, and where they end."""
+    """Return the positions of the catalogue's changes, and of its end."""
     file = disk.files.open(LOG)
     return [position for position, _, _ in walk_batches(file, 0, file.size())] + [file.size()]
 
@@ -59,8 +59,10 @@ def positions(disk: Disk) -> list[int]:
 @pytest.mark.parametrize("is_closed", [True, False])
 @pytest.mark.parametrize("which", [0, 9, TOPICS - 1, TOPICS])
 @pytest.mark.parametrize("at", [3, 9, 16, 19, 30, 75])
-def test_a_flipped_byte_keeps_the_catalogue_shut(disk: Disk, is_closed: bool, which: int, at: int) -> None:
-    """In the first change, in the midst and in the last: nothing goes on without what was answered."""
+def test_a_catalogue_with_a_flipped_byte_is_not_opened(
+    disk: Disk, is_closed: bool, which: int, at: int
+) -> None:
+    """In the first, a middle or the last change: answered changes are never dropped."""
     before = filled(disk, is_closed=is_closed)
     file, position = disk.files.open(LOG), positions(disk)[which] + at
     file.pwrite(bytes([file.pread(1, position)[0] ^ 0x11]), position)
@@ -77,7 +79,7 @@ def test_a_flipped_byte_keeps_the_catalogue_shut(disk: Disk, is_closed: bool, wh
 @pytest.mark.parametrize("is_closed", [True, False])
 @pytest.mark.parametrize("cut", ["all", "half", "last", "within the last", "segment", "directory", "doubled"])
 def test_a_catalogue_that_lacks_changes_is_not_opened(disk: Disk, is_closed: bool, cut: str) -> None:
-    """Between two changes or within one, or gone: what was answered is missed."""
+    """Cut between two changes or within one, or removed: the loss of answered changes is detected."""
     filled(disk, is_closed=is_closed)
     at = positions(disk)
     file = disk.files.open(LOG)
@@ -105,7 +107,7 @@ def test_a_catalogue_that_lacks_changes_is_not_opened(disk: Disk, is_closed: boo
 
 
 def test_the_change_that_was_being_written_may_be_torn(disk: Disk) -> None:
-    """It was not answered: the start goes on without it."""
+    """It was not answered: the start drops it."""
     before = filled(disk, is_closed=False)
     file = disk.files.open(LOG)
     last = file.pread(file.size(), positions(disk)[-2])
@@ -114,8 +116,8 @@ def test_the_change_that_was_being_written_may_be_torn(disk: Disk) -> None:
 
 
 @pytest.mark.parametrize("is_closed", [True, False])
-def test_an_old_copy_of_the_catalogue_is_not_taken_for_the_new_one(disk: Disk, is_closed: bool) -> None:
-    """Logs of topics it does not know, or of partitions, are there; or it ends before it was closed."""
+def test_an_old_copy_of_the_catalogue_is_refused(disk: Disk, is_closed: bool) -> None:
+    """There are logs of unknown topics or partitions, or it ends before the offset of the clean stop."""
     filled(disk, is_closed=True)
     copy = {name: read_file(disk.files, CATALOGUE / name) for name in disk.files.listdir(CATALOGUE)}
     topics = disk.start()
@@ -132,16 +134,16 @@ def test_an_old_copy_of_the_catalogue_is_not_taken_for_the_new_one(disk: Disk, i
     assert contents(disk.files) == damaged
 
 
-def test_a_directory_that_holds_no_log_is_nobodys_business(disk: Disk) -> None:
-    """Only a log is missed by a catalogue that does not know it."""
+def test_a_directory_without_a_log_is_ignored(disk: Disk) -> None:
+    """Only an unknown log shows that the catalogue is an old copy."""
     before = filled(disk, is_closed=True)
     disk.files.make_directory(DATA / "notes-1")
     disk.files.open(DATA / "notes-2", create=True).pwrite(b"a file", 0)
     assert told(disk.start()) == before
 
 
-def test_partitions_without_a_catalogue_are_not_started_on(disk: Disk) -> None:
-    """An empty catalogue would take them for nobody's."""
+def test_a_start_with_partitions_and_no_catalogue_is_refused(disk: Disk) -> None:
+    """An empty catalogue would treat them as leftovers."""
     topics = disk.start()
     append(create(topics, disk, "letters"), b"a")
     disk.files.kill()
@@ -154,8 +156,8 @@ def test_partitions_without_a_catalogue_are_not_started_on(disk: Disk) -> None:
     assert contents(disk.files) == damaged
 
 
-def test_the_cluster_id_is_what_it_was(disk: Disk) -> None:
-    """A file that is gone is written again from the catalogue; another cluster's is refused."""
+def test_the_cluster_id_does_not_change(disk: Disk) -> None:
+    """A missing file is written again from the catalogue; that of another cluster is refused."""
     topics = disk.start()
     made = cluster_id(disk.files, topics, NOW)
     topics.close()
@@ -173,8 +175,8 @@ def test_the_cluster_id_is_what_it_was(disk: Disk) -> None:
     assert contents(disk.files) == damaged
 
 
-def test_the_cluster_id_of_an_older_directory_is_noted(disk: Disk) -> None:
-    """The catalogue learns it from the file once."""
+def test_the_cluster_id_of_an_older_directory_is_recorded(disk: Disk) -> None:
+    """The catalogue gets it from the file once."""
     topics = disk.start()
     create(topics, disk, "letters")
     disk.files.open(DATA / FILE_NAME, create=True).pwrite(b"version=1\ncluster.id=abc\n", 0)
@@ -185,8 +187,8 @@ def test_the_cluster_id_of_an_older_directory_is_noted(disk: Disk) -> None:
     assert cluster_id(disk.files, disk.start(), NOW) == "abc"
 
 
-def test_the_marker_of_a_clean_stop_that_says_nothing_is_none(disk: Disk) -> None:
-    """Then the start is one after a crash."""
+def test_an_invalid_clean_stop_marker_is_ignored(disk: Disk) -> None:
+    """The start is then one after a crash."""
     before = filled(disk, is_closed=True)
     stop = CleanStop(("ab-0", "cd-1"), 7)
     assert CleanStop.decode(stop.encode()) == stop

@@ -44,7 +44,7 @@ def begin(
 
 
 def started(table: FetchSessions, *indexes: int, now: int = 0) -> int:
-    """The id of a new session over these partitions; 0 when it got none."""
+    """Start a session of these partitions; return its id, or 0 if there is none."""
     context = begin(table, 0, 0, *indexes, now=now)
     assert isinstance(context, FetchContext)
     return context.session_id
@@ -61,10 +61,10 @@ REFUSALS = [
 @pytest.mark.parametrize(
     ("session_id", "epoch", "by_id", "error"), [row[1:] for row in REFUSALS], ids=[row[0] for row in REFUSALS]
 )
-def test_a_request_that_does_not_fit_its_session(
+def test_a_request_that_contradicts_its_session_is_refused(
     session_id: int, epoch: int, by_id: bool, error: ErrorCode
 ) -> None:
-    """It is refused, and the session goes on as if it had not come."""
+    """The session continues unchanged."""
     table = sessions()
     assert started(table, 0) == 1
     assert table.begin(SessionRequest(session_id, epoch, by_id, []), NOW) == error
@@ -80,8 +80,8 @@ def in_steps(
     return table.begin_in_steps(SessionRequest(min(epoch, 1), epoch, False, new, forgotten), NOW)
 
 
-def taken(steps: Generator[None, None, FetchContext | ErrorCode]) -> tuple[int, FetchContext | ErrorCode]:
-    """How many steps there were, and what they came to."""
+def run_steps(steps: Generator[None, None, FetchContext | ErrorCode]) -> tuple[int, FetchContext | ErrorCode]:
+    """Return the number of steps, and their result."""
     for count in itertools.count():
         try:
             next(steps)
@@ -90,23 +90,23 @@ def taken(steps: Generator[None, None, FetchContext | ErrorCode]) -> tuple[int, 
     raise AssertionError
 
 
-def test_many_partitions_are_taken_and_forgotten_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each step takes some; the session has in the end what it would have had at once."""
+def test_many_partitions_are_added_and_removed_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session ends up as it would without steps."""
     monkeypatch.setattr(fetch_sessions, "_TAKEN_AT_ONCE", 10)
     table = sessions()
-    count, context = taken(in_steps(table, 0, wanted(*range(40))))
+    count, context = run_steps(in_steps(table, 0, wanted(*range(40))))
     assert isinstance(context, FetchContext)
     assert (count, context.session_id, len(context)) == (4, 1, 40)
-    count, context = taken(in_steps(table, 1, wanted(*range(35, 55)), map(key, range(30))))
+    count, context = run_steps(in_steps(table, 1, wanted(*range(35, 55)), map(key, range(30))))
     assert isinstance(context, FetchContext)
     assert count == 5
     assert [one.key.partition for one in context.partitions()] == [*range(30, 55)]
-    assert taken(in_steps(table, 1, [])) == (0, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+    assert run_steps(in_steps(table, 1, [])) == (0, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
     assert isinstance(begin(table, 1, 2), FetchContext)
 
 
-def test_what_happens_between_steps_is_heeded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The epoch is used up by the first step; of a session that is closed meanwhile nothing is counted."""
+def test_changes_between_steps_are_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first step advances the epoch; the partitions of a session closed meanwhile are not counted."""
     monkeypatch.setattr(fetch_sessions, "_TAKEN_AT_ONCE", 10)
     monkeypatch.setattr(fetch_sessions, "MOST_PARTITIONS", 50)
     table = sessions()
@@ -115,13 +115,13 @@ def test_what_happens_between_steps_is_heeded(monkeypatch: pytest.MonkeyPatch) -
     next(steps)
     assert begin(table, 1, 1) == ErrorCode.INVALID_FETCH_SESSION_EPOCH
     begin(table, 1, -1)
-    assert taken(steps)[1] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert run_steps(steps)[1] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert started(table, *range(50))
     assert not started(table, 0)
 
 
 def test_epochs_count_up_and_an_old_one_is_refused() -> None:
-    """A request sent twice is not answered twice."""
+    """A repeated request is refused."""
     table = sessions()
     started(table, 0)
     assert isinstance(begin(table, 1, 1), FetchContext)
@@ -130,7 +130,7 @@ def test_epochs_count_up_and_an_old_one_is_refused() -> None:
 
 
 def test_the_epoch_after_the_last_is_one() -> None:
-    """2^31-1 is followed by 1: 0 would begin a new session."""
+    """2^31-1 is followed by 1: 0 would start a new session."""
     table = sessions()
     started(table, 0)
     table._sessions[1].next_epoch = (1 << 31) - 1
@@ -139,7 +139,7 @@ def test_the_epoch_after_the_last_is_one() -> None:
 
 
 def test_epoch_minus_one_ends_a_session() -> None:
-    """The client says goodbye and fetches without one."""
+    """The request is answered without a session."""
     table = sessions()
     started(table, 0)
     context = begin(table, 1, -1, 0)
@@ -148,7 +148,7 @@ def test_epoch_minus_one_ends_a_session() -> None:
 
 
 def test_epoch_zero_replaces_a_session() -> None:
-    """The old one is gone, the new one has another id."""
+    """The old one is closed, the new one has another id."""
     table = sessions()
     started(table, 0)
     context = begin(table, 1, 0, 0)
@@ -157,8 +157,8 @@ def test_epoch_zero_replaces_a_session() -> None:
     assert list(table.session_ids()) == [2]
 
 
-def test_a_session_that_forgets_all_is_closed() -> None:
-    """Nothing is left to fetch, and the client learns that it has no session."""
+def test_a_session_without_partitions_is_closed() -> None:
+    """The response has no session id."""
     table = sessions()
     started(table, 0)
     context = table.begin(SessionRequest(1, 1, False, [], [key(0)]), NOW)
@@ -166,8 +166,8 @@ def test_a_session_that_forgets_all_is_closed() -> None:
     assert (context.session_id, len(table)) == (0, 0)
 
 
-def test_no_partitions_no_session() -> None:
-    """There is nothing to remember."""
+def test_a_request_without_partitions_gets_no_session() -> None:
+    """There is nothing to keep."""
     assert started(sessions()) == 0
 
 
@@ -181,16 +181,16 @@ def test_no_partitions_no_session() -> None:
     ],
     ids=["smaller", "larger", "idle for long enough", "idle for not quite long enough"],
 )
-def test_who_gives_way_when_all_slots_are_taken(size: int, now: int, gets_one: bool) -> None:
-    """A young session stays whoever comes; an idle one goes."""
+def test_an_idle_session_is_replaced_when_all_slots_are_taken(size: int, now: int, gets_one: bool) -> None:
+    """A young one is not."""
     table = sessions(slots=1)
     started(table, 0, 1)
     assert (started(table, *range(size), now=now) != 0) is gets_one
     assert len(table) == 1
 
 
-def test_a_settled_session_gives_way_to_a_larger_one_only() -> None:
-    """In use, but past its first two minutes: the smallest goes for a larger newcomer."""
+def test_an_old_session_is_replaced_only_by_a_larger_one() -> None:
+    """After its first two minutes the smallest one can be replaced, though it is in use."""
     table = sessions(slots=2)
     started(table, 0, 1)
     started(table, 0, 1, 2)
@@ -202,8 +202,8 @@ def test_a_settled_session_gives_way_to_a_larger_one_only() -> None:
     assert list(table.session_ids()) == [2, 3]
 
 
-def test_no_slots_no_sessions() -> None:
-    """max.incremental.fetch.session.cache.slots=0 switches sessions off."""
+def test_zero_slots_disable_sessions() -> None:
+    """max.incremental.fetch.session.cache.slots=0 disables sessions."""
     assert started(sessions(slots=0), 0) == 0
 
 
@@ -211,8 +211,10 @@ states = st.tuples(st.booleans(), st.booleans(), st.integers(0, 2), st.integers(
 
 
 @given(st.lists(st.dictionaries(st.integers(0, 3), states, min_size=4, max_size=4), min_size=1, max_size=12))
-def test_the_client_always_knows_the_truth(rounds: list[dict[int, tuple[bool, bool, int, int]]]) -> None:
-    """Whatever is left out of an answer is what the client was told last; errors are never left out."""
+def test_omitted_results_are_those_the_client_has(
+    rounds: list[dict[int, tuple[bool, bool, int, int]]],
+) -> None:
+    """A response omits only what was sent last; errors are never omitted."""
     table = sessions()
     client: dict[int, tuple[int, int]] = {}
     for epoch, truth in enumerate(rounds):
@@ -232,8 +234,8 @@ def test_the_client_always_knows_the_truth(rounds: list[dict[int, tuple[bool, bo
 
 
 @given(st.lists(st.sets(st.integers(0, 4)), max_size=12))
-def test_who_gave_records_waits_behind_who_did_not(rounds: list[set[int]]) -> None:
-    """The order is that of the last turn, oldest first."""
+def test_partitions_that_returned_records_move_to_the_end(rounds: list[set[int]]) -> None:
+    """The order is that of their last records, oldest first."""
     table = sessions()
     expected = list(range(5))
     for epoch, givers in enumerate(rounds):
@@ -248,7 +250,9 @@ def test_who_gave_records_waits_behind_who_did_not(rounds: list[set[int]]) -> No
 
 
 def test_all_sessions_together_hold_a_bounded_number_of_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who would pass it gets no session, or loses it; idle ones make room, and what ended is not counted."""
+    """A request beyond the limit gets no session, or loses it; idle sessions are removed for it, and closed
+    ones are not counted.
+    """
     monkeypatch.setattr(fetch_sessions, "MOST_PARTITIONS", 6)
     table = sessions()
     first, second = started(table, 0, 1, 2), started(table, 0, 1)

@@ -1,4 +1,4 @@
-"""Where each leader epoch begins, and Kafka's file that keeps it, believed only where it is whole."""
+"""The first offsets of leader epochs, and Kafka's file of them, which is used only if it is valid."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headgate.topics.leader_epochs import UNDEFINED, LeaderEpochs
 
 
 def epochs_of(*pairs: tuple[int, int]) -> LeaderEpochs:
-    """Epochs that began one after the other, each with its first offset."""
+    """Return epochs that began one after the other, each with its first offset."""
     epochs = LeaderEpochs()
     for epoch, start in pairs:
         assert epochs.begin(epoch, start)
@@ -16,8 +16,8 @@ def epochs_of(*pairs: tuple[int, int]) -> LeaderEpochs:
 
 
 @pytest.mark.parametrize("pairs", [(), ((0, 0),), ((0, 0), (2, 7)), ((0, 0), (2, 7), (3, 7000), (11, 7001))])
-def test_what_is_written_is_read(pairs: tuple[tuple[int, int], ...]) -> None:
-    """The file is Kafka's: a version, a count, and a line for each epoch."""
+def test_encoding_and_decoding(pairs: tuple[tuple[int, int], ...]) -> None:
+    """The file is Kafka's: a version, a count, and a line per epoch."""
     data = epochs_of(*pairs).encode()
     assert data == "\n".join(["0", str(len(pairs)), *(f"{e} {s}" for e, s in pairs), ""]).encode()
     read = LeaderEpochs.decode(data)
@@ -49,13 +49,15 @@ def test_what_is_written_is_read(pairs: tuple[tuple[int, int], ...]) -> None:
         "0\n1\n0 0\n\xff\n",
     ],
 )
-def test_what_is_no_such_file_is_not_believed(text: str) -> None:
-    """Epochs and offsets both rise, the count is right, and nothing else is there."""
+def test_an_invalid_file_is_ignored(text: str) -> None:
+    """Epochs and offsets must increase, the count must be right, and there is nothing else."""
     assert LeaderEpochs.decode(text.encode("latin-1")) is None
 
 
-def test_an_epoch_ends_where_the_next_that_wrote_begins() -> None:
-    """KIP-320: of an epoch that wrote nothing the one before it is named; the future has no answer."""
+def test_an_epoch_ends_at_the_start_of_the_next_one_with_records() -> None:
+    """KIP-320: for an epoch without records the answer names the one before it; a future epoch has no
+    answer.
+    """
     epochs = epochs_of((0, 0), (2, 7), (5, 30))
     assert [epochs.end_offset_of(epoch, 40) for epoch in (-5, -(2**31))] == [(-5, 0), (-(2**31), 0)]
     assert epochs_of((3, 0), (4, 9)).end_offset_of(2, 40) == (2, 0)
@@ -64,8 +66,8 @@ def test_an_epoch_ends_where_the_next_that_wrote_begins() -> None:
     assert [epochs.epoch_of(offset) for offset in (0, 6, 7, 29, 30, 99)] == [0, 0, 2, 2, 5, 5]
 
 
-def test_an_epoch_that_wrote_nothing_leaves_no_trace() -> None:
-    """The next one begins in its place; and what is cut off a log takes its epochs along."""
+def test_an_epoch_without_records_is_removed() -> None:
+    """The next one replaces it; truncation removes epochs too."""
     epochs = epochs_of((0, 0), (2, 7), (3, 7))
     assert epochs.encode() == b"0\n2\n0 0\n3 7\n"
     assert not epochs.begin(3, 9)

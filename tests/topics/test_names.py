@@ -17,7 +17,7 @@ def test_good_names(name: str) -> None:
     "name", ["", ".", "..", "a" * 250, "a b", "a/b", "ä", "a\n", "a\0", "\n", "a:b", "٣"]
 )
 def test_bad_names(name: str) -> None:
-    """Anything else is refused, a line break at the end and digits of other scripts among it."""
+    """All others are refused, also names with a final line break or with digits of other scripts."""
     assert why_invalid(name) is not None
 
 
@@ -27,6 +27,6 @@ def test_dots_and_underscores_collide() -> None:
 
 
 def test_the_coordinators_topics_are_internal() -> None:
-    """And no others."""
+    """No others are."""
     assert is_internal("__consumer_offsets")
     assert not is_internal("__consumer_offsets2")

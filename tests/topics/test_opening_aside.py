@@ -1,4 +1,4 @@
-"""A log may be opened in another thread before it is needed; whoever needs it finds it open, or waits."""
+"""A log can be opened in another thread before it is used; its user finds it open, or waits."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ pytestmark = pytest.mark.timeout(30)
 
 
 def restarted(disk: Disk, *, is_crash: bool = False) -> Topic:
-    """A topic with one partition that holds two records, and nobody has opened it yet."""
+    """Return a topic with a closed partition of two records."""
     return letters(restarted_topics(disk, is_crash=is_crash))
 
 
 def letters(topics: Topics) -> Topic:
-    """The topic of these tests."""
+    """Return the topic of these tests."""
     found = topics.by_name("letters")
     assert found is not None
     return found
 
 
 def restarted_topics(disk: Disk, *, is_crash: bool = False) -> Topics:
-    """All topics of which that is one."""
+    """Return the topics of a node with that topic."""
     topics = disk.start()
     topic = create(topics, disk, "letters")
     append(topic, b"a", b"b")
@@ -47,10 +47,8 @@ def restarted_topics(disk: Disk, *, is_crash: bool = False) -> Topics:
 
 
 @pytest.mark.parametrize("is_crash", [False, True])
-def test_a_log_opened_aside_is_there_when_it_is_needed(
-    disk: Disk, is_crash: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Read by the other thread alone, once, after a crash too; there is nothing to be opened again."""
+def test_a_log_opened_aside_is_used(disk: Disk, is_crash: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the other thread reads it, once, also after a crash."""
     topic = restarted(disk, is_crash=is_crash)
     partition = topic.partition(0)
     opening = partition.opening()
@@ -67,8 +65,8 @@ def test_a_log_opened_aside_is_there_when_it_is_needed(
     assert append(topic, b"c") == 2
 
 
-def test_who_needs_a_log_before_its_opening_began_opens_it(disk: Disk) -> None:
-    """What was to open it comes too late then, and leaves it alone."""
+def test_a_use_before_the_opening_began_opens_the_log(disk: Disk) -> None:
+    """The opening in the other thread then does nothing."""
     topic = restarted(disk)
     opening = topic.partition(0).opening()
     assert opening is not None
@@ -78,8 +76,8 @@ def test_who_needs_a_log_before_its_opening_began_opens_it(disk: Disk) -> None:
     assert append(topic, b"c") == 2
 
 
-def test_who_needs_a_log_while_it_is_opened_waits(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is never opened by two at a time."""
+def test_a_use_during_the_opening_waits(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads never open it at the same time."""
     topic = restarted(disk)
     opened, may_go_on = [0], threading.Event()
     load, has_begun = topic.load_log, threading.Event()
@@ -103,8 +101,8 @@ def test_who_needs_a_log_while_it_is_opened_waits(disk: Disk, monkeypatch: pytes
     thread.join()
 
 
-def test_what_is_wrong_with_a_log_is_told_to_who_needs_it(disk: Disk) -> None:
-    """The opening itself raises nothing; when the disk is mended the log opens."""
+def test_an_error_of_the_opening_is_raised_at_the_use(disk: Disk) -> None:
+    """The opening itself raises nothing; after the disk is repaired the log opens."""
     partition = restarted(disk, is_crash=True).partition(0)
     opening = partition.opening()
     assert opening is not None
@@ -117,8 +115,8 @@ def test_what_is_wrong_with_a_log_is_told_to_who_needs_it(disk: Disk) -> None:
     assert partition.log.log_end_offset == 2
 
 
-def test_what_was_never_written_needs_no_opening(disk: Disk) -> None:
-    """Nor what is open."""
+def test_an_unwritten_or_open_partition_needs_no_opening(disk: Disk) -> None:
+    """There is no log to read."""
     topic = create(disk.start(), disk, "letters", 2)
     assert topic.partition(1).opening() is None
     append(topic, b"a")
@@ -126,12 +124,12 @@ def test_what_was_never_written_needs_no_opening(disk: Disk) -> None:
 
 
 def until_opening(steps: Steps[None]) -> Work:
-    """Go on until something is to be opened in another thread."""
+    """Run steps up to the next opening."""
     return next(work for work in steps if work is not None)
 
 
 def test_housekeeping_opens_logs_aside_and_closes_them_again(disk: Disk) -> None:
-    """Of partitions that nobody has open, whether or not there was anything to delete."""
+    """For closed partitions, whether or not there was anything to delete."""
     topics = restarted_topics(disk)
     found = letters(topics)
     housekeeping = Housekeeping(topics)
@@ -146,8 +144,8 @@ def test_housekeeping_opens_logs_aside_and_closes_them_again(disk: Disk) -> None
     assert values(found) == [b"a", b"b"]
 
 
-def test_housekeeping_leaves_a_log_open_that_somebody_asked_for_meanwhile(disk: Disk) -> None:
-    """It may be about to be compacted or written to: nobody closes it under their hands."""
+def test_housekeeping_keeps_a_log_open_that_is_in_use(disk: Disk) -> None:
+    """It may be about to be compacted or written to."""
     topics = restarted_topics(disk)
     topic = letters(topics)
     housekeeping = Housekeeping(topics)
@@ -163,7 +161,7 @@ def test_housekeeping_leaves_a_log_open_that_somebody_asked_for_meanwhile(disk: 
 def test_a_topic_deleted_while_its_log_is_opened_keeps_its_name_until_that_ends(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The thread recovers the log where it began to; a topic of that name made since loses nothing."""
+    """The thread recovers the log in the old directory; a new topic of that name loses nothing."""
     topics = restarted_topics(disk, is_crash=True)
     topic = letters(topics)
     opening = topic.partition(0).opening()
@@ -203,8 +201,8 @@ def test_a_topic_deleted_while_its_log_is_opened_keeps_its_name_until_that_ends(
     assert values(letters(disk.start())) == [b"%d" % at for at in range(5)]
 
 
-def test_a_topic_deleted_before_the_opening_of_its_log_began_goes_at_once(disk: Disk) -> None:
-    """The opening comes too late then, and touches nothing."""
+def test_a_topic_deleted_before_the_opening_began_is_removed_at_once(disk: Disk) -> None:
+    """The opening then does nothing."""
     topics = restarted_topics(disk, is_crash=True)
     topic = letters(topics)
     opening = topic.partition(0).opening()
@@ -217,7 +215,7 @@ def test_a_topic_deleted_before_the_opening_of_its_log_began_goes_at_once(disk: 
     assert disk.files.operations == changes
 
 
-def test_a_name_is_free_when_all_who_hold_it_let_go(disk: Disk) -> None:
+def test_a_name_is_free_when_all_holders_released_it(disk: Disk) -> None:
     """The offsets of a topic and its directories are removed at different times."""
     held, freed = HeldNames(), list[int]()
     name = TopicName("letters")
@@ -234,10 +232,10 @@ def test_a_name_is_free_when_all_who_hold_it_let_go(disk: Disk) -> None:
     assert freed == [1, 2]
 
 
-def test_a_round_looks_at_every_idle_partition_once_and_not_again_before_something_expires(
+def test_a_round_opens_a_closed_partition_once_and_again_when_records_expire(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many there are; when the time of a log's oldest records is over, it is opened for that."""
+    """However many there are."""
     topics = disk.start()
     topic = create(topics, disk, "letters", 600, retention_ms="1000")
     for index in range(600):
@@ -265,7 +263,7 @@ def test_a_round_looks_at_every_idle_partition_once_and_not_again_before_somethi
     assert letters(topics).partition(0).log_start_offset == 1
 
 
-def test_idle_logs_are_looked_at_again_when_the_topic_has_other_settings(disk: Disk) -> None:
+def test_closed_logs_are_checked_again_after_a_change_of_settings(disk: Disk) -> None:
     """A shorter retention takes effect in the next round."""
     topics = restarted_topics(disk)
     housekeeping = Housekeeping(topics)
@@ -277,7 +275,7 @@ def test_idle_logs_are_looked_at_again_when_the_topic_has_other_settings(disk: D
 
 
 def test_a_round_recovers_some_logs_after_a_crash(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is tried in turn, those that fail do not keep the others waiting."""
+    """Each is tried in turn; failing ones do not delay the others."""
     monkeypatch.setattr(rounds, "_RECOVERED_A_ROUND", 2)
     topics = disk.start()
     topic = create(topics, disk, "letters", 5)

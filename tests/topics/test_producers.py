@@ -24,7 +24,7 @@ MAXIMUM = (1 << 31) - 1
 
 @dataclass(frozen=True)
 class Sent:
-    """A batch as the checks see it."""
+    """A batch with the fields of the sequence checks."""
 
     producer_epoch: int
     base_sequence: int
@@ -91,7 +91,7 @@ def test_the_last_batch_of_a_history(history: list[tuple[int, int, int]], answer
     assert isinstance(verdict, ErrorCode) == isinstance(answer, ErrorCode)
 
 
-def test_producers_do_not_disturb_each_other() -> None:
+def test_producers_are_independent() -> None:
     """Each id has its own sequences."""
     producers = Producers()
     assert send(producers, Sent(0, 0, producer_id=1), 0) == ErrorCode.NONE
@@ -99,8 +99,8 @@ def test_producers_do_not_disturb_each_other() -> None:
     assert send(producers, Sent(0, 1, producer_id=1), 2) == ErrorCode.NONE
 
 
-def test_a_silent_producer_is_forgotten() -> None:
-    """After its expiry a producer may start anywhere again; a later one is kept."""
+def test_an_idle_producer_expires() -> None:
+    """Then it may start at any sequence; a more recent one is kept."""
     producers = Producers()
     producers.remember(Sent(0, 0, producer_id=1, max_timestamp=100))
     producers.remember(Sent(0, 0, producer_id=2, max_timestamp=200))
@@ -111,7 +111,7 @@ def test_a_silent_producer_is_forgotten() -> None:
 
 @dataclass
 class Model:
-    """The rules in the plainest words: every accepted batch of the current epoch, by number."""
+    """The rules in simple form: every accepted batch of the current epoch, by number."""
 
     epoch: int = -1
     batches: list[tuple[int, int, int]] = field(default_factory=list)
@@ -139,7 +139,7 @@ sequences = st.one_of(st.integers(0, 12), st.integers(MAXIMUM - 6, MAXIMUM))
 
 
 @given(st.lists(st.tuples(st.integers(0, 2), sequences, st.integers(1, 3), st.booleans()), max_size=40))
-def test_any_history_is_judged_as_the_model_does(steps: list[tuple[int, int, int, bool]]) -> None:
+def test_any_history_agrees_with_the_model(steps: list[tuple[int, int, int, bool]]) -> None:
     """Also with the table written to a snapshot and read again at any point."""
     producers, model = Producers(), Model()
     for offset, (epoch, sequence, count, is_restart) in enumerate(steps):
@@ -153,8 +153,8 @@ def test_any_history_is_judged_as_the_model_does(steps: list[tuple[int, int, int
 
 
 @given(st.integers(0, 10_000), st.integers(1, 255))
-def test_a_damaged_snapshot_counts_for_nothing(at: int, flip: int) -> None:
-    """No changed byte and no missing tail goes unnoticed."""
+def test_a_damaged_snapshot_is_ignored(at: int, flip: int) -> None:
+    """Every changed byte and every missing tail is detected."""
     producers = Producers()
     for sequence in range(8):
         producers.remember(Sent(0, sequence))
@@ -171,7 +171,7 @@ def test_sequences_wrap_to_zero() -> None:
 
 
 def test_a_new_id_for_each_batch_takes_bounded_memory() -> None:
-    """Who was silent for longest is forgotten, also after a restart; who writes is not."""
+    """The least recent producer is removed, also after a restart; an active one is kept."""
     producers = Producers()
     for number in range(MOST_PRODUCERS - 1):
         producers.remember(Sent(0, 0, producer_id=number))

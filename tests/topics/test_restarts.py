@@ -1,4 +1,4 @@
-"""What topics are after a stop, a crash, or a start on a disk that is not as it was left."""
+"""Topics after a stop, a crash, or a start on a changed disk."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ from headgate.topics.refusal import Refusal
 
 
 def test_a_restart_changes_nothing(disk: Disk) -> None:
-    """Topics, ids, settings, records and positions are what they were; after a crash too, if they were
-    durable.
-    """
+    """Topics, ids, settings, records and positions are the same; after a crash too, if they were durable."""
     topics = disk.start()
     create(topics, disk, "letters", 3, retention_ms="1000")
     changed = create(topics, disk, "numbers")
@@ -52,8 +50,8 @@ def test_a_restart_changes_nothing(disk: Disk) -> None:
             topics.close()
 
 
-def test_what_was_left_of_a_deleted_topic_goes_at_the_next_start(disk: Disk) -> None:
-    """A crash between the record and the removal does not bring the topic back."""
+def test_remaining_directories_of_a_deleted_topic_are_removed_at_start(disk: Disk) -> None:
+    """A crash between the record and the removal does not restore the topic."""
     topics = disk.start()
     topic = create(topics, disk, "letters")
     append(topic, b"old")
@@ -65,8 +63,8 @@ def test_what_was_left_of_a_deleted_topic_goes_at_the_next_start(disk: Disk) -> 
     assert "letters-0" not in disk.files.listdir(DATA)
 
 
-def test_a_crash_at_any_moment_leaves_what_was_answered(disk: Disk) -> None:
-    """Wherever the power is cut, every topic whose creation was answered is there, whole."""
+def test_a_crash_at_any_moment_keeps_answered_changes(disk: Disk) -> None:
+    """Every topic whose creation was answered exists, complete."""
     for moment in range(40):
         files_disk = Disk()
         answered: list[tuple[str, TopicId]] = []
@@ -91,7 +89,7 @@ def test_a_crash_at_any_moment_leaves_what_was_answered(disk: Disk) -> None:
 
 
 def test_producer_ids_are_never_given_twice(disk: Disk) -> None:
-    """Not over a clean stop, not over a crash, not over a failing disk."""
+    """Neither after a clean stop, nor after a crash, nor on a failing disk."""
     given: list[int | Refusal] = []
     for is_crash in (False, True, True, False):
         topics = disk.start()
@@ -108,8 +106,8 @@ def test_producer_ids_are_never_given_twice(disk: Disk) -> None:
     assert topics.new_producer_id(NOW) not in given
 
 
-def test_the_leader_epoch_goes_up_after_a_crash_only(disk: Disk) -> None:
-    """A clean restart disturbs no client; a crash may have lost what they read."""
+def test_the_leader_epoch_rises_only_after_a_crash(disk: Disk) -> None:
+    """A crash may have lost records that clients have read."""
     topics = disk.start()
     create(topics, disk, "letters")
     epochs = []
@@ -124,7 +122,7 @@ def test_the_leader_epoch_goes_up_after_a_crash_only(disk: Disk) -> None:
 
 
 def test_the_sequences_of_producers_survive(disk: Disk) -> None:
-    """After a stop and after a crash, duplicates and gaps are known as if nothing had happened."""
+    """After a stop and after a crash, duplicates and gaps are detected."""
     topics = disk.start()
     topic = create(topics, disk, "letters")
     for sequence in range(3):
@@ -145,8 +143,8 @@ def test_the_sequences_of_producers_survive(disk: Disk) -> None:
         assert append(found, b"a", producer=(7, 0, next_sequence)) == next_sequence
 
 
-def test_what_stands_behind_an_older_segment_keeps_no_producer_from_writing(disk: Disk) -> None:
-    """The segments that read tell of the producers; what does not read is for who reads it."""
+def test_damage_in_an_older_segment_stops_no_producer(disk: Disk) -> None:
+    """Readable segments restore the producers; the damage is reported to readers."""
     topics = disk.start()
     topic = create(topics, disk, "letters", segment_bytes="1024")
     for sequence in range(40):
@@ -166,8 +164,8 @@ def test_what_stands_behind_an_older_segment_keeps_no_producer_from_writing(disk
 
 
 def test_sequences_of_lost_records_are_forgotten(disk: Disk) -> None:
-    """On the page cache a crash may lose the tail; its batches may then come again, also with a snapshot
-    about.
+    """With page-cache durability a crash may lose the tail; its batches may then be sent again, also if there
+    is a snapshot.
     """
     topics = disk.start()
     topic = create(topics, disk, "letters", headgate_durability="page-cache")
@@ -184,8 +182,8 @@ def test_sequences_of_lost_records_are_forgotten(disk: Disk) -> None:
     assert values(found) == [b"kept", b"lost"]
 
 
-def test_a_snapshot_of_lost_records_is_never_believed(disk: Disk) -> None:
-    """It outlives the crash that took its records; others at their offsets do not make it true again."""
+def test_a_snapshot_of_lost_records_is_ignored(disk: Disk) -> None:
+    """It survives the crash that lost its records, and stays invalid when other records get their offsets."""
     topics = disk.start()
     topic = create(topics, disk, "letters", headgate_durability="page-cache")
     append(topic, b"kept", producer=(7, 0, 0))
@@ -206,8 +204,8 @@ def test_a_snapshot_of_lost_records_is_never_believed(disk: Disk) -> None:
     assert (again.error, again.base_offset) == (ErrorCode.NONE, 2)
 
 
-def test_batches_bear_the_epoch_they_were_written_in(disk: Disk) -> None:
-    """So the epochs can be found in the log again when their file is damaged."""
+def test_batches_have_the_leader_epoch_of_their_append(disk: Disk) -> None:
+    """So a damaged file of epochs is rebuilt from the log."""
     topics = disk.start()
     append(create(topics, disk, "letters"), b"before")
     disk.files.crash()
@@ -225,8 +223,8 @@ def test_batches_bear_the_epoch_they_were_written_in(disk: Disk) -> None:
     assert [found.partition(0).end_offset_of_epoch(epoch) for epoch in (0, 1)] == [(0, 1), (1, 2)]
 
 
-def test_a_newer_catalogue_is_not_guessed_at(disk: Disk) -> None:
-    """A data directory of a later Headgate is refused, not half understood."""
+def test_a_newer_catalogue_is_refused(disk: Disk) -> None:
+    """A data directory of a later Headgate is not opened."""
     topics = disk.start()
     catalogue = topics._catalogue
     assert isinstance(catalogue, Catalogue)
@@ -257,8 +255,8 @@ def test_an_older_server_refuses_the_catalogue(disk: Disk) -> None:
         {"v": 1, "type": "topic-created", "name": "x", "id": 7, "partitions": "many"},
     ],
 )
-def test_a_catalogue_record_that_says_nothing_is_named(disk: Disk, event: dict[str, object]) -> None:
-    """Whatever is wrong with a record, the start is refused in words that say where it stands."""
+def test_an_invalid_catalogue_record_is_named(disk: Disk, event: dict[str, object]) -> None:
+    """The error of the start has its offset."""
     topics = disk.start()
     log = topics._catalogue._log
     batch = encode_batch([Record(None, json.dumps(event).encode(), NOW)], base_offset=log.log_end_offset)
@@ -269,7 +267,7 @@ def test_a_catalogue_record_that_says_nothing_is_named(disk: Disk, event: dict[s
 
 
 def test_a_partition_that_lacks_a_segment_is_refused_and_no_other(disk: Disk) -> None:
-    """Clients get a storage error, nothing is written over the hole, and the log line names the offsets."""
+    """Clients get a storage error, no record is written into the gap, and the log line has the offsets."""
     topics = disk.start()
     topic = create(topics, disk, "letters", partitions=2, segment_bytes="1024")
     for at in range(40):

@@ -1,4 +1,4 @@
-"""Topics: how they are made, changed and deleted, and what they cost."""
+"""Topics: creation, changes, deletion, and cost."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from headgate.topics.topic import Topic
 from headgate.topics.topics import NewTopic, Topics
 
 
-def test_a_recreated_topic_is_another_one(disk: Disk) -> None:
-    """Its id is new, its records are none, and the old id stays unknown."""
+def test_a_recreated_topic_is_a_new_topic(disk: Disk) -> None:
+    """It has a new id and no records, and the old id stays unknown."""
     topics = disk.start()
     old = create(topics, disk, "letters")
     append(old, b"old")
@@ -40,7 +40,7 @@ def test_a_recreated_topic_is_another_one(disk: Disk) -> None:
 
 
 def test_a_deleted_topic_leaves_no_files(disk: Disk) -> None:
-    """Its directories are gone at once, and whoever holds a partition of it can write no more."""
+    """Its directories are removed at once, and its partitions accept no writes."""
     topics = disk.start()
     topic = create(topics, disk, "letters", 2)
     append(topic, b"a", partition=1)
@@ -56,7 +56,7 @@ def test_a_deleted_topic_leaves_no_files(disk: Disk) -> None:
 
 @pytest.mark.parametrize("length", [1, 246, 247, 248, 249])
 def test_a_topic_of_any_name_can_be_removed(tmp_path: Path, length: int) -> None:
-    """On a real disk, whose names have 255 bytes at most; each directory of two similar names by itself."""
+    """On a real disk, with names of at most 255 bytes; directories of similar names do not collide."""
     disk = Disk()
     topics = Topics.open(OsFileSystem(), tmp_path, disk.settings, NOW)
     doomed, other = (create(topics, disk, "n" * (length - 1) + end, partitions=12) for end in "ab")
@@ -73,8 +73,10 @@ def test_a_topic_of_any_name_can_be_removed(tmp_path: Path, length: int) -> None
     topics.close()
 
 
-def test_deleting_a_topic_of_many_partitions_syncs_once(disk: Disk) -> None:
-    """The catalogue's record, and all the names together; the files go some at a time, the name is free."""
+def test_deleting_a_topic_syncs_independently_of_its_partitions(disk: Disk) -> None:
+    """One sync for the catalogue's record, one for all renames; the files are removed some at a time, the
+    name is free.
+    """
     topics = disk.start()
     topic = create(topics, disk, "letters", 100)
     for partition in range(100):
@@ -97,7 +99,7 @@ def test_deleting_a_topic_of_many_partitions_syncs_once(disk: Disk) -> None:
     assert [name for name in disk.files.listdir(DATA) if name.startswith("letters")] == ["letters-7"]
 
 
-def test_a_name_whose_old_files_cannot_be_removed_stays_taken(disk: Disk) -> None:
+def test_a_name_is_not_free_while_its_old_files_cannot_be_removed(disk: Disk) -> None:
     """New records never get into an old topic's directory; housekeeping frees the name when it can."""
     topics = disk.start()
     topic = create(topics, disk, "letters")
@@ -112,8 +114,8 @@ def test_a_name_whose_old_files_cannot_be_removed_stays_taken(disk: Disk) -> Non
     assert values(create(topics, disk, "letters")) == []
 
 
-def test_a_strange_directory_is_left_alone(disk: Disk) -> None:
-    """What no catalogue ever knew is not ours to remove or to write into."""
+def test_an_unknown_directory_is_not_changed(disk: Disk) -> None:
+    """A directory that no catalogue knew is neither removed nor written into."""
     disk.files.make_directory(DATA / "foreign-0")
     topics = disk.start()
     refused = topics.create(NewTopic("foreign", disk.topic_id(), 1), NOW)
@@ -154,10 +156,10 @@ REFUSALS = [
     [row[1:] for row in REFUSALS],
     ids=[row[0] for row in REFUSALS],
 )
-def test_a_topic_that_cannot_be(
+def test_an_invalid_topic_is_refused(
     disk: Disk, name: str, partitions: int, overrides: dict[str, str], error: ErrorCode
 ) -> None:
-    """It is refused with its code, and a restart does not find it."""
+    """It has its error code, and a restart does not find it."""
     topics = disk.start()
     create(topics, disk, "taken.name")
     refused = topics.create(NewTopic(name, disk.topic_id(), partitions, overrides), NOW)
@@ -167,10 +169,8 @@ def test_a_topic_that_cannot_be(
     assert [topic.name for topic in disk.start().all()] == ["taken.name"]
 
 
-def test_a_hundred_thousand_partitions_cost_nothing(tmp_path: Any) -> None:
-    """Created and found again in well under two seconds each, in few bytes, with no file or object a
-    partition.
-    """
+def test_a_hundred_thousand_partitions_cost_little(tmp_path: Any) -> None:
+    """Creation and start take well under two seconds each, few bytes, and no file or object per partition."""
     topic_id = TopicId(bytes(range(16)))
     files = OsFileSystem()
     began = time.perf_counter()
@@ -191,8 +191,8 @@ def test_a_hundred_thousand_partitions_cost_nothing(tmp_path: Any) -> None:
     topics.close()
 
 
-def test_a_partition_that_is_held_is_the_one_that_everybody_finds(disk: Disk) -> None:
-    """Who holds a partition shares its log with all others, whoever of them is the first to write."""
+def test_a_kept_partition_is_the_only_object_of_it(disk: Disk) -> None:
+    """All users share its log, whichever writes first."""
     topics = disk.start()
     topic = create(topics, disk, "letters", partitions=2)
     held = topic.partition(0)
@@ -202,8 +202,8 @@ def test_a_partition_that_is_held_is_the_one_that_everybody_finds(disk: Disk) ->
     topics.close()
 
 
-def test_a_partition_that_was_only_looked_at_is_not_kept(disk: Disk) -> None:
-    """Until it is written: from then on there is one."""
+def test_a_partition_that_was_only_found_is_not_kept(disk: Disk) -> None:
+    """From its first write on it is."""
     topics = disk.start()
     topic = create(topics, disk, "letters", partitions=2)
     looked_at = topic.find_partition(1)
@@ -225,8 +225,8 @@ def test_a_partition_of_a_deleted_topic_takes_nothing_even_if_nobody_kept_it(dis
     topics.close()
 
 
-def test_a_change_that_cannot_be_written_did_not_happen(disk: Disk) -> None:
-    """The refusal is retriable, the catalogue is as before, and the next change works."""
+def test_a_change_that_cannot_be_written_has_no_effect(disk: Disk) -> None:
+    """The refusal is retriable, the catalogue is unchanged, and the next change works."""
     topics = disk.start()
     create(topics, disk, "before")
     for kind in ("pwrite", "datasync"):
@@ -241,8 +241,8 @@ def test_a_change_that_cannot_be_written_did_not_happen(disk: Disk) -> None:
     assert [topic.name for topic in disk.start().all()] == ["before", "after"]
 
 
-def test_old_and_surplus_records_are_deleted(disk: Disk) -> None:
-    """Housekeeping removes whole segments past the topic's age or size, in partitions nobody has open too."""
+def test_retention_deletes_old_and_surplus_segments(disk: Disk) -> None:
+    """Housekeeping removes whole segments beyond the topic's age or size, in closed partitions too."""
     topics = disk.start()
     by_age = create(topics, disk, "by.age", retention_ms="1000", segment_bytes="1024")
     by_size = create(topics, disk, "by.size", retention_bytes="3000", segment_bytes="1024")
@@ -263,8 +263,8 @@ def test_old_and_surplus_records_are_deleted(disk: Disk) -> None:
     assert starts["kept"] == 0
 
 
-def test_no_setting_endangers_a_coordinators_topic(disk: Disk) -> None:
-    """Whatever is set on it, retention deletes nothing of it."""
+def test_retention_never_deletes_from_a_coordinators_topic(disk: Disk) -> None:
+    """Whatever its settings are."""
     topics = disk.start()
     topic = create(topics, disk, "__consumer_offsets", cleanup_policy="delete", retention_ms="1")
     append(topic, b"a")
@@ -272,8 +272,8 @@ def test_no_setting_endangers_a_coordinators_topic(disk: Disk) -> None:
     assert topic.partition(0).log_start_offset == 0
 
 
-def test_few_files_are_open_however_many_partitions(tmp_path: Path) -> None:
-    """Beyond the limit the log unused for longest gives its files back, and reads on when asked."""
+def test_the_number_of_open_files_is_limited(tmp_path: Path) -> None:
+    """Beyond the limit the least recently used log closes its files, and opens them again when used."""
 
     def open_segments() -> int:
         targets = [path.readlink() for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
@@ -291,8 +291,10 @@ def test_few_files_are_open_however_many_partitions(tmp_path: Path) -> None:
     topics.close()
 
 
-def test_changes_are_told_to_who_wants_to_know(disk: Disk) -> None:
-    """New topics of one request together, more partitions, groups' settings; what changes nothing is not."""
+def test_changes_call_their_callbacks(disk: Disk) -> None:
+    """New topics of one request together, more partitions, groups' settings; a change without effect does
+    not.
+    """
     topics = disk.start()
     told: list[list[tuple[str, int]]] = []
     topics.on_changed.append(lambda all_of: told.append([(one.name, one.partition_count) for one in all_of]))

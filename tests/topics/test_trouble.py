@@ -1,4 +1,4 @@
-"""What is told of a log that fails: its beginning and its end, however many requests meet it."""
+"""Log lines about a failing log: its beginning and its end, however many requests fail."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def warnings_and_errors(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
 
 
-def test_a_failure_is_told_once_with_its_cause_and_path(caplog: pytest.LogCaptureFixture) -> None:
-    """A thousand requests that meet it add nothing."""
+def test_a_failure_is_logged_once_with_cause_and_path(caplog: pytest.LogCaptureFixture) -> None:
+    """A thousand failing requests add nothing."""
     one = Trouble(LOGGER, LOG)
     for _ in range(1000):
         one.failed("write failed", FULL, "appends are refused")
@@ -39,8 +39,8 @@ def test_a_failure_is_told_once_with_its_cause_and_path(caplog: pytest.LogCaptur
     assert fields["then"] == "appends are refused"
 
 
-def test_another_cause_is_told_once_as_well(caplog: pytest.LogCaptureFixture) -> None:
-    """What stands in the way of mending the log need not be what it failed of."""
+def test_another_cause_is_logged_once_too(caplog: pytest.LogCaptureFixture) -> None:
+    """A repair may fail for another reason than the write did."""
     one = Trouble(LOGGER, LOG)
     one.failed("sync failed", OSError(errno.EIO, "Input/output error"), "")
     for _ in range(10):
@@ -48,10 +48,12 @@ def test_another_cause_is_told_once_as_well(caplog: pytest.LogCaptureFixture) ->
     assert events(caplog) == ["sync failed", "log still fails"]
 
 
-def test_a_log_that_fails_and_works_by_turns_is_told_of_once_a_minute(
+def test_a_log_that_alternates_is_logged_once_a_minute(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A nearly full disk takes a small batch and refuses a large one; what lasts is told in the end."""
+    """A nearly full disk accepts small batches and refuses large ones; a lasting failure is logged in the
+    end.
+    """
     now = 1000.0
     monkeypatch.setattr("headgate.topics.trouble.time.monotonic", lambda: now)
     one = Trouble(LOGGER, LOG)
@@ -67,7 +69,7 @@ def test_a_log_that_fails_and_works_by_turns_is_told_of_once_a_minute(
 
 
 def test_a_durable_log_works_again_when_a_later_append_is_synced(caplog: pytest.LogCaptureFixture) -> None:
-    """The sync of what was written before the failure tells nothing of the log now."""
+    """The sync of an append before the failure does not end it."""
     one = PartitionTrouble(LOGGER, LOG)
     one.append_failed(FULL)
     one.synced()
@@ -81,8 +83,8 @@ def test_a_durable_log_works_again_when_a_later_append_is_synced(caplog: pytest.
     assert events(caplog) == ["write failed", "log works again"]
 
 
-def test_reading_and_writing_fail_each_for_itself(caplog: pytest.LogCaptureFixture) -> None:
-    """That a disk takes writes does not mean that what it has can be read."""
+def test_read_and_write_failures_are_independent(caplog: pytest.LogCaptureFixture) -> None:
+    """A disk that accepts writes may fail to read."""
     one = PartitionTrouble(LOGGER, LOG)
     one.read_failed(OSError(errno.EIO, "Input/output error"))
     one.appended(is_enough=True)

@@ -1,4 +1,4 @@
-"""Waiters: who is woken by what, and that nobody is kept who does not wait."""
+"""Waiters: which events wake them, and that none is kept without need."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LETTERS, NUMBERS = TopicId(b"\1" * 16), TopicId(b"\2" * 16)
 
 
 def test_bytes_of_all_partitions_count_together() -> None:
-    """The waiter is called when it lacks nothing any more, and not before."""
+    """The waiter is called when no byte is missing, and not before."""
     waiters, called = Waiters(), []
     waiters.add([(LETTERS, 0), (NUMBERS, 3)], 100, lambda: called.append("now"))
     waiters.notify((LETTERS, 0), 60)
@@ -20,8 +20,8 @@ def test_bytes_of_all_partitions_count_together() -> None:
     assert called == ["now"]
 
 
-def test_a_waiter_is_called_once_and_forgotten() -> None:
-    """Also one that names a partition twice; nothing is left of it."""
+def test_a_waiter_is_called_once_and_removed() -> None:
+    """Also one that names a partition twice."""
     waiters, called = Waiters(), []
     waiters.add([(LETTERS, 0), (LETTERS, 0), (LETTERS, 1)], 1, lambda: called.append("now"))
     waiters.notify((LETTERS, 0), 5)
@@ -32,7 +32,7 @@ def test_a_waiter_is_called_once_and_forgotten() -> None:
 
 
 def test_a_removed_waiter_is_not_called() -> None:
-    """Its time was up; removing it again is harmless, and others go on waiting."""
+    """After a timeout; removing it again does nothing, and other waiters stay."""
     waiters, called = Waiters(), []
     first = waiters.add([(LETTERS, 0)], 1, lambda: called.append("first"))
     waiters.add([(LETTERS, 0)], 1, lambda: called.append("second"))
@@ -43,7 +43,7 @@ def test_a_removed_waiter_is_not_called() -> None:
 
 
 def test_a_deleted_topic_wakes_all_of_its_waiters_and_no_others() -> None:
-    """Whatever they lack; one that waits for two of its partitions is called once."""
+    """However many bytes are missing; one that waits for two of its partitions is called once."""
     waiters, called = Waiters(), []
     waiters.add([(LETTERS, 0), (LETTERS, 9)], 1 << 40, lambda: called.append("letters"))
     waiters.add([(NUMBERS, 0)], 1, lambda: called.append("numbers"))
@@ -52,8 +52,8 @@ def test_a_deleted_topic_wakes_all_of_its_waiters_and_no_others() -> None:
     assert len(waiters) == 1
 
 
-def test_a_waiter_may_wait_again_from_its_own_call() -> None:
-    """It found too little when it looked; the same notice does not call it twice."""
+def test_a_waiter_may_register_again_in_its_callback() -> None:
+    """It found too few bytes; the same `notify` does not call it twice."""
     waiters, called = Waiters(), []
 
     def look() -> None:
@@ -67,8 +67,8 @@ def test_a_waiter_may_wait_again_from_its_own_call() -> None:
     assert called == ["look", "look"]
 
 
-def test_who_waits_for_very_many_partitions_is_told_like_everybody() -> None:
-    """Of records in any of them, and when one of their topics is no more."""
+def test_a_waiter_of_very_many_partitions_is_woken() -> None:
+    """By records in any of them, and by the deletion of a topic."""
     waiters, woken = Waiters(), []
     keys = [(TopicId(b"w" * 16), index) for index in range(5000)]
     waiters.add(keys, 10, lambda: woken.append("bytes"))
