@@ -18,7 +18,12 @@ from statistics import median
 from bench.kafka.broker import KafkaUnavailable, kafka_missing
 from bench.paths import BUILD, KAFKA_LIBS
 from headgate.core.assignors import ASSIGNORS
-from headgate.core.assignors.contract import Assignment, GroupSpec, MemberSubscription
+from headgate.core.assignors.contract import (
+    AssignablePartitions,
+    Assignment,
+    GroupSpec,
+    MemberSubscription,
+)
 from headgate.domain.ids import MemberId, TopicId
 
 SOURCE = Path(__file__).with_name("AssignorRun.java")
@@ -39,11 +44,12 @@ class Decision:
 
 def group_of(members: int, topics: int, partitions: int) -> GroupSpec:
     """A new group whose members all subscribe to all topics, over which the partitions are spread evenly."""
-    counts = {TopicId(n.to_bytes(16, "big")): partitions // topics for n in range(topics)}
-    everything = frozenset(counts)
+    each = AssignablePartitions(partitions // topics)
+    assignable = {TopicId(n.to_bytes(16, "big")): each for n in range(topics)}
+    everything = frozenset(assignable)
     return GroupSpec(
         members={MemberId(f"member-{n:06}"): MemberSubscription(topics=everything) for n in range(members)},
-        partition_counts=counts,
+        assignable=assignable,
     )
 
 
@@ -52,16 +58,14 @@ def one_joins(spec: GroupSpec, assignor: str) -> GroupSpec:
     *settled, newest = sorted(spec.members)
     before = GroupSpec(
         members={member_id: spec.members[member_id] for member_id in settled},
-        partition_counts=spec.partition_counts,
+        assignable=spec.assignable,
     )
     targets = ASSIGNORS[assignor](before)
     members = {
         member_id: MemberSubscription(topics=spec.members[member_id].topics, current=targets[member_id])
         for member_id in settled
     }
-    return GroupSpec(
-        members={**members, newest: spec.members[newest]}, partition_counts=spec.partition_counts
-    )
+    return GroupSpec(members={**members, newest: spec.members[newest]}, assignable=spec.assignable)
 
 
 def assign(spec: GroupSpec, assignor: str, seconds: float) -> Decision:
@@ -84,7 +88,7 @@ def kafka_assign(specs: Iterable[GroupSpec], assignor: str, seconds: float = 0) 
     specs = list(specs)
     command = ["java", *JVM, "-cp", f"{CLASSES}:{KAFKA_LIBS}/*", "AssignorRun", assignor, str(seconds)]
     _compile()
-    numbers = [sorted(spec.partition_counts) for spec in specs]
+    numbers = [sorted(spec.assignable) for spec in specs]
     asked = "".join(_lines(spec, topics) for spec, topics in zip(specs, numbers, strict=True))
     done = subprocess.run(
         command, input=asked, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False
@@ -113,7 +117,7 @@ def _compile() -> None:
 def _lines(spec: GroupSpec, topics: list[TopicId]) -> str:
     """A group as AssignorRun reads it; topics by their place in the list."""
     number = {topic: n for n, topic in enumerate(topics)}
-    lines = [f"topic\t{number[topic]}\t{count}" for topic, count in spec.partition_counts.items()]
+    lines = [f"topic\t{number[topic]}\t{len(each)}" for topic, each in spec.assignable.items()]
     for member_id, one in spec.members.items():
         subscribed = ",".join(str(number[topic]) for topic in one.topics)
         current = ",".join(

@@ -228,7 +228,7 @@ def test_the_coordinators_records_are_put_in_words(data_dir: Path) -> None:
         '"billing" is at 5 of flights-0, leader epoch 3, metadata "by hand", committed 2025-06-15T',
         'consumer group "billing" is in generation 4 with 1 member, protocol range, leader m-1',
         'tombstone: "billing" has no offset of flights-1 now',
-        "a record of key type 1000, which this version does not know",
+        "a record of key type 2000, which this version does not know",
         'tombstone: group "old" is no more',
     ):
         assert f"meaning: {words}" in lines

@@ -15,7 +15,7 @@ from tests.core.assignors.specs import (
 )
 
 from headgate.core.assignors import ASSIGNORS
-from headgate.core.assignors.contract import GroupSpec, MemberSubscription
+from headgate.core.assignors.contract import AssignablePartitions, GroupSpec, MemberSubscription
 from headgate.domain.ids import InstanceId, MemberId, TopicId
 
 pytestmark = needs_kafkas_tools
@@ -50,7 +50,8 @@ def _life(chance: random.Random, assignor: str, *, alike: bool) -> list[GroupSpe
             )
             for member_id, one in members.items()
         }
-        specs.append(GroupSpec(members=members, partition_counts=counts))
+        assignable = {topic: AssignablePartitions(count) for topic, count in counts.items()}
+        specs.append(GroupSpec(members=members, assignable=assignable))
         targets = ASSIGNORS[assignor](specs[-1])
         members = {
             member_id: MemberSubscription(

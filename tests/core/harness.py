@@ -31,7 +31,7 @@ from headgate.core.shard import GroupShard
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, InstanceId, MemberId, Millis, TopicName
 from headgate.domain.settings import Settings
-from headgate.records import Change, GroupMetadata, Record, decode, encode
+from headgate.records import Change, GroupMetadata, PausedPartitions, Record, decode, encode
 from headgate.records.columns import records_of
 
 START = Millis(1_700_000_000_000)
@@ -41,11 +41,12 @@ Durable = tuple[
     frozenset[str],
     dict[GroupId, GroupMetadata],
     dict[GroupId, tuple[object, ...]],
+    dict[GroupId, PausedPartitions],
 ]
 
 
 def durable_state(shard: GroupShard) -> Durable:
-    """Everything `apply` makes: offsets, the groups known by them, and the groups' records.
+    """Everything `apply` makes: offsets, the groups known by them, the groups' records, and what is paused.
 
     Of consumer groups also what follows from their records, so that it is right whatever order they came in.
     """
@@ -59,6 +60,7 @@ def durable_state(shard: GroupShard) -> Durable:
         known,
         dict(classic_groups(shard).recorded),
         {group_id: _all_of(group) for group_id, group in consumer_groups(shard).by_id.items()},
+        dict(shard.paused.by_group),
     )
 
 

@@ -97,4 +97,4 @@ def test_what_stands_can_be_written_again() -> None:
             assert encode(standing)[0] == encode(record)[0]
             h.shard.apply(standing, 0)
     assert durable_state(h.shard) == before
-    assert h.shard.standing(UnknownRecord(1000, b"\x03\xe8", b"")) is None
+    assert h.shard.standing(UnknownRecord(2000, b"\x07\xd0", b"")) is None

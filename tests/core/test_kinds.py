@@ -141,6 +141,9 @@ class Queues:
     def on_timer(self, timer: Timer, now: Millis) -> Effects[Any]:
         return Effects([Queue(GroupId(timer.group_id), 0, now)])
 
+    def pausing(self) -> None:
+        return None
+
 
 def kinds(context: ShardContext, groups: Groups) -> Sequence[tuple[GroupKind, GroupCommands]]:
     queues = Queues(context)

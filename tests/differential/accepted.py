@@ -150,13 +150,21 @@ ACCEPTED: tuple[Accepted, ...] = (
         for reason, keys in _NOT_SPOKEN.items()
         for key in keys
     ),
-    Accepted(
-        scenario="brokers-*",
-        step="main: api_versions *",
-        path="api_keys/20004",
-        kafka=ABSENT,
-        headgate=ANY,
-        reason="An API of Headgate's own: the history of offsets.",
+    *(
+        Accepted(
+            scenario="brokers-*",
+            step="main: api_versions *",
+            path=f"api_keys/{key}",
+            kafka=ABSENT,
+            headgate=ANY,
+            reason=reason,
+        )
+        for key, reason in {
+            20001: "PausePartitions of KIP-1249, which Kafka does not have yet.",
+            20002: "ResumePartitions of KIP-1249, which Kafka does not have yet.",
+            20003: "ListPausedPartitions of KIP-1249, which Kafka does not have yet.",
+            20004: "An API of Headgate's own: the history of offsets.",
+        }.items()
     ),
     *(
         Accepted(

@@ -116,7 +116,7 @@ def build(data_dir: Path) -> Path:
     coordinator.append_internal(
         [
             coordinator_batch(OffsetTombstone(GroupId("billing"), TopicName("flights"), 1)),
-            coordinator_batch(UnknownRecord(1000, b"\x03\xe8new", b"value")),
+            coordinator_batch(UnknownRecord(2000, b"\x07\xd0new", b"value")),
             coordinator_batch(GroupTombstone(GroupId("old"))),
         ]
     )

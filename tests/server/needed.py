@@ -162,6 +162,16 @@ EXAMPLES: dict[int, Example] = dict(
         _example(69, {"group_ids": ["g"]}, _group(Operation.DESCRIBE)),
         _example(74, {}, _cluster(Operation.DESCRIBE_CONFIGS)),
         _example(75, {"topics": [{"name": "t"}]}, _topic(Operation.DESCRIBE)),
+        *(
+            _example(
+                key,
+                {"group_id": "g", "topics": [{"name": "t", "partitions": _PARTITIONS}]},
+                _group(Operation.READ),
+                _topic(Operation.READ),
+            )
+            for key in (20001, 20002)
+        ),
+        _example(20003, {"group_id": "g"}, _group(Operation.DESCRIBE)),
         _example(
             20004,
             {"group_id": "g", "topics": [{"name": "t", "partition_indexes": [0]}]},

@@ -19,6 +19,20 @@ from headgate.wire.extensions.describe_offset_history import (
     DescribeOffsetHistoryResponseTopic,
     EncodedOffsetHistory,
 )
+from headgate.wire.extensions.list_paused_partitions import (
+    ListPausedPartitionsRequest,
+    ListPausedPartitionsResponse,
+    ListPausedPartitionsResponsePartition,
+    ListPausedPartitionsResponseTopic,
+)
+from headgate.wire.extensions.pause_partitions import PausePartitionsRequest, PausePartitionsResponse
+from headgate.wire.extensions.paused_topics import (
+    ChangedPartition,
+    ChangedTopic,
+    PartitionToChange,
+    TopicToChange,
+)
+from headgate.wire.extensions.resume_partitions import ResumePartitionsRequest, ResumePartitionsResponse
 from headgate.wire.message import Message
 from headgate.wire.messages import APIS
 
@@ -84,6 +98,59 @@ def test_the_bytes_of_a_request_are_these() -> None:
     )
     expected = "0267 01 01 ffffffffffffffff 0000000000000102 00000003 00000004 00"
     assert encode(request, 0) == bytes.fromhex(expected)
+
+
+PAUSE_TOPICS = [TopicToChange(name="t", partitions=[PartitionToChange(partition_index=1)])]
+PAUSED = ChangedTopic(
+    name="t", topic_id=bytes(range(16)), partitions=[ChangedPartition(partition_index=1, error_code=3)]
+)
+PAUSED_WITH_MESSAGE = ChangedTopic(
+    name="t", topic_id=bytes(range(16)), partitions=[ChangedPartition(partition_index=1, error_message="no")]
+)
+ID = bytes(range(16)).hex()
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (
+            PausePartitionsRequest(group_id="g", topics=PAUSE_TOPICS, reason="r"),
+            "0001 67 00000001 0001 74 00000001 00000001",
+        ),
+        (
+            ResumePartitionsRequest(group_id="g", topics=PAUSE_TOPICS),
+            "0001 67 00000001 0001 74 00000001 00000001",
+        ),
+        (
+            PausePartitionsResponse(error_code=69, error_message="x", throttle_time_ms=5, responses=[PAUSED]),
+            f"0045 0001 78 00000005 00000001 0001 74 {ID} 00000001 00000001 0003 ffff",
+        ),
+        (
+            ResumePartitionsResponse(responses=[PAUSED_WITH_MESSAGE]),
+            f"0000 ffff 00000000 00000001 0001 74 {ID} 00000001 00000001 0000 0002 6e6f",
+        ),
+        (ListPausedPartitionsRequest(group_id="g"), "0001 67"),
+        (
+            ListPausedPartitionsResponse(
+                error_code=69,
+                topics=[
+                    ListPausedPartitionsResponseTopic(
+                        name="t",
+                        topic_id=bytes(range(16)),
+                        partitions=[ListPausedPartitionsResponsePartition(partition_index=1, offset=7)],
+                    )
+                ],
+            ),
+            "00000001 0001 74 00000001 00000001",
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_version_0_of_the_pause_messages_is_the_documents(message: Message, expected: str) -> None:
+    """Not flexible; the list has partitions, and neither throttle time nor offsets nor an error (R2.1)."""
+    assert encode(message, 0) == bytes.fromhex(expected)
+    in_one = encode(message, 1)
+    assert decode(type(message), 1, in_one) == message
 
 
 def test_a_response_may_be_bytes_already() -> None:

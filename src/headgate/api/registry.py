@@ -35,6 +35,9 @@ from headgate.api import (
     k69_consumer_group_describe,
     k74_list_config_resources,
     k75_describe_topic_partitions,
+    k20001_pause_partitions,
+    k20002_resume_partitions,
+    k20003_list_paused_partitions,
     k20004_describe_offset_history,
 )
 from headgate.api.registration import Api
@@ -71,6 +74,9 @@ _APIS: tuple[Api, ...] = (
     k69_consumer_group_describe.API,
     k74_list_config_resources.API,
     k75_describe_topic_partitions.API,
+    k20001_pause_partitions.API,
+    k20002_resume_partitions.API,
+    k20003_list_paused_partitions.API,
     k20004_describe_offset_history.API,
 )
 

@@ -89,7 +89,7 @@ class GroupDeletions:
         if not kind.is_empty(group_id):
             return answer(token, ErrorCode.NON_EMPTY_GROUP)
         deletion = _Deletion(self._offsets, group_id, [token])
-        records, tombstones = deletion.step(OFFSETS_AT_ONCE), kind.tombstones(group_id)
+        records, tombstones = deletion.step(OFFSETS_AT_ONCE), self._groups.tombstones(group_id, kind)
         if deletion.is_over:
             return Effects([*records, *tombstones], _replies(deletion))
         self._under_way[group_id] = deletion

@@ -12,10 +12,11 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from headgate.core.commands import ListedGroup, ListedGroups, ListGroups, ListMoreGroups
-from headgate.core.image import record_parts
+from headgate.core.image import parts_of, record_parts
 from headgate.core.kinds import GroupKind
 from headgate.core.offsets.expiry import Aging, GroupClock
 from headgate.core.offsets.table import OffsetTable
+from headgate.core.pause.paused import PausedGroups
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicName
 from headgate.records import GroupTombstone, Record
@@ -73,10 +74,11 @@ class GroupListing(NamedTuple):
 class Groups:
     """A view of all groups of a shard."""
 
-    __slots__ = ("_by_record", "_offsets", "being_deleted", "kinds")
+    __slots__ = ("_by_record", "_offsets", "_paused", "being_deleted", "kinds")
 
-    def __init__(self, offsets: OffsetTable) -> None:
+    def __init__(self, offsets: OffsetTable, paused: PausedGroups) -> None:
         self._offsets = offsets
+        self._paused = paused
         self.kinds: Sequence[GroupKind] = ()
         self._by_record: dict[type[Any], GroupKind] = {}
         self.being_deleted: Collection[GroupId] = ()
@@ -112,7 +114,12 @@ class Groups:
 
     def parts(self) -> Iterator[tuple[str, bytes]]:
         """Yield the groups of all kinds as parts of an image."""
-        return record_parts(self.kinds)
+        yield from record_parts(self.kinds)
+        yield from parts_of(self._paused.records())
+
+    def tombstones(self, group_id: GroupId, kind: GroupKind | OnlyCommitted) -> Sequence[Record]:
+        """Return the records that remove a group of that kind, without its offsets."""
+        return [*kind.tombstones(group_id), *self._paused.tombstones(group_id)]
 
     # --- all groups ---
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from headgate.core.kinds import GroupKind
 from headgate.core.offsets.image import MalformedImage
-from headgate.records import MalformedRecord, decode, encode
+from headgate.records import MalformedRecord, Record, decode, encode
 
 RECORDS: Final = "records"
 
@@ -28,20 +28,26 @@ _value_size = Struct("=i")
 def record_parts(kinds: Iterable[GroupKind]) -> Iterator[tuple[str, bytes]]:
     """Yield the groups of all these kinds. Groups created meanwhile are restored from the log."""
     for groups in kinds:
-        part: list[bytes] = []
-        size = 0
-        for group_id in groups.group_ids():
-            # All of a group's records are of one moment, even if they are in several parts.
-            for record in list(groups.records_of(group_id)):
-                key, value = encode(record)
-                assert value is not None, "a group's records have values"
-                part += (_key_size.pack(len(key)), key, _value_size.pack(len(value)), value)
-                size += len(key) + len(value)
-                if size >= _PART_BYTES or len(part) >= 4 * _RECORDS_A_PART:
-                    yield RECORDS, b"".join(part)
-                    part, size = [], 0
-        if part:
+        # All of a group's records are of one moment, also where they are several parts.
+        yield from parts_of(
+            record for group_id in groups.group_ids() for record in list(groups.records_of(group_id))
+        )
+
+
+def parts_of(records: Iterable[Record]) -> Iterator[tuple[str, bytes]]:
+    """Yield records, none of them a tombstone, in parts; they may change between two parts."""
+    part: list[bytes] = []
+    size = 0
+    for record in records:
+        key, value = encode(record)
+        assert value is not None, "a group is not made of tombstones"
+        part += (_key_size.pack(len(key)), key, _value_size.pack(len(value)), value)
+        size += len(key) + len(value)
+        if size >= _PART_BYTES or len(part) >= 4 * _RECORDS_A_PART:
             yield RECORDS, b"".join(part)
+            part, size = [], 0
+    if part:
+        yield RECORDS, b"".join(part)
 
 
 def apply_record_parts(

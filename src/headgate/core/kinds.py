@@ -21,6 +21,8 @@ from headgate.core.deadlines import Deadlines
 from headgate.core.effects import GroupEffects
 from headgate.core.offsets.commands import CommitOffsets, FetchOffsets
 from headgate.core.offsets.expiry import GroupClock
+from headgate.core.pause.contract import Pausing
+from headgate.core.pause.paused import PausedGroups
 from headgate.core.system_time import SystemTime
 from headgate.core.timers import Timer
 from headgate.core.topic_image import TopicImage, TopicsChanged
@@ -49,6 +51,7 @@ class ShardContext:
     deadlines: Deadlines[Timer]
     system_time: SystemTime
     topics: TopicImage
+    paused: PausedGroups
 
 
 class GroupKind(Protocol):
@@ -146,4 +149,8 @@ class GroupCommands(Protocol):
 
     def on_timer(self, timer: Timer, now: Millis) -> GroupEffects:
         """Handle a deadline that is due."""
+        ...
+
+    def pausing(self) -> Pausing | None:
+        """Return what pauses partitions of these groups, asked for once; None: they cannot be paused."""
         ...

@@ -1,8 +1,8 @@
 """The commands of classic clients: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroup.
 
 Their group is mostly a classic one. A consumer group with members accepts classic members too
-(`headgate.core.migration.classic_members`); an empty one is replaced by a classic group when a classic member
-joins.
+(`headgate.core.migration.classic_members`), and so does one with paused partitions; an empty one without any
+is replaced by a classic group when a classic member joins.
 
 A client without a member id gets one and joins again with it (KIP-394). A classic group keeps that id among
 its pending joins. For a consumer group a deadline keeps it (`TimerKind.MEMBER_ID`), so that a client that
@@ -110,7 +110,7 @@ class MemberDispatch:
             command = replace(command, rebalance_timeout_ms=timeout_ms)
         before = self._consumer_groups.find(command.group_id)
         if before is not None:
-            if before.is_empty:
+            if before.is_empty and not self._consumer_groups.paused.of(command.group_id):
                 return self._join_in_place_of(before, turn, command, token)
             return self._join_consumer_group(before, command, now, token)
         group_type = self._groups.type_of(command.group_id)
@@ -179,7 +179,7 @@ class MemberDispatch:
                 _remember_given_id(self._turn(now), command, joined.member_id)
             return answer(token, joined)
         members = [*joined.others(group), joined.member]
-        if joined.was_of_the_new_protocol(group) and self._migration.may_downgrade(members):
+        if joined.was_of_the_new_protocol(group) and self._migration.may_downgrade(group.group_id, members):
             return self._join_downgraded(group, joined, command, now, token)
         classic_members.start_waiting_for_sync(turn, joined)
         verified.add(group.group_id)
@@ -273,6 +273,9 @@ class MemberDispatch:
                 effects = on_sync_deadline(turn, group)
         self._classic_groups.settle(group)
         return effects
+
+    def pausing(self) -> None:
+        """The members assign the partitions: no coordinator can take one out."""
 
     def describe(self, command: DescribeGroup, now: Millis, token: Token) -> GroupEffects:
         """Describe a group; one that only commits is an empty classic group."""

@@ -49,6 +49,8 @@ from headgate.core.offsets.conditions import refuse
 from headgate.core.offsets.fetch import fetch, fetch_again
 from headgate.core.offsets.removal import delete
 from headgate.core.offsets.table import OffsetTable
+from headgate.core.pause.dispatch import PauseDispatch
+from headgate.core.pause.paused import PausedGroups
 from headgate.core.standard_kinds import standard_kinds
 from headgate.core.system_time import SystemTime
 from headgate.core.timers import Timer, TimerKind
@@ -62,6 +64,8 @@ from headgate.records import (
     OffsetCommit,
     OffsetCommits,
     OffsetTombstone,
+    PausedTopicPartitions,
+    PausedTopicPartitionsTombstone,
     Record,
     StandingCommits,
     UnknownRecord,
@@ -81,8 +85,9 @@ class GroupShard:
         self._deadlines: Deadlines[Timer] = Deadlines()
         self._system_time = SystemTime()
         self._topics = TopicImage()
-        context = ShardContext(settings, self._deadlines, self._system_time, self._topics)
-        self.groups = Groups(self.offsets)
+        self.paused = PausedGroups()
+        context = ShardContext(settings, self._deadlines, self._system_time, self._topics, self.paused)
+        self.groups = Groups(self.offsets, self.paused)
         with_commands = kinds(context, self.groups)
         self._kinds = [kind for kind, _ in with_commands]
         self._commit_checks = [kind.commit_check() for kind in self._kinds]
@@ -91,6 +96,8 @@ class GroupShard:
         self.groups.consist_of(self._kinds)
         self._upkeep = Upkeep(context, self.offsets, self.groups)
         self._deletions = GroupDeletions(self.offsets, self.groups, self._deadlines)
+        pausing = {kind.NAME: commands.pausing() for kind, commands in with_commands}
+        self._pauses = PauseDispatch(context, self.groups, self.offsets, pausing)
         self._commands_by_timer: dict[IntEnum, GroupCommands] = {}
         self._without_records: set[IntEnum] = set()
         """Deadlines whose handlers use volatile state only. All others read durable state."""
@@ -109,6 +116,7 @@ class GroupShard:
             TopicsChanged: self._topics_changed,
             SystemTimeMoved: self._system_time_moved,
             Tick: self._tick,
+            **self._pauses.handlers(),
         }
         for _, commands in with_commands:
             self._handlers.update(commands.handlers())
@@ -139,6 +147,8 @@ class GroupShard:
                 self.offsets.put_rows(record)
             case OffsetTombstone(group_id, topic, partition):
                 self.offsets.remove(group_id, topic, partition)
+            case PausedTopicPartitions() | PausedTopicPartitionsTombstone():
+                self.paused.apply(record)
             case UnknownRecord():
                 pass
             case _:
@@ -186,6 +196,8 @@ class GroupShard:
                     stored.commit_timestamp,
                     stored.expire_timestamp,
                 )
+            case PausedTopicPartitions(group_id=group_id) | PausedTopicPartitionsTombstone(group_id):
+                return self.paused.current(group_id)
             case UnknownRecord() | OffsetCommits() | OffsetRows() | StandingCommits():
                 return None
             case _:
@@ -352,7 +364,13 @@ class GroupShard:
         error = kind.delete_error(command.group_id)
         if error:
             return answer(token, DeleteOffsetsResult(error))
-        result, records = delete(self.offsets, command, kind.subscription_of(command.group_id))
+        is_subscribed = kind.subscription_of(command.group_id)
+
+        def is_held(topic: TopicName, partitions: Sequence[int]) -> bool:
+            """Members read the topic, and not just these partitions are set aside."""
+            return is_subscribed(topic) and not self._pauses.are_released(command.group_id, topic, partitions)
+
+        result, records = delete(self.offsets, command, is_held)
         return together(Effects(records), answer(token, result))
 
     def _delete_topic_offsets(self, command: DeleteTopicOffsets, now: Millis, token: Token) -> GroupEffects:
@@ -372,8 +390,7 @@ class GroupShard:
     # --- topics ---
 
     def _topics_changed(self, command: TopicsChanged, now: Millis, token: Token) -> GroupEffects:
-        for change in command.changes:
-            self._topics.change(change)
+        gone = [topic_id for change in command.changes for topic_id in self._topics.change(change)]
         for kind in self._kinds:
             kind.topics_changed(command, now)
-        return answer(token, ErrorCode.NONE)
+        return together(self._pauses.topics_changed(gone, now), answer(token, ErrorCode.NONE))

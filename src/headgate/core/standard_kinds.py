@@ -20,7 +20,7 @@ from headgate.core.migration.migration import Migration
 def standard_kinds(context: ShardContext, groups: Groups) -> Sequence[tuple[GroupKind, GroupCommands]]:
     """Return the kinds of groups of a shard, each with its commands."""
     classic, consumer = ClassicGroups(context), ConsumerGroups(context)
-    migration = Migration(context.settings, classic)
+    migration = Migration(context.settings, classic, context.paused)
     commands = ConsumerDispatch(consumer, groups, migration)
     return (
         (consumer, commands),

@@ -52,8 +52,8 @@ class TopicImage:
         self._hashes: dict[frozenset[TopicName], int] = {}
         """Results for the current topics; members that join mostly have the same names."""
 
-    def change(self, change: TopicChange) -> None:
-        """Apply one change."""
+    def change(self, change: TopicChange) -> Sequence[TopicId]:
+        """Apply one change; return the id of the topic that it removes, if it removes one."""
         self._ids.clear()
         self._hashes.clear()
         known = self._by_name.pop(change.name, None)
@@ -62,6 +62,8 @@ class TopicImage:
         if change.topic is not None:
             self._by_name[change.name] = change.topic
             self._names[change.topic.topic_id] = change.name
+        is_gone = known is not None and (change.topic is None or change.topic.topic_id != known.topic_id)
+        return (known.topic_id,) if known is not None and is_gone else ()
 
     def find(self, name: TopicName) -> KnownTopic | None:
         """Return the topic of that name; None if there is none."""

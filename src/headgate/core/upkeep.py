@@ -45,6 +45,7 @@ class Upkeep:
         "_groups",
         "_interval_ms",
         "_offsets",
+        "_paused",
         "_retention_ms",
         "_system_time",
         "_to_erase",
@@ -56,6 +57,7 @@ class Upkeep:
         self._interval_ms: int = context.settings["offsets.retention.check.interval.ms"]
         self._offsets = offsets
         self._groups = groups
+        self._paused = context.paused
         self._deadlines = context.deadlines
         self._system_time = context.system_time
         self._candidates: Candidates | None = None
@@ -145,15 +147,15 @@ class Upkeep:
         group_id = walk.group_id
         kind = self._groups.find(group_id)
         clock = None if kind is None else kind.clock_of(group_id)
-        if kind is None or clock is None:
-            return True  # it was deleted, or a member is joining
+        if kind is None or clock is None or self._paused.of(group_id):
+            return True  # it was deleted, or a member is joining, or a pause holds its clock
         if walk.is_over:
             walk.look_again()
         else:
             subscription = kind.subscription_of(group_id)
             Retention(clock, subscription, system_time, self._retention_ms).expire(walk, room)
         if walk.knows_all and not walk.stays and kind.is_empty(group_id):
-            room.records.extend(kind.tombstones(group_id))
+            room.records.extend(self._groups.tombstones(group_id, kind))
         return walk.knows_all
 
     # --- deleted topics ---

@@ -14,6 +14,7 @@ from headgate.domain.ids import ZERO_TOPIC_ID
 from headgate.inspect.consumer_records import consumer_record
 from headgate.inspect.directory import text_of_id
 from headgate.inspect.history_records import mark_as_json, origin_as_json
+from headgate.inspect.paused_records import paused_record
 from headgate.inspect.reading import FoundBatch
 from headgate.inspect.wording import plain, quoted, time_text
 from headgate.log.batch import Record
@@ -24,6 +25,8 @@ from headgate.records import (
     MalformedRecord,
     OffsetCommit,
     OffsetTombstone,
+    PausedTopicPartitions,
+    PausedTopicPartitionsTombstone,
     UnknownRecord,
     decode,
 )
@@ -139,6 +142,8 @@ def meaning_of(record: Record) -> Json:
                 "words": f"tombstone: group {quoted(group_id)} is no more",
                 "group": group_id,
             }
+        case PausedTopicPartitions() | PausedTopicPartitionsTombstone():
+            return paused_record(decoded)
         case UnknownRecord(key_type, _, value):
             what = "a tombstone" if value is None else "a record"
             return {

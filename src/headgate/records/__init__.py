@@ -29,6 +29,12 @@ from headgate.records.model import (
     Record,
     UnknownRecord,
 )
+from headgate.records.paused_model import (
+    Pause,
+    PausedPartitions,
+    PausedTopicPartitions,
+    PausedTopicPartitionsTombstone,
+)
 from headgate.records.standing_commits import StandingCommit, StandingCommits
 
 __all__ = [
@@ -52,6 +58,10 @@ __all__ = [
     "OffsetCommit",
     "OffsetCommits",
     "OffsetTombstone",
+    "Pause",
+    "PausedPartitions",
+    "PausedTopicPartitions",
+    "PausedTopicPartitionsTombstone",
     "Record",
     "StandingCommit",
     "StandingCommits",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headgate.domain.ids import Millis
-from headgate.records import consumer_group, group_metadata, offset_commit
+from headgate.records import consumer_group, group_metadata, offset_commit, paused_partitions
 from headgate.records.consumer_model import NEVER, ConsumerGroupMetadata, is_consumer_record
 from headgate.records.errors import MalformedRecord
 from headgate.records.model import (
@@ -16,6 +16,7 @@ from headgate.records.model import (
     Record,
     UnknownRecord,
 )
+from headgate.records.paused_model import PausedTopicPartitions, PausedTopicPartitionsTombstone
 from headgate.records.reader import Reader
 
 
@@ -34,6 +35,10 @@ def encode(record: Record) -> tuple[bytes, bytes | None]:
             return group_metadata.encode_group(record)
         case GroupTombstone():
             return group_metadata.encode_tombstone(record)
+        case PausedTopicPartitions():
+            return paused_partitions.encode_paused(record)
+        case PausedTopicPartitionsTombstone():
+            return paused_partitions.encode_tombstone(record)
         case UnknownRecord():
             return record.key, record.value
         case _:
@@ -58,4 +63,6 @@ def decode(key: bytes | None, value: bytes | None, written: Millis = NEVER) -> R
         if written != NEVER and isinstance(record, ConsumerGroupMetadata):
             return replace(record, written=written)
         return record
+    if key_type == paused_partitions.KEY_TYPE:
+        return paused_partitions.decode_paused(reader, value)
     return UnknownRecord(key_type, key, value)

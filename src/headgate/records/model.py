@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from headgate.domain.ids import ZERO_TOPIC_ID, GroupId, InstanceId, MemberId, Millis, TopicId, TopicName
 from headgate.records.consumer_model import ConsumerRecord
+from headgate.records.paused_model import PausedTopicPartitions, PausedTopicPartitionsTombstone
 
 NO_LEADER_EPOCH = -1
 NO_EXPIRY = Millis(-1)
@@ -92,4 +93,13 @@ class UnknownRecord:
     value: bytes | None
 
 
-Record = OffsetCommit | OffsetTombstone | GroupMetadata | GroupTombstone | ConsumerRecord | UnknownRecord
+Record = (
+    OffsetCommit
+    | OffsetTombstone
+    | GroupMetadata
+    | GroupTombstone
+    | ConsumerRecord
+    | PausedTopicPartitions
+    | PausedTopicPartitionsTombstone
+    | UnknownRecord
+)

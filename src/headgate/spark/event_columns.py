@@ -44,8 +44,12 @@ RECORD_NAMES = {
     21: "StreamsGroupTargetAssignmentMember",
     22: "StreamsGroupCurrentMemberAssignment",
     23: "StreamsGroupTopology",
+    1000: "PausedTopicPartitions",
 }
-"""Kafka's record types by the version of their key; the key of each begins with the group id."""
+"""Kafka's record types by the version of their key, and KIP-1249's, which has no number there yet.
+
+The key of each begins with the group id.
+"""
 
 CONSUMER_PROTOCOL = "consumer"
 """The protocol type whose assignments have a format that is known."""

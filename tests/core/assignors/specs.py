@@ -7,7 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from headgate.core.assignors.contract import Assignment, GroupSpec, MemberSubscription
+from headgate.core.assignors.contract import (
+    AssignablePartitions,
+    Assignment,
+    GroupSpec,
+    MemberSubscription,
+)
 from headgate.domain.ids import InstanceId, MemberId, TopicId
 
 few = settings(max_examples=60, deadline=None)
@@ -31,11 +36,19 @@ def member(
     )
 
 
-def group(counts: Mapping[str, int], **members: MemberSubscription) -> GroupSpec:
-    """A group over topics with these numbers of partitions."""
+def group(
+    counts: Mapping[str, int],
+    withheld: Mapping[str, Iterable[int]] | None = None,
+    /,
+    **members: MemberSubscription,
+) -> GroupSpec:
+    """A group over topics with these numbers of partitions, some of which may not be assigned."""
     return GroupSpec(
         members={MemberId(name): subscription for name, subscription in members.items()},
-        partition_counts={topic(name): count for name, count in counts.items()},
+        assignable={
+            topic(name): AssignablePartitions(count, frozenset((withheld or {}).get(name, ())))
+            for name, count in counts.items()
+        },
     )
 
 
@@ -78,7 +91,7 @@ def after(spec: GroupSpec, targets: Targets) -> GroupSpec:
             )
             for member_id, subscription in spec.members.items()
         },
-        partition_counts=spec.partition_counts,
+        assignable=spec.assignable,
     )
 
 
@@ -95,9 +108,9 @@ def check_every_partition_has_one_subscribed_owner(spec: GroupSpec, targets: Tar
     subscribed = {one for subscription in spec.members.values() for one in subscription.topics}
     wanted = {
         (one, partition)
-        for one, count in spec.partition_counts.items()
+        for one, partitions in spec.assignable.items()
         if one in subscribed
-        for partition in range(count)
+        for partition in partitions
     }
     owners = owned(targets)
     assert owners.keys() == wanted
@@ -116,13 +129,18 @@ TOPICS = [f"t{n}" for n in range(4)]
 def groups(draw: st.DrawFn, *, alike: bool = False, most_partitions: int = 7) -> GroupSpec:
     """A group of up to six members; with `alike` they all subscribe to the same topics.
 
-    What the members have now may be anything that the contract allows: topics that are gone or not subscribed
-    to, partitions that are gone, the same one at two members.
+    Some partitions may not be assigned. What the members have now may be anything that the contract allows:
+    topics that are gone or not subscribed to, partitions that are gone, the same one at two members.
     """
     names = draw(st.lists(st.sampled_from([f"m{n}" for n in range(9)]), unique=True, min_size=1, max_size=6))
     counts = draw(st.dictionaries(st.sampled_from(TOPICS), st.integers(1, most_partitions), min_size=1))
     subscriptions = st.frozensets(st.sampled_from(TOPICS))
     same = draw(subscriptions)
+    withheld = {
+        name: draw(st.sets(st.integers(0, count - 1)))
+        for name, count in counts.items()
+        if draw(st.booleans())
+    }
     currents = st.dictionaries(
         st.sampled_from(TOPICS), st.frozensets(st.integers(0, most_partitions), min_size=1).map(sorted)
     )
@@ -135,4 +153,4 @@ def groups(draw: st.DrawFn, *, alike: bool = False, most_partitions: int = 7) ->
         )
         for n, name in enumerate(names)
     }
-    return group(counts, **members)
+    return group(counts, withheld, **members)

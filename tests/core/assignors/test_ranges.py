@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given
 from tests.core.assignors.specs import (
     check_every_partition_has_one_subscribed_owner,
@@ -10,10 +12,11 @@ from tests.core.assignors.specs import (
     groups,
     is_satisfied_by,
     member,
+    owned,
     readable,
 )
 
-from headgate.core.assignors.contract import GroupSpec
+from headgate.core.assignors.contract import AssignablePartitions, GroupSpec
 from headgate.core.assignors.ranges import assign_ranges
 
 
@@ -28,15 +31,18 @@ def test_every_partition_has_one_owner_that_subscribes_to_it(spec: GroupSpec) ->
 @given(groups())
 def test_ranges_are_consecutive_and_differ_by_one_at_most(spec: GroupSpec) -> None:
     """Each topic is cut evenly among its subscribers, none left out while there are partitions."""
+    spec = replace(
+        spec, assignable={topic: AssignablePartitions(one.count) for topic, one in spec.assignable.items()}
+    )
     targets = assign_ranges(spec)
-    for topic, count in spec.partition_counts.items():
+    for topic, assignable in spec.assignable.items():
         ranges = [target.get(topic, ()) for m, target in targets.items() if topic in spec.members[m].topics]
         for partitions in ranges:
             assert not partitions or partitions == tuple(range(partitions[0], partitions[-1] + 1))
         if ranges:
             sizes = [len(partitions) for partitions in ranges]
             assert max(sizes) - min(sizes) <= 1
-            assert sum(sizes) == count
+            assert sum(sizes) == len(assignable)
 
 
 @few
@@ -44,11 +50,25 @@ def test_ranges_are_consecutive_and_differ_by_one_at_most(spec: GroupSpec) -> No
 def test_topics_with_the_same_subscribers_and_size_are_co_partitioned(spec: GroupSpec) -> None:
     """Whoever has a partition of one has the same partition of the other."""
     targets = assign_ranges(spec)
-    seen: dict[tuple[object, int], object] = {}
-    for topic, count in spec.partition_counts.items():
+    seen: dict[tuple[object, int, int], object] = {}
+    for topic, assignable in spec.assignable.items():
         readers = frozenset(m for m, one in spec.members.items() if topic in one.topics)
-        cut = {m: target[topic] for m, target in targets.items() if topic in target}
-        assert seen.setdefault((readers, count), cut) == cut
+        owner = {p: m for m, target in targets.items() for p in target.get(topic, ())}
+        for partition, member_id in owner.items():
+            assert seen.setdefault((readers, assignable.count, partition), member_id) == member_id
+
+
+@few
+@given(groups())
+def test_what_may_not_be_assigned_moves_nothing_else(spec: GroupSpec) -> None:
+    """The ranges are those of the whole topics, without what is withheld."""
+    whole = replace(
+        spec, assignable={topic: AssignablePartitions(one.count) for topic, one in spec.assignable.items()}
+    )
+    expected = {
+        where: m for where, m in owned(assign_ranges(whole)).items() if where[1] in spec.assignable[where[0]]
+    }
+    assert owned(assign_ranges(spec)) == expected
 
 
 @few

@@ -37,7 +37,7 @@ def _shuffled(spec: GroupSpec) -> GroupSpec:
             )
             for member_id, one in reversed(list(spec.members.items()))
         },
-        partition_counts=dict(reversed(list(spec.partition_counts.items()))),
+        assignable=dict(reversed(list(spec.assignable.items()))),
     )
 
 
@@ -45,8 +45,8 @@ def _evenest(spec: GroupSpec) -> list[int]:
     """The most even loads there are, heaviest first: found by trying everything."""
     partitions = [
         [member_id for member_id, one in spec.members.items() if topic in one.topics]
-        for topic, count in spec.partition_counts.items()
-        for _ in range(count)
+        for topic, partitions in spec.assignable.items()
+        for _ in partitions
     ]
     choices = [owners for owners in partitions if owners]
     return min(
@@ -88,7 +88,7 @@ def test_among_members_alike_nothing_moves_that_need_not(spec: GroupSpec) -> Non
     for member_id in sorted(spec.members):
         for topic, partitions in spec.members[member_id].current.items():
             for partition in partitions:
-                exists = partition < spec.partition_counts.get(topic, 0)
+                exists = partition in spec.assignable.get(topic, ())
                 if exists and topic in spec.members[member_id].topics and (topic, partition) not in claimed:
                     claimed.add((topic, partition))
                     now[member_id] += 1
@@ -116,16 +116,16 @@ def test_whoever_leaves_makes_nobody_else_lose_a_partition_among_members_alike(
     spec: GroupSpec, data: st.DataObject
 ) -> None:
     """When a member leaves a balanced group of one subscription, the others only gain."""
-    topics = frozenset(spec.partition_counts)
+    topics = frozenset(spec.assignable)
     alike = GroupSpec(
         members={member_id: MemberSubscription(topics=topics) for member_id in spec.members},
-        partition_counts=spec.partition_counts,
+        assignable=spec.assignable,
     )
     settled = after(alike, assign_uniformly(alike))
     gone = data.draw(st.sampled_from(sorted(settled.members)))
     rest = GroupSpec(
         members={member_id: one for member_id, one in settled.members.items() if member_id != gone},
-        partition_counts=settled.partition_counts,
+        assignable=settled.assignable,
     )
     if not rest.members:
         assert assign_uniformly(rest) == {}

@@ -86,8 +86,8 @@ def test_a_group_that_is_too_large_now_rebalances() -> None:
 def test_unknown_records_do_no_harm() -> None:
     """They are read past, and nothing changes."""
     shard = GroupShard(Harness().settings)
-    shard.apply(UnknownRecord(1000, b"\x03\xe8key", b"value"), 0)
-    shard.apply(UnknownRecord(1000, b"\x03\xe8key", None), 1)
+    shard.apply(UnknownRecord(2000, b"\x07\xd0key", b"value"), 0)
+    shard.apply(UnknownRecord(2000, b"\x07\xd0key", None), 1)
     assert shard.offset_count == 0
     assert not any(shard.count_groups_by_state().values())
 

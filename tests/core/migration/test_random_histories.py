@@ -122,7 +122,7 @@ class History:
         if classic is not None:
             return not classic_offsets.commit_error(classic, command)
         return consumer is not None and not consumer_offsets.commit_error(
-            consumer, command, consumer_groups(shard).topics
+            consumer, command, consumer_groups(shard).topics, None
         )
 
     # --- what members do ---

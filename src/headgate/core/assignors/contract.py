@@ -2,7 +2,8 @@
 
 An assignor is a pure function from a `GroupSpec` to the target assignment of every member. Its rules:
 
-1. Every partition of every topic with a subscriber has exactly one owner among its subscribers.
+1. Every assignable partition of every topic with a subscriber has exactly one owner among its subscribers. A
+   partition that may not be assigned, because it is paused, has none.
 2. A member gets only partitions of topics it subscribes to; every member has an entry, possibly an empty one.
 3. The result depends only on the spec, not on the iteration order of its mappings and sets.
 4. Racks are part of the spec but are not used: there is one node.
@@ -10,7 +11,7 @@ An assignor is a pure function from a `GroupSpec` to the target assignment of ev
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -39,13 +40,32 @@ class MemberSubscription:
     """
 
 
+@dataclass(frozen=True, slots=True)
+class AssignablePartitions:
+    """The partitions of a topic that may be assigned: those below `count` that are not in `withheld`."""
+
+    count: int
+    """How many partitions the topic has."""
+    withheld: frozenset[int] = frozenset()
+    """Partitions that the topic has and nobody may be given."""
+
+    def __len__(self) -> int:
+        return self.count - len(self.withheld)
+
+    def __iter__(self) -> Iterator[int]:
+        return (partition for partition in range(self.count) if partition not in self.withheld)
+
+    def __contains__(self, partition: object) -> bool:
+        return partition in range(self.count) and partition not in self.withheld
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSpec:
     """The input of an assignor."""
 
     members: Mapping[MemberId, MemberSubscription]
-    partition_counts: Mapping[TopicId, int]
-    """Number of partitions of each topic. A topic without an entry does not exist, and is not assigned."""
+    assignable: Mapping[TopicId, AssignablePartitions]
+    """The partitions of each topic. A topic without an entry does not exist, and is not assigned."""
 
 
 class Assignor(Protocol):

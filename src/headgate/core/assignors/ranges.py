@@ -6,6 +6,8 @@ Its rules, for each topic:
 2. They get consecutive ranges in that order; sizes differ by at most one, the larger ones come first.
 3. So topics with the same subscribers and the same number of partitions are co-partitioned: the member with
    partition 7 of one has partition 7 of the other, and can join them.
+4. Partitions that may not be assigned are left out of the ranges and change nothing about them. So a pause
+   moves no other partition, and topics stay co-partitioned while a partition of one of them is paused.
 
 Present assignments are not used: a member keeps its ranges as long as the order stays the same. For that
 reason static members are sorted by instance id, before the dynamic ones.
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headgate.core.assignors.contract import Assignment, GroupSpec, Partitions
+from headgate.core.assignors.contract import AssignablePartitions, Assignment, GroupSpec, Partitions
 from headgate.domain.ids import MemberId, TopicId
 
 
@@ -23,11 +25,12 @@ def assign_ranges(spec: GroupSpec) -> Mapping[MemberId, Assignment]:
     """Return every member's ranges. A member without changes gets its `current` object back."""
     line = _line(spec)
     targets: dict[MemberId, dict[TopicId, Partitions]] = {member_id: {} for member_id in line}
-    for (count, readers), topics in _alike(spec, line).items():
+    for (assignable, readers), topics in _alike(spec, line).items():
         members = [member_id for member_id in line if spec.members[member_id].topics in readers]
         # With fewer partitions than members there are fewer ranges.
-        for member_id, partitions in zip(members, _cut(count, len(members)), strict=False):
-            targets[member_id].update(dict.fromkeys(topics, partitions))
+        for member_id, partitions in zip(members, _ranges(assignable, len(members)), strict=False):
+            if partitions:
+                targets[member_id].update(dict.fromkeys(topics, partitions))
     return {
         member_id: current if (current := spec.members[member_id].current) == target else target
         for member_id, target in targets.items()
@@ -39,16 +42,16 @@ _Subscription = frozenset[TopicId]
 
 def _alike(
     spec: GroupSpec, line: list[MemberId]
-) -> dict[tuple[int, frozenset[_Subscription]], list[TopicId]]:
-    """Group the topics that are divided alike: by number of partitions and by the subscriptions with them."""
+) -> dict[tuple[AssignablePartitions, frozenset[_Subscription]], list[TopicId]]:
+    """Group the topics that are divided alike: by their partitions and by the subscriptions with them."""
     readers: dict[TopicId, list[_Subscription]] = {}
     for subscription in dict.fromkeys(spec.members[member_id].topics for member_id in line):
         for topic in subscription:
             readers.setdefault(topic, []).append(subscription)
-    alike: dict[tuple[int, frozenset[_Subscription]], list[TopicId]] = {}
+    alike: dict[tuple[AssignablePartitions, frozenset[_Subscription]], list[TopicId]] = {}
     for topic in sorted(readers):
-        if topic in spec.partition_counts:
-            key = (spec.partition_counts[topic], frozenset(readers[topic]))
+        if topic in spec.assignable:
+            key = (spec.assignable[topic], frozenset(readers[topic]))
             alike.setdefault(key, []).append(topic)
     return alike
 
@@ -61,6 +64,15 @@ def _line(spec: GroupSpec) -> list[MemberId]:
         return instance_id is None, instance_id or "", member_id
 
     return sorted(spec.members, key=place)
+
+
+def _ranges(assignable: AssignablePartitions, ways: int) -> list[Partitions]:
+    """The ranges of a topic, each without what may not be assigned."""
+    ranges = _cut(assignable.count, ways)
+    withheld = assignable.withheld
+    if not withheld:
+        return ranges
+    return [tuple(p for p in partitions if p not in withheld) for partitions in ranges]
 
 
 def _cut(count: int, ways: int) -> list[Partitions]:

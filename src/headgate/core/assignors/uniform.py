@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from headgate.core.assignors.class_shares import Shares, balanced_shares
-from headgate.core.assignors.contract import Assignment, GroupSpec, Partitions
+from headgate.core.assignors.contract import AssignablePartitions, Assignment, GroupSpec, Partitions
 from headgate.domain.ids import MemberId, TopicId
 
 _Pool = list[tuple[TopicId, Partitions]]
@@ -34,7 +34,7 @@ def assign_uniformly(spec: GroupSpec) -> Mapping[MemberId, Assignment]:
     back.
     """
     classes = _classes(spec)
-    free = _take_stock(classes, spec.partition_counts)
+    free = _take_stock(classes, spec.assignable)
     if len(classes) == 1:
         classes[0].incoming = [(topic, free[topic]) for topic in sorted(free)]
     else:
@@ -130,7 +130,7 @@ def _classes(spec: GroupSpec) -> list[_Class]:
         member = spec.members[member_id]
         one = by_subscription.get(member.topics)
         if one is None:
-            topics = frozenset(topic for topic in member.topics if topic in spec.partition_counts)
+            topics = frozenset(topic for topic in member.topics if topic in spec.assignable)
             one = by_subscription[member.topics] = classes.setdefault(topics, _Class(topics))
         one.members.append(member_id)
         one.held.append(member.current)
@@ -141,10 +141,13 @@ _Free = dict[TopicId, Partitions]
 """Unowned partitions, ascending, of each topic with any."""
 
 
-def _take_stock(classes: list[_Class], partition_counts: Mapping[TopicId, int]) -> _Free:
+_Topics = Mapping[TopicId, AssignablePartitions]
+
+
+def _take_stock(classes: list[_Class], assignable: _Topics) -> _Free:
     """Remove from the members what they may not keep, and count the rest; return the unowned partitions."""
     subscribed = frozenset[TopicId]().union(*(one.topics for one in classes))
-    counts = {topic: partition_counts[topic] for topic in subscribed}
+    wanted = {topic: assignable[topic] for topic in subscribed}
     owned: dict[TopicId, list[int]] = {topic: [] for topic in subscribed}
     sound = True
     for one in classes:
@@ -158,19 +161,20 @@ def _take_stock(classes: list[_Class], partition_counts: Mapping[TopicId, int]) 
                 else:
                     sound = False
             one.sizes.append(size)
-    free = _ownerless(owned, counts)
+    free = _ownerless(owned, wanted)
     # Nearly always the members may keep all they have, and need not be checked one by one.
-    if sound and sum(map(len, free.values())) == sum(counts.values()) - sum(map(len, owned.values())):
+    count = sum(map(len, wanted.values()))
+    if sound and sum(map(len, free.values())) == count - sum(map(len, owned.values())):
         return free
-    return _ownerless(_claim(classes, counts), counts)
+    return _ownerless(_claim(classes, wanted), wanted)
 
 
-def _ownerless(owned: Mapping[TopicId, list[int]], counts: Mapping[TopicId, int]) -> _Free:
-    """Return the partitions of each topic that are not in `owned`."""
-    every = {count: list(range(count)) for count in counts.values()}
+def _ownerless(owned: Mapping[TopicId, list[int]], topics: _Topics) -> _Free:
+    """Return the assignable partitions of each topic that are not in `owned`."""
+    every = {partitions.count: list(range(partitions.count)) for partitions in topics.values()}
     free = {}
-    for topic, count in counts.items():
-        whole = every[count]
+    for topic, partitions in topics.items():
+        whole = list(partitions) if partitions.withheld else every[partitions.count]
         # Most topics have owners for all partitions; sorting, which is fast for sorted runs, is the fastest
         # check.
         if sorted(owned[topic]) != whole:
@@ -179,17 +183,20 @@ def _ownerless(owned: Mapping[TopicId, list[int]], counts: Mapping[TopicId, int]
     return free
 
 
-def _claim(classes: list[_Class], counts: Mapping[TopicId, int]) -> dict[TopicId, list[int]]:
-    """Remove from each member partitions that do not exist, are not subscribed to, or have an owner
+def _claim(classes: list[_Class], topics: _Topics) -> dict[TopicId, list[int]]:
+    """Remove from each member partitions that may not be assigned, are not subscribed to, or have an owner
     already.
     """
-    owned: dict[TopicId, dict[int, None]] = {topic: {} for topic in counts}
+    # Withheld partitions count as owned, by no member.
+    owned: dict[TopicId, dict[int, None]] = {
+        topic: dict.fromkeys(partitions.withheld) for topic, partitions in topics.items()
+    }
     places = sorted((member_id, one, n) for one in classes for n, member_id in enumerate(one.members))
     for _member_id, one, n in places:
         held: dict[TopicId, Partitions] = {}
         for topic, partitions in one.held[n].items():
             if topic in one.topics:
-                taken, count = owned[topic], counts[topic]
+                taken, count = owned[topic], topics[topic].count
                 kept = tuple(p for p in partitions if p < count and p not in taken)
                 taken |= dict.fromkeys(kept)
                 if kept:

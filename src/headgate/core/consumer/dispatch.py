@@ -25,6 +25,7 @@ from headgate.core.consumer.describe import describe
 from headgate.core.consumer.group import ConsumerGroup, Member
 from headgate.core.consumer.groups import ConsumerGroups
 from headgate.core.consumer.heartbeat import heartbeat, is_as_before
+from headgate.core.consumer.pausing import ConsumerPausing, WayBack
 from headgate.core.consumer.removal import away, begin_anew, is_past_last_epoch
 from headgate.core.consumer.turn import ConsumerTurn
 from headgate.core.consumer.validation import invalid_heartbeat
@@ -32,13 +33,14 @@ from headgate.core.contract import Effects, Reply, Token
 from headgate.core.effects import NOTHING, GroupEffects, answer, together
 from headgate.core.groups import Groups
 from headgate.core.kinds import Handler
+from headgate.core.pause.contract import Pausing
 from headgate.core.timers import Timer, TimerKind
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, MemberId, Millis
 from headgate.records import ConsumerRecord, GroupTombstone, MemberState
 
 
-class Passage(Protocol):
+class Passage(WayBack, Protocol):
     """The way of groups from one protocol to the other and back (`headgate.core.migration`)."""
 
     classic: ClassicGroups
@@ -89,6 +91,10 @@ class ConsumerDispatch:
             DescribeConsumerGroup: self.describe,
             ConsumerGroupConfigured: self.configured,
         }
+
+    def pausing(self) -> Pausing:
+        """What pauses partitions of consumer groups."""
+        return ConsumerPausing(self._groups, self._migration)
 
     def heartbeat(self, command: ConsumerHeartbeat, now: Millis, token: Token) -> GroupEffects:
         """Join, stay or leave."""

@@ -41,6 +41,7 @@ class ConsumerGroups:
         "_system_time",
         "by_id",
         "patterns",
+        "paused",
         "topics",
         "verified",
     )
@@ -55,6 +56,7 @@ class ConsumerGroups:
         self._system_time = context.system_time
         self.by_id: dict[GroupId, ConsumerGroup] = {}
         self.topics = context.topics
+        self.paused = context.paused
         self.patterns = PatternMatching()
         self.verified: set[GroupId] = set()
         """Groups whose topics are as their record says."""
@@ -122,7 +124,12 @@ class ConsumerGroups:
         return self.by_id, self._commit_error
 
     def _commit_error(self, group: ConsumerGroup, command: CommitOffsets, now: Millis) -> ErrorCode | None:
-        return None if group.metadata is None else offsets.commit_error(group, command, self.topics)
+        if group.metadata is None:
+            return None
+        paused = self.paused.by_group
+        return offsets.commit_error(
+            group, command, self.topics, paused.get(group.group_id) if paused else None
+        )
 
     def fetch_check(self) -> FetchCheck:
         """All groups check fetches."""
@@ -145,7 +152,9 @@ class ConsumerGroups:
     def turn(self, group_id: GroupId, now: Millis) -> ConsumerTurn:
         """What a step of that group may use."""
         system_time = self._system_time.at(now)
-        return ConsumerTurn(now, system_time, self.settings_of(group_id), self.topics, self._deadlines)
+        return ConsumerTurn(
+            now, system_time, self.settings_of(group_id), self.topics, self._deadlines, self.paused
+        )
 
     def settings_of(self, group_id: GroupId) -> ConsumerSettings:
         """The settings in force for a group."""

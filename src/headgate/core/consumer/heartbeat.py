@@ -275,7 +275,7 @@ def _target(turn: ConsumerTurn, after: GroupAfter, epoch: int) -> tuple[Target, 
     assignment_epoch = max(group.assignment_epoch, FIRST_EPOCH)
     may_be_back = after.is_one_less or (group.has_lost_members and member_id not in group.members)
     if epoch > assignment_epoch and (may_be_back or not _is_target_young(turn, group)):
-        partitions, records = make_target(turn, after, epoch)
+        partitions, records = make_target(turn, after, epoch, turn.paused.of(group.group_id))
         return Target(epoch, partitions), records
     records = []
     partitions = after.target_of(member_id)

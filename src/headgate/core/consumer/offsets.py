@@ -7,32 +7,69 @@ not own, it may commit in its present epoch only (R1.2).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-
 from headgate.core.consumer.group import ConsumerGroup, Member
-from headgate.core.offsets.commands import CommitOffsets, FetchOffsets, OffsetColumns
+from headgate.core.offsets.commands import CommitOffsets, FetchOffsets
 from headgate.core.offsets.expiry import Aging, GroupClock
+from headgate.core.pause.commits import (
+    administrative_error,
+    is_administrative,
+    is_any_withheld,
+    partitions_of,
+)
 from headgate.core.topic_image import TopicImage
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import TopicName
+from headgate.domain.ids import TopicId
+from headgate.records import PausedPartitions
 from headgate.records.consumer_model import NEVER
 
 
-def commit_error(group: ConsumerGroup, command: CommitOffsets, topics: TopicImage) -> ErrorCode:
-    """Why a commit is refused, all of it, in the order Kafka checks (R1.1 to R1.7)."""
-    epoch = command.generation
-    if epoch < 0 and group.is_empty:
+def commit_error(
+    group: ConsumerGroup, command: CommitOffsets, topics: TopicImage, paused: PausedPartitions | None
+) -> ErrorCode:
+    """Why a commit is refused, all of it, in the order Kafka checks (R1.1 to R1.7).
+
+    `paused` is what the group has paused; None for nothing.
+    """
+    if command.generation < 0 and group.is_empty:
         return ErrorCode.NONE
+    if paused is not None and is_administrative(command):
+
+        def is_owned(topic_id: TopicId, partition: int) -> bool:
+            return partition in group.owners.get(topic_id, {})
+
+        return administrative_error(command, topics, paused, is_owned)
+    return _member_error(group, command, topics, paused)
+
+
+def _member_error(
+    group: ConsumerGroup, command: CommitOffsets, topics: TopicImage, paused: PausedPartitions | None
+) -> ErrorCode:
+    """Why a commit of a member is refused."""
+    epoch = command.generation
     member = group.find_member(command.member_id)
     if member is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     if not member.uses_classic_protocol and not command.knows_group_not_found:
         return ErrorCode.UNSUPPORTED_VERSION
-    if epoch == member.member_epoch:
-        return ErrorCode.NONE
-    if epoch > member.member_epoch or not _all_assigned_by(member, epoch, command, topics):
+    if epoch > member.member_epoch:
+        return _stale(member)
+    if epoch < member.member_epoch and not _all_assigned_by(member, epoch, command, topics):
+        return _stale(member)
+    if paused is not None and _is_any_withheld_from(member, command, topics, paused):
         return _stale(member)
     return ErrorCode.NONE
+
+
+def _is_any_withheld_from(
+    member: Member, command: CommitOffsets, topics: TopicImage, paused: PausedPartitions
+) -> bool:
+    current = member.current
+
+    def is_own(topic_id: TopicId, partition: int) -> bool:
+        assigned, pending = current.assigned, current.pending_revocation
+        return partition in assigned.get(topic_id, {}) or partition in pending.get(topic_id, {})
+
+    return is_any_withheld(command, topics, paused, is_own)
 
 
 def _stale(member: Member) -> ErrorCode:
@@ -44,7 +81,7 @@ def _stale(member: Member) -> ErrorCode:
 def _all_assigned_by(member: Member, epoch: int, command: CommitOffsets, topics: TopicImage) -> bool:
     """Whether the member owns every partition of the commit, since `epoch` at the latest."""
     current = member.current
-    for name, partitions in _partitions_of(command):
+    for name, partitions in partitions_of(command):
         topic = topics.find(name)
         if topic is None:
             return False
@@ -55,14 +92,6 @@ def _all_assigned_by(member: Member, epoch: int, command: CommitOffsets, topics:
             if since is None or epoch < since:
                 return False
     return True
-
-
-def _partitions_of(command: CommitOffsets) -> Iterator[tuple[TopicName, Iterable[int]]]:
-    for name, partitions in command.topics:
-        if isinstance(partitions, OffsetColumns):
-            yield name, partitions.partitions.tolist()
-        else:
-            yield name, [one.partition for one in partitions]
 
 
 def fetch_error(group: ConsumerGroup, command: FetchOffsets) -> ErrorCode:

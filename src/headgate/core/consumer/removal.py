@@ -21,6 +21,7 @@ from headgate.records import (
     ConsumerRecord,
     ConsumerRecordType,
     MemberState,
+    PausedPartitions,
 )
 from headgate.records.consumer_model import NEVER, NO_ASSIGNMENT_YET, OwnedPartitions
 
@@ -35,14 +36,30 @@ def away(turn: ConsumerTurn, group: ConsumerGroup, member: Member) -> list[Consu
         member.current,
         member_epoch=LEAVING_FOR_A_WHILE,
         state=MemberState.STABLE,
-        assigned=_from_the_beginning(member.current.assigned),
+        assigned=_kept_while_away(member.current.assigned, turn.paused.of(group.group_id)),
         pending_revocation={},
     )
     return [] if away == member.current else [away]
 
 
-def _from_the_beginning(assigned: OwnedPartitions) -> OwnedPartitions:
-    return {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in assigned.items()}
+def released_while_away(group: ConsumerGroup, paused: PausedPartitions) -> list[ConsumerRecord]:
+    """Static members that are away release what is paused: they have nothing, and need not be asked."""
+    released = []
+    for current in group.currents.values():
+        if current.member_epoch == LEAVING_FOR_A_WHILE:
+            kept = _kept_while_away(current.assigned, paused)
+            if kept != current.assigned:
+                released.append(replace(current, assigned=kept))
+    return [*released]
+
+
+def _kept_while_away(assigned: OwnedPartitions, paused: PausedPartitions) -> OwnedPartitions:
+    """What waits for the next life of a static member, from epoch 0 on: what is not paused."""
+    kept = {
+        topic_id: dict.fromkeys((one for one in epochs if one not in paused.get(topic_id, {})), 0)
+        for topic_id, epochs in assigned.items()
+    }
+    return {topic_id: epochs for topic_id, epochs in kept.items() if epochs}
 
 
 def member_tombstones(group: ConsumerGroup, member_id: MemberId) -> list[ConsumerRecord]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from headgate.core.assignors import ASSIGNORS
-from headgate.core.assignors.contract import GroupSpec, MemberSubscription
+from headgate.core.assignors.contract import AssignablePartitions, GroupSpec, MemberSubscription
 from headgate.core.consumer.group import ConsumerGroup
 from headgate.core.consumer.turn import ConsumerTurn
 from headgate.domain.ids import MemberId, TopicId, TopicName
@@ -16,8 +17,11 @@ from headgate.records import (
     ConsumerGroupTargetMember,
     ConsumerGroupTargetMetadata,
     ConsumerRecord,
+    PausedPartitions,
 )
 from headgate.records.consumer_model import TargetPartitions
+
+_NONE: Final[frozenset[int]] = frozenset()
 
 
 @dataclass(slots=True, frozen=True)
@@ -72,9 +76,12 @@ def most_wanted(votes: Counter[str], assignors: tuple[str, ...]) -> str:
 
 
 def make_target(
-    turn: ConsumerTurn, after: GroupAfter, epoch: int
+    turn: ConsumerTurn, after: GroupAfter, epoch: int, paused: PausedPartitions
 ) -> tuple[TargetPartitions, list[ConsumerRecord]]:
-    """The target for an epoch: the part of the changed member, and the records of all that changes."""
+    """The target for an epoch: the part of the changed member, and the records of all that changes.
+
+    Nothing of `paused` is in it.
+    """
     group = after.group
     topics = turn.topics
     # Members that subscribe alike share their names, and an assignor is faster where they share one set too.
@@ -95,13 +102,14 @@ def make_target(
         )
         for metadata in after.members()
     }
-    counts = {}
+    assignable = {}
     for name in after.topics():
         topic = topics.find(name)
         if topic is not None:
-            counts[topic.topic_id] = topic.partition_count
+            withheld = frozenset(paused[topic.topic_id]) if topic.topic_id in paused else _NONE
+            assignable[topic.topic_id] = AssignablePartitions(topic.partition_count, withheld)
     assign = ASSIGNORS[after.assignor(turn.settings.assignors)]
-    targets = assign(GroupSpec(members=members, partition_counts=counts))
+    targets = assign(GroupSpec(members=members, assignable=assignable))
     records: list[ConsumerRecord] = []
     for member_id in members:
         partitions = targets.get(member_id, {})

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headgate.core.deadlines import Deadlines
+from headgate.core.pause.paused import PausedGroups
 from headgate.core.timers import Timer, TimerKind
 from headgate.core.topic_image import TopicImage
 from headgate.domain.ids import GroupId, MemberId, Millis
@@ -43,7 +44,9 @@ class ConsumerSettings:
 
 @dataclass(slots=True)
 class ConsumerTurn:
-    """The times of one command or deadline, the group's settings, the topics, and the shard's deadlines."""
+    """The times of one command or deadline, the group's settings, the topics, and what the shard keeps of all
+    groups: deadlines and pauses.
+    """
 
     now: Millis
     """Steady time: for deadlines."""
@@ -52,6 +55,7 @@ class ConsumerTurn:
     settings: ConsumerSettings
     topics: TopicImage
     deadlines: Deadlines[Timer]
+    paused: PausedGroups
 
     def start_session(self, group_id: GroupId, member_id: MemberId, timeout_ms: int | None = None) -> None:
         """The member was heard of: remove it if it is not for a session's time, the group's unless told."""

@@ -21,8 +21,9 @@ from headgate.core.effects import NOTHING, GroupEffects, together
 from headgate.core.migration.downgrade import downgraded
 from headgate.core.migration.policy import MigrationPolicy
 from headgate.core.migration.upgrade import upgrade_refusal, upgraded
+from headgate.core.pause.paused import PausedGroups
 from headgate.domain.errors import ErrorCode
-from headgate.domain.ids import MemberId
+from headgate.domain.ids import GroupId, MemberId
 from headgate.domain.settings import Settings
 from headgate.records import Change, ConsumerRecord, GroupTombstone
 
@@ -30,11 +31,12 @@ from headgate.records import Change, ConsumerRecord, GroupTombstone
 class Migration:
     """Migrates the groups of one shard between protocols."""
 
-    __slots__ = ("_max_classic_size", "classic", "policy")
+    __slots__ = ("_max_classic_size", "_paused", "classic", "policy")
 
-    def __init__(self, settings: Settings, classic: ClassicGroups) -> None:
+    def __init__(self, settings: Settings, classic: ClassicGroups, paused: PausedGroups) -> None:
         self.policy = MigrationPolicy(settings["group.consumer.migration.policy"])
         self.classic = classic
+        self._paused = paused
         self._max_classic_size: int = settings["group.max.size"]
 
     # --- upgrade ---
@@ -77,13 +79,20 @@ class Migration:
         """Remove members of a consumer group; downgrade it if only classic ones are left."""
         if member_ids and group.classic_members:
             staying = [group.member(one) for one in group.members if one not in member_ids]
-            if self.may_downgrade(staying):
+            if self.may_downgrade(group.group_id, staying):
                 _, effects = self.downgrade(turn, group, staying, leader=None)
                 return effects
         return Effects(remove_members(turn, group, member_ids))
 
-    def may_downgrade(self, members: Collection[Member]) -> bool:
-        """Return whether a group of these members becomes a classic group."""
+    def may_downgrade(self, group_id: GroupId, members: Collection[Member]) -> bool:
+        """Return whether a group of these members becomes a classic group.
+
+        With paused partitions it does not: the members of a classic group would assign them.
+        """
+        return not self._paused.of(group_id) and self.could_be_classic(members)
+
+    def could_be_classic(self, members: Collection[Member]) -> bool:
+        """Return whether these members can form a classic group, and the policy allows it."""
         return (
             self.policy.allows_downgrade
             and 0 < len(members) <= self._max_classic_size

@@ -65,14 +65,17 @@ class Slice:
 
 
 def delete(
-    table: OffsetTable, command: DeleteOffsets, is_subscribed: Callable[[TopicName], bool]
+    table: OffsetTable, command: DeleteOffsets, is_held: Callable[[TopicName, Sequence[int]], bool]
 ) -> tuple[DeleteOffsetsResult, Sequence[Change]]:
-    """Delete the offsets of topics that the group does not read. One that was never committed is no error."""
+    """Delete offsets. One that was never committed is no error.
+
+    `is_held` tells whether the group reads these partitions of a topic, which refuses them all.
+    """
     group_id = command.group_id
     outcomes = []
     gone: dict[TopicName, list[int]] = {}
     for topic, partitions in command.topics:
-        if is_subscribed(topic):
+        if is_held(topic, partitions):
             outcomes.append((topic, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC))
             continue
         outcomes.append((topic, ErrorCode.NONE))

@@ -8,6 +8,9 @@ from __future__ import annotations
 from headgate.wire.messages import APIS, ApiInfo
 
 EXTENSIONS: dict[int, ApiInfo] = {
+    20001: ApiInfo("PausePartitions", "pause_partitions", 0, 1, 1),
+    20002: ApiInfo("ResumePartitions", "resume_partitions", 0, 1, 1),
+    20003: ApiInfo("ListPausedPartitions", "list_paused_partitions", 0, 1, 1),
     20004: ApiInfo("DescribeOffsetHistory", "describe_offset_history", 0, 0, 0),
 }
 

@@ -1,0 +1,66 @@
+"""PausePartitions (20001), versions 0-1: take partitions out of what a group may be assigned (KIP-1249).
+
+The answer comes when the pause is durable; the partitions are released when their owners have revoked them,
+which ListPausedPartitions tells. To pause what is paused already changes nothing. Only consumer groups can be
+paused: a group of another kind, or none, is GROUP_ID_NOT_FOUND, with the reason and a way out in the message.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headgate.api.contract import Call, Node, RequestSteps
+from headgate.api.needs import of_group_and_topics
+from headgate.api.pause_messages import READ_ASIDE_BYTES, change_pauses
+from headgate.api.registration import Api
+from headgate.core.pause.commands import PartitionsByTopic, PausePartitions
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId
+from headgate.security.principal import ANONYMOUS
+from headgate.security.resources import Operation
+from headgate.wire.extensions.pause_partitions import PausePartitionsRequest, PausePartitionsResponse
+
+LONGEST_TEXT: Final = 1000
+"""In characters: caller and reason are kept in a record."""
+
+
+def handle(node: Node, call: Call, request: PausePartitionsRequest) -> PausePartitionsResponse | None:
+    """Answer for each partition, in the order asked."""
+    reason, caller = request.reason or "", request.caller or ""
+    if max(len(reason), len(caller)) > LONGEST_TEXT:
+        message = f"The reason and the caller may have {LONGEST_TEXT} characters."
+        return PausePartitionsResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=message)
+    call.answer_in_steps(_pause(node, request, reason, _who(call, caller)))
+    return None
+
+
+def _pause(
+    node: Node, request: PausePartitionsRequest, reason: str, caller: str
+) -> RequestSteps[PausePartitionsResponse]:
+    group_id = GroupId(request.group_id)
+
+    def command_of(partitions: PartitionsByTopic) -> PausePartitions:
+        return PausePartitions(group_id=group_id, partitions=partitions, caller=caller, reason=reason)
+
+    error, message, topics = yield from change_pauses(node, group_id, request.topics, command_of)
+    return PausePartitionsResponse(error_code=error, error_message=message, responses=topics)
+
+
+def _who(call: Call, caller: str) -> str:
+    """Whom the record is to name: the principal, unless that is nobody in particular."""
+    if call.principal == ANONYMOUS and caller:
+        return caller
+    return f"{call.principal} ({caller})" if caller else f"{call.principal} at {call.client_host.lstrip('/')}"
+
+
+API = Api(
+    20001,
+    "PausePartitions",
+    0,
+    1,
+    PausePartitionsRequest,
+    PausePartitionsResponse,
+    handle,
+    read_aside_bytes=READ_ASIDE_BYTES,
+    needs=of_group_and_topics(Operation.READ, Operation.READ),
+)

@@ -1,0 +1,44 @@
+"""ResumePartitions (20002), versions 0-1: let a group be assigned paused partitions again (KIP-1249).
+
+To resume what is not paused is no error. The answer comes when the resume is durable; members are given the
+partitions with their next heartbeats.
+"""
+
+from __future__ import annotations
+
+from headgate.api.contract import Call, Node, RequestSteps
+from headgate.api.needs import of_group_and_topics
+from headgate.api.pause_messages import READ_ASIDE_BYTES, change_pauses
+from headgate.api.registration import Api
+from headgate.core.pause.commands import PartitionsByTopic, ResumePartitions
+from headgate.domain.ids import GroupId
+from headgate.security.resources import Operation
+from headgate.wire.extensions.resume_partitions import ResumePartitionsRequest, ResumePartitionsResponse
+
+
+def handle(node: Node, call: Call, request: ResumePartitionsRequest) -> None:
+    """Answer for each partition, in the order asked."""
+    call.answer_in_steps(_resume(node, request))
+
+
+def _resume(node: Node, request: ResumePartitionsRequest) -> RequestSteps[ResumePartitionsResponse]:
+    group_id = GroupId(request.group_id)
+
+    def command_of(partitions: PartitionsByTopic) -> ResumePartitions:
+        return ResumePartitions(group_id=group_id, partitions=partitions)
+
+    error, message, topics = yield from change_pauses(node, group_id, request.topics, command_of)
+    return ResumePartitionsResponse(error_code=error, error_message=message, responses=topics)
+
+
+API = Api(
+    20002,
+    "ResumePartitions",
+    0,
+    1,
+    ResumePartitionsRequest,
+    ResumePartitionsResponse,
+    handle,
+    read_aside_bytes=READ_ASIDE_BYTES,
+    needs=of_group_and_topics(Operation.READ, Operation.READ),
+)

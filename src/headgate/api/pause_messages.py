@@ -1,0 +1,93 @@
+"""What PausePartitions and ResumePartitions share: all partitions are changed at once, and answered in steps.
+
+Partitions that do not exist are answered UNKNOWN_TOPIC_OR_PARTITION, and the others proceed. What refuses the
+group refuses the request: the response has an error at its top, and no topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, Final, NamedTuple
+
+from headgate.api.contract import Node, RequestSteps
+from headgate.core.pause.commands import PartitionsByTopic, PausePartitions, PauseResult, ResumePartitions
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, TopicId
+from headgate.wire.extensions.paused_topics import ChangedPartition, ChangedTopic, TopicToChange
+
+READ_ASIDE_BYTES: Final = 4096
+"""A larger request is read in a thread: it has a struct for each partition."""
+_MOST_AT_ONCE: Final = 500
+"""More partitions are sorted out and answered so many in a step."""
+
+
+class Outcome(NamedTuple):
+    """What became of a request: an error of all of it, or an answer for each topic."""
+
+    error: ErrorCode
+    message: str | None
+    topics: list[ChangedTopic]
+
+
+class _Existing(NamedTuple):
+    """Partitions of a topic that exist, by the answers that wait for their change."""
+
+    topic_id: TopicId
+    answers: list[ChangedPartition]
+
+
+def change_pauses(
+    node: Node,
+    group_id: GroupId,
+    topics: Sequence[TopicToChange],
+    command_of: Callable[[PartitionsByTopic], PausePartitions | ResumePartitions],
+) -> RequestSteps[Outcome]:
+    """Hand the partitions that exist to the group's shard, as one command."""
+    answers: list[ChangedTopic] = []
+    wanted: list[_Existing] = []
+    for topic in topics:
+        yield from _sort_out(node, topic, answers, wanted)
+    partitions: list[tuple[TopicId, list[int]]] = []
+    for one in wanted:
+        partitions.append((one.topic_id, [answer.partition_index for answer in one.answers]))
+        yield None
+    there: Future[Any] = Future()
+    node.router.owner_of(group_id).submit(group_id, command_of(partitions), there.set_result)
+    yield there
+    result = there.result()
+    if isinstance(result, ErrorCode):
+        return Outcome(result, None, [])
+    assert isinstance(result, PauseResult)
+    if result.error:
+        return Outcome(result.error, result.message, [])
+    for existing, states in zip(wanted, result.states, strict=True):
+        for answer, state in zip(existing.answers, states, strict=True):
+            answer.state = state
+        yield None
+    return Outcome(ErrorCode.NONE, None, answers)
+
+
+def _sort_out(
+    node: Node, topic: TopicToChange, answers: list[ChangedTopic], wanted: list[_Existing]
+) -> RequestSteps[None]:
+    """Tell the partitions of a topic that exist from those that do not."""
+    known = node.topics.by_name(topic.name)
+    partition_count = 0 if known is None else known.partition_count
+    answer = ChangedTopic(name=topic.name)
+    answers.append(answer)
+    existing: list[ChangedPartition] = []
+    for first in range(0, len(topic.partitions), _MOST_AT_ONCE):
+        for asked in topic.partitions[first : first + _MOST_AT_ONCE]:
+            one = ChangedPartition(partition_index=asked.partition_index)
+            answer.partitions.append(one)
+            if 0 <= one.partition_index < partition_count:
+                existing.append(one)
+            else:
+                one.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                one.error_message = f"There is no partition {one.partition_index} of topic {topic.name}."
+        yield None
+    if known is not None:
+        answer.topic_id = known.topic_id
+        if existing:
+            wanted.append(_Existing(known.topic_id, existing))

@@ -1,0 +1,70 @@
+"""Who may commit offsets of paused partitions. The rules:
+
+1. An administrator (no member id, no generation) may commit to a group with members if every partition of the
+   commit is paused and released. A partition that is not paused is refused with UNKNOWN_MEMBER_ID, as without
+   any pause; otherwise one that is not released yet with REBALANCE_IN_PROGRESS, which Kafka's admin clients
+   retry.
+2. A member may commit to a paused partition as long as it owns it: its last commit while it revokes counts.
+   From the release on no member may, whatever epoch it is in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from headgate.core.offsets.commands import CommitOffsets, OffsetColumns
+from headgate.core.topic_image import TopicImage
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import TopicId, TopicName
+from headgate.records import PausedPartitions
+
+IsOwned = Callable[[TopicId, int], bool]
+
+
+def is_administrative(command: CommitOffsets) -> bool:
+    """Whether a commit comes from no member."""
+    return not command.member_id and command.generation < 0 and command.instance_id is None
+
+
+def administrative_error(
+    command: CommitOffsets, topics: TopicImage, paused: PausedPartitions, is_owned: IsOwned
+) -> ErrorCode:
+    """Return why a group with members refuses an administrator's commit; NONE if it does not.
+
+    `is_owned` tells whether any member owns a partition.
+    """
+    is_any_owned = False
+    for name, partitions in partitions_of(command):
+        topic = topics.find(name)
+        pauses = {} if topic is None else paused.get(topic.topic_id, {})
+        for partition in partitions:
+            if topic is None or partition not in pauses:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            is_any_owned = is_any_owned or is_owned(topic.topic_id, partition)
+    return ErrorCode.REBALANCE_IN_PROGRESS if is_any_owned else ErrorCode.NONE
+
+
+def is_any_withheld(
+    command: CommitOffsets, topics: TopicImage, paused: PausedPartitions, is_own: IsOwned
+) -> bool:
+    """Return whether a member commits to a paused partition that it does not own.
+
+    `is_own` tells what it owns.
+    """
+    for name, partitions in partitions_of(command):
+        topic = topics.find(name)
+        if topic is None or topic.topic_id not in paused:
+            continue
+        pauses = paused[topic.topic_id]
+        if any(one in pauses and not is_own(topic.topic_id, one) for one in partitions):
+            return True
+    return False
+
+
+def partitions_of(command: CommitOffsets) -> Iterator[tuple[TopicName, Iterable[int]]]:
+    """Yield the partitions of a commit, topic by topic."""
+    for name, partitions in command.topics:
+        if isinstance(partitions, OffsetColumns):
+            yield name, partitions.partitions.tolist()
+        else:
+            yield name, [one.partition for one in partitions]

@@ -1,0 +1,227 @@
+"""The commands about paused partitions, for groups of every kind that can be paused."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from headgate.core.contract import Effects, Token
+from headgate.core.effects import NOTHING, GroupEffects, answer, together
+from headgate.core.groups import Groups, OnlyCommitted
+from headgate.core.kinds import GroupKind, Handler, ShardContext
+from headgate.core.offsets.table import OffsetTable
+from headgate.core.pause.commands import (
+    ListedPartition,
+    ListPausedPartitions,
+    PartitionsByTopic,
+    PausedList,
+    PausedTopic,
+    PausePartitions,
+    PauseResult,
+    PauseState,
+    ResumePartitions,
+)
+from headgate.core.pause.contract import Pausing
+from headgate.core.pause.paused import record_of, with_paused, without
+from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GroupId, Millis, TopicId, TopicName
+from headgate.records import Pause, PausedPartitions, encode
+from headgate.records.columns import Int64s
+
+MOST_RECORD_BYTES = 800_000
+"""The record of all paused partitions of a group must fit into one batch."""
+LISTED_AT_ONCE = 1000
+"""Partitions: to look at one takes some microseconds."""
+
+
+class PauseDispatch:
+    """What a shard does about paused partitions."""
+
+    __slots__ = ("_groups", "_knows_topics", "_offsets", "_paused", "_pausing", "_system_time", "_topics")
+
+    def __init__(
+        self,
+        context: ShardContext,
+        groups: Groups,
+        offsets: OffsetTable,
+        pausing: Mapping[str, Pausing | None],
+    ) -> None:
+        """`pausing`: for each kind of groups, by name, what pauses it; None if nothing does."""
+        self._paused = context.paused
+        self._topics = context.topics
+        self._system_time = context.system_time
+        self._groups = groups
+        self._offsets = offsets
+        self._pausing = pausing
+        self._knows_topics = False
+
+    def handlers(self) -> Mapping[type[Any], Handler]:
+        """Return what handles each command."""
+        return {PausePartitions: self.pause, ResumePartitions: self.resume, ListPausedPartitions: self.list}
+
+    # --- commands ---
+
+    def pause(self, command: PausePartitions, now: Millis, token: Token) -> GroupEffects:
+        """Take partitions out of what the group may be assigned."""
+        pausing = self._find(command.group_id)
+        if isinstance(pausing, PauseResult):
+            return answer(token, pausing)
+        before = self._paused.of(command.group_id)
+        pause = Pause(self._system_time.at(now), command.caller, command.reason)
+        after = with_paused(before, command.partitions, pause)
+        refusal = _too_large(command.group_id, before, after)
+        if refusal is not None:
+            return answer(token, refusal)
+        return self._changed(pausing, command, after, now, token)
+
+    def resume(self, command: ResumePartitions, now: Millis, token: Token) -> GroupEffects:
+        """Let the group be assigned partitions again."""
+        pausing = self._find(command.group_id)
+        if isinstance(pausing, PauseResult):
+            return answer(token, pausing)
+        after = without(self._paused.of(command.group_id), command.partitions)
+        return self._changed(pausing, command, after, now, token)
+
+    def list(self, command: ListPausedPartitions, now: Millis, token: Token) -> GroupEffects:
+        """List some of the paused partitions of a group."""
+        pausing = self._find(command.group_id)
+        if isinstance(pausing, PauseResult):
+            return answer(token, pausing)
+        return answer(token, self._listed(pausing, command))
+
+    def _find(self, group_id: GroupId) -> Pausing | PauseResult:
+        """Return what pauses the group, or why nothing does."""
+        if not group_id:
+            return PauseResult(ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
+        if group_id in self._groups.being_deleted:
+            return PauseResult(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "The group is being deleted.")
+        kind = self._groups.find(group_id)
+        if kind is None:
+            return PauseResult(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        pausing = self._pausing.get(kind.NAME)
+        if pausing is None:
+            return PauseResult(ErrorCode.GROUP_ID_NOT_FOUND, _cannot_be_paused(group_id, kind))
+        return pausing
+
+    def _changed(
+        self,
+        pausing: Pausing,
+        command: PausePartitions | ResumePartitions,
+        after: PausedPartitions,
+        now: Millis,
+        token: Token,
+    ) -> GroupEffects:
+        group_id = command.group_id
+        result = PauseResult(states=self._states(pausing, group_id, command.partitions, after))
+        if after is self._paused.of(group_id):
+            return answer(token, result)
+        changed: GroupEffects = Effects((record_of(group_id, after),))
+        return together(changed, pausing.repaused(group_id, after, now), answer(token, result))
+
+    def _states(
+        self, pausing: Pausing, group_id: GroupId, partitions: PartitionsByTopic, paused: PausedPartitions
+    ) -> Sequence[Sequence[PauseState]]:
+        states: list[Sequence[PauseState]] = []
+        for topic_id, indexes in partitions:
+            of_topic, owners = paused.get(topic_id, {}), pausing.owners_of(group_id, topic_id)
+            states.append(
+                [
+                    PauseState.NOT_PAUSED
+                    if index not in of_topic
+                    else PauseState.PAUSING
+                    if index in owners
+                    else PauseState.PAUSED
+                    for index in indexes
+                ]
+            )
+        return states
+
+    def are_released(self, group_id: GroupId, topic: TopicName, partitions: Sequence[int]) -> bool:
+        """Return whether all these partitions of a topic are paused and nobody owns one."""
+        paused, known = self._paused.of(group_id), self._topics.find(topic)
+        kind = self._groups.find(group_id)
+        pausing = None if kind is None else self._pausing.get(kind.NAME)
+        if pausing is None or known is None or known.topic_id not in paused:
+            return False
+        pauses, owners = paused[known.topic_id], pausing.owners_of(group_id, known.topic_id)
+        return all(one in pauses and one not in owners for one in partitions)
+
+    # --- listing ---
+
+    def _listed(self, pausing: Pausing, command: ListPausedPartitions) -> PausedList:
+        paused = self._paused.of(command.group_id)
+        first_topic, last_partition = command.after or (TopicId(b""), -1)
+        listed: list[PausedTopic] = []
+        room = LISTED_AT_ONCE
+        for topic_id in sorted(paused):
+            name = self._topics.name_of(topic_id)
+            if topic_id < first_topic or name is None:
+                continue
+            indexes = sorted(paused[topic_id])
+            if topic_id == first_topic:
+                indexes = indexes[bisect_right(indexes, last_partition) :]
+            some = indexes[:room]
+            room -= len(some) or 1
+            if some:
+                offsets = self._offsets.get_offsets(command.group_id, name, np.array(some, np.int64))
+                owners = pausing.owners_of(command.group_id, topic_id)
+                rows = _rows(some, owners, paused[topic_id], offsets)
+                listed.append(PausedTopic(topic_id, name, rows))
+            if room <= 0:
+                return PausedList(listed, (topic_id, some[-1] if some else last_partition))
+        return PausedList(listed, None)
+
+    # --- topics ---
+
+    def topics_changed(self, gone: Collection[TopicId], now: Millis) -> GroupEffects:
+        """Forget the pauses of topics that are gone: at first of all that are unknown, then of these."""
+        is_first, self._knows_topics = not self._knows_topics, True
+        if not (self._paused.by_group and (is_first or gone)):
+            return NOTHING
+        effects: list[GroupEffects] = []
+        for group_id, paused in self._paused.by_group.items():
+            kind = self._groups.find(group_id)
+            left = {one: pauses for one, pauses in paused.items() if self._topics.name_of(one) is not None}
+            pausing = None if kind is None else self._pausing.get(kind.NAME)
+            if pausing is None:
+                effects.append(Effects(self._paused.tombstones(group_id)))
+            elif len(left) < len(paused):
+                effects += [Effects((record_of(group_id, left),)), pausing.repaused(group_id, left, now)]
+        return together(*effects)
+
+
+def _rows(
+    indexes: Iterable[int], owners: Mapping[int, Any], pauses: Mapping[int, Pause], offsets: Int64s
+) -> Sequence[ListedPartition]:
+    return [
+        ListedPartition(index, owners.get(index), pauses[index], offset)
+        for index, offset in zip(indexes, offsets.tolist(), strict=True)
+    ]
+
+
+def _too_large(group_id: GroupId, before: PausedPartitions, after: PausedPartitions) -> PauseResult | None:
+    if after is before:
+        return None
+    _, value = encode(record_of(group_id, after))
+    if value is None or len(value) <= MOST_RECORD_BYTES:
+        return None
+    count = sum(map(len, after.values()))
+    message = f"{count} paused partitions of group {group_id} are more than one record holds. Pause fewer."
+    return PauseResult(ErrorCode.INVALID_REQUEST, message)
+
+
+def _cannot_be_paused(group_id: GroupId, kind: GroupKind | OnlyCommitted) -> str:
+    """Why groups of a kind cannot be paused, and what to do."""
+    if kind.is_empty(group_id):
+        return (
+            f"Group {group_id} is a {kind.NAME} group without members: there is nobody to pause. "
+            "Its offsets can be reset as it is."
+        )
+    return (
+        f"Group {group_id} is a {kind.NAME} group: its members assign the partitions themselves, so the "
+        "coordinator cannot take any out. Move the group to the consumer protocol (group.protocol=consumer "
+        "in its members, one after the other; the group keeps running), then pause."
+    )
