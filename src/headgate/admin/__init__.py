@@ -11,7 +11,17 @@ Works with Headgate as with a Kafka cluster.
 """
 
 from headgate.admin.admin import Admin
-from headgate.admin.errors import AlreadyUndone, GroupIsActive, HistoryUnknown, NothingToReset, TopicGone
+from headgate.admin.errors import (
+    AlreadyUndone,
+    GroupIsActive,
+    HistoryUnknown,
+    NothingToReset,
+    NotPaused,
+    NotReleased,
+    RewindUnfinished,
+    TopicGone,
+)
+from headgate.admin.pausing import Waiting
 from headgate.admin.positions import Position
 from headgate.admin.reset import (
     ByDuration,
@@ -26,6 +36,7 @@ from headgate.admin.reset import (
     ToOffsets,
 )
 from headgate.admin.restore import OffsetAsOf, PlannedRestore, PlannedUndo
+from headgate.admin.rewind import RewindProgress, RewindStep, RewoundPartition
 from headgate.client.errors import ClientError, OffsetsMoved, OutcomeUnknown, PartlyRefused, RequestRefused
 from headgate.client.groups import GroupDescription, GroupListing, MemberDescription
 from headgate.client.history import (
@@ -37,6 +48,7 @@ from headgate.client.history import (
     TopicNow,
 )
 from headgate.client.offsets import CommittedOffset
+from headgate.client.pauses import PausedPartition, PauseState
 from headgate.domain.ids import TopicPartition
 
 __all__ = [
@@ -52,6 +64,8 @@ __all__ = [
     "HistoryTopic",
     "HistoryUnknown",
     "MemberDescription",
+    "NotPaused",
+    "NotReleased",
     "NothingToReset",
     "OffsetAsOf",
     "OffsetChange",
@@ -60,11 +74,17 @@ __all__ = [
     "OutcomeUnknown",
     "PartitionHistory",
     "PartlyRefused",
+    "PauseState",
+    "PausedPartition",
     "PlannedOffset",
     "PlannedRestore",
     "PlannedUndo",
     "Position",
     "RequestRefused",
+    "RewindProgress",
+    "RewindStep",
+    "RewindUnfinished",
+    "RewoundPartition",
     "ShiftBy",
     "Target",
     "ToCurrent",
@@ -76,4 +96,5 @@ __all__ = [
     "TopicGone",
     "TopicNow",
     "TopicPartition",
+    "Waiting",
 ]

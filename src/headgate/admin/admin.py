@@ -8,8 +8,9 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from headgate.admin.arguments import refuse_negative, strings
+from headgate.admin.arguments import refuse_negative, several, strings
 from headgate.admin.errors import AlreadyUndone, GroupIsActive, NothingToReset
+from headgate.admin.pausing import OnWaiting, released_among, wait_until_released
 from headgate.admin.positions import Position, positions_of, readers_of
 from headgate.admin.reset import PlannedOffset, Target, plan
 from headgate.admin.restore import (
@@ -26,12 +27,14 @@ from headgate.admin.restore import (
     taken_back,
     topic_ids,
 )
-from headgate.client import groups, history, offsets
+from headgate.admin.rewind import OnProgress, Rewind, RewoundPartition, Where, system_time
+from headgate.client import groups, history, offsets, pauses
 from headgate.client.cluster import LATEST, Cluster
 from headgate.client.errors import check
 from headgate.client.groups import GroupDescription, GroupListing
 from headgate.client.history import OffsetHistory
 from headgate.client.offsets import CommittedOffset
+from headgate.client.pauses import PausedPartition
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, Millis, TopicName, TopicPartition
 
@@ -108,7 +111,9 @@ class Admin:
         offsets_to_commit: Mapping[TopicPartition, int | CommittedOffset | None],
         expected: Mapping[TopicPartition, int | None] | None = None,
     ) -> None:
-        """Set offsets of a group without members; a group that is not there comes into being.
+        """Set offsets of a group without members, or of its paused partitions when they are released.
+
+        A group that is not there comes into being.
 
         Raises `ValueError` for an offset below 0; `GroupIsActive`; `PartlyRefused` for partitions that do
         not exist or whose metadata is too long, the others being set.
@@ -120,7 +125,7 @@ class Admin:
         """
         refuse_negative(offsets_to_commit)
         refuse_negative(expected or {})
-        self._refuse_active(group_id)
+        self._refuse_active(group_id, offsets_to_commit)
         offsets.commit_offsets(self.cluster, GroupId(group_id), offsets_to_commit, expected)
 
     def knows_conditions(self, group_id: str) -> bool:
@@ -134,8 +139,8 @@ class Admin:
 
         Raises `GroupIsActive`, `NothingToReset`, `RequestRefused` for partitions that are not there.
         """
-        self._refuse_active(group_id)
         wanted = list(dict.fromkeys(partitions))
+        self._refuse_active(group_id, wanted)
         if not wanted:
             raise NothingToReset(f"no partitions of group {group_id} to reset")
         committed = self.committed_offsets(group_id, wanted)
@@ -201,8 +206,9 @@ class Admin:
         undo. Raises `GroupIsActive`, `NothingToReset`, `HistoryUnknown`,
         `VersionNotSupported`; `TopicGone` if that was before the topic was deleted, or with it.
         """
-        self._refuse_active(group_id)
-        scope = scope_of(partitions)
+        places = None if partitions is None else several(partitions)
+        self._refuse_active(group_id, places)
+        scope = scope_of(places)
         group = GroupId(group_id)
         planned = plan_undo(group, history.last_change(self.cluster, group, scope))
         changed = scope_of(each.partition for each in planned.partitions)
@@ -228,8 +234,9 @@ class Admin:
         Partitions that are as they were are left out. Raises `GroupIsActive`, `HistoryUnknown`,
         `VersionNotSupported`; `TopicGone` if a topic was deleted since that had an offset then.
         """
-        self._refuse_active(group_id)
-        scope = scope_of(partitions)
+        places = None if partitions is None else several(partitions)
+        self._refuse_active(group_id, places)
+        scope = scope_of(places)
         past = history.changes_in_force(self.cluster, GroupId(group_id), scope, time)
         committed = self.committed_offsets(group_id)
         there = {where: offset for where, offset in committed.items() if is_within(scope, where)}
@@ -249,7 +256,7 @@ class Admin:
         """
         plans = list(planned)
         if plans:
-            self._refuse_active(group_id)
+            self._refuse_active(group_id, [each.partition for each in plans])
             offsets.commit_offsets(
                 self.cluster,
                 GroupId(group_id),
@@ -265,6 +272,84 @@ class Admin:
         (UNKNOWN_TOPIC_OR_PARTITION, GROUP_SUBSCRIBED_TO_TOPIC), the others being deleted.
         """
         offsets.delete_offsets(self.cluster, GroupId(group_id), partitions)
+
+    # --- paused partitions ---
+
+    def knows_pauses(self, group_id: str) -> bool:
+        """Return whether the group's coordinator can pause partitions. Kafka's cannot."""
+        return pauses.knows_pauses(self.cluster, GroupId(group_id))
+
+    def pause_partitions(
+        self, group_id: str, partitions: Iterable[TopicPartition], *, reason: str = "", caller: str = ""
+    ) -> None:
+        """Take partitions away from the members of a consumer group, which go on with all others.
+
+        Returns when the pause is durable; `wait_until_paused` waits until the owners have released them.
+        `reason` and `caller` are told to whoever asks. To pause twice is no error.
+
+        Raises `RequestRefused` for a group that cannot be paused (GROUP_ID_NOT_FOUND; the message says why),
+        `PartlyRefused` for partitions that do not exist, the others being paused; `VersionNotSupported`.
+        """
+        pauses.pause(self.cluster, GroupId(group_id), partitions, reason, caller)
+
+    def resume_partitions(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Let a group's members have partitions again. Raises what `pause_partitions` raises."""
+        pauses.resume(self.cluster, GroupId(group_id), partitions)
+
+    def list_paused_partitions(self, group_id: str) -> dict[TopicPartition, PausedPartition]:
+        """Return the paused partitions of a group in order, with all there is to know of their pauses.
+
+        Raises `RequestRefused` for a group that cannot be paused (GROUP_ID_NOT_FOUND); `VersionNotSupported`.
+        """
+        return pauses.list_paused(self.cluster, GroupId(group_id))
+
+    def wait_until_paused(
+        self,
+        group_id: str,
+        partitions: Iterable[TopicPartition],
+        timeout_s: float = 300.0,
+        on_progress: OnWaiting = lambda waiting: None,
+    ) -> dict[TopicPartition, PausedPartition]:
+        """Wait until nobody owns these paused partitions: only then their offsets can be set.
+
+        An owner revokes with its next heartbeat; one that does not is removed after its rebalance timeout, in
+        Kafka's clients five minutes (`max.poll.interval.ms`). Raises `NotPaused`; `NotReleased` after
+        `timeout_s`.
+        """
+        wanted = set(partitions)
+        return wait_until_released(self.cluster, GroupId(group_id), wanted, timeout_s, on_progress)
+
+    def plan_rewind(self, group_id: str, targets: Mapping[TopicPartition, Where]) -> list[PlannedOffset]:
+        """Return what a rewind would set, from what is committed now. Raises what `plan_reset` raises."""
+        return self._rewind(group_id, targets).plan()
+
+    def rewind(
+        self,
+        group_id: str,
+        targets: Mapping[TopicPartition, Where],
+        *,
+        reason: str = "",
+        caller: str = "",
+        timeout_s: float = 300.0,
+        on_progress: OnProgress = lambda progress: None,
+    ) -> list[RewoundPartition]:
+        """Set offsets of a group that goes on running: pause, wait for the release, set, resume.
+
+        `targets` has an offset for each partition, or any other target of a reset. `timeout_s` is for the
+        release. On any failure, of the caller's own too, the offsets are put back and the partitions resumed
+        before it is raised; where that fails, `RewindUnfinished`: the same call again finishes it. To undo a
+        rewind, rewind to what it says was committed before.
+        """
+        rewind = self._rewind(group_id, targets)
+        rewind.reason, rewind.caller = reason, caller
+        rewind.timeout_s, rewind.on_progress = timeout_s, on_progress
+        return rewind.run()
+
+    def _rewind(self, group_id: str, targets: Mapping[TopicPartition, Where]) -> Rewind:
+        refuse_negative({one: where for one, where in targets.items() if isinstance(where, int)})
+        return Rewind(
+            cluster=self.cluster, group_id=GroupId(group_id), targets=dict(targets), now=system_time()
+        )
 
     # --- topics ---
 
@@ -290,7 +375,18 @@ class Admin:
                 existing.add(TopicPartition(TopicName(topic.name), partition.partition_index))
         return self.cluster.list_offsets(dict.fromkeys(sorted(wanted & existing), LATEST))
 
-    def _refuse_active(self, group_id: str) -> None:
+    def _refuse_active(self, group_id: str, places: Places) -> None:
+        """Refuse to change offsets of a group with members, unless these are all paused and released."""
         group = self.describe_group(group_id)
-        if group is not None and group.is_active:
+        if group is None or not group.is_active:
+            return
+        if places is None or group.group_type != groups.CONSUMER or not self.knows_pauses(group_id):
             raise GroupIsActive(group)
+        wanted = [
+            partition
+            for place in places
+            for partition in (self.partitions_of(place) if isinstance(place, str) else [place])
+        ]
+        unpaused, unreleased = released_among(self.list_paused_partitions(group_id), wanted)
+        if unpaused or unreleased or not wanted:
+            raise GroupIsActive(group, unpaused, unreleased)

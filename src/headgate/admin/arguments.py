@@ -19,6 +19,13 @@ def strings(name: str, values: Iterable[str]) -> list[str]:
     return found
 
 
+def several(places: Iterable[TopicPartition | str]) -> list[TopicPartition | str]:
+    """Return places as a list. Raises TypeError for one bare string: a name goes into a list."""
+    if isinstance(places, str):
+        raise TypeError(f"several places are expected, for instance [{places!r}], not {places!r}")
+    return list(places)
+
+
 def refuse_negative(offsets: Mapping[TopicPartition, int | CommittedOffset | None]) -> None:
     """Raise ValueError for an offset below 0: no record has one."""
     for partition, wanted in offsets.items():

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from headgate.client.errors import ClientError
 from headgate.client.groups import GroupDescription
+from headgate.client.pauses import PausedPartition
 from headgate.domain.ids import Millis, TopicName, TopicPartition
 
 TOLD_OF = 3
@@ -23,13 +24,71 @@ def moment(time: Millis) -> str:
 
 
 class GroupIsActive(ClientError):
-    """The group has members: they would not hear of offsets that are changed behind their backs."""
+    """The group has members: they would not hear of offsets that are changed behind their backs.
 
-    def __init__(self, group: GroupDescription) -> None:
+    `unpaused` has the partitions that would have to be paused first, and `unreleased` those that are paused
+    and that their owners have not released yet; both are empty where nothing can be paused.
+    """
+
+    def __init__(
+        self,
+        group: GroupDescription,
+        unpaused: Sequence[TopicPartition] = (),
+        unreleased: Sequence[TopicPartition] = (),
+    ) -> None:
         self.group = group
+        self.unpaused = tuple(unpaused)
+        self.unreleased = tuple(unreleased)
         count = len(group.members)
         members = f"{count} member{'' if count == 1 else 's'}"
-        super().__init__(f"group {group.group_id} is active: state {group.state}, {members}")
+        message = f"group {group.group_id} is active: state {group.state}, {members}"
+        if unpaused:
+            message += f"; not paused: {_some(unpaused)}"
+        if unreleased:
+            message += f"; paused, but not released yet: {_some(unreleased)}"
+        super().__init__(message)
+
+
+class NotPaused(ClientError):
+    """Partitions that were to be paused are not, or not any more: somebody else resumed them."""
+
+    def __init__(self, group_id: str, partitions: Sequence[TopicPartition]) -> None:
+        self.group_id = group_id
+        self.partitions = tuple(partitions)
+        super().__init__(f"group {group_id}: not paused: {_some(partitions)}")
+
+
+class NotReleased(ClientError):
+    """Members did not release paused partitions in time; `waiting_for` has those, each with its owner."""
+
+    def __init__(self, group_id: str, waiting_for: Sequence[PausedPartition], timeout_s: float) -> None:
+        self.group_id = group_id
+        self.waiting_for = tuple(waiting_for)
+        owners = sorted({one.owner for one in waiting_for if one.owner is not None})
+        which = _some([one.partition for one in waiting_for])
+        by = ", ".join(owners[:TOLD_OF])
+        super().__init__(f"group {group_id}: not released after {timeout_s:g} s: {which}; owned by {by}")
+
+
+class RewindUnfinished(ClientError):
+    """A rewind failed and could not clean up: `partitions` are still paused.
+
+    The same rewind made again finds them, and finishes.
+    """
+
+    def __init__(self, group_id: str, partitions: Sequence[TopicPartition], state: str) -> None:
+        """`state`: what became of the offsets."""
+        self.group_id = group_id
+        self.partitions = tuple(partitions)
+        super().__init__(
+            f"group {group_id}: the rewind is unfinished: {_some(partitions)} may still be paused, and "
+            f"{state}. Rewind again, or resume the partitions"
+        )
+
+
+def _some(partitions: Sequence[TopicPartition]) -> str:
+    rest = len(partitions) - TOLD_OF
+    return ", ".join(map(str, partitions[:TOLD_OF])) + (f" and {rest} more" if rest > 0 else "")
 
 
 class NothingToReset(ClientError):

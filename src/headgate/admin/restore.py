@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from headgate.admin.arguments import several
 from headgate.admin.errors import HistoryUnknown, NothingToReset, TopicGone
 from headgate.client.history import Earlier, OffsetHistory, PartitionHistory, Scope, TopicNow
 from headgate.client.offsets import CommittedOffset
@@ -60,10 +61,8 @@ def scope_of(places: Places) -> Scope:
     """Return the partitions by topic. Raises TypeError for one bare string: a name goes into a list."""
     if places is None:
         return None
-    if isinstance(places, str):
-        raise TypeError(f"several places are expected, for instance [{places!r}], not {places!r}")
     topics: dict[TopicName, list[int] | None] = {}
-    for place in places:
+    for place in several(places):
         if isinstance(place, str):
             topics[TopicName(place)] = None
         elif (partitions := topics.setdefault(place.topic, [])) is not None:

@@ -33,12 +33,17 @@ def commit_error(
     if command.generation < 0 and group.is_empty:
         return ErrorCode.NONE
     if paused is not None and is_administrative(command):
-
-        def is_owned(topic_id: TopicId, partition: int) -> bool:
-            return partition in group.owners.get(topic_id, {})
-
-        return administrative_error(command, topics, paused, is_owned)
+        return _administrative_error(group, command, topics, paused)
     return _member_error(group, command, topics, paused)
+
+
+def _administrative_error(
+    group: ConsumerGroup, command: CommitOffsets, topics: TopicImage, paused: PausedPartitions
+) -> ErrorCode:
+    def is_owned(topic_id: TopicId, partition: int) -> bool:
+        return partition in group.owners.get(topic_id, {})
+
+    return administrative_error(command, topics, paused, is_owned)
 
 
 def _member_error(

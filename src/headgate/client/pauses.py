@@ -1,0 +1,131 @@
+"""Paused partitions of a consumer group, as a client outside the group sees them (KIP-1249)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from headgate.client.cluster import NO_OFFSET, Cluster
+from headgate.client.errors import check, check_parts
+from headgate.client.offsets import by_topic
+from headgate.domain.ids import GroupId, Millis, TopicId, TopicName, TopicPartition
+from headgate.wire.extensions.list_paused_partitions import (
+    ListPausedPartitionsRequest,
+    ListPausedPartitionsResponse,
+    ListPausedPartitionsResponsePartition,
+)
+from headgate.wire.extensions.pause_partitions import PausePartitionsRequest, PausePartitionsResponse
+from headgate.wire.extensions.paused_topics import PartitionToChange, TopicToChange
+from headgate.wire.extensions.resume_partitions import ResumePartitionsRequest, ResumePartitionsResponse
+
+_PAUSING: Final = 1
+
+
+class PauseState(StrEnum):
+    """How far a pause is."""
+
+    PAUSING = "pausing"
+    """A member still owns the partition: its offset cannot be set yet."""
+    PAUSED = "paused"
+    """Nobody owns the partition: its offset may be set."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PausedPartition:
+    """A paused partition of a group."""
+
+    partition: TopicPartition
+    topic_id: TopicId
+    state: PauseState
+    owner: str | None
+    """The id of the member that has not released it; None if it is released."""
+    since: Millis
+    """System time of the pause, in ms; -1 if it is not known."""
+    caller: str
+    """Who paused it."""
+    reason: str
+    offset: int | None
+    """What is committed; None: nothing."""
+
+    @property
+    def is_released(self) -> bool:
+        """Whether nobody owns it."""
+        return self.state is PauseState.PAUSED
+
+
+def pause(
+    cluster: Cluster, group_id: GroupId, partitions: Iterable[TopicPartition], reason: str, caller: str
+) -> None:
+    """Pause partitions; returns when that is durable, which is before they are released.
+
+    Raises `RequestRefused` for the group (GROUP_ID_NOT_FOUND: it cannot be paused, and why), `PartlyRefused`
+    for partitions that do not exist, the others being paused, and `VersionNotSupported`.
+    """
+    topics = _topics(partitions)
+    message = PausePartitionsRequest(group_id=group_id, topics=topics, reason=reason, caller=caller)
+    cluster.retrying(lambda: _check(group_id, cluster.coordinator(group_id).request(message)))
+
+
+def resume(cluster: Cluster, group_id: GroupId, partitions: Iterable[TopicPartition]) -> None:
+    """Resume partitions; one that is not paused is no error. Raises what `pause` raises."""
+    message = ResumePartitionsRequest(group_id=group_id, topics=_topics(partitions))
+    cluster.retrying(lambda: _check(group_id, cluster.coordinator(group_id).request(message)))
+
+
+def list_paused(cluster: Cluster, group_id: GroupId) -> dict[TopicPartition, PausedPartition]:
+    """Return what is paused in a group, in order.
+
+    Raises `RequestRefused` for a group that cannot be paused (GROUP_ID_NOT_FOUND) and `VersionNotSupported`.
+    """
+
+    def attempt() -> ListPausedPartitionsResponse:
+        response = cluster.coordinator(group_id).request(ListPausedPartitionsRequest(group_id=group_id))
+        check(f"paused partitions of group {group_id}", response.error_code, response.error_message)
+        return response
+
+    found = {}
+    for topic in cluster.retrying(attempt).topics:
+        for one in topic.partitions:
+            where = TopicPartition(TopicName(topic.name), one.partition_index)
+            found[where] = _paused(where, TopicId(topic.topic_id), one)
+    return dict(sorted(found.items()))
+
+
+def knows_pauses(cluster: Cluster, group_id: GroupId) -> bool:
+    """Return whether the group's coordinator can pause partitions."""
+    return ListPausedPartitionsRequest.API_KEY in cluster.coordinator(group_id).versions
+
+
+def _topics(partitions: Iterable[TopicPartition]) -> list[TopicToChange]:
+    by_name: Mapping[TopicName, Mapping[int, bool]] = by_topic(dict.fromkeys(partitions, True))
+    return [
+        TopicToChange(name=name, partitions=[PartitionToChange(partition_index=index) for index in indexes])
+        for name, indexes in by_name.items()
+    ]
+
+
+def _check(group_id: GroupId, response: PausePartitionsResponse | ResumePartitionsResponse) -> None:
+    check(f"group {group_id}", response.error_code, response.error_message)
+    codes = {
+        TopicPartition(TopicName(topic.name), one.partition_index): one.error_code
+        for topic in response.responses
+        for one in topic.partitions
+    }
+    check_parts(codes, "partition")
+
+
+def _paused(
+    where: TopicPartition, topic_id: TopicId, one: ListPausedPartitionsResponsePartition
+) -> PausedPartition:
+    return PausedPartition(
+        partition=where,
+        topic_id=topic_id,
+        state=PauseState.PAUSING if one.state == _PAUSING else PauseState.PAUSED,
+        owner=one.owner,
+        since=Millis(one.since_ms),
+        caller=one.caller,
+        reason=one.reason,
+        offset=None if one.offset == NO_OFFSET else one.offset,
+    )
