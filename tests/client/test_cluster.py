@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator
 
@@ -10,7 +11,7 @@ from tests.client.conftest import PARTITIONS, RECORDS, TOPIC, StartNode
 from tests.client.scripted import CLOSE, Answer, ScriptedNode, every_version
 
 from headgate.client.cluster import EARLIEST, LATEST, Cluster, parse_address
-from headgate.client.errors import NoNodeReachable, RequestRefused
+from headgate.client.errors import ConnectionFailed, NoNodeReachable, RequestRefused
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicName, TopicPartition
 from headgate.log.batch import iterate_records
@@ -174,6 +175,62 @@ def test_a_coordinator_that_is_not_there_yet_is_waited_for(start_node: StartNode
     asked = [key for key, _ in node.requests]
     assert asked.count(FIND_COORDINATOR) == 3
     assert asked.count(API_VERSIONS) == 1
+
+
+def test_a_partition_without_a_leader_leaves_the_others_reachable(start_node: StartNode) -> None:
+    """It alone is refused, in time; whoever asks for another partition of the topic gets it."""
+    partitions = [
+        MetadataResponsePartition(partition_index=0, leader_id=1),
+        MetadataResponsePartition(partition_index=1, leader_id=-1, error_code=ErrorCode.LEADER_NOT_AVAILABLE),
+    ]
+
+    def script(header: RequestHeader, frame: bytes) -> Answer:
+        topics = [MetadataResponseTopic(name=TOPIC, partitions=partitions)]
+        broker = MetadataResponseBroker(node_id=1, host=node.host, port=node.port)
+        metadata = MetadataResponse(brokers=[broker], topics=topics)
+        return {API_VERSIONS: every_version(), METADATA: metadata}.get(header.api_key, fetch_of(0, b"x"))
+
+    node = start_node(script)
+    with Cluster(f"{node.host}:{node.port}", timeout_s=0.3) as cluster:
+        assert cluster.fetch(ORDERS, 0, 0).records == b"x"
+        with pytest.raises(RequestRefused, match="orders-1: LEADER_NOT_AVAILABLE"):
+            cluster.fetch(ORDERS, 1, 0)
+        with Cluster(f"{node.host}:{node.port}", leaders=cluster.leaders) as informed:
+            assert informed.fetch(ORDERS, 0, 0).records == b"x"
+    assert [key for key, _ in node.requests][-2:] == [API_VERSIONS, FETCH]
+
+
+def test_nodes_that_cannot_be_reached_are_waited_for_only_if_told(start_node: StartNode) -> None:
+    """A wrong address is told at once; servers known to be right may be restarting."""
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+    with (
+        Cluster(f"127.0.0.1:{port}", timeout_s=20) as hasty,
+        pytest.raises(NoNodeReachable),
+    ):
+        hasty.metadata()
+    started = time.monotonic()
+    with (
+        Cluster(f"127.0.0.1:{port}", timeout_s=0.4, waits_for_nodes=True) as patient,
+        pytest.raises(NoNodeReachable),
+    ):
+        patient.metadata()
+    assert time.monotonic() - started > 0.2
+
+
+def test_a_call_and_its_repetitions_have_one_deadline(cluster: Cluster) -> None:
+    """What is left of the timeout is what the next attempt has; the next call has all of it again."""
+    left: list[float] = []
+
+    def attempt() -> float:
+        left.append(cluster.any_node().timeout_s)
+        if len(left) < 3:
+            raise ConnectionFailed("lost")
+        return cluster.timeout_s
+
+    assert cluster.retrying(attempt) == cluster.timeout_s
+    assert left[0] > left[1] + 0.05 > left[2] + 0.1
+    assert cluster.any_node().timeout_s == cluster.timeout_s
 
 
 def test_waiting_ends_with_the_timeout_and_the_last_refusal(start_node: StartNode) -> None:

@@ -44,6 +44,9 @@ SEVERAL_COORDINATORS_SINCE = 4
 GROUP_KEY_TYPE = 0
 RETRY_DELAY_S = 0.1
 
+Address = tuple[str, int]
+"""Host and port."""
+
 ResponseT = TypeVar("ResponseT", bound=Response)
 ResultT = TypeVar("ResultT")
 
@@ -61,17 +64,31 @@ class Fetched:
 class Cluster:
     """A cluster by its bootstrap servers, `host:port` and commas; to be closed, or used in a `with` block.
 
-    `timeout_s` is how long each call may take, its repetitions included. Raises the errors of
-    `headgate.client.errors`. Not for several threads at once.
+    `timeout_s` is how long each call may take, its repetitions included. With `waits_for_nodes` so long is
+    waited for a node to be reachable, too: the servers are known to be right, and may be restarting.
+    `leaders` are believed until one refuses. Raises the errors of `headgate.client.errors`. Not for several
+    threads at once.
     """
 
-    def __init__(self, bootstrap_servers: str, timeout_s: float = 10.0, client_id: str = "headgate") -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        timeout_s: float = 10.0,
+        client_id: str = "headgate",
+        *,
+        leaders: Mapping[TopicPartition, Address] | None = None,
+        waits_for_nodes: bool = False,
+    ) -> None:
         self.timeout_s = timeout_s
         self.client_id = client_id
+        self.waits_for_nodes = waits_for_nodes
+        self._deadline: float | None = None
         self._bootstrap = [parse_address(each) for each in bootstrap_servers.split(",")]
-        self._connections: dict[tuple[str, int], Connection] = {}
-        self._leaders: dict[TopicPartition, tuple[str, int]] = {}
-        self._coordinators: dict[GroupId, tuple[str, int]] = {}
+        self._connections: dict[Address, Connection] = {}
+        self._leaders: dict[TopicPartition, Address] = dict(leaders or {})
+        self._leaderless: dict[TopicPartition, int] = {}
+        """Partitions without a leader, and the error that says so."""
+        self._coordinators: dict[GroupId, Address] = {}
 
     def close(self) -> None:
         """Close every connection."""
@@ -93,6 +110,7 @@ class Cluster:
         """A connection to some node: one that is open, else the first bootstrap server that answers."""
         for connection in self._connections.values():
             if connection.is_open:
+                connection.timeout_s = self._time_left()
                 return connection
         failures = []
         for address in self._bootstrap:
@@ -131,20 +149,33 @@ class Cluster:
 
         Between attempts it is forgotten who leads and coordinates what.
         """
+        outer = self._deadline
         deadline = time.monotonic() + self.timeout_s + extra_time_s
-        while True:
-            try:
-                return attempt()
-            except ClientError as error:
-                if not is_passing(error) or time.monotonic() + RETRY_DELAY_S > deadline:
-                    raise
-                self.forget()
-            time.sleep(RETRY_DELAY_S)
+        self._deadline = deadline = deadline if outer is None else min(outer, deadline)
+        try:
+            while True:
+                try:
+                    return attempt()
+                except ClientError as error:
+                    if not self._is_passing(error) or time.monotonic() + RETRY_DELAY_S > deadline:
+                        raise
+                    self.forget()
+                time.sleep(RETRY_DELAY_S)
+        finally:
+            self._deadline = outer
+            if outer is None:
+                for connection in self._connections.values():
+                    connection.timeout_s = self.timeout_s
 
     def forget(self) -> None:
         """Forget who leads and coordinates what; it is asked again when needed."""
         self._leaders.clear()
         self._coordinators.clear()
+
+    @property
+    def leaders(self) -> dict[TopicPartition, Address]:
+        """The leaders that are known, for another cluster to begin with."""
+        return dict(self._leaders)
 
     # --- topics ---
 
@@ -173,6 +204,18 @@ class Cluster:
             for topic in found
             if topic.error_code == ErrorCode.NONE and topic.name is not None
         }
+
+    def learn_leaders(self, response: MetadataResponse) -> None:
+        """Take from a response who leads which partition; one without a leader spoils no other."""
+        addresses = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
+        self._leaderless.clear()
+        for topic in response.topics:
+            for partition in topic.partitions:
+                where = TopicPartition(TopicName(str(topic.name)), partition.partition_index)
+                if partition.leader_id in addresses:
+                    self._leaders[where] = addresses[partition.leader_id]
+                else:
+                    self._leaderless[where] = partition.error_code or ErrorCode.LEADER_NOT_AVAILABLE
 
     def list_offsets(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """For each partition the first offset whose record is at or after a time in milliseconds.
@@ -204,22 +247,19 @@ class Cluster:
     def _leader_for(self, topic: TopicName, partition: int) -> Connection:
         where = TopicPartition(topic, partition)
         if where not in self._leaders:
-            self._learn_leaders(topic)
+            names = [MetadataRequestTopic(name=topic)]
+            response = self.any_node().request(MetadataRequest(topics=names, allow_auto_topic_creation=False))
+            (found,) = response.topics
+            check(f"topic {topic}", found.error_code)
+            self.learn_leaders(response)
         if where not in self._leaders:
-            raise RequestRefused(str(where), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise RequestRefused(
+                str(where), self._leaderless.get(where, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            )
         return self._connection_to(self._leaders[where])
 
-    def _learn_leaders(self, topic: TopicName) -> None:
-        names = [MetadataRequestTopic(name=topic)]
-        response = self.any_node().request(MetadataRequest(topics=names, allow_auto_topic_creation=False))
-        addresses = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
-        (found,) = response.topics
-        check(f"topic {topic}", found.error_code)
-        for partition in found.partitions:
-            where = TopicPartition(topic, partition.partition_index)
-            if partition.leader_id not in addresses:
-                raise RequestRefused(str(where), partition.error_code or ErrorCode.LEADER_NOT_AVAILABLE)
-            self._leaders[where] = addresses[partition.leader_id]
+    def _is_passing(self, error: ClientError) -> bool:
+        return is_passing(error) or (self.waits_for_nodes and isinstance(error, NoNodeReachable))
 
     def _coordinator(self, group_id: GroupId) -> Connection:
         self._find_coordinators([group_id])
@@ -294,12 +334,19 @@ class Cluster:
 
     # --- connections ---
 
-    def _connection_to(self, address: tuple[str, int]) -> Connection:
+    def _connection_to(self, address: Address) -> Connection:
         connection = self._connections.get(address)
         if connection is None or not connection.is_open:
-            connection = Connection(*address, self.timeout_s, self.client_id)
+            connection = Connection(*address, self._time_left(), self.client_id)
             self._connections[address] = connection
+        connection.timeout_s = self._time_left()
         return connection
+
+    def _time_left(self) -> float:
+        """What a request may take, in seconds: the whole timeout, or what is left of it to a repeated one."""
+        if self._deadline is None:
+            return self.timeout_s
+        return min(self.timeout_s, max(self._deadline - time.monotonic(), 0.001))
 
 
 def _check_length(group_id: GroupId) -> None:

@@ -23,6 +23,16 @@ class Reader:
         self._at = 0
         self._what = what
 
+    @property
+    def data(self) -> bytes:
+        """All bytes."""
+        return self._data
+
+    @property
+    def position(self) -> int:
+        """How many bytes were read."""
+        return self._at
+
     def malformed(self, reason: str) -> MalformedRecord:
         """The error to raise here, saying what was read and where."""
         return MalformedRecord(f"{self._what}, byte {self._at} of {len(self._data)}: {reason}")

@@ -12,6 +12,12 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from headgate.domain.assigned_partitions import (
+    Assignment,
+    NamedPartitions,
+    read_assignment,
+    read_partitions,
+)
 from headgate.domain.ids import TopicName
 from headgate.records import MalformedRecord
 from headgate.records.offset_commit import text_bytes
@@ -20,10 +26,17 @@ from headgate.records.reader import Reader
 LATEST_VERSION = 3
 
 _SMALLEST_TEXT_BYTES = 2
-_SMALLEST_TOPIC_BYTES = 6
 _NO_USER_DATA = struct.pack(">i", -1)
 
-NamedPartitions = Mapping[TopicName, tuple[int, ...]]
+__all__ = [
+    "LATEST_VERSION",
+    "Assignment",
+    "NamedPartitions",
+    "Subscription",
+    "read_assignment",
+    "read_subscription",
+    "write_assignment",
+]
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -35,15 +48,6 @@ class Subscription:
     owned: NamedPartitions
     """The partitions it owns; empty before version 1."""
     rack_id: str | None
-
-
-@dataclass(slots=True, frozen=True)
-class Assignment:
-    """The assignment that the leader made for a consumer."""
-
-    partitions: NamedPartitions
-    has_user_data: bool
-    """User data, which only the leader's own assignor can decode."""
 
 
 def read_subscription(data: bytes) -> Subscription | None:
@@ -60,19 +64,6 @@ def read_subscription(data: bytes) -> Subscription | None:
     except MalformedRecord:
         return None
     return Subscription(version=version, topics=topics, owned=owned, rack_id=rack_id or None)
-
-
-def read_assignment(data: bytes) -> Assignment | None:
-    """Decode an assignment; return None if it cannot be decoded. Empty bytes mean no partitions."""
-    if not data:
-        return Assignment({}, has_user_data=False)
-    reader = Reader(data, "ConsumerProtocolAssignment")
-    try:
-        _read_version(reader)
-        partitions = _read_partitions(reader)
-        return Assignment(partitions, has_user_data=bool(_read_user_data(reader)))
-    except MalformedRecord:
-        return None
 
 
 def write_assignment(version: int, partitions: Mapping[TopicName, Iterable[int]]) -> bytes:
@@ -92,11 +83,11 @@ def _read_version(reader: Reader) -> int:
 
 
 def _read_partitions(reader: Reader) -> NamedPartitions:
-    partitions: dict[TopicName, tuple[int, ...]] = {}
-    for _ in range(reader.count(smallest=_SMALLEST_TOPIC_BYTES)):
-        topic = TopicName(reader.text())
-        indexes = [reader.int32() for _ in range(reader.count(smallest=4))]
-        partitions[topic] = tuple(sorted({*partitions.get(topic, ()), *indexes}))
+    try:
+        partitions, end = read_partitions(reader.data, reader.position)
+    except ValueError as problem:
+        raise reader.malformed(str(problem)) from problem
+    reader.take(end - reader.position)
     return partitions
 
 
