@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from headgate.log.batch import Record, encode_batch
+from headgate.log.batch_scan import PADDING, Chunk
 from headgate.spark.options import parse
-from headgate.spark.scan import PADDING, Chunk
 from headgate.spark.source import View, ViewReader
 
 Batch = bytes | bytearray
@@ -16,9 +16,7 @@ Batch = bytes | bytearray
 
 def chunk_of(data: Batch, start_offset: int = 0, end_offset: int = 1 << 62) -> Chunk:
     """Bytes of a log as the scanner gets them."""
-    return Chunk(
-        "flights", 3, bytearray(data) + bytes(PADDING), len(data), "a.log", 0, start_offset, end_offset
-    )
+    return Chunk(bytearray(data) + bytes(PADDING), len(data), "a.log", 0, start_offset, end_offset)
 
 
 def write_segment(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +15,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.spark.support import rows_of
 
 import headgate
+from headgate.client.cluster import Cluster
+from headgate.client.connection import Connection
 from headgate.spark import broker as broker_source
 from headgate.spark.options import parse
-from headgate.spark.segments import MissingData
+from headgate.spark.plan import MissingData
 from headgate.spark.source import OFFSET_COMMITS_VIEW, RECORDS_VIEW, View, ViewReader
 
 TOPIC = "flights"
@@ -84,6 +89,77 @@ def test_offsets_that_are_not_there_fail_unless_told_otherwise(running: headgate
     with pytest.raises(MissingData, match="failOnDataLoss"):
         read(running, endingOffsets=beyond)
     assert read(running, endingOffsets=beyond, failOnDataLoss="false") == read(running)
+
+
+def test_a_start_behind_the_end_reads_nothing(running: headgate.Broker) -> None:
+    """As in Spark's Kafka source; and the other partitions are not cut into crumbs by it."""
+    starts = '{"flights": {"0": 100000}}'
+    expected = [row for row in read(running) if row["partition"] != 0]
+    assert read(running, startingOffsets=starts) == expected
+    options = parse(
+        {"bootstrap.servers": running.bootstrap_servers, "subscribe": TOPIC, "startingOffsets": starts}
+    )
+    tasks = broker_source.plan(options)
+    assert all(len(task.ranges) < 5 for task in tasks if isinstance(task, broker_source.FetchTask))
+
+
+def test_records_deleted_since_planning_are_lost_data(
+    running: headgate.Broker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An error, or with failOnDataLoss=false what there is."""
+    admin = AdminClient({"bootstrap.servers": running.bootstrap_servers})
+    admin.create_topics([NewTopic("short", 1, 1)])["short"].result(10)
+    producer = Producer({"bootstrap.servers": running.bootstrap_servers, "linger.ms": 0})
+    for number in range(20):
+        producer.produce("short", str(number))
+        producer.flush(10)
+    given = {"bootstrap.servers": running.bootstrap_servers, "subscribe": "short", "minPartitions": "1"}
+    (strict,) = broker_source.plan(parse(given))
+    (lenient,) = broker_source.plan(parse(given | {"failOnDataLoss": "false"}))
+    admin.delete_records([TopicPartition("short", 0, 12)])[TopicPartition("short", 0)].result(10)
+    with pytest.raises(MissingData, match="begins at offset 12"):
+        list(strict.scans())
+    offsets = [at for _, scan in lenient.scans() for at in scan.batches.base_offset.tolist()]
+    assert offsets == list(range(12, 20))
+    assert "skipped" in capsys.readouterr().err
+
+
+def test_a_task_has_one_connection_and_knows_the_leaders(
+    running: headgate.Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many runs of offsets it reads, and without asking for metadata."""
+    given = {"bootstrap.servers": running.bootstrap_servers, "subscribe": TOPIC, "minPartitions": "40"}
+    tasks = [task for task in broker_source.plan(parse(given)) if isinstance(task, broker_source.FetchTask)]
+    ranges = tuple(offsets for task in tasks for offsets in task.ranges)
+    leaders = {where: address for task in tasks for where, address in task.leaders.items()}
+    assert len(ranges) >= 40
+    made: list[str] = []
+    connect = Connection.__init__
+
+    def counted(self: Connection, host: str, port: int, *rest: Any) -> None:
+        made.append(host)
+        connect(self, host, port, *rest)
+
+    monkeypatch.setattr(Connection, "__init__", counted)
+    monkeypatch.setattr(Cluster, "learn_leaders", None)
+    assert len(list(replace(tasks[0], ranges=ranges, leaders=leaders).scans())) >= 40
+    assert len(made) == 1
+
+
+def test_a_broker_that_restarts_does_not_fail_a_read(running: headgate.Broker) -> None:
+    """Within the timeout it is tried again, also while nobody can be reached."""
+    given = {"bootstrap.servers": running.bootstrap_servers, "subscribe": TOPIC, "minPartitions": "1"}
+    (task,) = broker_source.plan(parse(given))
+    found: list[int] = []
+    reading = threading.Thread(
+        target=lambda: found.extend(sum(scan.batches.record_count.tolist()) for _, scan in task.scans())
+    )
+    running.stop()
+    reading.start()
+    time.sleep(0.3)
+    running.start()
+    reading.join(20)
+    assert sum(found) == COUNT * len(CODECS)
 
 
 def test_a_topic_that_is_not_there_is_named_with_those_that_are(running: headgate.Broker) -> None:

@@ -8,14 +8,16 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.spark.support import chunk_of, rows_of, write_segment
+from tests.spark.support import rows_of, write_segment
 from tests.spark.unpacked import read
 
+from headgate.domain.ids import TopicName, TopicPartition
 from headgate.log.batch import Record, encode_batch
 from headgate.records import MalformedRecord, OffsetCommit, OffsetTombstone, decode
+from headgate.records.runs import RunPlace
 from headgate.spark import commit_columns
 from headgate.spark.schemas import OFFSET_COMMITS
-from headgate.spark.source import OFFSET_COMMITS_VIEW
+from headgate.spark.source import INCOMPLETE_COMMITS_VIEW, OFFSET_COMMITS_VIEW
 
 LAST_MS = 253_402_300_799_999
 _names = st.text(max_size=12)
@@ -86,7 +88,7 @@ def columns(pairs: list[tuple[bytes | None, bytes | None]]) -> list[dict[str, An
     """What the vectorised reader makes of keys and values."""
     batch = encode_batch([Record(one, other, 5) for one, other in pairs])
     (records,), _ = read(batch)
-    rows = commit_columns.rows(records, chunk_of(batch))
+    rows = commit_columns.rows(records, TopicPartition(TopicName("t"), 3))
     table = {name: column().to_pylist() for name, column in rows.columns.items()}
     return [dict(zip(table, cells, strict=True)) for cells in zip(*table.values(), strict=True)]
 
@@ -170,3 +172,31 @@ def test_transactional_commits_say_so(tmp_path: Path) -> None:
     assert [(row["is_transactional"], row["producer_id"]) for row in rows] == [(False, None), (True, 44)]
     assert list(rows[0]) == OFFSET_COMMITS.fieldNames()
     assert {row["log_partition"] for row in rows} == {2}
+
+
+def run_batches(total: int, size: int, first: int) -> list[bytearray]:
+    """The batches of a run of `total` commits, `size` in each."""
+    batches = []
+    for begin in range(0, total, size):
+        records = [
+            Record(key("g", "t", at), value(3, at, -1, "", 5, 0), 5, (RunPlace(first, at, total).header(),))
+            for at in range(begin, min(begin + size, total))
+        ]
+        batches.append(encode_batch(records, base_offset=first + begin))
+    return batches
+
+
+def test_commits_of_an_incomplete_run_are_a_table_of_their_own(tmp_path: Path) -> None:
+    """A run counts when its last record is there, in whichever segment, and whoever reads that."""
+    plain = encode_batch([Record(key("g", "t", 9), value(3, 1, -1, "", 5, 0), 5)], base_offset=6)
+    torn, whole = run_batches(9, 3, 0)[:2], run_batches(8, 2, 7)
+    late = run_batches(5, 1, 15)[:2]
+    write_segment(tmp_path, "__consumer_offsets", 0, [*torn, plain, whole[0]])
+    write_segment(tmp_path, "__consumer_offsets", 0, whole[1:3], 9)
+    write_segment(tmp_path, "__consumer_offsets", 0, [whole[3], *late], 13)
+    for tasks in ("1", "3"):
+        found = [
+            [row["log_offset"] for row in rows_of(view, tmp_path, "__consumer_offsets", minPartitions=tasks)]
+            for view in (OFFSET_COMMITS_VIEW, INCOMPLETE_COMMITS_VIEW)
+        ]
+        assert found == [[*range(6, 15)], [*range(6), 15, 16]]

@@ -120,3 +120,6 @@ def test_an_assignment_of_another_format_is_not_guessed_at() -> None:
     for size in range(6, len(ASSIGNMENT) - 4):
         assert assigned_partitions(ASSIGNMENT[:size]) is None
     assert assigned_partitions(b"\x00\x01\xff\xff\xff") is None
+    going_back = struct.pack(">hi", 0, 2**31 - 1) + struct.pack(">h", 0) + struct.pack(">i", -1)
+    assert assigned_partitions(going_back + bytes(10)) is None
+    assert assigned_partitions(struct.pack(">hih", 0, 2**31 - 1, -6) + bytes(14)) is None

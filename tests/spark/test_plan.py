@@ -2,49 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.spark.support import numbered, write_segment
 
+from headgate.domain.ids import TopicName, TopicPartition
 from headgate.spark import segments
 from headgate.spark.options import parse
 from headgate.spark.plan import share_out
-from headgate.spark.scan import Scan
 
 
 @dataclass(frozen=True)
 class Weight:
     """A piece that only weighs."""
 
-    partition: int
+    where: TopicPartition
     weight: int
     start_offset: int = 0
 
-    def scans(self) -> Iterator[Scan]:
-        """Nothing to read."""
-        return iter(())
+
+def piece(partition: int, weight: int, start_offset: int = 0) -> Weight:
+    """A piece of a partition."""
+    return Weight(TopicPartition(TopicName("t"), partition), weight, start_offset)
 
 
 def test_the_heaviest_task_is_not_much_heavier_than_the_lightest() -> None:
     """The heaviest pieces are dealt first."""
-    tasks = share_out([Weight(number, weight) for number, weight in enumerate([9, 1, 1, 1, 5, 3, 4, 4])], 3)
-    loads = sorted(sum(piece.weight for piece in task.pieces) for task in tasks)
+    tasks = share_out([piece(number, weight) for number, weight in enumerate([9, 1, 1, 1, 5, 3, 4, 4])], 3)
+    loads = sorted(sum(piece.weight for piece in task) for task in tasks)
     assert loads == [9, 9, 10]
 
 
 def test_each_task_reads_in_order_of_partition_and_offset() -> None:
     """So that a file is followed by the next of the same partition."""
-    (task,) = share_out([Weight(1, 5), Weight(0, 1, 7), Weight(0, 9, 3)], 1)
-    assert [(piece.partition, piece.start_offset) for piece in task.pieces] == [(0, 3), (0, 7), (1, 0)]
+    (task,) = share_out([piece(1, 5), piece(0, 1, 7), piece(0, 9, 3)], 1)
+    assert [(piece.where.partition, piece.start_offset) for piece in task] == [(0, 3), (0, 7), (1, 0)]
 
 
-def test_there_are_never_more_tasks_than_pieces_and_always_one() -> None:
+def test_there_are_never_more_tasks_than_pieces() -> None:
+    """Nor any where there is nothing to read."""
+    assert len(share_out([piece(0, 1), piece(1, 1)], 8)) == 2
+    assert share_out([], 8) == []
+
+
+def test_there_is_always_a_task(tmp_path: Path) -> None:
     """Spark calls a reader without partitions with one of its own making."""
-    assert len(share_out([Weight(0, 1), Weight(1, 1)], 8)) == 2
-    (task,) = share_out([], 8)
-    assert task.pieces == ()
+    (tmp_path / "t-0").mkdir()
+    (task,) = segments.plan(parse({"path": str(tmp_path), "topic": "t"}))
+    assert list(task.scans()) == []
 
 
 def test_more_tasks_are_made_where_one_would_read_too_much(tmp_path: Path) -> None:

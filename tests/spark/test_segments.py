@@ -6,14 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 from tests.spark.support import numbered, rows_of, write_segment
 
 from headgate.log.batch import Record, encode_batch
+from headgate.log.batch_scan import CorruptLog
+from headgate.log.index import OffsetIndex
+from headgate.log.swap import CompactionState
+from headgate.spark import directory as directory_source
 from headgate.spark import segments
-from headgate.spark.options import parse
-from headgate.spark.scan import CorruptLog
-from headgate.spark.segments import MissingData
-from headgate.spark.source import RECORDS_VIEW, CorruptionsReader
+from headgate.spark.directory import CompactedWhileRead
+from headgate.spark.options import OptionError, parse
+from headgate.spark.plan import MissingData
+from headgate.spark.source import RECORDS_VIEW, CorruptionsReader, HeadgateDataSource, ViewReader
 
 TOPIC = "flights"
 
@@ -47,7 +52,7 @@ def test_all_segments_of_all_partitions_are_read(directory: Path) -> None:
     assert offsets(directory) == {0: list(range(25)), 1: list(range(4))}
     row = rows_of(RECORDS_VIEW, directory, TOPIC)[7]
     assert (row["topic"], row["key"], row["value"], row["headers"]) == (TOPIC, b"k7", b"v7", None)
-    assert (row["timestamp"].timestamp() * 1000, row["timestamp_type"]) == (1_700_000_000_007, 0)
+    assert (row["timestamp"].timestamp() * 1000, row["timestampType"]) == (1_700_000_000_007, 0)
 
 
 def test_only_segment_files_of_the_topic_are_looked_at(directory: Path) -> None:
@@ -122,7 +127,7 @@ def test_what_is_written_after_planning_is_not_read(directory: Path) -> None:
     (task,) = segments.plan(parse({"path": str(directory), "topic": TOPIC, "minPartitions": "1"}))
     file = directory / f"{TOPIC}-1" / f"{0:020}.log"
     file.write_bytes(file.read_bytes() + numbered(3, 4))
-    read = [scan.batches.last_offset.tolist() for piece in task.pieces for scan in piece.scans()]
+    read = [scan.batches.last_offset.tolist() for _, scan in task.scans()]
     assert read[-1] == [3]
 
 
@@ -134,7 +139,7 @@ def test_what_is_written_into_space_set_aside_after_planning_is_not_read(directo
     file.write_bytes(there + ends_with_zeros + bytes(5000))
     (task,) = segments.plan(parse({"path": str(directory), "topic": TOPIC, "minPartitions": "1"}))
     file.write_bytes(there + ends_with_zeros + numbered(3, 5) + bytes(4000))
-    read = [scan.batches.last_offset.tolist() for piece in task.pieces for scan in piece.scans()]
+    read = [scan.batches.last_offset.tolist() for _, scan in task.scans()]
     assert read[-1] == [3, 4]
 
 
@@ -190,6 +195,187 @@ def test_batches_larger_than_a_chunk_are_read_whole(
     monkeypatch.setattr(segments, "CHUNK_BYTES", chunk_bytes)
     write_segment(directory, TOPIC, 1, [numbered(100, 0), numbered(1, 100), numbered(300, 101)])
     assert offsets(directory) == {0: list(range(25)), 1: list(range(401))}
+
+
+@pytest.mark.parametrize("base_offset", [0, 10])
+@pytest.mark.parametrize("chunk_bytes", [100, 1 << 20])
+def test_every_flipped_bit_of_a_base_offset_is_found(
+    directory: Path, base_offset: int, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The CRC does not cover it, but batches follow each other: no row is lost or doubled without a word."""
+    monkeypatch.setattr(segments, "CHUNK_BYTES", chunk_bytes)
+    write_segment(directory, TOPIC, 0, [numbered(4, 0), numbered(2, 4), numbered(4, 6)])
+    write_segment(directory, TOPIC, 0, [numbered(3, 10), numbered(3, 13), numbered(4, 16)], 10)
+    file = directory / f"{TOPIC}-0" / f"{base_offset:020}.log"
+    whole = file.read_bytes()
+    at = len(numbered(4, 0)) if base_offset == 0 else len(numbered(3, 10))
+    unreported = []
+    for bit in range(64):
+        data = bytearray(whole)
+        data[at + 7 - bit // 8] ^= 1 << bit % 8
+        file.write_bytes(data)
+        try:
+            offsets(directory)
+            unreported.append(bit)
+        except CorruptLog:
+            pass
+    assert unreported == []
+
+
+@pytest.mark.parametrize("bit", [0, 1, 3, 20, 62, 63])
+def test_only_the_batch_with_the_flipped_bit_is_skipped(directory: Path, bit: int) -> None:
+    """Its neighbours show where it does not belong."""
+    batches = [numbered(5, at) for at in range(0, 50, 5)]
+    batches[4][7 - bit // 8] ^= 1 << bit % 8
+    write_segment(directory, "many", 0, batches)
+    rows = rows_of(RECORDS_VIEW, directory, "many", failOnCorrupt="false")
+    assert [row["offset"] for row in rows] == [*range(20), *range(25, 50)]
+
+
+@pytest.mark.parametrize("chunk_bytes", [100, 300, 1 << 20])
+def test_zeros_with_batches_behind_them_are_corrupt(
+    directory: Path, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Room set aside is only what is behind all that was written; what is behind the zeros is read."""
+    monkeypatch.setattr(segments, "CHUNK_BYTES", chunk_bytes)
+    batches = [numbered(1, at) for at in range(20, 30)]
+    size = len(batches[0])
+    data = bytearray(b"".join(batches))
+    data[5 * size : 8 * size] = bytes(3 * size)
+    file = directory / f"{TOPIC}-0" / f"{20:020}.log"
+    file.write_bytes(data + bytes(700))
+    with pytest.raises(CorruptLog, match=f"position {5 * size} .*zeros"):
+        offsets(directory)
+    assert offsets(directory, failOnCorrupt="false")[0] == [*range(25), 28, 29]
+    (row,) = corruptions(directory)
+    assert (row["position"], row["size"], row["is_tail"]) == (5 * size, 3 * size, False)
+
+
+def test_a_spoilt_length_is_no_end_of_the_log(directory: Path) -> None:
+    """A batch that seems to reach beyond the file, with whole ones behind it, is not one being written."""
+    batches = [numbered(1, at) for at in range(20, 30)]
+    batches[3][9] ^= 0x40
+    file = directory / f"{TOPIC}-0" / f"{20:020}.log"
+    file.write_bytes(b"".join(batches))
+    with pytest.raises(CorruptLog, match=f"position {3 * len(batches[0])}"):
+        offsets(directory)
+    assert offsets(directory, failOnCorrupt="false")[0] == [*range(23), *range(24, 30)]
+
+
+def test_files_that_compaction_replaced_since_planning_are_not_read(directory: Path) -> None:
+    """What they have left is not what was to be read: keys moved behind it would be lost."""
+    folder = directory / f"{TOPIC}-0"
+    options = parse({"path": str(directory), "topic": TOPIC, "minPartitions": "1"})
+    (task,) = segments.plan(options)
+    compacted = folder / "compacted"
+    compacted.write_bytes(numbered(1, 19))
+    compacted.replace(folder / f"{10:020}.log")
+    with pytest.raises(CompactedWhileRead, match="was compacted while it was read, run again"):
+        list(task.scans())
+    (task,) = segments.plan(options)
+    (folder / f"{10:020}.log").unlink()
+    with pytest.raises(CompactedWhileRead):
+        list(task.scans())
+
+
+def test_files_that_retention_deleted_since_planning_are_lost_data(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An error, or with failOnDataLoss=false what there is."""
+    given = {"path": str(directory), "topic": TOPIC, "minPartitions": "1"}
+    (strict,) = segments.plan(parse(given))
+    (lenient,) = segments.plan(parse(given | {"failOnDataLoss": "false"}))
+    (directory / f"{TOPIC}-0" / f"{0:020}.log").unlink()
+    with pytest.raises(MissingData, match="failOnDataLoss"):
+        list(strict.scans())
+    read = [scan.batches.base_offset.tolist() for _, scan in lenient.scans()]
+    assert read == [[10], [20], [0]]
+    assert "is skipped" in capsys.readouterr().err
+
+
+def test_a_replacement_under_way_is_read_as_it_will_be(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the file says that decides it; a broker that was killed in the middle would finish it."""
+    monkeypatch.setattr(directory_source, "SETTLE_S", 0.05)
+    folder = directory / f"{TOPIC}-0"
+    (folder / f"{0:020}.log.cleaned").write_bytes(numbered(2, 3))
+    state = CompactionState(compacted_to=20, removed=(0, 10), added=(0,))
+    (folder / "headgate.compaction").write_bytes(state.to_bytes())
+    assert offsets(directory)[0] == [3, 4, *range(20, 25)]
+    (folder / f"{0:020}.log.cleaned").replace(folder / f"{0:020}.log")
+    assert offsets(directory)[0] == [3, 4, *range(20, 25)]
+    (folder / "headgate.compaction").unlink()
+    (folder / f"{0:020}.log.swap").write_bytes(b"")
+    with pytest.raises(MissingData, match="cut short"):
+        offsets(directory)
+
+
+@pytest.mark.parametrize("has_index", [True, False])
+def test_a_large_segment_is_several_tasks(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, has_index: bool
+) -> None:
+    """Divided where batches begin: by its index, or where a whole batch is found."""
+    monkeypatch.setattr(segments, "LEAST_PART_BYTES", 1000)
+    batches = [numbered(5, at) for at in range(0, 400, 5)]
+    file = write_segment(directory, "large", 0, batches)
+    file.write_bytes(file.read_bytes() + bytes(3000))
+    if has_index:
+        index, position = OffsetIndex(), 0
+        for at, batch in enumerate(batches):
+            if at and not at % 7:
+                index.append(at * 5 + 4, position)
+            position += len(batch)
+        file.with_suffix(".index").write_bytes(index.to_bytes() + bytes(800))
+    options = parse({"path": str(directory), "topic": "large", "minPartitions": "4"})
+    tasks = segments.plan(options)
+    assert len(tasks) == 4
+    read = [offset for task in tasks for _, scan in task.scans() for offset in scan.batches.base_offset]
+    assert sorted(read) == list(range(0, 400, 5))
+    wanted = {"startingOffsets": '{"large": {"0": 203}}', "endingOffsets": '{"large": {"0": 301}}'}
+    rows = rows_of(RECORDS_VIEW, directory, "large", minPartitions="4", **wanted)
+    assert [row["offset"] for row in rows] == list(range(203, 301))
+
+
+def test_several_topics_are_one_read(directory: Path) -> None:
+    """By their names, or by a pattern; partitions can be named one by one."""
+    write_segment(directory, "fares", 2, [numbered(2)])
+
+    def read(**options: str) -> list[tuple[str, int, int]]:
+        reader = ViewReader(RECORDS_VIEW, parse({"path": f"file://{directory}", **options}))
+        batches = [batch for task in reader.partitions() for batch in reader.read(task)]
+        rows = [row for batch in batches for row in batch.to_pylist()]
+        return sorted((row["topic"], row["partition"], row["offset"]) for row in rows)
+
+    fares = [("fares", 2, 0), ("fares", 2, 1)]
+    assert read(subscribe="fares") == fares
+    assert read(subscribe="fares,flights") == read(subscribePattern="f.*")
+    assert len(read(subscribePattern="f.*")) == 31
+    some = read(
+        assign='{"fares": [2], "flights": [1]}',
+        startingOffsets='{"fares": {"2": 1}, "flights": {"1": 3}}',
+    )
+    assert some == [("fares", 2, 1), ("flights", 1, 3)]
+    with pytest.raises(MissingData, match="no partition flights-7"):
+        read(assign='{"flights": [7]}')
+    with pytest.raises(OptionError, match="partitions that do not exist: flights-9"):
+        read(subscribe="flights", startingOffsets='{"flights": {"9": 1}}')
+    assert read(subscribe="fares", startingOffsets='{"fares": {"2": 50}}') == []
+
+
+def test_a_schema_chooses_columns(directory: Path) -> None:
+    """Those that it names, by today's names or by earlier ones; nothing else is decoded."""
+    schema = StructType([StructField("timestamp_type", IntegerType()), StructField("offset", LongType())])
+    source = HeadgateDataSource({"path": str(directory), "subscribe": TOPIC})
+    reader = source.reader(schema)
+    assert isinstance(reader, ViewReader)
+    assert reader.names == ["timestamp_type", "offset"]
+    (batch, *_) = [batch for task in reader.partitions() for batch in reader.read(task)]
+    assert batch.schema.names == ["timestamp_type", "offset"]
+    with pytest.raises(OptionError, match="column offset is bigint, not string"):
+        source.reader(StructType([StructField("offset", StringType())]))
+    without = HeadgateDataSource({"path": str(directory), "subscribe": TOPIC, "includeHeaders": "false"})
+    assert without.schema().fieldNames() == source.schema().fieldNames()[:-1]
 
 
 def spoil(directory: Path, base_offset: int, position: int) -> Path:

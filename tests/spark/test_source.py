@@ -63,7 +63,7 @@ def test_a_topic_is_read_with_the_columns_of_the_kafka_connector(spark: SparkSes
         "partition": 0,
         "offset": 3,
         "timestamp": datetime.datetime.fromtimestamp(NOW / 1000),
-        "timestamp_type": 0,
+        "timestampType": 0,
         "key": bytearray(b"a"),
         "value": None,
         "headers": [

@@ -7,8 +7,8 @@ from typing import Any
 from tests.spark.support import chunk_of
 
 from headgate.log.batch import Record
+from headgate.log.batch_scan import Corruption, scan_chunk
 from headgate.spark import arrow, unpack
-from headgate.spark.scan import Corruption, scan_chunk
 from headgate.spark.unpack import Records
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}

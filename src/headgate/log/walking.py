@@ -127,7 +127,7 @@ def find_whole_batch(
     while position < stop:
         data = pread(min(CHUNK_BYTES, stop - position), position)
         for match in pattern.finditer(data):
-            if _is_whole_batch(pread, position + match.start(), end, least_offset):
+            if is_whole_batch(pread, position + match.start(), end, least_offset):
                 return position + match.start()
         if position + len(data) >= stop or len(data) <= overlap:
             return None
@@ -135,7 +135,11 @@ def find_whole_batch(
     return None
 
 
-def _is_whole_batch(pread: Callable[[int, int], bytes], position: int, end: int, least_offset: int) -> bool:
+def is_whole_batch(pread: Callable[[int, int], bytes], position: int, end: int, least_offset: int) -> bool:
+    """Whether a batch with a right checksum, at or above an offset, begins at `position` and ends by `end`.
+
+    Raises OSError.
+    """
     head = pread(HEADER_BYTES, position)
     if len(head) < HEADER_BYTES:
         return False

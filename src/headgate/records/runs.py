@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 HEADER_KEY = b"headgate.run"
 
 _HEADER = Struct(">qii")
+RUN_PLACE_BYTES = _HEADER.size
+"""The value of the header: first offset int64, records before int32, records in all int32, big-endian."""
 _ONE = 2
 """One, and below twice a size: numbers as they are written in a record."""
 _TAIL = np.dtype(

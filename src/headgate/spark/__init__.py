@@ -14,7 +14,14 @@ from __future__ import annotations
 import os
 import sys
 
-from headgate.spark.readers import corruptions, group_events, offset_commits, records, register
+from headgate.spark.readers import (
+    corruptions,
+    group_events,
+    incomplete_commits,
+    offset_commits,
+    records,
+    register,
+)
 from headgate.spark.source import HeadgateDataSource
 
 # Unless told, Spark takes whatever `python3` it finds for its workers; they must find this package. It looks
@@ -25,6 +32,7 @@ __all__ = [
     "HeadgateDataSource",
     "corruptions",
     "group_events",
+    "incomplete_commits",
     "offset_commits",
     "records",
     "register",

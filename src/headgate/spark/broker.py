@@ -1,23 +1,25 @@
-"""Read a topic from a cluster, over the Kafka protocol: from Headgate nodes or from Apache Kafka.
+"""Read topics from a cluster, over the Kafka protocol: from Headgate nodes or from Apache Kafka.
 
-What a read covers is fixed when it is planned, by the end offsets then. A partition is cut into runs of
-offsets, so that even a single one keeps all tasks busy; each run is fetched from its partition's leader.
-Transactions are not waited for: records of open and of aborted ones are read like any other.
+What a read covers is fixed when it is planned, by the end offsets then. A partition is cut into ranges of
+offsets, so that even a single one keeps all tasks busy; each range is fetched from its partition's leader. A
+task has one client, which begins with the leaders the plan knew. Transactions are not waited for: records of
+open and of aborted ones are read like any other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from headgate.client.cluster import EARLIEST, LATEST, Cluster
-from headgate.client.errors import RequestRefused
+from headgate.client.cluster import EARLIEST, LATEST, Address, Cluster, Fetched
+from headgate.client.errors import RequestRefused, check
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicName, TopicPartition
+from headgate.log.batch_scan import PADDING, Chunk, Corruption, Scan, scan_chunk
+from headgate.log.header import read_header
 from headgate.spark.options import Options
-from headgate.spark.plan import Task, share_out
-from headgate.spark.scan import PADDING, Chunk, Corruption, Scan, scan_chunk
-from headgate.spark.segments import MissingData
+from headgate.spark.plan import MissingData, Task, share_out
 
 FETCH_BYTES = 4 << 20
 """Asked for at a time; a leader gives at least one whole batch, however large."""
@@ -30,91 +32,212 @@ CLIENT_ID = "headgate-spark"
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """A run of offsets of one partition, and where to fetch it."""
+    """A range of offsets of one partition. `log_end` is where the plan's reading of it ends."""
 
-    bootstrap_servers: str
-    topic: str
-    partition: int
+    where: TopicPartition
     start_offset: int
     end_offset: int
+    log_end: int
 
     @property
     def weight(self) -> int:
+        """The offsets to read."""
         return self.end_offset - self.start_offset
+
+
+@dataclass(frozen=True)
+class FetchTask(Task):
+    """Ranges of offsets that one task fetches, in order, and who led their partitions when it was planned."""
+
+    bootstrap_servers: str
+    timeout_s: float
+    fail_on_data_loss: bool
+    leaders: Mapping[TopicPartition, Address]
+    ranges: tuple[OffsetRange, ...]
+
+    def scans(self) -> Iterator[tuple[TopicPartition, Scan]]:
+        """Fetch all of it, answer by answer, each with the partition it belongs to."""
+        with _connect(self.bootstrap_servers, self.timeout_s, self.leaders) as cluster:
+            for offsets in self.ranges:
+                for scan in _Fetching(self, cluster, offsets).scans():
+                    yield offsets.where, scan
+
+    def scans_at(self, where: TopicPartition, offset: int) -> Iterator[Scan]:
+        """Fetch the record at an offset that another task may read, if the plan covers it."""
+        log_end = max(offsets.log_end for offsets in self.ranges if offsets.where == where)
+        if offset < log_end:
+            with _connect(self.bootstrap_servers, self.timeout_s, self.leaders) as cluster:
+                wanted = OffsetRange(where, offset, offset + 1, log_end)
+                yield from _Fetching(self, cluster, wanted).scans()
+
+
+class _Fetching:
+    """Fetches one range of offsets."""
+
+    def __init__(self, task: FetchTask, cluster: Cluster, offsets: OffsetRange) -> None:
+        self.task = task
+        self.cluster = cluster
+        self.where = offsets.where
+        self.end_offset = offsets.end_offset
+        self.offset = offsets.start_offset
+        self.floor = 0
 
     def scans(self) -> Iterator[Scan]:
         """Fetch it, answer by answer."""
-        offset = self.start_offset
-        with Cluster(self.bootstrap_servers, client_id=CLIENT_ID) as cluster:
-            while offset < self.end_offset:
-                fetched = cluster.fetch(
-                    TopicName(self.topic), self.partition, offset, max_bytes=FETCH_BYTES, max_wait_ms=WAIT_MS
-                )
-                scan = scan_chunk(self._chunk(fetched.records, offset))
-                if scan.broken:
-                    yield scan.with_corruptions([self._broken(scan)])
-                    return
-                if scan.next_offset <= offset:
-                    raise MissingData(
-                        f"{self.topic}-{self.partition} gives nothing from offset {offset} on, although it "
-                        f"ended at {self.end_offset} when the read was planned"
-                    )
+        while self.offset < self.end_offset:
+            fetched = self._fetch()
+            if fetched is None:
+                continue
+            scan = self._scan(fetched)
+            if scan.broken:
+                yield scan.with_corruptions([self._unreadable(scan)])
+                return
+            following = max(scan.next_offset, self._behind_corruptions(scan))
+            if following <= self.offset:
                 yield scan
-                offset = scan.next_offset
+                self._lose(f"gives nothing from offset {self.offset} on")
+                return
+            yield scan
+            self.offset = self.floor = following
 
-    def _chunk(self, records: bytes, offset: int) -> Chunk:
+    def _fetch(self) -> Fetched | None:
+        """The records from the offset on; None if the offset was moved to where there are records."""
+        try:
+            return self.cluster.fetch(
+                self.where.topic,
+                self.where.partition,
+                self.offset,
+                max_bytes=FETCH_BYTES,
+                max_wait_ms=WAIT_MS,
+            )
+        except RequestRefused as refusal:
+            if refusal.error != ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise
+        earliest = self.cluster.list_offsets({self.where: EARLIEST})[self.where]
+        self._lose(f"begins at offset {earliest}, {self.offset} is not there")
+        # Deleted at the beginning, or cut off at the end: then there is nothing more to read.
+        self.offset = earliest if earliest > self.offset else self.end_offset
+        self.floor = 0
+        return None
+
+    def _lose(self, what: str) -> None:
+        """Records that were there when the read was planned are gone."""
+        message = f"{self.where} {what}, although it was read up to {self.end_offset} by the plan"
+        if self.task.fail_on_data_loss:
+            raise MissingData(f"{message}; set failOnDataLoss to false to read what there is")
+        print(f"headgate: {message}; what is missing is skipped", file=sys.stderr)
+
+    def _scan(self, fetched: Fetched) -> Scan:
+        records = fetched.records
         data = bytearray(len(records) + PADDING)
         data[: len(records)] = records
-        place = f"{self.topic}-{self.partition} at {self.bootstrap_servers}, fetched from offset {offset}"
-        return Chunk(self.topic, self.partition, data, len(records), place, 0, offset, self.end_offset)
+        place = f"{self.where} at {self.task.bootstrap_servers}, fetched from offset {self.offset}"
 
-    def _broken(self, scan: Scan) -> Corruption:
-        """Without the length of this batch there is no next one: the rest of the run cannot be read."""
+        def scan(more_follows: bool) -> Scan:
+            return scan_chunk(
+                Chunk(
+                    data,
+                    len(records),
+                    place,
+                    start_offset=self.offset,
+                    end_offset=self.end_offset,
+                    floor=self.floor,
+                    ceiling=max(fetched.high_watermark, self.end_offset),
+                    more_follows=more_follows,
+                )
+            )
+
+        # A full answer is cut somewhere: the next one has what confirms its last batch.
+        found = scan(more_follows=2 * len(records) > FETCH_BYTES)
+        return found if found.end else scan(more_follows=False)
+
+    def _behind_corruptions(self, scan: Scan) -> int:
+        """The offset behind a batch that cannot be read, by its header, if nothing behind it could be."""
+        if len(scan.batches) or not scan.corruptions:
+            return 0
+        behind = read_header(scan.chunk.data, scan.corruptions[-1].position).next_offset
+        return behind if self.offset < behind <= scan.chunk.ceiling else self.end_offset
+
+    def _unreadable(self, scan: Scan) -> Corruption:
+        """Without the length of this batch there is no next one: the rest of the range cannot be read."""
         rest = scan.chunk.size - scan.end
         return Corruption(scan.chunk.place, scan.end, rest, scan.next_offset, scan.broken)
 
 
 def plan(options: Options) -> list[Task]:
-    """Ask the cluster where the partitions begin and end, and share the offsets out."""
+    """Ask the cluster where the partitions begin and end, and share the offsets out. Raises MissingData."""
     assert options.bootstrap_servers is not None
-    with Cluster(options.bootstrap_servers, client_id=CLIENT_ID) as cluster:
+    with _connect(options.bootstrap_servers, options.timeout_s) as cluster:
         partitions = _partitions(cluster, options)
+        options.check_partitions(partitions)
         earliest = cluster.list_offsets(dict.fromkeys(partitions, EARLIEST))
         latest = cluster.list_offsets(dict.fromkeys(partitions, LATEST))
-    bounds = {
-        where: _wanted(options, where, earliest[where], latest[where])
-        for where in partitions
-        if earliest[where] < latest[where]
-    }
-    total = sum(end - start for start, end in bounds.values())
+        leaders = cluster.leaders
+    bounds = {where: _wanted(options, where, earliest[where], latest[where]) for where in partitions}
+    total = sum(max(end - start, 0) for start, end in bounds.values())
     longest = max(1, -(-total // options.min_partitions))
     ranges = [
-        OffsetRange(options.bootstrap_servers, where.topic, where.partition, start, min(start + longest, end))
+        OffsetRange(where, start, min(start + longest, end), end)
         for where, (first, end) in bounds.items()
         for start in range(first, end, longest)
     ]
-    return share_out(ranges, options.min_partitions)
+    return [
+        FetchTask(
+            options.bootstrap_servers,
+            options.timeout_s,
+            options.fail_on_data_loss,
+            {offsets.where: leaders[offsets.where] for offsets in share if offsets.where in leaders},
+            share,
+        )
+        for share in share_out(ranges, options.min_partitions)
+    ] or [Task()]
+
+
+def _connect(
+    servers: str, timeout_s: float, leaders: Mapping[TopicPartition, Address] | None = None
+) -> Cluster:
+    return Cluster(servers, timeout_s, CLIENT_ID, leaders=leaders or {}, waits_for_nodes=True)
 
 
 def _partitions(cluster: Cluster, options: Options) -> list[TopicPartition]:
-    topic = TopicName(options.topic)
-    try:
-        return [TopicPartition(topic, partition) for partition in cluster.partitions_of(topic)]
-    except RequestRefused as refusal:
-        if refusal.error != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            raise
-        names = sorted(found.name for found in cluster.metadata().topics if found.name)
-        there = f"topics there: {', '.join(names)}" if names else "there are no topics"
-        raise MissingData(f"no topic {options.topic!r} at {options.bootstrap_servers} ({there})") from refusal
+    """The partitions to read; the cluster knows their leaders then."""
+    response = cluster.metadata(options.topics.required or None)
+    cluster.learn_leaders(response)
+    found: dict[TopicName, list[int]] = {}
+    for topic in response.topics:
+        if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise _no_topic(cluster, options, str(topic.name))
+        name = TopicName(str(topic.name))
+        if options.topics.among([name]):
+            check(f"topic {topic.name}", topic.error_code)
+            found[name] = [partition.partition_index for partition in topic.partitions]
+    for name, chosen in options.topics.partitions.items():
+        for partition in chosen:
+            if partition not in found[name]:
+                raise MissingData(f"there is no partition {name}-{partition} at {options.bootstrap_servers}")
+    return [
+        TopicPartition(name, partition)
+        for name in options.topics.among(found)
+        for partition in options.topics.partitions_of(name, found[name])
+    ]
+
+
+def _no_topic(cluster: Cluster, options: Options, topic: str) -> MissingData:
+    names = sorted(str(found.name) for found in cluster.metadata().topics if found.name)
+    there = f"topics there: {', '.join(names)}" if names else "there are no topics"
+    return MissingData(f"no topic {topic!r} at {options.bootstrap_servers} ({there})")
 
 
 def _wanted(options: Options, where: TopicPartition, earliest: int, latest: int) -> tuple[int, int]:
-    """The first offset to read and the first not to read, of those that are there."""
-    start = (options.starting_offsets or {}).get(where.partition, EARLIEST)
-    end = (options.ending_offsets or {}).get(where.partition, LATEST)
+    """The first offset to read and the first not to read, of those that are there.
+
+    A start behind the end reads nothing, as in Spark's Kafka source.
+    """
+    start = options.starting_offsets.get(where, EARLIEST)
+    end = options.ending_offsets.get(where, LATEST)
     start = earliest if start == EARLIEST else start
     end = latest if end == LATEST else end
-    if options.fail_on_data_loss and (start < earliest or end > latest):
+    if options.fail_on_data_loss and start < end and (start < earliest or end > latest):
         raise MissingData(
             f"{where} holds offsets {earliest} to {latest}, asked for were {start} to {end}; "
             "set failOnDataLoss to false to read what there is"

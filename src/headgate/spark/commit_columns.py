@@ -18,9 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from headgate.domain.ids import TopicPartition
+from headgate.log.batch_scan import Bits, Ints, gather, only
 from headgate.spark import arrow
 from headgate.spark.arrow import Column, Rows
-from headgate.spark.scan import Bits, Chunk, Ints, gather, only
 from headgate.spark.unpack import Records
 
 KEY_VERSIONS = (0, 1)
@@ -65,7 +66,7 @@ def is_offset_commit(records: Records) -> Bits:
     return _keys(records).fits & _values(records).fits
 
 
-def rows(records: Records, chunk: Chunk) -> Rows:
+def rows(records: Records, where: TopicPartition) -> Rows:
     """The offset commits among the records, as `schemas.OFFSET_COMMITS`."""
     keys, values = _keys(records), _values(records)
     chosen = keys.fits & values.fits
@@ -76,7 +77,7 @@ def rows(records: Records, chunk: Chunk) -> Rows:
     no_epoch = unknown | (values.leader_epoch < 0)
     producer_id = batches.producer_id[records.batch]
     columns: dict[str, Column] = {
-        "log_partition": lambda: arrow.constant(chunk.partition, count, pa.int32()),
+        "log_partition": lambda: arrow.constant(where.partition, count, pa.int32()),
         "log_offset": lambda: arrow.integers(records.offset, pa.int64()),
         "log_timestamp": lambda: arrow.timestamps(records.timestamp_ms),
         "group_id": lambda: arrow.strings(payload, keys.group_at, keys.group_size),

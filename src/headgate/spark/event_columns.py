@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from headgate.domain.assigned_partitions import read_assignment
+from headgate.domain.ids import TopicPartition
+from headgate.log.batch_scan import only
 from headgate.records import GroupMember, GroupMetadata, GroupTombstone, MalformedRecord, decode
 from headgate.spark import arrow
 from headgate.spark.arrow import Column, Rows
 from headgate.spark.commit_columns import is_offset_commit
-from headgate.spark.scan import Chunk, only
 from headgate.spark.schemas import GROUP_EVENTS, arrow_type
 from headgate.spark.unpack import Records
 
@@ -60,7 +62,7 @@ _MARKER_NAME = "TransactionMarker"
 Event = dict[str, Any]
 
 
-def rows(records: Records, chunk: Chunk) -> Rows:
+def rows(records: Records, where: TopicPartition) -> Rows:
     """All records that are not offset commits, as `schemas.GROUP_EVENTS`."""
     records = only(records, ~is_offset_commit(records))
     count = len(records)
@@ -82,7 +84,7 @@ def rows(records: Records, chunk: Chunk) -> Rows:
         )
 
     columns: dict[str, Column] = {
-        "log_partition": lambda: arrow.constant(chunk.partition, count, pa.int32()),
+        "log_partition": lambda: arrow.constant(where.partition, count, pa.int32()),
         "log_offset": lambda: arrow.integers(records.offset, pa.int64()),
         "log_timestamp": lambda: arrow.timestamps(records.timestamp_ms),
         **{name: column(name) for name in _DECODED},
@@ -174,24 +176,12 @@ def _member(member: GroupMember, protocol_type: str) -> Event:
 
 
 def assigned_partitions(assignment: bytes) -> list[Event] | None:
-    """The partitions in a ConsumerProtocolAssignment (any version: they come first); None if it is none.
-
-    Layout: int16 version, then for each topic its name and an int32 count of int32 partitions, big-endian.
-    """
-    if not assignment:
-        return []
-    found: list[Event] = []
-    try:
-        (topic_count,) = struct.unpack_from(">i", assignment, 2)
-        at = 6
-        for _ in range(topic_count):
-            (size,) = struct.unpack_from(">h", assignment, at)
-            topic = assignment[at + 2 : at + 2 + size].decode()
-            at += 2 + size
-            (count,) = struct.unpack_from(">i", assignment, at)
-            partitions = struct.unpack_from(f">{count}i", assignment, at + 4)
-            at += 4 + 4 * count
-            found += [{"topic": topic, "partition": partition} for partition in partitions]
-    except (struct.error, UnicodeDecodeError):
+    """The partitions in a ConsumerProtocolAssignment, by topic; None if the bytes are none."""
+    found = read_assignment(assignment)
+    if found is None:
         return None
-    return found
+    return [
+        {"topic": topic, "partition": partition}
+        for topic, partitions in found.partitions.items()
+        for partition in partitions
+    ]

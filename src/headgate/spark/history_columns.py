@@ -10,16 +10,17 @@ from dataclasses import replace
 
 import numpy as np
 
+from headgate.domain.ids import TopicPartition
+from headgate.log.batch_scan import gather, only
 from headgate.records.history import ORIGIN_BYTES, ORIGIN_KEY
 from headgate.spark import commit_columns
 from headgate.spark.arrow import Rows
-from headgate.spark.scan import Chunk, gather, only
 from headgate.spark.unpack import Records, read_headers
 
 
-def rows(records: Records, chunk: Chunk) -> Rows:
+def rows(records: Records, where: TopicPartition) -> Rows:
     """The offset commits among the records, as `schemas.OFFSET_COMMITS` has them where they stood."""
-    return commit_columns.rows(_as_they_stood(records), chunk)
+    return commit_columns.rows(_as_they_stood(records), where)
 
 
 def _as_they_stood(records: Records) -> Records:

@@ -1,7 +1,7 @@
 """What a reader can be told, and the refusal of anything else.
 
-Names are those of Spark's Kafka connector where it has one. Spark hands options on without regard to case, so
-their names are compared without it.
+Names are those of Spark's Kafka source where it has one; names of earlier releases remain as aliases. Spark
+hands options on without regard to case, so their names are compared without it.
 """
 
 from __future__ import annotations
@@ -10,15 +10,20 @@ import difflib
 import json
 import os
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from headgate.domain.ids import TopicName, TopicPartition
 
 EARLIEST = -2
 LATEST = -1
 
 _ADDRESSES = re.compile(r"[^/,\s]+:\d+(,[^/,\s]+:\d+)*")
 _SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 class OptionError(ValueError):
@@ -26,65 +31,110 @@ class OptionError(ValueError):
 
 
 NAMES = {
-    "path": "the data directory of a broker (or a copy of it); this or bootstrap.servers",
-    "bootstrap.servers": "HOST:PORT[,HOST:PORT...] of a Headgate node or of Apache Kafka",
-    "topic": "the topic to read",
+    "path": "the data directory of a broker (or a copy of it); this or kafka.bootstrap.servers",
+    "kafka.bootstrap.servers": "HOST:PORT[,HOST:PORT...] of a Headgate node or of Apache Kafka",
+    "subscribe": "the topics to read, separated by commas; or subscribePattern, or assign",
+    "subscribePattern": "a regular expression that matches the whole names of the topics to read",
+    "assign": 'the partitions to read, as JSON {"topic": [0, 1]}',
     "startingOffsets": 'earliest (default), or JSON {"topic": {"0": 23, "1": -2}}, -2 being earliest',
     "endingOffsets": 'latest (default), or JSON {"topic": {"0": 50, "1": -1}}, -1 being latest; exclusive',
+    "includeHeaders": "true (default): the table has the column headers",
     "columns": "comma-separated names: only these columns are decoded, in this order (default: all)",
     "minPartitions": "read with at least so many tasks (default: one for each core of the driver's machine)",
-    "maxBytesPerTask": "with path: a task reads at most so many bytes, if segments allow (256m; k, m, g)",
+    "maxBytesPerTask": "with path: a task reads at most so many bytes (256m; k, m, g)",
+    "timeout": "with kafka.bootstrap.servers: how long a call may take, its repetitions included (60s; s, m)",
     "failOnCorrupt": "true (default): fail at a batch that cannot be read; false: skip it and say so",
     "failOnDataLoss": "true (default): fail when offsets asked for by number are not in the log",
 }
 """Every option, with its meaning: the manual's table is this one."""
 
-Offsets = Mapping[int, int]
-"""Offsets asked for, by partition: a number, `EARLIEST` or `LATEST`."""
+ALIASES = {"bootstrap.servers": "kafka.bootstrap.servers", "topic": "subscribe"}
+"""Options of earlier releases, by their names there."""
+
+_TOPIC_OPTIONS = ("subscribe", "subscribePattern", "assign")
+
+Offsets = Mapping[TopicPartition, int]
+"""Offsets asked for: a number, `EARLIEST` or `LATEST`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChoice:
+    """The topics of a read: by name, by a pattern of names, or by single partitions. One of them is set."""
+
+    names: tuple[TopicName, ...] = ()
+    pattern: str | None = None
+    partitions: Mapping[TopicName, tuple[int, ...]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        if self.pattern is not None:
+            return f"topics like {self.pattern}"
+        return ", ".join(self.names or self.partitions)
+
+    @property
+    def required(self) -> tuple[TopicName, ...]:
+        """The topics that must exist."""
+        return self.names or tuple(self.partitions)
+
+    def among(self, available: Iterable[str]) -> list[TopicName]:
+        """The topics to read, in order, out of those that there are."""
+        if self.pattern is None:
+            there = set(available)
+            return [name for name in self.required if name in there]
+        matches: Callable[[str], object] = re.compile(self.pattern).fullmatch
+        return [TopicName(name) for name in sorted(available) if matches(name) and not name.startswith("__")]
+
+    def partitions_of(self, topic: TopicName, available: Iterable[int]) -> list[int]:
+        """The partitions to read of a topic, in order, out of those that there are."""
+        chosen = self.partitions.get(topic)
+        return sorted(set(available) if chosen is None else set(available) & set(chosen))
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """The options of one read, checked. Exactly one of `path` and `bootstrap_servers` is set."""
 
-    topic: str
+    topics: TopicChoice
     path: Path | None = None
     bootstrap_servers: str | None = None
-    starting_offsets: Offsets | None = None
-    ending_offsets: Offsets | None = None
+    starting_offsets: Offsets = field(default_factory=dict)
+    ending_offsets: Offsets = field(default_factory=dict)
     columns: tuple[str, ...] | None = None
+    include_headers: bool = True
     min_partitions: int = 1
     max_bytes_per_task: int = 256 << 20
+    timeout_s: float = 60.0
     fail_on_corrupt: bool = True
     fail_on_data_loss: bool = True
+
+    def check_partitions(self, available: Iterable[TopicPartition]) -> None:
+        """Refuse offsets of partitions that are not read. Raises OptionError."""
+        there = set(available)
+        for name, offsets in (
+            ("startingOffsets", self.starting_offsets),
+            ("endingOffsets", self.ending_offsets),
+        ):
+            if strangers := sorted(str(where) for where in offsets if where not in there):
+                raise OptionError(f"option {name} names partitions that do not exist: {', '.join(strangers)}")
 
 
 def parse(given: Mapping[str, str], topic: str | None = None) -> Options:
     """Check the options of a read; `topic` is set for the readers that always read the same one."""
-    by_name = {name.lower(): name for name in NAMES}
-    values: dict[str, str] = {}
-    for key, value in given.items():
-        name = by_name.get(key.lower())
-        if name is None:
-            raise OptionError(f"headgate has no option {key!r}{_nearest(key, NAMES)}")
-        values[name] = value
-    if topic is not None and values.setdefault("topic", topic) != topic:
-        raise OptionError(f"this reader reads {topic} only, not topic {values['topic']!r}")
-    topic = values.get("topic")
-    if not topic:
-        raise OptionError("option topic is missing: the topic to read")
+    values = _by_documented_name(given)
+    topics = _topic_choice(values, topic)
     _check_source(values)
     path = values.get("path")
     columns = values.get("columns")
     return Options(
-        topic=topic,
-        path=Path(path) if path else None,
-        bootstrap_servers=values.get("bootstrap.servers"),
-        starting_offsets=_offsets("startingOffsets", values.get("startingOffsets", "earliest"), topic),
-        ending_offsets=_offsets("endingOffsets", values.get("endingOffsets", "latest"), topic),
+        topics=topics,
+        path=local_path(path) if path else None,
+        bootstrap_servers=values.get("kafka.bootstrap.servers"),
+        starting_offsets=_offsets("startingOffsets", values.get("startingOffsets", "earliest"), topics),
+        ending_offsets=_offsets("endingOffsets", values.get("endingOffsets", "latest"), topics),
         columns=None if columns is None else tuple(name.strip() for name in columns.split(",")),
+        include_headers=_truth("includeHeaders", values.get("includeHeaders", "true")),
         min_partitions=_count("minPartitions", values.get("minPartitions", str(cores()))),
         max_bytes_per_task=_size("maxBytesPerTask", values.get("maxBytesPerTask", "256m")),
+        timeout_s=_seconds("timeout", values.get("timeout", "60s")),
         fail_on_corrupt=_truth("failOnCorrupt", values.get("failOnCorrupt", "true")),
         fail_on_data_loss=_truth("failOnDataLoss", values.get("failOnDataLoss", "true")),
     )
@@ -93,8 +143,18 @@ def parse(given: Mapping[str, str], topic: str | None = None) -> Options:
 def source_option(source: str | os.PathLike[str]) -> tuple[str, str]:
     """The option that names a source: HOST:PORT[,...] is a cluster, anything else a data directory."""
     if isinstance(source, str) and _ADDRESSES.fullmatch(source):
-        return "bootstrap.servers", source
+        return "kafka.bootstrap.servers", source
     return "path", os.fspath(source)
+
+
+def local_path(text: str) -> Path:
+    """A path, or a `file:` URI, as a path. Raises OptionError for URIs of other file systems."""
+    if not _URI.match(text):
+        return Path(text)
+    parts = urlsplit(text)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        raise OptionError(f"option path: a data directory is read from this machine's disks, not {text!r}")
+    return Path(url2pathname(parts.path))
 
 
 def choose_columns(names: tuple[str, ...] | None, available: list[str]) -> list[str]:
@@ -114,14 +174,58 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def _by_documented_name(given: Mapping[str, str]) -> dict[str, str]:
+    by_name = {name.lower(): name for name in NAMES} | ALIASES
+    values: dict[str, str] = {}
+    for key, value in given.items():
+        name = by_name.get(key.lower())
+        if name is None:
+            raise OptionError(f"headgate has no option {key!r}{_nearest(key, [*NAMES, *ALIASES])}")
+        if values.setdefault(name, value) != value:
+            raise OptionError(f"option {name} is given twice: {values[name]!r} and {value!r}")
+    return values
+
+
+def _topic_choice(values: dict[str, str], topic: str | None) -> TopicChoice:
+    if topic is not None and values.setdefault("subscribe", topic) != topic:
+        raise OptionError(f"this reader reads {topic} only, not topic {values['subscribe']!r}")
+    given = [name for name in _TOPIC_OPTIONS if values.get(name)]
+    if not given:
+        raise OptionError(
+            "option subscribe (or subscribePattern, or assign) is missing: the topic is missing"
+        )
+    if len(given) > 1:
+        raise OptionError(f"options {' and '.join(given)} exclude each other")
+    text = values[given[0]]
+    if given[0] == "subscribe":
+        names = dict.fromkeys(TopicName(name.strip()) for name in text.split(",") if name.strip())
+        return TopicChoice(names=tuple(names))
+    if given[0] == "subscribePattern":
+        try:
+            re.compile(text)
+        except re.error as problem:
+            raise OptionError(
+                f"option subscribePattern: {text!r} is no regular expression: {problem}"
+            ) from problem
+        return TopicChoice(pattern=text)
+    try:
+        partitions = {
+            TopicName(name): tuple(int(index) for index in indexes)
+            for name, indexes in json.loads(text).items()
+        }
+    except (ValueError, TypeError, AttributeError) as problem:
+        raise OptionError(f'option assign: {text!r} is not like {{"topic": [0, 1]}}') from problem
+    return TopicChoice(partitions=partitions)
+
+
 def _check_source(values: Mapping[str, str]) -> None:
-    path, servers = values.get("path"), values.get("bootstrap.servers")
+    path, servers = values.get("path"), values.get("kafka.bootstrap.servers")
     if not path and not servers:
-        raise OptionError("option path (a data directory) or bootstrap.servers (HOST:PORT) is missing")
+        raise OptionError("option path (a data directory) or kafka.bootstrap.servers (HOST:PORT) is missing")
     if path and servers:
-        raise OptionError("options path and bootstrap.servers exclude each other")
+        raise OptionError("options path and kafka.bootstrap.servers exclude each other")
     if servers is not None and not _ADDRESSES.fullmatch(servers):
-        raise OptionError(f"option bootstrap.servers: {servers!r} is not HOST:PORT[,HOST:PORT...]")
+        raise OptionError(f"option kafka.bootstrap.servers: {servers!r} is not HOST:PORT[,HOST:PORT...]")
     if servers and "maxBytesPerTask" in values:
         raise OptionError(
             "option maxBytesPerTask goes with path only: a cluster does not tell sizes; use minPartitions"
@@ -136,26 +240,30 @@ def _nearest(name: str, known: Mapping[str, str] | list[str]) -> str:
     return f"; there are {', '.join(known)}"
 
 
-def _offsets(name: str, text: str, topic: str) -> Offsets | None:
+def _offsets(name: str, text: str, topics: TopicChoice) -> Offsets:
     everything, word = (EARLIEST, "earliest") if name == "startingOffsets" else (LATEST, "latest")
     if text.strip().lower() == word:
-        return None
+        return {}
     if not text.lstrip().startswith("{"):
         raise OptionError(f"option {name}: {text!r} is neither {word} nor JSON like {_EXAMPLE}")
     try:
-        parsed = json.loads(text)
-        by_partition = {int(partition): int(offset) for partition, offset in parsed.pop(topic).items()}
-    except (ValueError, TypeError, KeyError, AttributeError) as problem:
-        raise OptionError(f"option {name}: {text!r} is not like {_EXAMPLE} for topic {topic!r}") from problem
-    if parsed:
-        raise OptionError(f"option {name} names topics that are not read: {', '.join(sorted(parsed))}")
-    for partition, offset in by_partition.items():
+        by_topic = json.loads(text)
+        offsets = {
+            TopicPartition(TopicName(topic), int(partition)): int(offset)
+            for topic, partitions in by_topic.items()
+            for partition, offset in partitions.items()
+        }
+    except (ValueError, TypeError, AttributeError) as problem:
+        raise OptionError(f"option {name}: {text!r} is not like {_EXAMPLE}") from problem
+    if strangers := set(by_topic) - set(topics.among(by_topic)):
+        raise OptionError(f"option {name} names topics that are not read: {', '.join(sorted(strangers))}")
+    for where, offset in offsets.items():
         if offset < 0 and offset != everything:
             raise OptionError(
-                f"option {name}: {offset} for partition {partition}, but only {everything} ({word}) may be "
-                "negative"
+                f"option {name}: {offset} for partition {where.partition}, but only {everything} ({word}) "
+                "may be negative"
             )
-    return by_partition
+    return offsets
 
 
 _EXAMPLE = '{"topic": {"0": 23}}'
@@ -172,6 +280,13 @@ def _size(name: str, text: str) -> int:
     if not match or int(match[1]) < 1:
         raise OptionError(f"option {name}: {text!r} is not a size such as 67108864 or 64m")
     return int(match[1]) * _SIZES[match[2]]
+
+
+def _seconds(name: str, text: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|)", text.strip().lower())
+    if not match or float(match[1]) <= 0:
+        raise OptionError(f"option {name}: {text!r} is not a time such as 60s or 2m")
+    return float(match[1]) * {"ms": 0.001, "m": 60.0}.get(match[2], 1.0)
 
 
 def _truth(name: str, text: str) -> bool:

@@ -1,26 +1,31 @@
 """Share a read out among tasks.
 
-A piece is what one task can read by itself: a segment file, or a run of offsets of one partition. A task
-costs 50 to 150 ms before its first row, so there is about one for each core, with many pieces in each.
+A piece is what one task can read by itself: a part of a segment file, or a run of offsets of one partition. A
+task costs 50 to 150 ms before its first row, so there is about one for each core, with many pieces in each.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
-from headgate.spark.scan import Scan
+from headgate.domain.ids import TopicPartition
+from headgate.log.batch_scan import Scan
+
+
+class MissingData(LookupError):
+    """What was to be read is not there: no such directory, topic, or offsets."""
 
 
 class Piece(Protocol):
     """A part of a partition's log that is read from its beginning to its end."""
 
     @property
-    def partition(self) -> int:
+    def where(self) -> TopicPartition:
         """The partition it belongs to."""
         ...
 
@@ -34,30 +39,35 @@ class Piece(Protocol):
         """What it costs to read, in bytes or in offsets: the same unit for all pieces of a read."""
         ...
 
-    def scans(self) -> Iterator[Scan]:
-        """Read it, chunk by chunk."""
-        ...
-
 
 @dataclass(frozen=True)
 class Task(InputPartition):
-    """The pieces that one task of a Spark job reads, in order."""
+    """What one task of a Spark job reads. This one reads nothing: Spark wants at least one task."""
 
-    pieces: tuple[Piece, ...]
+    value: None = field(default=None, init=False)
+
+    def scans(self) -> Iterator[tuple[TopicPartition, Scan]]:
+        """Read all of it, chunk by chunk, each with the partition it belongs to."""
+        return iter(())
+
+    def scans_at(self, where: TopicPartition, offset: int) -> Iterator[Scan]:
+        """Read the record at an offset that another task may read, if the plan covers it."""
+        return iter(())
 
 
-def share_out(pieces: Sequence[Piece], task_count: int) -> list[Task]:
+PieceT = TypeVar("PieceT", bound=Piece)
+
+
+def share_out(pieces: Sequence[PieceT], task_count: int) -> list[tuple[PieceT, ...]]:
     """Spread pieces over at most `task_count` tasks, the heaviest first, each to the task with the least so
-    far.
-
-    There is always one task: Spark would otherwise make up one of its own.
+    far; within a task they are in order.
     """
-    loads: list[tuple[int, int]] = [(0, task) for task in range(max(1, min(task_count, len(pieces))))]
-    shares: list[list[Piece]] = [[] for _ in loads]
+    loads: list[tuple[int, int]] = [(0, task) for task in range(min(task_count, len(pieces)))]
+    shares: list[list[PieceT]] = [[] for _ in loads]
     for piece in sorted(pieces, key=lambda piece: piece.weight, reverse=True):
         load, task = loads[0]
         shares[task].append(piece)
         heapq.heapreplace(loads, (load + piece.weight, task))
     for share in shares:
-        share.sort(key=lambda piece: (piece.partition, piece.start_offset))
-    return [Task(tuple(share)) for share in shares]
+        share.sort(key=lambda piece: (piece.where, piece.start_offset))
+    return [tuple(share) for share in shares]

@@ -19,6 +19,7 @@ from headgate.spark.source import (
     CorruptionsDataSource,
     GroupEventsDataSource,
     HeadgateDataSource,
+    IncompleteCommitsDataSource,
     OffsetCommitsDataSource,
     OffsetHistoryDataSource,
 )
@@ -41,8 +42,8 @@ def register(spark: SparkSession) -> None:
 
 
 def records(spark: SparkSession, source: Source, topic: str, **options: str | int | bool) -> DataFrame:
-    """A topic's records, as `schemas.RECORDS`."""
-    return _load(spark, HeadgateDataSource.name(), source, {"topic": topic, **options})
+    """The records of a topic, or of several separated by commas, as `schemas.RECORDS`."""
+    return _load(spark, HeadgateDataSource.name(), source, {"subscribe": topic, **options})
 
 
 def offset_commits(
@@ -69,6 +70,11 @@ def offset_commits(
     return log.unionByName(history).dropDuplicates(list(_PLACE)).select(*chosen)
 
 
+def incomplete_commits(spark: SparkSession, source: Source, **options: str | int | bool) -> DataFrame:
+    """Offset commits that a crash cut short and that therefore never counted, as `schemas.OFFSET_COMMITS`."""
+    return _load(spark, IncompleteCommitsDataSource.name(), source, options)
+
+
 def group_events(spark: SparkSession, source: Source, **options: str | int | bool) -> DataFrame:
     """Everything else in the coordinator's log, as `schemas.GROUP_EVENTS`."""
     return _load(spark, GroupEventsDataSource.name(), source, options)
@@ -76,7 +82,7 @@ def group_events(spark: SparkSession, source: Source, **options: str | int | boo
 
 def corruptions(spark: SparkSession, source: Source, topic: str, **options: str | int | bool) -> DataFrame:
     """What of a topic's log cannot be read, as `schemas.CORRUPTIONS`; empty for a healthy log."""
-    return _load(spark, CorruptionsDataSource.name(), source, {"topic": topic, **options})
+    return _load(spark, CorruptionsDataSource.name(), source, {"subscribe": topic, **options})
 
 
 def _load(spark: SparkSession, name: str, source: Source, options: dict[str, str | int | bool]) -> DataFrame:

@@ -35,7 +35,7 @@ RECORDS = _struct(
     partition=_INTEGER,
     offset=_LONG,
     timestamp=_TIMESTAMP,  # null: the producer set none
-    timestamp_type=_INTEGER,  # 0 the producer's time (CreateTime), 1 the broker's (LogAppendTime)
+    timestampType=_INTEGER,  # 0 the producer's time (CreateTime), 1 the broker's (LogAppendTime)
     key=_BINARY,
     value=_BINARY,
     headers=ArrayType(HEADER, containsNull=True),  # null: the record has none

@@ -1,138 +1,231 @@
-"""Read a topic out of a broker's data directory, without the broker.
+"""Read topics out of a broker's data directory, without the broker.
 
-Only Kafka's segment files are looked at: `<topic>-<partition>/<base offset, 20 digits>.log`. The broker may
-be running: what a read covers is fixed when it is planned, by what each file holds then, and a batch that is
-not complete at the end of the last segment ends the partition.
+Only Kafka's segment files are looked at: `<topic>-<partition>/<base offset, 20 digits>.log`, and their
+indexes for places to divide large ones at. The broker may be running: what a read covers is fixed when it is
+planned, by what each file holds then, and a batch that is not complete at the end of the last segment ends
+the partition. A file that compaction replaced since is not read: it lacks what was moved behind the read.
 """
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from io import FileIO
+from itertools import pairwise
 from pathlib import Path
 
-from headgate.log.header import HEADER_BYTES
-from headgate.log.walking import written_end
+from headgate.domain.ids import TopicName, TopicPartition
+from headgate.log.batch_scan import NO_END, PADDING, Chunk, Corruption, Scan, scan_chunk
+from headgate.log.index import MOST_RELATIVE_OFFSET
+from headgate.log.walking import find_whole_batch, written_end
+from headgate.spark.directory import CompactedWhileRead, SegmentFile, segment_files, topics_in
+from headgate.spark.dividing import batch_starts
 from headgate.spark.options import EARLIEST, LATEST, Options
-from headgate.spark.plan import Task, share_out
-from headgate.spark.scan import PADDING, Chunk, Corruption, Scan, scan_chunk
+from headgate.spark.plan import MissingData, Task, share_out
 
 CHUNK_BYTES = 4 << 20
 """Read at a time: large enough for numpy's cost per call to vanish, small enough for its columns to stay in
 cache.
 """
 
-NO_END = (1 << 63) - 1
-"""An end offset behind every record."""
-
-_SEGMENT_NAME = re.compile(r"\d{20}\.log")
-
-
-class MissingData(LookupError):
-    """What was to be read is not there: no such directory, topic, or offsets."""
+LEAST_PART_BYTES = 8 << 20
+"""Segments are not divided into smaller parts than this."""
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
-    """One segment file, and the offsets wanted of it. `size` is its size when the read was planned; from
-    `written` on there were zeros then, room for batches to come.
+class SegmentPart:
+    """A part of a segment file, bytes `begin` to `end`, and the offsets wanted of it.
+
+    Its batches lie between the offsets `floor` and `ceiling`. Behind byte `written` the file held only zeros
+    when the read was planned, room for batches to come; `ends_log` says whether the log ends with this part.
     """
 
-    path: str
-    topic: str
-    partition: int
-    base_offset: int
-    size: int
+    file: SegmentFile
+    where: TopicPartition
+    begin: int
+    end: int
     written: int
-    is_last: bool
+    floor: int
+    ceiling: int
+    ends_log: bool
     start_offset: int
     end_offset: int
     must_reach_end: bool
+    fail_on_data_loss: bool
 
     @property
     def weight(self) -> int:
-        return self.size
+        """The bytes to read."""
+        return max(min(self.end, self.written) - self.begin, 0)
 
     def scans(self) -> Iterator[Scan]:
-        """Read the file chunk by chunk; the last scan says what is wrong with the end of it, if anything."""
+        """Read it chunk by chunk. Raises MissingData, CompactedWhileRead."""
         try:
-            with FileIO(self.path) as file:
-                yield from self._scans(file)
+            file = FileIO(self.file.path)
         except FileNotFoundError as problem:
-            raise MissingData(f"{self.path} was deleted while it was being read (retention?)") from problem
+            self._explain_missing(problem)
+            return
+        with file:
+            if not self.file.is_same(os.fstat(file.fileno())):
+                raise CompactedWhileRead(str(self.file.path))
+            yield from self._scans(file)
+
+    def _explain_missing(self, problem: FileNotFoundError) -> None:
+        """Retention removes the first segments of a log, compaction replaces any."""
+        path = self.file.path
+        if path.parent.is_dir():
+            left = segment_files(path.parent)
+            if left and left[0].base_offset <= self.file.base_offset:
+                raise CompactedWhileRead(str(path)) from problem
+        if self.fail_on_data_loss:
+            raise MissingData(
+                f"{path} was deleted while it was being read (retention?); set failOnDataLoss to false to "
+                "read what there is"
+            ) from problem
+        print(f"headgate: {path} was deleted while it was being read, and is skipped", file=sys.stderr)
 
     def _scans(self, file: FileIO) -> Iterator[Scan]:
-        position, wanted, next_offset = 0, CHUNK_BYTES, self.base_offset
-        while position < self.size and next_offset < self.end_offset:
-            asked = min(wanted, self.size - position)
-            data, size = _read(file, position, asked)
-            if position + size > self.written:  # as it stood then, whatever was written since
-                written = max(self.written - position, 0)
-                data[written:size] = bytes(size - written)
-            chunk = Chunk(
-                self.topic,
-                self.partition,
-                data,
-                size,
-                self.path,
-                position,
-                self.start_offset,
-                self.end_offset,
-            )
+        position, wanted, floor = self.begin, CHUNK_BYTES, self.floor
+        while position < self.end and floor < self.end_offset:
+            if self.ends_log and position >= self.written:
+                break  # room for batches to come
+            chunk = self._chunk(file, position, wanted, floor)
             scan = scan_chunk(chunk)
-            next_offset = max(next_offset, scan.next_offset)
-            at_end = size < asked or position + scan.end + max(scan.missing, HEADER_BYTES) > self.size
-            if scan.end < size and (scan.broken or at_end):
-                yield scan.with_corruptions(self._unreadable_end(scan, next_offset))
-                break
+            floor = max(floor, scan.next_offset)
+            at = position + scan.end
+            if scan.broken or at + scan.missing > self.end:
+                if self.ends_log and at >= self.written:
+                    yield scan
+                    break
+                behind = find_whole_batch(_reader_of(file, self.end), at + 1, self.end, floor)
+                yield scan.with_corruptions([self._unreadable(scan, at, behind)])
+                if behind is None:
+                    break
+                position, wanted = behind, CHUNK_BYTES
+                continue
             yield scan
-            if size < asked:
-                break  # the file has become shorter: compaction put another in its place
-            position += scan.end
-            wanted = max(CHUNK_BYTES, scan.missing, HEADER_BYTES)
-        if self.must_reach_end and next_offset < self.end_offset:
+            position, wanted = at, max(CHUNK_BYTES, scan.missing) if scan.end else wanted * 2 + scan.missing
+        if self.must_reach_end and floor < self.end_offset:
             raise MissingData(
-                f"{self.topic}-{self.partition} ends at offset {next_offset}, before endingOffsets' "
-                f"{self.end_offset}; set failOnDataLoss to false to read what there is"
+                f"{self.where} ends at offset {floor}, before endingOffsets' {self.end_offset}; set "
+                "failOnDataLoss to false to read what there is"
             )
 
-    def _unreadable_end(self, scan: Scan, next_offset: int) -> list[Corruption]:
-        """What to say of the bytes from the scan's end to the file's."""
-        position = scan.chunk.position + scan.end
-        rest = self.size - position
-        if self.is_last and not any(scan.chunk.data[scan.end :]):
-            return []  # space that was set aside for batches to come
-        incomplete = "the file ends in the middle of a batch"
-        return [
-            Corruption(
-                self.path,
-                position,
-                rest,
-                next_offset,
-                scan.broken or incomplete,
-                is_tail=self.is_last and not scan.broken,
+    def _chunk(self, file: FileIO, position: int, wanted: int, floor: int) -> Chunk:
+        asked = min(wanted, self.end - position)
+        data, size = _read(file, position, asked)
+        if size < asked and (not self.ends_log or position + size < self.written):
+            raise CompactedWhileRead(str(self.file.path))
+        if self.ends_log and position + size > self.written:  # as it was then, whatever was written since
+            written = max(self.written - position, 0)
+            data[written:asked] = bytes(asked - written)
+        return Chunk(
+            data,
+            asked,
+            str(self.file.path),
+            position,
+            self.start_offset,
+            self.end_offset,
+            floor,
+            self.ceiling,
+            more_follows=position + asked < self.end,
+        )
+
+    def _unreadable(self, scan: Scan, position: int, behind: int | None) -> Corruption:
+        """What to say of the bytes from `position` to the next batch `behind`, or to the end of the part."""
+        is_tail = self.ends_log and behind is None and not scan.broken
+        size = (self.end if behind is None else behind) - position
+        reason = scan.broken or "the file ends in the middle of a batch"
+        if behind is not None and not scan.broken:
+            reason = "a batch claims more bytes than the file has, and others follow it"
+        return Corruption(str(self.file.path), position, size, scan.next_offset, reason, is_tail)
+
+
+def plan(options: Options) -> list[Task]:
+    """Find the segments of the topics, divide large ones, and share them out. Raises MissingData."""
+    assert options.path is not None
+    partitions = _partitions(options)
+    options.check_partitions(partitions)
+    segments = [
+        segment
+        for where, directory in partitions.items()
+        for segment in _segments(options, where, segment_files(directory))
+    ]
+    total = sum(segment.weight for segment in segments)
+    longest = min(
+        max(-(-total // options.min_partitions), LEAST_PART_BYTES), max(options.max_bytes_per_task, 1)
+    )
+    parts = [part for segment in segments for part in divide(segment, longest)]
+    tasks = max(options.min_partitions, -(-total // options.max_bytes_per_task))
+    by_log: dict[TopicPartition, list[SegmentPart]] = {}
+    for part in parts:
+        by_log.setdefault(part.where, []).append(part)
+    return [
+        SegmentTask(share, {part.where: tuple(by_log[part.where]) for part in share})
+        for share in share_out(parts, tasks)
+    ] or [Task()]
+
+
+@dataclass(frozen=True)
+class SegmentTask(Task):
+    """Parts of segment files that one task reads, in order."""
+
+    parts: tuple[SegmentPart, ...]
+    log_parts: Mapping[TopicPartition, tuple[SegmentPart, ...]]
+    """All parts of the partitions that it reads, those of other tasks too."""
+
+    def scans(self) -> Iterator[tuple[TopicPartition, Scan]]:
+        """Read all of it, chunk by chunk, each with the partition it belongs to."""
+        for part in self.parts:
+            for scan in part.scans():
+                yield part.where, scan
+
+    def scans_at(self, where: TopicPartition, offset: int) -> Iterator[Scan]:
+        """Read the record at an offset that another task may read, if the plan covers it."""
+        for part in self.log_parts[where]:
+            if part.floor <= offset < part.ceiling:
+                yield from replace(
+                    part, start_offset=offset, end_offset=offset + 1, must_reach_end=False
+                ).scans()
+
+
+def divide(segment: SegmentPart, longest: int) -> list[SegmentPart]:
+    """The segment in parts of about `longest` bytes that begin where batches begin."""
+    if segment.weight <= longest:
+        return [segment]
+    starts = batch_starts(segment.file, segment.written, longest)
+    bounds = [(segment.begin, segment.floor), *starts, (segment.end, segment.ceiling)]
+    parts = []
+    for (begin, floor), (end, ceiling) in pairwise(bounds):
+        is_end = end == segment.end
+        if floor >= segment.end_offset or (ceiling <= segment.start_offset and not is_end):
+            continue
+        parts.append(
+            replace(
+                segment,
+                begin=begin,
+                end=end,
+                written=segment.written if is_end else end,
+                floor=floor,
+                ceiling=ceiling,
+                ends_log=segment.ends_log and is_end,
+                start_offset=max(segment.start_offset, floor),
+                end_offset=segment.end_offset if is_end else min(segment.end_offset, ceiling),
+                must_reach_end=segment.must_reach_end and is_end,
             )
-        ]
+        )
+    return parts
+
+
+def _reader_of(file: FileIO, end: int) -> Callable[[int, int], bytes]:
+    return lambda count, position: os.pread(file.fileno(), min(count, end - position), position)
 
 
 def _written(path: Path, size: int) -> int:
     with path.open("rb") as file:
         return written_end(lambda count, at: os.pread(file.fileno(), count, at), 0, size)
-
-
-def plan(options: Options) -> list[Task]:
-    """Find the segments of a topic and share them out."""
-    assert options.path is not None
-    segments = [
-        segment
-        for partition, directory in sorted(_partitions(options.path, options.topic).items())
-        for segment in _segments(options, partition, directory)
-    ]
-    by_size = -(-sum(segment.size for segment in segments) // options.max_bytes_per_task)
-    return share_out(segments, max(options.min_partitions, by_size))
 
 
 def _read(file: FileIO, position: int, size: int) -> tuple[bytearray, int]:
@@ -146,56 +239,63 @@ def _read(file: FileIO, position: int, size: int) -> tuple[bytearray, int]:
     return data, filled
 
 
-def _partitions(data_directory: Path, topic: str) -> dict[int, Path]:
-    if not data_directory.is_dir():
-        raise MissingData(f"there is no data directory {data_directory}")
-    name = re.compile(re.escape(topic) + r"-(\d+)")
-    found = {
-        int(match[1]): entry
-        for entry in data_directory.iterdir()
-        if (match := name.fullmatch(entry.name)) and entry.is_dir()
-    }
-    if not found:
-        others = {entry.name.rpartition("-")[0] for entry in data_directory.glob("*-*") if entry.is_dir()}
-        there = f"topics there: {', '.join(sorted(others))}" if others else "there are no topics in it"
-        raise MissingData(
-            f"nothing of topic {topic!r} in {data_directory} ({there}); a topic has no files until "
-            "it is written to"
-        )
+def _partitions(options: Options) -> dict[TopicPartition, Path]:
+    assert options.path is not None
+    available = topics_in(options.path)
+    chosen = options.topics.among(available)
+    for topic in options.topics.required:
+        if topic not in chosen:
+            there = (
+                f"topics there: {', '.join(sorted(available))}" if available else "there are no topics in it"
+            )
+            raise MissingData(
+                f"nothing of topic {topic!r} in {options.path} ({there}); a topic has no files until "
+                "it is written to"
+            )
+    found: dict[TopicPartition, Path] = {}
+    for topic in chosen:
+        for partition in options.topics.partitions_of(topic, available[topic]):
+            found[TopicPartition(TopicName(topic), partition)] = available[topic][partition]
+    for topic, partitions in options.topics.partitions.items():
+        for partition in partitions:
+            if TopicPartition(topic, partition) not in found:
+                raise MissingData(f"there is no partition {topic}-{partition} in {options.path}")
     return found
 
 
-def _segments(options: Options, partition: int, directory: Path) -> list[Segment]:
-    files = sorted(entry for entry in directory.iterdir() if _SEGMENT_NAME.fullmatch(entry.name))
+def _segments(options: Options, where: TopicPartition, files: list[SegmentFile]) -> list[SegmentPart]:
     if not files:
         return []
-    bases = [int(file.stem) for file in files]
-    asked_start = (options.starting_offsets or {}).get(partition, EARLIEST)
-    asked_end = (options.ending_offsets or {}).get(partition, LATEST)
-    if EARLIEST < asked_start < bases[0] and options.fail_on_data_loss:
+    asked_start = options.starting_offsets.get(where, EARLIEST)
+    asked_end = options.ending_offsets.get(where, LATEST)
+    first = files[0].base_offset
+    if EARLIEST < asked_start < first and options.fail_on_data_loss:
         raise MissingData(
-            f"{options.topic}-{partition} begins at offset {bases[0]}, after startingOffsets' {asked_start}; "
+            f"{where} begins at offset {first}, after startingOffsets' {asked_start}; "
             "set failOnDataLoss to false to read what there is"
         )
     end = NO_END if asked_end == LATEST else asked_end
     segments = []
-    for file, base, beyond in zip(files, bases, [*bases[1:], NO_END], strict=True):
-        if beyond <= asked_start or base >= end:
+    for file, following in zip(files, [*files[1:], None], strict=True):
+        base = file.base_offset
+        ceiling = following.base_offset if following else base + MOST_RELATIVE_OFFSET + 1
+        if base >= end or (following and ceiling <= asked_start):
             continue
-        is_last = beyond == NO_END
-        size = file.stat().st_size
+        written = file.size if following else _written(file.path, file.size)
         segments.append(
-            Segment(
-                path=str(file),
-                topic=options.topic,
-                partition=partition,
-                base_offset=base,
-                size=size,
-                written=_written(file, size) if is_last else size,
-                is_last=is_last,
+            SegmentPart(
+                file=file,
+                where=where,
+                begin=0,
+                end=file.size,
+                written=written,
+                floor=base,
+                ceiling=ceiling,
+                ends_log=following is None,
                 start_offset=max(asked_start, base),
-                end_offset=end if is_last else min(end, beyond),
-                must_reach_end=is_last and asked_end != LATEST and options.fail_on_data_loss,
+                end_offset=end if following is None else min(end, ceiling),
+                must_reach_end=following is None and asked_end != LATEST and options.fail_on_data_loss,
+                fail_on_data_loss=options.fail_on_data_loss,
             )
         )
     return segments

@@ -7,43 +7,86 @@ Python worker and hands Spark whole Arrow record batches: no row is ever a Pytho
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, MutableMapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Any, ClassVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
-from headgate.domain.ids import GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC, TopicPartition
+from headgate.log.batch_scan import Corruption, CorruptLog, only
 from headgate.spark import arrow, broker, commit_columns, event_columns, history_columns, segments
 from headgate.spark.arrow import Column, Rows
-from headgate.spark.options import Options, choose_columns, parse
-from headgate.spark.plan import Task
-from headgate.spark.scan import Chunk, Corruption, CorruptLog, only
+from headgate.spark.options import OptionError, Options, choose_columns, parse
+from headgate.spark.plan import MissingData, Task
+from headgate.spark.run_rows import Run, incomplete, run_of
 from headgate.spark.schemas import CORRUPTIONS, GROUP_EVENTS, OFFSET_COMMITS, RECORDS, arrow_schema
 from headgate.spark.unpack import Records, unpack
 
 
+class Taken(Enum):
+    """Which records a view takes, by the runs of the coordinator's log."""
+
+    EVERYTHING = auto()
+    COMPLETE = auto()
+    INCOMPLETE = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class View:
-    """A way to see a log: which of its records, and as what columns."""
+    """A way to see a log: which of its records, and as what columns.
+
+    `aliases` are names that columns had in earlier releases, and what they are called now.
+    """
 
     schema: StructType
-    rows: Callable[[Records, Chunk], Rows]
+    rows: Callable[[Records, TopicPartition], Rows]
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    takes: Taken = Taken.EVERYTHING
+
+    def names(self, options: Options) -> list[str]:
+        """The columns that options ask for. Raises OptionError."""
+        every = self.schema.fieldNames()
+        if options.columns is not None:
+            return choose_columns(options.columns, [*every, *self.aliases])
+        return [name for name in every if options.include_headers or name != "headers"]
+
+    def only(self, names: Sequence[str]) -> StructType:
+        """The schema of these columns."""
+        fields = [self.schema[self.aliases.get(name, name)] for name in names]
+        return StructType(
+            [
+                StructField(name, kept.dataType, kept.nullable)
+                for name, kept in zip(names, fields, strict=True)
+            ]
+        )
+
+    def names_in(self, schema: StructType) -> list[str]:
+        """The columns of a schema that somebody asks for. Raises OptionError for what the view has not."""
+        names = choose_columns(tuple(schema.fieldNames()), [*self.schema.fieldNames(), *self.aliases])
+        for name, ours in zip(names, self.only(names), strict=True):
+            if schema[name].dataType != ours.dataType:
+                kind = ours.dataType.simpleString()
+                raise OptionError(
+                    f"column {name} is {kind}, not {schema[name].dataType.simpleString()}: cast it afterwards"
+                )
+        return names
 
 
-def _record_rows(records: Records, chunk: Chunk) -> Rows:
+def _record_rows(records: Records, where: TopicPartition) -> Rows:
     """All data records, as `schemas.RECORDS`."""
     records = only(records, ~records.is_control)
     payload, count = records.payload, len(records)
     appended = records.batches.uses_log_append_time[records.batch]
     columns: dict[str, Column] = {
-        "topic": lambda: arrow.constant(chunk.topic, count, pa.string()),
-        "partition": lambda: arrow.constant(chunk.partition, count, pa.int32()),
+        "topic": lambda: arrow.constant(where.topic, count, pa.string()),
+        "partition": lambda: arrow.constant(where.partition, count, pa.int32()),
         "offset": lambda: arrow.integers(records.offset, pa.int64()),
         "timestamp": lambda: arrow.timestamps(records.timestamp_ms),
-        "timestamp_type": lambda: pa.array(appended).cast(pa.int32()),
+        "timestampType": lambda: pa.array(appended).cast(pa.int32()),
         "key": lambda: arrow.binaries(payload, records.key_at, records.key_size),
         "value": lambda: arrow.binaries(payload, records.value_at, records.value_size),
         "headers": lambda: arrow.headers(records),
@@ -51,10 +94,13 @@ def _record_rows(records: Records, chunk: Chunk) -> Rows:
     return Rows(count, columns)
 
 
-RECORDS_VIEW = View(RECORDS, _record_rows)
-OFFSET_COMMITS_VIEW = View(OFFSET_COMMITS, commit_columns.rows)
+RECORDS_VIEW = View(RECORDS, _record_rows, {"timestamp_type": "timestampType"})
+OFFSET_COMMITS_VIEW = View(OFFSET_COMMITS, commit_columns.rows, takes=Taken.COMPLETE)
+INCOMPLETE_COMMITS_VIEW = View(OFFSET_COMMITS, commit_columns.rows, takes=Taken.INCOMPLETE)
 OFFSETS_HISTORY_VIEW = View(OFFSET_COMMITS, history_columns.rows)
-GROUP_EVENTS_VIEW = View(GROUP_EVENTS, event_columns.rows)
+GROUP_EVENTS_VIEW = View(GROUP_EVENTS, event_columns.rows, takes=Taken.COMPLETE)
+CORRUPTIONS_VIEW = View(CORRUPTIONS, _record_rows)
+"""Its rows are not made of records."""
 
 
 def plan(options: Options) -> list[Task]:
@@ -65,10 +111,11 @@ def plan(options: Options) -> list[Task]:
 class ViewReader(DataSourceReader):
     """Reads a view of a topic's log."""
 
-    def __init__(self, view: View, options: Options) -> None:
+    def __init__(self, view: View, options: Options, schema: StructType | None = None) -> None:
+        """With a `schema` only its columns are read."""
         self.view = view
         self.options = options
-        self.names = choose_columns(options.columns, view.schema.fieldNames())
+        self.names = view.names(options) if schema is None else view.names_in(schema)
 
     def partitions(self) -> list[InputPartition]:
         """One `Task` for each task."""
@@ -77,21 +124,29 @@ class ViewReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task, as Arrow record batches; raises CorruptLog at a batch that cannot be read."""
         assert isinstance(partition, Task)
-        schema = arrow_schema(StructType([self.view.schema[name] for name in self.names]))
+        schema = arrow_schema(self.view.only(self.names))
+        columns = [self.view.aliases.get(name, name) for name in self.names]
         skipped: list[Corruption] = []
-        for chunk, records, corruptions in _records(partition):
+        for where, records, corruptions in _records(partition):
             self._judge(corruptions, skipped)
-            rows = self.view.rows(records, chunk)
+            rows = self.view.rows(self._taken(partition, where, records), where)
             if rows.count:
-                arrays = [rows.columns[name]() for name in self.names]
+                arrays = [rows.columns[name]() for name in columns]
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
         if skipped:
             size = sum(corruption.size for corruption in skipped)
             print(
-                f"headgate: skipped {len(skipped)} unreadable stretches of {self.options.topic}, {size} "
+                f"headgate: skipped {len(skipped)} unreadable stretches of {self.options.topics}, {size} "
                 f"bytes in all; the first is {skipped[0]}",
                 file=sys.stderr,
             )
+
+    def _taken(self, task: Task, where: TopicPartition, records: Records) -> Records:
+        """The records that the view takes."""
+        if self.view.takes is Taken.EVERYTHING:
+            return records
+        is_incomplete = incomplete(records, lambda offset: _run_at(task, where, offset))
+        return only(records, is_incomplete == (self.view.takes is Taken.INCOMPLETE))
 
     def _judge(self, corruptions: list[Corruption], skipped: list[Corruption]) -> None:
         found = [corruption for corruption in corruptions if not corruption.is_tail]
@@ -110,16 +165,19 @@ class HistoryReader(ViewReader):
         """One `Task` for each task; one that reads nothing where there is no history."""
         try:
             return super().partitions()
-        except segments.MissingData:
-            return [Task(())]
+        except MissingData:
+            return [Task()]
 
 
 class CorruptionsReader(DataSourceReader):
     """Reads nothing but what cannot be read."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, schema: StructType | None = None) -> None:
+        """With a `schema` only its columns are read."""
         self.options = options
-        self.names = choose_columns(options.columns, CORRUPTIONS.fieldNames())
+        self.schema = CORRUPTIONS_VIEW.only(
+            CORRUPTIONS_VIEW.names(options) if schema is None else CORRUPTIONS_VIEW.names_in(schema)
+        )
 
     def partitions(self) -> list[InputPartition]:
         """One `Task` for each task."""
@@ -128,27 +186,35 @@ class CorruptionsReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """One row for each stretch of log that cannot be read."""
         assert isinstance(partition, Task)
-        schema = arrow_schema(StructType([CORRUPTIONS[name] for name in self.names]))
-        for chunk, _, corruptions in _records(partition):
+        schema = arrow_schema(self.schema)
+        for where, _, corruptions in _records(partition):
             if corruptions:
-                rows = [_corruption_row(chunk, corruption) for corruption in corruptions]
+                rows = [_corruption_row(where, corruption) for corruption in corruptions]
                 yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
 
-def _corruption_row(chunk: Chunk, corruption: Corruption) -> dict[str, Any]:
+def _corruption_row(where: TopicPartition, corruption: Corruption) -> dict[str, Any]:
     return {
-        "topic": chunk.topic,
-        "partition": chunk.partition,
+        "topic": where.topic,
+        "partition": where.partition,
         **{name: getattr(corruption, name) for name in Corruption.__slots__},
     }
 
 
-def _records(task: Task) -> Iterator[tuple[Chunk, Records, list[Corruption]]]:
+def _run_at(task: Task, where: TopicPartition, offset: int) -> Run | None:
+    """The run of a record further on in the log."""
+    for scan in task.scans_at(where, offset):
+        for records, _ in unpack(scan):
+            if len(records):
+                return run_of(records, offset)
+    return None
+
+
+def _records(task: Task) -> Iterator[tuple[TopicPartition, Records, list[Corruption]]]:
     """Everything a task reads, and with each piece the corruptions found since the one before."""
-    for piece in task.pieces:
-        for scan in piece.scans():
-            for records, corruptions in unpack(scan):
-                yield scan.chunk, records, corruptions
+    for where, scan in task.scans():
+        for records, corruptions in unpack(scan):
+            yield where, records, corruptions
 
 
 class _LogDataSource(DataSource):
@@ -163,12 +229,11 @@ class _LogDataSource(DataSource):
 
     def schema(self) -> StructType:
         """The view's schema, or the columns that were asked for."""
-        names = choose_columns(self.checked.columns, self.view.schema.fieldNames())
-        return StructType([self.view.schema[name] for name in names])
+        return self.view.only(self.view.names(self.checked))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Spark's way to the reader; the schema is always our own."""
-        return ViewReader(self.view, self.checked)
+        """Spark's way to the reader; the schema is our own, or what a user chose of it with `.schema`."""
+        return ViewReader(self.view, self.checked, schema)
 
 
 class HeadgateDataSource(_LogDataSource):
@@ -194,6 +259,18 @@ class OffsetCommitsDataSource(_LogDataSource):
         return "headgate_offset_commits"
 
 
+class IncompleteCommitsDataSource(_LogDataSource):
+    """`format("headgate_incomplete_commits")`: commits that a crash cut, as `schemas.OFFSET_COMMITS`."""
+
+    view = INCOMPLETE_COMMITS_VIEW
+    topic = GROUP_OFFSETS_TOPIC
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for `format`."""
+        return "headgate_incomplete_commits"
+
+
 class OffsetHistoryDataSource(_LogDataSource):
     """`format("headgate_offset_history")`: what compaction replaced, as `schemas.OFFSET_COMMITS`.
 
@@ -210,7 +287,7 @@ class OffsetHistoryDataSource(_LogDataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Spark's way to the reader."""
-        return HistoryReader(self.view, self.checked)
+        return HistoryReader(self.view, self.checked, schema)
 
 
 class GroupEventsDataSource(_LogDataSource):
@@ -228,7 +305,7 @@ class GroupEventsDataSource(_LogDataSource):
 class CorruptionsDataSource(_LogDataSource):
     """`format("headgate_corruptions")`: what of a topic's log cannot be read, as `schemas.CORRUPTIONS`."""
 
-    view = View(CORRUPTIONS, _record_rows)
+    view = CORRUPTIONS_VIEW
 
     @classmethod
     def name(cls) -> str:
@@ -237,12 +314,13 @@ class CorruptionsDataSource(_LogDataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Spark's way to the reader."""
-        return CorruptionsReader(self.checked)
+        return CorruptionsReader(self.checked, schema)
 
 
 DATA_SOURCES = (
     HeadgateDataSource,
     OffsetCommitsDataSource,
+    IncompleteCommitsDataSource,
     OffsetHistoryDataSource,
     GroupEventsDataSource,
     CorruptionsDataSource,

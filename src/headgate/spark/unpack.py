@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from headgate.log.batch_scan import PADDING, Batches, Bits, Corruption, Ints, Scan, corruption_of, only
 from headgate.log.compression import decompress
 from headgate.log.header import HEADER_BYTES, CorruptBatch
-from headgate.spark.scan import PADDING, Batches, Bits, Corruption, Ints, Scan, corruption_of, only
 
 WALK_IN_STEP_FROM = 48
 """As many batches must still have records for a step of all of them to be cheaper than a loop: measured."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.spark.support import chunk_of, numbered
 
+from headgate.log.batch_scan import Scan, scan_chunk
 from headgate.log.header import read_header
-from headgate.spark.scan import Scan, scan_chunk
 
 LOG = [numbered(3, 0), numbered(1, 3), numbered(40, 4), numbered(2, 44)]
 DATA = b"".join(LOG)

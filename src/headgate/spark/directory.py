@@ -1,0 +1,109 @@
+"""The segment files of a partition in a broker's data directory, as they are at one moment.
+
+The broker may be running, and compaction replaces files by others. Headgate says in `headgate.compaction`
+which files a replacement under way removes and adds; Kafka names the new ones `.swap` until the old ones are
+gone. A look at the directory counts when no replacement is under way and a second look finds the same.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from headgate.log.segment import LOG_SUFFIX
+from headgate.log.swap import CLEANED_SUFFIX, COMPACTION_NAME, CompactionState
+from headgate.spark.plan import MissingData
+
+SETTLE_S = 2.0
+"""How long a replacement of files may take that is waited for."""
+
+_LOOK_AGAIN_S = 0.01
+_SEGMENT_NAME = re.compile(r"\d{20}\.log")
+_FOLDER_NAME = re.compile(r"(.+)-(\d+)")
+
+
+class CompactedWhileRead(MissingData):
+    """Compaction replaced files after a read was planned: what is left of them is not what was to be read."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} was compacted while it was read, run again")
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFile:
+    """One segment file: which file it is, not only its name, and its size at the time."""
+
+    path: Path
+    base_offset: int
+    inode: int
+    size: int
+
+    def is_same(self, other: os.stat_result) -> bool:
+        """Whether a file that was opened by this name is this one; it may have grown since."""
+        return other.st_ino == self.inode
+
+
+def topics_in(data_directory: Path) -> dict[str, dict[int, Path]]:
+    """The folders of all partitions, by topic and partition. Raises MissingData."""
+    if not data_directory.is_dir():
+        raise MissingData(f"there is no data directory {data_directory}")
+    found: dict[str, dict[int, Path]] = {}
+    for entry in sorted(data_directory.iterdir()):
+        match = _FOLDER_NAME.fullmatch(entry.name)
+        if match and entry.is_dir():
+            found.setdefault(match[1], {})[int(match[2])] = entry
+    return found
+
+
+def segment_files(directory: Path) -> list[SegmentFile]:
+    """The segments of a partition, in order. Raises MissingData if a replacement does not end."""
+    deadline = time.monotonic() + SETTLE_S
+    while True:
+        state = _replacement(directory)
+        found = _look(directory, state)
+        settled = state is None and not any(directory.glob("*.swap"))
+        if settled or time.monotonic() > deadline:
+            again = _look(directory, _replacement(directory))
+            if found is not None and again is not None and _names(found) == _names(again):
+                if not settled and state is None:
+                    raise MissingData(f"a compaction of {directory} was cut short; start its broker once")
+                return again
+            if time.monotonic() > deadline:
+                raise MissingData(f"the files of {directory} change all the time, run again")
+        time.sleep(_LOOK_AGAIN_S)
+
+
+def _replacement(directory: Path) -> CompactionState | None:
+    """The replacement that is under way, in a log of Headgate."""
+    try:
+        state = CompactionState.from_bytes((directory / COMPACTION_NAME).read_bytes())
+    except FileNotFoundError:
+        return None
+    return state if state is not None and (state.removed or state.added) else None
+
+
+def _look(directory: Path, state: CompactionState | None) -> list[SegmentFile] | None:
+    """The files that count; None if one went while they were looked at."""
+    paths = {int(entry.stem): entry for entry in directory.iterdir() if _SEGMENT_NAME.fullmatch(entry.name)}
+    if state is not None:
+        for base_offset in state.removed:
+            paths.pop(base_offset, None)
+        for base_offset in state.added:
+            path = directory / f"{base_offset:020d}{LOG_SUFFIX}"
+            aside = path.with_name(path.name + CLEANED_SUFFIX)
+            paths[base_offset] = aside if aside.exists() else path
+    files = []
+    for base_offset, path in sorted(paths.items()):
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            return None
+        files.append(SegmentFile(path, base_offset, status.st_ino, status.st_size))
+    return files
+
+
+def _names(files: list[SegmentFile]) -> list[tuple[Path, int]]:
+    return [(file.path, file.inode) for file in files]
