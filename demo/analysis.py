@@ -63,7 +63,7 @@ def analyse(spark: SparkSession, directory: Path, crash: Crash) -> dict[str, Any
     commits = headgate.spark.offset_commits(spark, data).where(F.col("group_id") == GROUP).cache()
     events = headgate.spark.group_events(spark, data).where(F.col("group_id") == GROUP).cache()
     commit_count = commits.count()
-    latest = _table(commits.transform(latest_offsets()), ["partition"])
+    latest = _table(commits.transform(latest_offsets(events)), ["partition"])
 
     say(step="counting commits per partition and minute")
     per_minute = _table(commits.transform(commits_per_minute()), ["at", "partition"])

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.spark.support import collect
+from tests.spark.coordinator_records import COMMIT
+from tests.spark.support import collect, write_segment
 
+import headgate.spark
+from headgate.log.batch import Record, encode_batch
+from headgate.records import encode
 from headgate.spark import schemas
 from headgate.spark.transforms import (
     commits_per_interval,
@@ -16,6 +21,7 @@ from headgate.spark.transforms import (
     lag_over_time,
     latest_offsets,
     rebalances,
+    settled_commits,
 )
 
 if TYPE_CHECKING:
@@ -113,7 +119,7 @@ def test_end_offsets_are_one_behind_the_last_record_of_each_interval(spark: Spar
 
 
 def test_lag_carries_both_sides_forward_and_can_be_summed(spark: SparkSession) -> None:
-    """Each partition has a row for each interval in which anything happened; nulls before a first commit."""
+    """Each partition has a row for each interval; nulls before a first commit."""
     end_rows = [
         {"topic": "t", "partition": 0, "at": at(10), "end_offset": 50},
         {"topic": "t", "partition": 0, "at": at(30), "end_offset": 90},
@@ -131,12 +137,95 @@ def test_lag_carries_both_sides_forward_and_can_be_summed(spark: SparkSession) -
     rows = collect(lag.orderBy("partition", "at"))
     assert [tuple(row.values())[2:] for row in rows] == [
         (0, at(10), 50, 30, 20),
+        (0, at(20), 50, 30, 20),
         (0, at(30), 90, 30, 60),
         (0, at(40), 90, 70, 20),
         (1, at(10), 5, None, None),
+        (1, at(20), 5, None, None),
         (1, at(30), 5, None, None),
         (1, at(40), 5, 6, 0),  # ahead of what the producers' clock shows: not behind
     ]
+
+
+def test_commits_of_aborted_and_open_transactions_do_not_count(spark: SparkSession) -> None:
+    """The next marker of their producer in their log decides; another's, or one before, does not."""
+    rows = [
+        commit(0, 1, 10),
+        commit(1, 2, 20, is_transactional=True, producer_id=7),
+        commit(2, 2, 30, is_transactional=True, producer_id=8),
+        commit(5, 3, 40, is_transactional=True, producer_id=7),
+        commit(7, 4, 50, is_transactional=True, producer_id=9),
+    ]
+    markers = [
+        {"log_partition": partition, "log_offset": at, "producer_id": producer, "event": event}
+        for partition, at, producer, event in [
+            (0, 3, 7, "transaction_committed"),
+            (0, 4, 8, "transaction_aborted"),
+            (0, 6, 7, "transaction_aborted"),
+            (1, 9, 9, "transaction_committed"),
+        ]
+    ]
+    commits = frame(spark, schemas.OFFSET_COMMITS, rows)
+    events = frame(spark, schemas.GROUP_EVENTS, markers)
+    settled = collect(commits.transform(settled_commits(events)).orderBy("log_offset"))
+    assert [row["committed_offset"] for row in settled] == [10, 20]
+    assert collect(commits.transform(latest_offsets(events)))[0]["committed_offset"] == 20
+    assert collect(commits.transform(latest_offsets()))[0]["committed_offset"] == 10
+
+
+def test_an_early_timestamp_puts_no_end_before_its_time(spark: SparkSession) -> None:
+    """A record is not there before the records in front of it."""
+    records = [
+        {"topic": "t", "partition": 0, "offset": offset, "timestamp": at(second)}
+        for offset, second in [(0, 1), (1, 11), (2, 12), (3, 2), (4, 21)]
+    ]
+    ends = frame(spark, schemas.RECORDS, records).transform(end_offsets_over_time("10 seconds"))
+    assert [row["end_offset"] for row in collect(ends.orderBy("at"))] == [1, 4, 5]
+
+
+def test_lag_follows_the_log_and_not_the_clock(spark: SparkSession) -> None:
+    """A removed offset has no lag any more, a topic made again starts low, and a clock set back changes
+    nothing.
+    """
+    commits = [
+        commit(0, 5, 40),
+        commit(1, 15, 50),
+        commit(2, 3, 60),  # the clock was set back
+        commit(3, 5, 10, partition=1),
+        commit(4, 15, None, partition=1),
+        commit(5, 35, 5, partition=1),
+    ]
+    ends = [
+        {"topic": "t", "partition": 0, "at": at(10), "end_offset": 100},
+        {"topic": "t", "partition": 1, "at": at(10), "end_offset": 8000},
+        {"topic": "t", "partition": 1, "at": at(40), "end_offset": 55},
+    ]
+    lag = frame(spark, schemas.OFFSET_COMMITS, commits).transform(
+        lag_over_time(frame(spark, schemas.END_OFFSETS, ends), "10 seconds")
+    )
+    rows = collect(lag.orderBy("partition", "at"))
+    assert [(row["at"], row["lag"]) for row in rows] == [
+        (at(10), 60),
+        (at(20), 40),
+        (at(30), 40),
+        (at(40), 40),
+        (at(10), 7990),
+        (at(20), None),
+        (at(30), None),
+        (at(40), 50),
+    ]
+
+
+def test_lag_reads_its_commits_once(spark: SparkSession, tmp_path: Path) -> None:
+    """However often the plan uses them."""
+    record = Record(*encode(COMMIT), 1_700_000_000_000)
+    write_segment(tmp_path, "__consumer_offsets", 0, [encode_batch([record])])
+    commits = headgate.spark.offset_commits(spark, tmp_path)
+    ends = frame(spark, schemas.END_OFFSETS, [])
+    lag = commits.transform(lag_over_time(ends, "10 seconds"))
+    plan = lag._jdf.queryExecution().executedPlan().toString()
+    assert plan.count("BatchScan") == 1, plan
+    assert lag.count() == 1
 
 
 def test_rebalances_say_who_came_and_who_went(spark: SparkSession) -> None:

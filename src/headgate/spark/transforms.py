@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
-from pyspark.sql.types import ArrayType, StringType, StructType
+from pyspark.sql.types import ArrayType, LongType, StringType, StructType
 
 from headgate.spark.schemas import (
     COMMITS_PER_INTERVAL,
     END_OFFSETS,
     LAG,
     LATEST_OFFSETS,
+    OFFSET_COMMITS,
     REBALANCES,
 )
 
@@ -53,17 +54,52 @@ def commits_per_interval(interval: str) -> Transform:
     return transform
 
 
-def latest_offsets() -> Transform:
+def settled_commits(group_events: DataFrame) -> Transform:
+    """`OFFSET_COMMITS` -> `OFFSET_COMMITS`, without commits of transactions that are open or were aborted.
+
+    `group_events` has the columns of `GROUP_EVENTS`, from the same log: the next marker of a producer behind
+    a transactional commit decides.
+    """
+    markers = group_events.where(F.col("event").isin("transaction_committed", "transaction_aborted")).select(
+        "log_partition", "log_offset", "producer_id", "event"
+    )
+
+    def transform(offset_commits: DataFrame) -> DataFrame:
+        # Commits without a transaction share no partition of the window, so that none of them grows large.
+        alone = F.struct("log_offset", F.lit(None).cast("long").alias("producer_id"))
+        together = F.struct(F.lit(None).cast("long").alias("log_offset"), F.col("producer_id"))
+        following = (
+            Window.partitionBy("log_partition", "of")
+            .orderBy("log_offset")
+            .rowsBetween(Window.currentRow, Window.unboundedFollowing)
+        )
+        in_transaction = _is_transactional() | F.col("event").isNotNull()
+        return (
+            offset_commits.unionByName(markers, allowMissingColumns=True)
+            .withColumn("of", F.when(in_transaction, together).otherwise(alone))
+            .withColumn("outcome", F.first("event", ignorenulls=True).over(following))
+            .where(F.col("event").isNull())
+            .where(~_is_transactional() | (F.col("outcome") == "transaction_committed"))
+            .transform(_as(OFFSET_COMMITS))
+        )
+
+    return transform
+
+
+def latest_offsets(group_events: DataFrame | None = None) -> Transform:
     """`OFFSET_COMMITS` -> `LATEST_OFFSETS`: each offset as the log leaves it; removed ones are not there.
 
-    A group lives in one partition of the log, so its latest commit is the one with the highest log offset. A
-    transactional commit counts from when it is in the log, whether or not its transaction was committed.
+    A group lives in one partition of the log, so its latest commit is the one with the highest log offset.
+    With `group_events`, from the same log, transactional commits count as `settled_commits` has them; without
+    it they do not count.
     """
+    settled = _outside_transactions if group_events is None else settled_commits(group_events)
 
     def transform(offset_commits: DataFrame) -> DataFrame:
         carried = [name for name in LATEST_OFFSETS.fieldNames() if name not in _SUBSCRIPTION]
         return (
-            offset_commits.groupBy(*_SUBSCRIPTION)
+            offset_commits.transform(settled)
+            .groupBy(*_SUBSCRIPTION)
             .agg(F.max_by(F.struct("is_tombstone", *carried), "log_offset").alias("latest"))
             .where(~F.col("latest.is_tombstone"))
             .select(*_SUBSCRIPTION, "latest.*")
@@ -73,14 +109,30 @@ def latest_offsets() -> Transform:
     return transform
 
 
+def _outside_transactions(offset_commits: DataFrame) -> DataFrame:
+    return offset_commits.where(~_is_transactional())
+
+
+def _is_transactional() -> Column:
+    return F.coalesce("is_transactional", F.lit(False))
+
+
 def end_offsets_over_time(interval: str) -> Transform:
-    """`RECORDS` -> `END_OFFSETS`: where partitions ended at the end (`at`) of each interval they grew in."""
+    """`RECORDS` -> `END_OFFSETS`: where partitions ended at the end (`at`) of each interval with records.
+
+    A record is there from when the latest of the records before it is, as in Kafka's time index: its own
+    timestamp is its producer's, and may be earlier than its place in the log allows.
+    """
 
     def transform(records: DataFrame) -> DataFrame:
+        in_time = Window.partitionBy("topic", "partition").orderBy("at")
+        later = in_time.rowsBetween(1, Window.unboundedFollowing)
         return (
             records.groupBy("topic", "partition", F.window("timestamp", interval).alias("interval"))
-            .agg((F.max("offset") + 1).alias("end_offset"))
+            .agg((F.max("offset") + 1).alias("end"), F.min("offset").alias("begin"))
             .withColumn("at", F.col("interval.end"))
+            .withColumn("so_far", F.max("end").over(in_time.rowsBetween(Window.unboundedPreceding, 0)))
+            .withColumn("end_offset", F.least("so_far", F.min("begin").over(later)))
             .transform(_as(END_OFFSETS))
         )
 
@@ -91,28 +143,49 @@ def lag_over_time(end_offsets: DataFrame, interval: str) -> Transform:
     """`OFFSET_COMMITS` -> `LAG`: how far each group was behind at the end (`at`) of each interval.
 
     `end_offsets` has the columns of `END_OFFSETS`, made with the same interval. Every partition that a group
-    ever committed has a row for every interval in which anything happened anywhere, so that rows of equal
-    `at` may be summed; before a group's first commit `committed_offset` and `lag` are null.
+    ever committed has a row for every interval, from the first to the last in which anything happened
+    anywhere, so that rows of equal `at` may be summed; before a group's first commit, and from the removal of
+    its offset on, `committed_offset` and `lag` are null. Commits happen in the order of the log, whatever the
+    clock says; an end offset holds until the next one, also where that is lower because the topic was made
+    again.
     """
 
     def transform(offset_commits: DataFrame) -> DataFrame:
-        committed = (
-            offset_commits.where(~F.col("is_tombstone"))
-            .groupBy(*_SUBSCRIPTION, F.window("commit_timestamp", interval).alias("interval"))
-            .agg(F.max_by("committed_offset", "log_offset").alias("committed_offset"))
-            .select(*_SUBSCRIPTION, F.col("interval.end").alias("at"), "committed_offset")
+        in_log = Window.partitionBy(*_SUBSCRIPTION).orderBy("log_offset")
+        so_far = in_log.rowsBetween(Window.unboundedPreceding, 0)
+        happened = F.coalesce("commit_timestamp", "log_timestamp")
+        changes = (
+            offset_commits.withColumn("happened", F.max(happened).over(so_far))
+            .groupBy(*_SUBSCRIPTION, F.window("happened", interval).alias("interval"))
+            .agg(
+                F.max_by(F.struct(F.col("committed_offset").alias("offset")), "log_offset").alias("committed")
+            )
+            .withColumn("at", F.unix_micros("interval.end"))
+            .withColumn("step", F.col("at") - F.unix_micros("interval.start"))
         )
-        subscriptions = committed.select(*_SUBSCRIPTION).distinct()
-        ended = end_offsets.join(subscriptions, on=["topic", "partition"], how="inner")
-        events = committed.unionByName(ended, allowMissingColumns=True)
-        grid = events.select("at").distinct().crossJoin(subscriptions)
-        so_far = Window.partitionBy(*_SUBSCRIPTION).orderBy("at").rowsBetween(Window.unboundedPreceding, 0)
+        timelines = changes.groupBy(*_SUBSCRIPTION).agg(
+            F.map_from_entries(F.collect_list(F.struct("at", "committed"))).alias("commits"),
+            F.max("step").alias("step"),
+        )
+        ends = end_offsets.groupBy("topic", "partition").agg(
+            F.map_from_entries(F.collect_list(F.struct(F.unix_micros("at"), "end_offset"))).alias("ends")
+        )
+        # There is one row for each subscription so far, few enough to look at all of them in one task.
+        everywhere = Window.partitionBy(F.lit(0))
+        nothing = F.array().cast(ArrayType(LongType()))
+        moments = F.array_union(F.map_keys("commits"), F.coalesce(F.map_keys("ends"), nothing))
+        until_now = Window.partitionBy(*_SUBSCRIPTION).orderBy("at").rowsBetween(Window.unboundedPreceding, 0)
+        latest = F.last(F.element_at("commits", F.col("at")), ignorenulls=True).over(until_now)
+        latest_end = F.last(F.element_at("ends", F.col("at")), ignorenulls=True).over(until_now)
         return (
-            events.unionByName(grid, allowMissingColumns=True)
-            .groupBy(*_SUBSCRIPTION, "at")
-            .agg(F.max("committed_offset").alias("committed"), F.max("end_offset").alias("end"))
-            .withColumn("committed_offset", F.last("committed", ignorenulls=True).over(so_far))
-            .withColumn("end_offset", F.max("end").over(so_far))
+            timelines.join(ends, on=["topic", "partition"], how="left")
+            .withColumn("first", F.min(F.array_min(moments)).over(everywhere))
+            .withColumn("last", F.max(F.array_max(moments)).over(everywhere))
+            .withColumn("step", F.max("step").over(everywhere))
+            .withColumn("at", F.explode(F.sequence("first", "last", "step")))
+            .withColumn("committed_offset", latest["offset"])
+            .withColumn("end_offset", latest_end)
+            .withColumn("at", F.timestamp_micros("at"))
             # Records carry their producers' clock, commits the broker's: a commit may seem ahead of the end.
             .withColumn("behind", F.col("end_offset") - F.col("committed_offset"))
             .withColumn("lag", F.when(F.col("behind") < 0, 0).otherwise(F.col("behind")))
