@@ -1,7 +1,7 @@
-"""A node without sockets: the handlers over real shards, with topics that are a table.
+"""A node without sockets: the handlers on real shards, with a table of topics.
 
-`ask` takes every request and every response through their bytes in the version at hand, so that an answer
-that a version cannot carry fails the test.
+`ask` encodes and decodes every request and response in the given version, so that a response that a version
+cannot carry fails the test.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def drive_request(steps: RequestSteps[Any]) -> Any:
 
 
 class OneCall:
-    """One request and what became of it."""
+    """One request and its response."""
 
     principal = ANONYMOUS
 
@@ -71,36 +71,36 @@ class OneCall:
         self.response = decode(self._api.response_type, self.api_version, encode(response, self.api_version))
 
     def in_steps(self, steps: RequestSteps[Any], then: Callable[[Any], None]) -> None:
-        """Take all the steps at once."""
+        """Run all steps at once."""
         then(drive_request(steps))
 
     def answer_aside(self, make: Callable[[], Any]) -> None:
-        """Make it here."""
+        """Make the response at once."""
         self.answer(make())
 
     def answer_in_steps(self, steps: RequestSteps[Any]) -> None:
-        """Take all the steps at once."""
+        """Run all steps at once."""
         self.answer(drive_request(steps))
 
     def no_answer(self) -> None:
-        """None of these APIs may do this."""
+        """Fail: none of these APIs may do this."""
         raise AssertionError("not answered at all")
 
     def when_lost(self, action: Callable[[], None]) -> None:
-        """None of these APIs waits for records."""
+        """Do nothing: none of these APIs waits for records."""
         raise AssertionError("no connection is lost here")
 
     def guard(self, action: Callable[..., None]) -> Callable[..., None]:
-        """A failure fails the test."""
+        """Return the action: its exception fails the test."""
         return action
 
     def disconnect(self, reason: str) -> None:
-        """None of these APIs may do this."""
+        """Fail: none of these APIs may do this."""
         raise AssertionError(f"disconnected: {reason}")
 
 
 def topic_id_of(name: str) -> TopicId:
-    """The id of a topic of these nodes; `name_of` tells its name."""
+    """Return the id of a topic of these nodes; `name_of` is the inverse."""
     return TopicId(name.encode().ljust(16, b"\0"))
 
 
@@ -112,7 +112,7 @@ def name_of(topic: Any) -> str:
 
 @dataclass(frozen=True)
 class KnownTopic:
-    """What these handlers want to know of a topic."""
+    """The properties of a topic that these handlers use."""
 
     name: TopicName
     topic_id: TopicId
@@ -124,7 +124,7 @@ def _change(topic: KnownTopic) -> TopicChange:
 
 
 class TopicTable:
-    """The topics there are."""
+    """The topics."""
 
     def __init__(self, counts: Mapping[str, int]) -> None:
         self.on_changed: Callable[[list[TopicChange]], None] = lambda changes: None
@@ -141,22 +141,22 @@ class TopicTable:
         return next((topic for topic in self._topics.values() if topic.topic_id == topic_id), None)
 
     def delete(self, name: str) -> None:
-        """Take a topic away, as if its offsets were not erased yet."""
+        """Remove a topic, before its offsets are erased."""
         del self._topics[name]
         self.on_changed([TopicChange(TopicName(name), None)])
 
     def create(self, name: str, topic_id: TopicId, partition_count: int) -> None:
-        """Another topic."""
+        """Add a topic."""
         self._topics[name] = KnownTopic(TopicName(name), topic_id, partition_count)
         self.on_changed([_change(self._topics[name])])
 
     def changes(self) -> list[TopicChange]:
-        """All there are, for a shard that knows nothing yet."""
+        """Return all topics as changes, for a new shard."""
         return [_change(topic) for topic in self._topics.values()]
 
 
 class Shards:
-    """The coordinator: commands are decided, applied and answered on the spot."""
+    """The coordinator: commands are decided, applied and answered at once."""
 
     def __init__(self, settings: Settings, now: Callable[[], Millis]) -> None:
         self._now = now
@@ -172,11 +172,11 @@ class Shards:
         return partition_for(group_id, SHARDS)
 
     def submit(self, group_id: GroupId, command: Any, on_reply: Callable[[Any], None]) -> None:
-        """To the group's shard."""
+        """Submit to the group's shard."""
         self._submit(self.partition_of(group_id), command, on_reply)
 
     def submit_to_all(self, command: Any, on_replies: Callable[[list[Any]], None]) -> None:
-        """To all shards, all of which answer at once."""
+        """Submit to all shards, all of which answer at once."""
         replies: list[Any] = []
         for index in range(SHARDS):
             self._submit(index, command, replies.append)
@@ -185,7 +185,7 @@ class Shards:
     shard_count = SHARDS
 
     def submit_to(self, shard: int, command: Any, on_reply: Callable[[Any], None]) -> None:
-        """To one of the shards."""
+        """Submit to one shard."""
         self._submit(shard, command, on_reply)
 
     def _submit(self, index: int, command: Any, on_reply: Callable[[Any], None]) -> None:
@@ -197,7 +197,7 @@ class Shards:
         self._take(index, self.shards[index].handle(command, self._now(), token))
 
     def tick(self, index: int) -> None:
-        """What is due."""
+        """Handle what is due."""
         self._take(index, self.shards[index].handle(Tick(), self._now()))
 
     def _take(self, index: int, effects: Effects[Any]) -> None:
@@ -229,25 +229,25 @@ class OneNode:
         self.coordinator.submit_to_all(TopicsChanged(changes), lambda replies: None)
 
     def system_time(self) -> Millis:
-        """The clock of the test."""
+        """Return the test's time."""
         return self.time
 
     def steady_time(self) -> Millis:
-        """The clock of the test."""
+        """Return the test's time."""
         return self.time
 
     def new_member_id(self, client_id: str | None) -> str:
-        """A fresh id, not random."""
+        """Return an unused id, not random."""
         self._members += 1
         return f"{client_id or ''}-{self._members}"
 
     def new_consumer_member_id(self) -> str:
-        """A fresh id, not random."""
+        """Return an unused id, not random."""
         self._consumer_members += 1
         return f"consumer/{self._consumer_members}"
 
     def send(self, api: Api, request: Any, version: int) -> OneCall:
-        """Hand a request in, which may be answered later."""
+        """Send a request, which may be answered later."""
         call = OneCall(api, version)
         read = decode(api.request_type, version, encode(request, version))
         response = api.handle(cast(Node, self), call, read)
@@ -256,13 +256,13 @@ class OneNode:
         return call
 
     def ask(self, api: Api, request: Any, version: int) -> Any:
-        """The response to a request that is answered at once."""
+        """Return the response to a request that is answered at once."""
         call = self.send(api, request, version)
         assert call.is_answered, f"{request} was not answered"
         return call.response
 
     def advance(self, duration_ms: int) -> None:
-        """Let time pass; what is due happens when it is due."""
+        """Let time pass; handle deadlines when they are due."""
         end = self.time + duration_ms
         while True:
             deadlines = [shard.next_deadline() for shard in self.coordinator.shards]

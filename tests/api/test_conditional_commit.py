@@ -1,4 +1,4 @@
-"""OffsetCommit with conditions (R3.16), as a client library meets it on the wire."""
+"""OffsetCommit with conditions (R3.16), as messages."""
 
 from __future__ import annotations
 
@@ -76,16 +76,16 @@ def offsets(node: OneNode, *indexes: int) -> list[int]:
 
 
 @pytest.mark.parametrize("version", [8, 9, 10])
-def test_a_condition_that_holds_lets_the_commit_take_place(node: OneNode, version: int) -> None:
-    """-1 expects that nothing is committed; partitions without a condition come along."""
+def test_a_commit_whose_condition_holds_is_done(node: OneNode, version: int) -> None:
+    """-1 expects that nothing is committed; partitions without a condition are committed too."""
     assert commit(node, {"t": {0: (5, -1), 1: (7, None)}}, version) == [(0, NONE, None), (1, NONE, None)]
     assert commit(node, {"t": {0: (6, 5)}}, version) == [(0, NONE, None)]
     assert offsets(node, 0, 1) == [6, 7]
 
 
 @pytest.mark.parametrize("version", [8, 9, 10])
-def test_a_condition_that_fails_stops_the_whole_request(node: OneNode, version: int) -> None:
-    """It is told what is committed, in its own topic and in others the rest is told that nothing was done."""
+def test_a_failed_condition_refuses_the_whole_request(node: OneNode, version: int) -> None:
+    """Its partition gets the committed offset, all others OPERATION_NOT_ATTEMPTED."""
     commit(node, {"t": {0: (5, None)}})
     asked: dict[str, Offsets] = {"t": {0: (6, 4), 1: (6, -1), 2: (6, 9)}, "u": {0: (6, None)}}
     assert commit(node, asked, version) == [
@@ -101,10 +101,10 @@ def test_a_condition_that_fails_stops_the_whole_request(node: OneNode, version: 
     ("version", "unknown_topic"),
     [(9, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (10, ErrorCode.UNKNOWN_TOPIC_ID)],
 )
-def test_with_a_condition_a_partition_that_is_not_there_stops_the_whole_request(
+def test_with_a_condition_an_unknown_partition_refuses_the_whole_request(
     node: OneNode, version: int, unknown_topic: ErrorCode
 ) -> None:
-    """Without one, the others are committed."""
+    """Without one, the other partitions are committed."""
     assert commit(node, {"t": {0: (1, -1), WIDTH: (1, None)}, "nowhere": {0: (1, None)}}, version) == [
         (0, NOT_ATTEMPTED, None),
         (WIDTH, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None),
@@ -115,8 +115,8 @@ def test_with_a_condition_a_partition_that_is_not_there_stops_the_whole_request(
     assert offsets(node, 0) == [1]
 
 
-def test_with_a_condition_metadata_too_long_stops_the_whole_request(node: OneNode) -> None:
-    """The partition whose metadata it is is told so."""
+def test_with_a_condition_too_long_metadata_refuses_the_whole_request(node: OneNode) -> None:
+    """The partition with the metadata has the error."""
     request = request_of({"t": {0: (1, -1), 1: (1, None)}})
     request.topics[0].partitions[1].committed_metadata = "m" * 5000
     response = node.ask(k08_offset_commit.API, request, 9)
@@ -128,14 +128,14 @@ def test_with_a_condition_metadata_too_long_stops_the_whole_request(node: OneNod
 
 
 @pytest.mark.parametrize("version", [9, 10])
-def test_a_topic_that_is_not_there_keeps_the_place_of_the_others(node: OneNode, version: int) -> None:
-    """Named without partitions it stops nothing, and what is said of a partition is said of the right one."""
+def test_an_unknown_topic_does_not_shift_the_answers(node: OneNode, version: int) -> None:
+    """Named without partitions it refuses nothing, and each answer is that of its partition."""
     asked: dict[str, Offsets] = {"nowhere": {}, "t": {0: (6, 4)}, "u": {0: (6, -1)}}
     assert commit(node, asked, version) == [(0, FAILED, -1), (0, NOT_ATTEMPTED, None)]
 
 
-def test_a_member_that_is_not_of_the_group_is_told_that(node: OneNode) -> None:
-    """Every partition has the group's error, as without conditions."""
+def test_an_unknown_member_gets_the_groups_error(node: OneNode) -> None:
+    """Every partition has it, as without conditions."""
     answers = commit(node, {"t": {0: (1, 7), 1: (1, None)}}, member_id="who", generation_id_or_member_epoch=3)
     assert answers == [
         (0, ErrorCode.GROUP_ID_NOT_FOUND, None),
@@ -145,7 +145,7 @@ def test_a_member_that_is_not_of_the_group_is_told_that(node: OneNode) -> None:
 
 @pytest.mark.parametrize("is_same", [True, False], ids=["the same condition", "one each"])
 def test_hundreds_of_partitions_have_conditions(node: OneNode, is_same: bool) -> None:
-    """Equal conditions are read as columns, different ones one by one; both count."""
+    """Equal conditions are read as columns, different ones one by one."""
     everywhere = range(WIDTH)
     start = {index: (100 if is_same else index, -1) for index in everywhere}
     assert commit(node, {"t": dict(start)}, 10) == [(index, NONE, None) for index in everywhere]
@@ -161,14 +161,14 @@ def test_hundreds_of_partitions_have_conditions(node: OneNode, is_same: bool) ->
 
 
 def test_a_version_without_tagged_fields_has_no_conditions(node: OneNode) -> None:
-    """The field is not on the wire, so the commit is an ordinary one."""
+    """The field is not encoded, so the commit is an ordinary one."""
     assert commit(node, {"t": {0: (5, 99)}}, version=7) == [(0, NONE, None)]
     assert offsets(node, 0) == [5]
 
 
 @pytest.mark.parametrize("version", [8, 9, 10])
-def test_who_asks_for_no_condition_gets_the_bytes_of_kafka(node: OneNode, version: int) -> None:
-    """No field of ours is in a response to a request without one: kio, which knows none, reads it whole."""
+def test_a_response_without_conditions_has_the_bytes_of_kafka(node: OneNode, version: int) -> None:
+    """Without our fields: kio, which does not know them, decodes it completely."""
     for topics in ({"t": {0: (5, None), WIDTH: (5, None)}}, {"t": dict.fromkeys(range(40), (5, None))}):
         response = node.ask(k08_offset_commit.API, request_of(topics), version)  # type: ignore[arg-type]
         answer = Case(8, "response", version).kio_reads(encode(response, version))
@@ -177,8 +177,8 @@ def test_who_asks_for_no_condition_gets_the_bytes_of_kafka(node: OneNode, versio
 
 
 @pytest.mark.parametrize("version", [8, 9, 10])
-def test_the_fields_are_tagged_fields_of_their_own_number(version: int) -> None:
-    """Eight bytes behind tag 20001, in request and response; in a version without tags they are not there."""
+def test_the_fields_have_their_own_tag(version: int) -> None:
+    """Eight bytes with tag 20001, in request and response; not in versions without tags."""
     request = request_of({"t": {0: (5, 0x0102030405060708)}})
     field = b"\x01\xa1\x9c\x01\x08" + bytes(range(1, 9))
     assert field in encode(request, version)
@@ -190,8 +190,8 @@ def test_the_fields_are_tagged_fields_of_their_own_number(version: int) -> None:
     assert field not in encode(request, 7)
 
 
-def test_a_wide_commit_that_is_refused_says_of_each_partition_why(node: OneNode) -> None:
-    """Whatever stretches of partitions have moved, short and long, at the ends and between."""
+def test_a_refused_wide_commit_has_an_error_for_each_partition(node: OneNode) -> None:
+    """For short and long runs of moved partitions, at the ends and between."""
     everything = range(WIDTH)
     assert {error for _, error, _ in commit(node, {"t": dict.fromkeys(everything, (5, None))})} == {0}
     for moved in (set(everything), {0}, {WIDTH - 1}, set(range(3, WIDTH - 3)), set(range(0, WIDTH, 7))):
@@ -205,8 +205,8 @@ def test_a_wide_commit_that_is_refused_says_of_each_partition_why(node: OneNode)
     assert offsets(node, *everything) == [5] * WIDTH
 
 
-def test_the_node_says_that_it_knows_conditions(node: OneNode) -> None:
-    """Whoever sends one to a node that does not say so has it skipped, and the commit done."""
+def test_the_node_advertises_conditions(node: OneNode) -> None:
+    """A node that does not would skip the field and commit."""
     api = k18_api_versions.api_versions([k08_offset_commit.API])
     request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
     for version in (3, 4):

@@ -70,7 +70,7 @@ def assigned(answer: Any) -> list[tuple[bytes, list[int]]]:
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_a_member_joins_stays_and_leaves(node: OneNode, version: int) -> None:
-    """The assignment comes with the join, null says that nothing changed, -1 says goodbye."""
+    """The join returns the assignment, null means no change, epoch -1 leaves."""
     answer = join(node, version)
     assert (answer.error_code, answer.error_message) == (NONE, None)
     assert (answer.member_id, answer.member_epoch, answer.heartbeat_interval_ms) == ("m", 2, 5_000)
@@ -83,8 +83,8 @@ def test_a_member_joins_stays_and_leaves(node: OneNode, version: int) -> None:
     assert heartbeat(node, version, member_epoch=2).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_in_version_0_a_client_may_leave_its_id_to_the_coordinator(node: OneNode) -> None:
-    """From 1 on it has to make one, and in neither may it go on without."""
+def test_in_version_0_the_coordinator_may_create_the_member_id(node: OneNode) -> None:
+    """From 1 on the client must, and in both it needs one to continue."""
     answer = join(node, 0, member_id="")
     assert (answer.error_code, answer.member_id) == (NONE, "consumer/1")
     assert join(node, 1, member_id="").error_code == ErrorCode.INVALID_REQUEST
@@ -92,14 +92,14 @@ def test_in_version_0_a_client_may_leave_its_id_to_the_coordinator(node: OneNode
 
 
 def test_a_refusal_has_a_reason(node: OneNode) -> None:
-    """And nothing of a member."""
+    """And no member fields."""
     answer = heartbeat(node, member_epoch=5)
     assert (answer.error_code, answer.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group g not found.")
     assert (answer.member_id, answer.assignment) == (None, None)
 
 
-def test_a_member_may_subscribe_by_an_expression_in_version_1(node: OneNode) -> None:
-    """It gets its topics with a later heartbeat."""
+def test_a_member_may_subscribe_by_a_regular_expression_in_version_1(node: OneNode) -> None:
+    """A later heartbeat returns its topics."""
     answer = join(node, subscribed_topic_names=None, subscribed_topic_regex="t|x")
     assert (answer.member_epoch, assigned(answer)) == (1, [])
     node.advance(0)
@@ -108,8 +108,8 @@ def test_a_member_may_subscribe_by_an_expression_in_version_1(node: OneNode) -> 
     assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
-def test_a_shard_that_cannot_answer_says_why(node: OneNode) -> None:
-    """Both APIs pass its error on."""
+def test_the_error_of_a_shard_is_returned(node: OneNode) -> None:
+    """By both APIs."""
     for index in range(3):
         node.coordinator.errors[index] = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert join(node).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -120,7 +120,7 @@ def test_a_shard_that_cannot_answer_says_why(node: OneNode) -> None:
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_groups_are_described_in_the_order_asked(node: OneNode, version: int) -> None:
-    """Each with its members and what they have, or with what is wrong; operations only where asked for."""
+    """Each with its members and assignments, or with its error; operations only on request."""
     join(node, instance_id="i", rack_id="r", server_assignor="range")
     request = ConsumerGroupDescribeRequest(group_ids=["nobody", "g"], include_authorized_operations=True)
     missing, group = node.ask(k69_consumer_group_describe.API, request, version).groups
@@ -140,8 +140,8 @@ def test_groups_are_described_in_the_order_asked(node: OneNode, version: int) ->
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_the_empty_group_id_is_none_to_describe(node: OneNode, version: int) -> None:
-    """The others are described all the same."""
+def test_the_empty_group_id_is_not_described(node: OneNode, version: int) -> None:
+    """The other groups are."""
     join(node)
     request = ConsumerGroupDescribeRequest(group_ids=["", "g"])
     invalid, valid = node.ask(k69_consumer_group_describe.API, request, version).groups
@@ -153,8 +153,8 @@ def test_the_empty_group_id_is_none_to_describe(node: OneNode, version: int) -> 
     assert valid.error_code == NONE
 
 
-def test_a_classic_member_of_a_consumer_group_is_given_an_id_of_that_kind(node: OneNode) -> None:
-    """As in Kafka; one of a classic group begins with its client's id."""
+def test_a_classic_member_of_a_consumer_group_gets_an_id_of_that_kind(node: OneNode) -> None:
+    """As in Kafka; that of a classic group's member begins with its client id."""
     join(node)
     protocol = JoinGroupRequestProtocol(name="range", metadata=b"\x00\x00\x00\x00\x00\x00\xff\xff\xff\xff")
     given = [
@@ -175,7 +175,7 @@ def test_a_classic_member_of_a_consumer_group_is_given_an_id_of_that_kind(node: 
 
 
 def test_the_other_group_apis_know_the_type(node: OneNode) -> None:
-    """Listed as a consumer group, not there to DescribeGroups, and its members may be removed."""
+    """It is listed as a consumer group, unknown to DescribeGroups, and its members can be removed."""
     join(node)
     (listed,) = node.ask(k16_list_groups.API, ListGroupsRequest(types_filter=["Consumer"]), 5).groups
     assert (listed.group_id, listed.group_type, listed.protocol_type) == ("g", "consumer", "consumer")
@@ -207,8 +207,8 @@ def commit(node: OneNode, version: int, epoch: int, *partitions: int) -> list[in
     return [one.error_code for one in answer.topics[0].partitions]
 
 
-def test_a_members_commit_is_judged_by_its_epoch(node: OneNode) -> None:
-    """All partitions have the error of the one that is wrong; before version 9 there is none (R1.5)."""
+def test_a_members_commit_is_checked_by_its_epoch(node: OneNode) -> None:
+    """All partitions have the error; before version 9 there is none (R1.5)."""
     join(node)
     join(node, member_id="n")
     owned = [TopicPartitions(topic_id=T, partitions=[0, 1, 2])]
@@ -231,10 +231,10 @@ def test_a_members_commit_is_judged_by_its_epoch(node: OneNode) -> None:
         (None, 2, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_a_members_fetch_is_judged_by_its_epoch(
+def test_a_members_fetch_is_checked_by_its_epoch(
     node: OneNode, member_id: str | None, epoch: int, error: ErrorCode
 ) -> None:
-    """The error is the group's, with no topics; asking twice the same way is answered the same way."""
+    """The error is the group's, without topics; a repeated request gets the same answer."""
     join(node)
     commit(node, 9, 2, 0)
     topic = fetch_wire.OffsetFetchRequestTopics(name="t", partition_indexes=[0])

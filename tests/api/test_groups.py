@@ -88,7 +88,7 @@ def test_one_coordinator_is_found(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(4, 7))
 def test_several_coordinators_are_found(version: int) -> None:
-    """For each key in its place."""
+    """One for each key, in order."""
     request = FindCoordinatorRequest(coordinator_keys=["a", "", "b"])
     found = OneNode().ask(k10_find_coordinator.API, request, version).coordinators
     assert [(one.key, one.error_code, one.node_id) for one in found] == [("a", 0, 7), ("", 0, 7), ("b", 0, 7)]
@@ -98,7 +98,7 @@ def test_several_coordinators_are_found(version: int) -> None:
     ("key_type", "reason"), [(1, "Transactions"), (2, "Share"), (3, "Unknown"), (-1, "Unknown")]
 )
 def test_other_coordinators_are_refused_with_a_reason(key_type: int, reason: str) -> None:
-    """At once and for good: a client that were to retry would wait for ever."""
+    """The error is not retriable: a client would retry for ever."""
     node = OneNode()
     old = node.ask(k10_find_coordinator.API, FindCoordinatorRequest(key="x", key_type=key_type), 3)
     assert (old.error_code, old.node_id, old.port) == (ErrorCode.INVALID_REQUEST, -1, -1)
@@ -109,10 +109,10 @@ def test_other_coordinators_are_refused_with_a_reason(key_type: int, reason: str
     assert new.error_message.startswith(reason)
 
 
-def test_the_leader_of_a_large_group_is_told_of_the_members_by_a_thread(
+def test_the_join_response_of_a_large_groups_leader_is_encoded_in_a_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And nobody else is: the other answers are short."""
+    """The other responses are short, and are not."""
     made: list[int] = []
     answer_aside = OneCall.answer_aside
 
@@ -130,8 +130,8 @@ def test_the_leader_of_a_large_group_is_told_of_the_members_by_a_thread(
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_a_member_joins_syncs_beats_and_leaves(version: int) -> None:
-    """The whole life of a member, every API in the version that goes with it."""
+def test_a_member_joins_syncs_heartbeats_and_leaves(version: int) -> None:
+    """Every API in a matching version."""
     node = OneNode()
     call = node.send(k11_join_group.API, join_request(), version)
     if version >= 4:
@@ -158,7 +158,7 @@ def test_a_member_joins_syncs_beats_and_leaves(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_a_refused_join_shows_its_error_as_its_version_can(version: int) -> None:
+def test_a_refused_join_in_every_version(version: int) -> None:
     """The protocol name is "" before version 7 and null from there; the member id is echoed."""
     answer = OneNode().ask(k11_join_group.API, join_request(member_id="x"), version)
     assert (answer.error_code, answer.member_id) == (UNKNOWN_MEMBER, "x")
@@ -179,7 +179,7 @@ def test_the_first_version_has_one_timeout() -> None:
 
 
 def test_a_protocol_named_twice_counts_once() -> None:
-    """Its first metadata counts."""
+    """With its first metadata."""
     protocols = [JoinGroupRequestProtocol(name="range", metadata=one) for one in (b"", b"\x00")]
     answer = joined(OneNode(), 9, protocols=protocols)
     assert answer.error_code == NONE
@@ -187,7 +187,7 @@ def test_a_protocol_named_twice_counts_once() -> None:
 
 
 def test_a_static_members_id_begins_with_its_instance_id() -> None:
-    """As Kafka makes it; from version 5 the leader sees instance ids."""
+    """As in Kafka; from version 5 the leader gets instance ids."""
     for version in range(5, 10):
         answer = joined(OneNode(), version, group_instance_id="i")
         assert answer.member_id == "i-1"
@@ -197,8 +197,10 @@ def test_a_static_members_id_begins_with_its_instance_id() -> None:
 @pytest.mark.parametrize(
     ("version", "leader", "skips"), [(5, "i-1", False), (8, "i-1", False), (9, "i-2", True)]
 )
-def test_a_static_leader_comes_back(version: int, leader: str, skips: bool) -> None:
-    """Told its old id up to version 8, to skip the assignment from version 9, as seen of Kafka 4.3.1."""
+def test_a_static_leader_returns(version: int, leader: str, skips: bool) -> None:
+    """Up to version 8 it gets its old id as leader, from 9 it skips the assignment, as seen of Kafka
+    4.3.1.
+    """
     node = OneNode()
     stable(node, group_instance_id="i")
     answer = node.ask(k11_join_group.API, join_request(group_instance_id="i"), version)
@@ -208,7 +210,7 @@ def test_a_static_leader_comes_back(version: int, leader: str, skips: bool) -> N
 
 @pytest.mark.parametrize("missing", ["protocol_type", "protocol_name"])
 def test_a_sync_must_name_its_protocol_from_version_5(missing: str) -> None:
-    """Before that nobody could (KIP-559)."""
+    """Earlier versions cannot (KIP-559)."""
     node = OneNode()
     member_id = stable(node)
     request = sync_request(member_id, 1, **{missing: None})
@@ -217,8 +219,8 @@ def test_a_sync_must_name_its_protocol_from_version_5(missing: str) -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_leaving_what_one_is_not_in(version: int) -> None:
-    """Up to version 2 the error stands at the top, from 3 at the member, as seen of Kafka 4.3.1."""
+def test_a_leave_of_an_unknown_member(version: int) -> None:
+    """Up to version 2 the error is the response's, from 3 the member's, as seen of Kafka 4.3.1."""
     node = OneNode()
     for group_id in ("nobody", "g"):
         request = LeaveGroupRequest(
@@ -239,15 +241,15 @@ def test_leaving_what_one_is_not_in(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_leaving_a_group_without_a_name(version: int) -> None:
-    """The error stands at the top in every version."""
+def test_a_leave_without_a_group_id(version: int) -> None:
+    """The error is the response's in every version."""
     request = LeaveGroupRequest(members=[MemberIdentity(member_id="x")])
     assert OneNode().ask(k13_leave_group.API, request, version).error_code == ErrorCode.INVALID_GROUP_ID
 
 
 @pytest.mark.parametrize("version", range(7))
 def test_groups_are_described(version: int) -> None:
-    """What each version shows of a stable group and of one that is not there, as seen of Kafka 4.3.1."""
+    """A stable group and an unknown one in every version, as seen of Kafka 4.3.1."""
     node = OneNode()
     member_id = stable(node, group_instance_id="i")
     request = DescribeGroupsRequest(groups=["g", "nobody"], include_authorized_operations=True)
@@ -269,7 +271,7 @@ def test_groups_are_described(version: int) -> None:
 
 
 def test_a_group_named_more_than_once_is_described_once() -> None:
-    """A short request cannot have a large group's description many times."""
+    """A short request cannot have a large group described many times."""
     node = OneNode()
     joined(node, 5)
     request = DescribeGroupsRequest(groups=["g", "h", "g", "g"])
@@ -277,7 +279,7 @@ def test_a_group_named_more_than_once_is_described_once() -> None:
 
 
 def test_a_large_group_is_described_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each member is a step, so that others are served, and the answer is written in a thread."""
+    """Each member is a step, with pauses, and the response is encoded in a thread."""
     node = OneNode()
     for _ in range(30):
         node.send(k11_join_group.API, join_request(), 3)
@@ -292,14 +294,14 @@ def test_a_large_group_is_described_in_steps(monkeypatch: pytest.MonkeyPatch) ->
     assert counts == [1 + 30]
 
 
-def test_operations_that_were_not_asked_for_are_not_told() -> None:
-    """The smallest integer stands for that."""
+def test_operations_not_asked_for_are_not_returned() -> None:
+    """The smallest integer means that."""
     [group] = OneNode().ask(k15_describe_groups.API, DescribeGroupsRequest(groups=["g"]), 6).groups
     assert group.authorized_operations == -(2**31)
 
 
-def test_groups_of_a_shard_that_cannot_answer() -> None:
-    """Each API says so where it has a place for it; a heartbeat is answered as if nothing were wrong."""
+def test_the_error_of_a_shard_in_every_api() -> None:
+    """Each API returns it where it can; a heartbeat gets no error."""
     node = OneNode()
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     node.coordinator.errors = dict.fromkeys(range(3), loading)
@@ -323,7 +325,7 @@ def test_groups_of_a_shard_that_cannot_answer() -> None:
 
 @pytest.mark.parametrize("version", range(6))
 def test_groups_of_all_shards_are_listed(version: int) -> None:
-    """States from version 4, types from version 5, filters with them."""
+    """With states from version 4, types from version 5, and their filters."""
     node = OneNode()
     names = [f"group-{number}" for number in range(6)]
     for name in names:
@@ -340,7 +342,7 @@ def test_groups_of_all_shards_are_listed(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(3))
 def test_groups_are_deleted(version: int) -> None:
-    """Each is answered once, also when it was named twice."""
+    """Each is answered once, also if it was named twice."""
     node = OneNode()
     member_id = stable(node, group_id="left")
     leave = LeaveGroupRequest(group_id="left", members=[MemberIdentity(member_id=member_id)])
@@ -355,8 +357,8 @@ def test_groups_are_deleted(version: int) -> None:
     ]
 
 
-def test_a_parked_call_is_answered_when_its_time_comes() -> None:
-    """Followers wait for the leader; each call gets its own answer."""
+def test_a_parked_call_is_answered_later() -> None:
+    """Followers wait for the leader; each call gets its own response."""
     node = OneNode()
     calls: list[OneCall] = [node.send(k11_join_group.API, join_request(), 3) for _ in range(3)]
     node.advance(6_000)

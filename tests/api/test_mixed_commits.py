@@ -1,4 +1,4 @@
-"""Wide commits whose partitions are not alike: read, decided and answered in columns as one by one."""
+"""Wide commits with different partitions: columns give the same results as single partitions."""
 
 from __future__ import annotations
 
@@ -86,10 +86,10 @@ def requests(draw: st.DrawFn) -> tuple[int, OffsetCommitRequest]:
 
 @settings(deadline=None, max_examples=25)
 @given(st.lists(requests(), min_size=1, max_size=4))
-def test_commits_of_any_shape_are_answered_and_kept_as_one_by_one(
+def test_commits_in_columns_equal_commits_one_by_one(
     history: list[tuple[int, OffsetCommitRequest]],
 ) -> None:
-    """The same answers, and the same offsets and metadata afterwards."""
+    """The same responses, and the same offsets and metadata afterwards."""
     nodes = [OneNode({"t": PARTITIONS, "u": PARTITIONS}, offset_metadata_max_bytes="6") for _ in range(2)]
     for version, request in history:
         answer = nodes[0].ask(k08_offset_commit.API, request, version)
@@ -112,8 +112,8 @@ def commit_with(node: OneNode, metadata: list[str], indexes: list[int]) -> list[
     return [one.error_code for one in response.topics[0].partitions]
 
 
-def test_metadata_of_its_own_fails_a_partition_alone() -> None:
-    """Of a wide commit the others are kept, with the metadata of each (R3.2)."""
+def test_too_long_metadata_fails_its_partition_only() -> None:
+    """The others of a wide commit are stored with their own metadata (R3.2)."""
     node = OneNode({"t": PARTITIONS}, offset_metadata_max_bytes="5")
     texts = ["m" * (index % 7) for index in EVERYWHERE]
     too_large = ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -124,8 +124,8 @@ def test_metadata_of_its_own_fails_a_partition_alone() -> None:
 
 
 @pytest.mark.parametrize("elsewhere", [PARTITIONS, -1, 2**31 - 1])
-def test_a_partition_that_is_not_there_fails_alone_wherever_it_stands(elsewhere: int) -> None:
-    """Errors of metadata are those of the partitions that have it, too."""
+def test_an_unknown_partition_fails_alone_at_any_position(elsewhere: int) -> None:
+    """Errors of metadata are those of their partitions, too."""
     node = OneNode({"t": PARTITIONS}, offset_metadata_max_bytes="5")
     indexes = [elsewhere, *EVERYWHERE[:40], elsewhere]
     texts = ["m"] * 20 + ["too long"] + ["m"] * 21

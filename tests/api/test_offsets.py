@@ -73,7 +73,7 @@ def fetch_one(node: OneNode, version: int, group_id: str = "g") -> list[tuple[in
 
 @pytest.mark.parametrize("version", COMMIT_VERSIONS)
 def test_a_commit_is_stored_and_answered_in_order(version: int) -> None:
-    """In every version, with whatever it can carry."""
+    """In every version, with the fields that it has."""
     node = OneNode()
     request = commit([("t", 1, 5), ("t", 0, -2), ("u", 0, 7)], metadata="note")
     assert errors(node.ask(COMMIT, request, version)) == [("t", 1, NONE), ("t", 0, NONE), ("u", 0, NONE)]
@@ -82,7 +82,7 @@ def test_a_commit_is_stored_and_answered_in_order(version: int) -> None:
 
 @pytest.mark.parametrize("version", [*ONE_GROUP_VERSIONS, *MANY_GROUP_VERSIONS])
 def test_offsets_are_fetched_in_every_version(version: int) -> None:
-    """What was committed, and -1 where nothing was; the leader epoch from version 5."""
+    """The committed ones, and -1 without a commit; the leader epoch from version 5."""
     node = OneNode()
     request = commit([("t", 0, 5)], metadata="note")
     request.topics[0].partitions[0].committed_leader_epoch = 3
@@ -91,16 +91,16 @@ def test_offsets_are_fetched_in_every_version(version: int) -> None:
     assert fetch_one(node, version, "nobody") == [(-1, -1, ""), (-1, -1, "")]
 
 
-def test_null_metadata_is_none() -> None:
-    """It comes back as no metadata."""
+def test_null_metadata_is_empty() -> None:
+    """It is fetched as empty metadata."""
     node = OneNode()
     node.ask(COMMIT, commit([("t", 0, 5)], metadata=None), 9)
     assert fetch_one(node, 9)[0] == (5, -1, "")
 
 
 @pytest.mark.parametrize("version", COMMIT_VERSIONS)
-def test_partitions_that_do_not_exist_are_left_out(version: int) -> None:
-    """Each gets its error in its place; the rest is committed."""
+def test_unknown_partitions_are_not_committed(version: int) -> None:
+    """Each has its error in its place; the others are committed."""
     node = OneNode()
     request = commit([("t", 0, 1), ("t", 3, 1), ("t", -1, 1), ("no", 0, 1), ("t", 1, 2), ("t", 1, 4)])
     assert errors(node.ask(COMMIT, request, version)) == [
@@ -114,8 +114,8 @@ def test_partitions_that_do_not_exist_are_left_out(version: int) -> None:
     assert [offset for offset, _, _ in fetch_one(node, version)] == [1, 4]
 
 
-def test_when_nothing_is_left_to_commit_no_group_comes_into_being() -> None:
-    """Not even its errors are looked for, as seen of Kafka 4.3.1."""
+def test_a_commit_of_unknown_partitions_only_creates_no_group() -> None:
+    """The group is not checked either, as seen of Kafka 4.3.1."""
     node = OneNode()
     for request in (commit([]), commit([("no", 0, 1)]), commit([("no", 0, 1)], member_id="x")):
         node.ask(COMMIT, request, 9)
@@ -123,7 +123,7 @@ def test_when_nothing_is_left_to_commit_no_group_comes_into_being() -> None:
     assert node.ask(k16_list_groups.API, ListGroupsRequest(), 5).groups == []
 
 
-def test_a_topic_of_which_nothing_is_committed_is_not_answered() -> None:
+def test_a_topic_without_partitions_is_not_answered() -> None:
     """Unless it does not exist, as seen of Kafka 4.3.1."""
     request = commit([("t", 0, 1)])
     (some,) = request.topics
@@ -149,7 +149,7 @@ def test_a_generation_of_an_unknown_group_is_refused(version: int, expected: Err
 
 
 def test_long_metadata_fails_its_partition_alone() -> None:
-    """Also behind partitions that do not exist, which the coordinator never sees."""
+    """Also after unknown partitions, which the coordinator does not get."""
     node = OneNode(offset_metadata_max_bytes="4")
     request = commit([("no", 0, 1), ("t", 9, 1), ("t", 0, 1), ("t", 1, 2), ("u", 0, 1)])
     request.topics[1].partitions[2].committed_metadata = "too long"
@@ -163,8 +163,8 @@ def test_long_metadata_fails_its_partition_alone() -> None:
 
 
 @pytest.mark.parametrize(("version", "is_kept"), [(2, False), (4, False), (5, True), (9, True)])
-def test_a_retention_counts_in_the_versions_that_have_one(version: int, is_kept: bool) -> None:
-    """2 to 4 carry one; later it is not on the wire (R0.1)."""
+def test_a_retention_applies_in_the_versions_that_have_one(version: int, is_kept: bool) -> None:
+    """Versions 2 to 4 have one; later ones do not (R0.1)."""
     node = OneNode(offsets_retention_check_interval_ms="1000")
     node.ask(COMMIT, commit([("t", 0, 5)], retention_time_ms=500), version)
     node.advance(1_000)
@@ -174,8 +174,8 @@ def test_a_retention_counts_in_the_versions_that_have_one(version: int, is_kept:
 @pytest.mark.parametrize(
     "error", [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE]
 )
-def test_a_shard_that_cannot_answer_is_said_so(error: ErrorCode) -> None:
-    """At each partition of a commit; at the place each version of a fetch has for it."""
+def test_the_error_of_a_shard_is_returned(error: ErrorCode) -> None:
+    """On each partition of a commit; in a fetch where the version has it."""
     node = OneNode()
     node.coordinator.errors = dict.fromkeys(range(3), error)
     assert errors(node.ask(COMMIT, commit([("t", 0, 1), ("no", 0, 1)]), 5)) == [
@@ -215,8 +215,8 @@ def test_null_topics_fetch_all(version: int) -> None:
     ] == [("t", [(1, 8), (2, 9)]), ("u", [(0, 3)])]
 
 
-def test_what_has_no_id_is_not_fetched_where_topics_go_by_ids() -> None:
-    """All offsets of a group, one of a topic that is gone: by name it is there, by id it cannot be told."""
+def test_offsets_of_deleted_topics_are_not_fetched_by_id() -> None:
+    """A fetch of all offsets by name returns them; by id they cannot be named."""
     node = OneNode()
     node.ask(COMMIT, commit([("t", 0, 5), ("u", 0, 6)]), 10)
     node.topics.delete("t")
@@ -233,8 +233,8 @@ def test_what_has_no_id_is_not_fetched_where_topics_go_by_ids() -> None:
     assert found == {9: ["t", "u"], 10: ["u"]}
 
 
-def test_ids_that_are_nobodys_come_last_with_an_error() -> None:
-    """On each partition, with offset -1, as Kafka answers them; the others are told."""
+def test_unknown_ids_come_last_with_an_error() -> None:
+    """On each partition, with offset -1, as in Kafka; the others are returned."""
     node = OneNode()
     node.ask(COMMIT, commit([("t", 0, 5)]), 9)
     nobody = offset_fetch.OffsetFetchRequestTopics(name="t", partition_indexes=[7])
@@ -255,7 +255,7 @@ def test_ids_that_are_nobodys_come_last_with_an_error() -> None:
 
 
 def test_a_fetch_by_ids_that_fails_as_a_whole_names_no_topic() -> None:
-    """Not even those whose ids are nobody's."""
+    """Not even those with unknown ids."""
     node = OneNode()
     node.coordinator.errors = dict.fromkeys(range(3), ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     groups = [offset_fetch.OffsetFetchRequestGroup(group_id="g", topics=[of_topic("no", [0])])]
@@ -265,7 +265,7 @@ def test_a_fetch_by_ids_that_fails_as_a_whole_names_no_topic() -> None:
 
 @pytest.mark.parametrize("version", MANY_GROUP_VERSIONS)
 def test_several_groups_are_fetched_together(version: int) -> None:
-    """In the order asked, wherever their shards are, each with its own error."""
+    """In the order asked, whatever their shards, each with its own error."""
     node = OneNode()
     names = [f"group-{number}" for number in range(8)]
     assert len({node.coordinator.partition_of(GroupId(name)) for name in names}) == 3
@@ -289,7 +289,7 @@ def test_several_groups_are_fetched_together(version: int) -> None:
 
 
 def test_a_fetch_of_no_group_is_answered() -> None:
-    """With no group."""
+    """Without groups."""
     assert OneNode().ask(FETCH, offset_fetch.OffsetFetchRequest(), 8).groups == []
 
 
@@ -318,7 +318,7 @@ def delete(group_id: str, *partitions: tuple[str, list[int]]) -> offset_delete.O
 
 
 def test_offsets_are_deleted() -> None:
-    """Those that exist; the others get their error in their place, and one never committed is no error."""
+    """Unknown partitions have an error in their place; one without a commit is no error."""
     node = OneNode()
     node.ask(COMMIT, commit([("t", 0, 5), ("t", 1, 6)]), 9)
     response = node.ask(DELETE, delete("g", ("no", [0]), ("t", [2, 9, 0])), 0)
@@ -336,6 +336,6 @@ def test_offsets_are_deleted() -> None:
     [("", ErrorCode.INVALID_GROUP_ID), ("nobody", ErrorCode.GROUP_ID_NOT_FOUND)],
 )
 def test_a_deletion_that_fails_as_a_whole_names_no_partition(group_id: str, expected: ErrorCode) -> None:
-    """The error stands at the top, as seen of Kafka 4.3.1."""
+    """The error is the response's, as seen of Kafka 4.3.1."""
     response = OneNode().ask(DELETE, delete(group_id, ("t", [0])), 0)
     assert (response.error_code, response.topics) == (expected, [])

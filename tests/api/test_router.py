@@ -1,4 +1,4 @@
-"""Any node answers (R3.14): handlers ask the router for the owner of a group's shard, wherever that is."""
+"""Any node answers (R3.14): handlers submit to the owner of a group's shard, whichever node that is."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ GROUP = "g"
 
 
 class ByName:
-    """A router of two nodes: the group `g` is the other one's."""
+    """A router of two nodes: the other one owns group `g`."""
 
     def __init__(self, here: OneNode, there: OneNode) -> None:
         self._here, self._there = here.router, there.router
@@ -53,7 +53,7 @@ class ByName:
 
 @pytest.fixture
 def there() -> OneNode:
-    """The node that owns the group."""
+    """Return the node that owns the group."""
     node = OneNode()
     node.node_id, node.advertised_host = 8, "other.example"
     return node
@@ -69,7 +69,7 @@ def here(there: OneNode) -> OneNode:
 
 @pytest.mark.parametrize("version", range(7))
 def test_a_client_is_sent_to_the_owner_of_the_shard(here: OneNode, version: int) -> None:
-    """Each group has its own; from version 4 on several may be asked for."""
+    """Each group has its own; from version 4 on there may be several."""
 
     def find(*groups: str) -> list[tuple[int, str, int]]:
         if version >= 4:
@@ -85,10 +85,8 @@ def test_a_client_is_sent_to_the_owner_of_the_shard(here: OneNode, version: int)
         assert find("h", GROUP) == [*find("h"), *find(GROUP)]
 
 
-def test_a_commit_and_a_fetch_are_answered_by_the_owner_whoever_is_asked(
-    here: OneNode, there: OneNode
-) -> None:
-    """What is committed at one node is fetched at both, and stands where its owner is."""
+def test_any_node_answers_commits_and_fetches(here: OneNode, there: OneNode) -> None:
+    """An offset committed at one node is fetched at both, and stored at the owner."""
     assert commit(here, 9, 40, [0, 1]) == [(0, ErrorCode.NONE), (1, ErrorCode.NONE)]
     assert fetch(here, 9, [0, 1]) == fetch(there, 9, [0, 1])
     assert [offset for _, offset, _, _ in fetch(there, 9, [0, 1])] == [40, 41]
@@ -121,7 +119,7 @@ DELETE_OFFSET = OffsetDeleteRequest(
 def test_every_request_about_a_group_is_answered_by_its_owner(
     here: OneNode, there: OneNode, api: Api, request_: object, version: int
 ) -> None:
-    """With the owner's shards out of order, its error is the answer; the asked node's own shards are well."""
+    """If the owner's shards fail, its error is the answer, though those of the node asked work."""
     there.coordinator.errors = dict.fromkeys(range(3), ErrorCode.COORDINATOR_NOT_AVAILABLE)
     said = f"error_code={int(ErrorCode.COORDINATOR_NOT_AVAILABLE)}"
     assert said in repr(here.ask(api, request_, version))
@@ -129,8 +127,8 @@ def test_every_request_about_a_group_is_answered_by_its_owner(
     assert said not in repr(here.ask(api, request_, version))
 
 
-def test_the_past_of_a_group_is_told_by_the_owner_of_its_shard_alone(here: OneNode) -> None:
-    """It is read from the owner's own logs: whoever asks elsewhere is sent there."""
+def test_only_the_owner_describes_a_groups_history(here: OneNode) -> None:
+    """It reads its own logs; another node answers NOT_COORDINATOR."""
     api = k20004_describe_offset_history.API
     answer = here.ask(api, DescribeOffsetHistoryRequest(group_id=GROUP), 0)
     assert answer.error_code == ErrorCode.NOT_COORDINATOR

@@ -1,4 +1,4 @@
-"""Commits and fetches of many partitions, in every version: the same answers as one by one."""
+"""Commits and fetches of many partitions, in every version: the same answers as for single partitions."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ FETCH_VERSIONS = range(1, 11)
 
 
 @pytest.mark.parametrize("version", COMMIT_VERSIONS)
-def test_a_wide_commit_is_answered_and_found_partition_by_partition(version: int) -> None:
-    """First and again, in order and out of order, each partition has its own offset."""
+def test_a_wide_commit_stores_each_partitions_offset(version: int) -> None:
+    """The first and repeated ones, in order and out of order."""
     node = OneNode({"t": WIDTH})
     upward, downward = list(range(WIDTH)), list(range(WIDTH - 1, -1, -1))
     for base, indexes in ((0, upward), (1000, upward), (2000, downward), (3000, downward)):
@@ -26,8 +26,8 @@ def test_a_wide_commit_is_answered_and_found_partition_by_partition(version: int
 
 
 @pytest.mark.parametrize("version", COMMIT_VERSIONS)
-def test_one_partition_that_is_not_there_fails_alone(version: int) -> None:
-    """The others of a wide commit proceed."""
+def test_an_unknown_partition_of_a_wide_commit_fails_alone(version: int) -> None:
+    """The others are committed."""
     node = OneNode({"t": WIDTH})
     indexes = [*range(40), WIDTH, -1]
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -38,7 +38,7 @@ def test_one_partition_that_is_not_there_fails_alone(version: int) -> None:
 
 
 def test_metadata_of_a_wide_commit_is_kept_and_limited() -> None:
-    """It comes back with every partition; too long, it fails every partition and nothing else changes."""
+    """Every partition returns it; too long, it fails every partition and nothing changes."""
     node = OneNode({"t": WIDTH}, offset_metadata_max_bytes="5")
     indexes = list(range(50))
     commit(node, 8, 0, indexes)
@@ -52,7 +52,7 @@ def test_metadata_of_a_wide_commit_is_kept_and_limited() -> None:
 
 
 def test_a_refused_wide_commit_refuses_every_partition() -> None:
-    """A generation to a group that is not there is an error of each partition, and nothing is kept."""
+    """A generation of an unknown group is an error of each partition, and nothing is stored."""
     node = OneNode({"t": WIDTH})
     indexes = list(range(30))
     answers = commit(node, 9, 0, indexes, generation_id_or_member_epoch=3)

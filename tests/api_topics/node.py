@@ -1,7 +1,7 @@
-"""A node without sockets: real topics on a disk in memory, a clock and syncs that move when a test says so.
+"""A node without sockets: real topics on a disk in memory; the test controls its clock and its syncs.
 
-`ask` takes every request and every response through their bytes in the version at hand, so that an answer
-that a version cannot carry fails the test.
+`ask` encodes and decodes every request and response in the given version, so that a response that a version
+cannot carry fails the test.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 
 class Syncs:
-    """Group commit on demand: at once, or when a test lets it happen."""
+    """Group commit, run at once or when the test releases it."""
 
     def __init__(self) -> None:
         self.are_held = False
         self._held: list[tuple[Log, Callable[[bool], None]]] = []
 
     def when_durable(self, log: Log, on_done: Callable[[bool], None]) -> None:
-        """As the server does it, without a thread."""
+        """Do what the server does, without a thread."""
         self._held.append((log, on_done))
         if not self.are_held:
             self.release()
@@ -56,7 +56,7 @@ class Syncs:
 
 
 class Aside:
-    """What runs beside the loop: at once, or when a test lets it happen."""
+    """Work of other threads, run at once or when the test releases it."""
 
     def __init__(self) -> None:
         self.is_held = False
@@ -80,7 +80,7 @@ class Aside:
 
 
 class OneCall:
-    """One request and what became of it."""
+    """One request and its response."""
 
     principal = ANONYMOUS
 
@@ -100,32 +100,32 @@ class OneCall:
         self.response = decode(self._api.response_type, self.api_version, encode(response, self.api_version))
 
     def in_steps(self, steps: RequestSteps[Any], then: Callable[[Any], None]) -> None:
-        """Take all the steps at once."""
+        """Run all steps at once."""
         then(drive_request(steps))
 
     def answer_aside(self, make: Callable[[], Any]) -> None:
-        """Make it here."""
+        """Make the response at once."""
         self.answer(make())
 
     def answer_in_steps(self, steps: RequestSteps[Any]) -> None:
-        """Take all the steps at once."""
+        """Run all steps at once."""
         self.answer(drive_request(steps))
 
     def no_answer(self) -> None:
-        """Nothing is sent."""
+        """Finish without a response."""
         assert not self.is_finished, "answered twice"
         self.is_finished = True
 
     def when_lost(self, action: Callable[[], None]) -> None:
-        """Remember what a lost connection leads to."""
+        """Keep the action for a lost connection."""
         self.lose = action
 
     def guard(self, action: Callable[..., None]) -> Callable[..., None]:
-        """A failure fails the test."""
+        """Return the action: its exception fails the test."""
         return action
 
     def disconnect(self, reason: str) -> None:
-        """The connection is closed instead of an answer."""
+        """Record that the connection was closed instead of a response."""
         assert not self.is_finished, "answered twice"
         self.is_finished = True
         self.disconnect_reason = reason
@@ -154,7 +154,7 @@ class OneNode:
         self._timers: list[tuple[int, Callable[[], None]]] = []
 
     def restart(self, *, crash: bool = False) -> None:
-        """Stop well or die, and start again."""
+        """Stop cleanly or crash, and start again."""
         if crash:
             self.disk.files.crash()
         else:
@@ -163,21 +163,21 @@ class OneNode:
         self.topics = self.disk.start()
 
     def system_time(self) -> Millis:
-        """The test's time."""
+        """Return the test's time."""
         return self._now
 
     def steady_time(self) -> Millis:
-        """The test's time."""
+        """Return the test's time."""
         return self._now
 
     def call_later(self, delay_ms: int, action: Callable[[], None]) -> Callable[[], None]:
-        """Run when the test lets time pass."""
+        """Run the action when the test lets time pass."""
         timer = (self._now + delay_ms, action)
         self._timers.append(timer)
         return lambda: self._timers.remove(timer) if timer in self._timers else None
 
     def soon(self, action: Callable[[], None]) -> None:
-        """Run when the test lets time pass."""
+        """Run the action when the test lets time pass."""
         self.call_later(0, action)
 
     def new_member_id(self, client_id: str | None) -> str:
@@ -189,7 +189,7 @@ class OneNode:
         raise NotImplementedError
 
     def pass_time(self, duration_ms: int = 0) -> None:
-        """Let time pass, and run what falls due."""
+        """Let time pass, and run what is due."""
         self._now = Millis(self._now + duration_ms)
         while due := sorted(
             (timer for timer in self._timers if timer[0] <= self._now), key=lambda one: one[0]
@@ -198,7 +198,7 @@ class OneNode:
             due[0][1]()
 
     def topic(self, name: str, partitions: int = 1, **overrides: str) -> Topic:
-        """A topic made for the test."""
+        """Create a topic."""
         texts = {key.replace("_", "."): value for key, value in overrides.items()}
         created = self.topics.create(NewTopic(name, self.disk.topic_id(), partitions, texts), NOW)
         assert isinstance(created, Topic), created
@@ -206,7 +206,7 @@ class OneNode:
         return created
 
     def send(self, api: Api, request: Any, version: int | None = None) -> OneCall:
-        """Send a request; it may be answered now or later."""
+        """Send a request, which may be answered now or later."""
         version = api.max_version if version is None else version
         call = OneCall(api, version)
         response = api.handle(self, call, decode(api.request_type, version, encode(request, version)))
@@ -215,7 +215,7 @@ class OneNode:
         return call
 
     def ask(self, api: Api, request: Any, version: int | None = None) -> Any:
-        """Send a request and have its response."""
+        """Send a request and return its response."""
         call = self.send(api, request, version)
         assert call.is_finished, "not answered yet"
         return call.response

@@ -1,6 +1,4 @@
-"""Whatever a request says, a handler answers: nothing is raised, and the answer can be written in its
-version.
-"""
+"""Handlers answer every request: they raise nothing, and the response can be encoded in its version."""
 
 from __future__ import annotations
 
@@ -131,7 +129,7 @@ def _struct(struct_type: type[Struct], version: int) -> st.SearchStrategy[Any]:
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_every_request_is_answered(api: Api, data: st.DataObject) -> None:
-    """At once or when its time is up, on a node with topics, records and an internal topic."""
+    """At once or after its timeout, on a node with topics, records and an internal topic."""
     node = OneNode()
     letters = node.topic("letters", 3)
     node.topic("__consumer_offsets", 2)

@@ -63,7 +63,7 @@ def change(
 
 @pytest.mark.parametrize("version", range(1, 5))
 def test_all_settings_of_a_topic_are_described(node: OneNode, version: int) -> None:
-    """Asking for no keys means all; each has its value, source and type."""
+    """No keys mean all; each has its value, source and type."""
     node.topic("letters", retention_ms="5000")
     result = describe(node, TOPIC, "letters", version=version, include_documentation=True)
     assert result.error_code == ErrorCode.NONE
@@ -77,8 +77,8 @@ def test_all_settings_of_a_topic_are_described(node: OneNode, version: int) -> N
         assert found["retention.ms"].documentation
 
 
-def test_synonyms_tell_where_a_value_would_come_from() -> None:
-    """The topic's own, then the broker's given at start, then the default."""
+def test_synonyms_list_all_sources_of_a_value() -> None:
+    """The topic's own value, then the broker's static one, then the default."""
     node = OneNode(log_retention_ms="7000")
     node.topic("letters", retention_ms="5000")
     config = describe(node, TOPIC, "letters", "retention.ms", include_synonyms=True).configs[0]
@@ -90,8 +90,8 @@ def test_synonyms_tell_where_a_value_would_come_from() -> None:
     assert describe(node, TOPIC, "letters", "retention.ms").configs[0].synonyms == []
 
 
-def test_settings_that_stand_for_each_other_are_told_apart() -> None:
-    """Milliseconds before minutes before hours; a synonym that is not the setting's own needs it first."""
+def test_settings_in_other_units_are_synonyms() -> None:
+    """Milliseconds before minutes before hours; a synonym needs a value of the setting itself before it."""
     node = OneNode(log_retention_hours="2", log_retention_minutes="90")
     node.topic("letters")
     config = describe(node, TOPIC, "letters", "retention.ms", include_synonyms=True).configs[0]
@@ -115,7 +115,7 @@ FACTS = {
 
 
 def test_the_broker_is_described(node: OneNode) -> None:
-    """By its id, with what it is as Kafka's settings say it; without a name: what was changed for all."""
+    """By its id, with its properties as Kafka's settings; without a name: the overrides of all brokers."""
     result = describe(node, BROKER, "1")
     assert {config.name for config in result.configs} == {*BROKER_SETTINGS, *FACTS}
     fixed = {config.name for config in result.configs if config.read_only}
@@ -126,8 +126,8 @@ def test_the_broker_is_described(node: OneNode) -> None:
     assert describe(node, BROKER, "").configs == []
 
 
-def test_settings_of_the_broker_are_changed_while_it_runs(node: OneNode) -> None:
-    """For all brokers, or for this one, which counts more; topics without a value of their own follow."""
+def test_dynamic_broker_settings_are_changed(node: OneNode) -> None:
+    """For all brokers, or for this one, which has precedence; topics without overrides use them."""
     topic, own = node.topic("letters"), node.topic("own", max_message_bytes="77")
     key = "message.max.bytes"
     assert change(node, BROKER, "", (key, SET, "2000")) == ErrorCode.NONE
@@ -167,10 +167,8 @@ def test_settings_of_the_broker_are_changed_while_it_runs(node: OneNode) -> None
         ("log.segment.bytes", "x", "log.segment.bytes=x: a whole number is expected"),
     ],
 )
-def test_what_cannot_be_changed_while_the_broker_runs(
-    node: OneNode, name: str, value: str, message: str
-) -> None:
-    """Refused as Kafka refuses it, with all that came with it; nothing is changed."""
+def test_static_broker_settings_are_refused(node: OneNode, name: str, value: str, message: str) -> None:
+    """Refused as in Kafka, with all changes of the request."""
     for broker in ("", "1"):
         config = incremental_alter_configs.AlterableConfig(name=name, value=value)
         fine = incremental_alter_configs.AlterableConfig(name="message.max.bytes", value="5")
@@ -198,14 +196,14 @@ DESCRIBE_REFUSALS = [
     [row[1:] for row in DESCRIBE_REFUSALS],
     ids=[row[0] for row in DESCRIBE_REFUSALS],
 )
-def test_what_cannot_be_described_or_altered(node: OneNode, kind: int, name: str, error: ErrorCode) -> None:
-    """The same resources are refused everywhere, with the same codes."""
+def test_invalid_resources_are_refused(node: OneNode, kind: int, name: str, error: ErrorCode) -> None:
+    """Every API refuses the same resources, with the same error codes."""
     assert describe(node, kind, name).error_code == error
     assert change(node, kind, name, ("retention.ms", SET, "1")) == error
 
 
-def test_single_settings_are_changed_and_stay(node: OneNode) -> None:
-    """Set, changed, appended to, subtracted from and deleted; the others are left alone."""
+def test_single_settings_are_changed_durably(node: OneNode) -> None:
+    """Set, append, subtract and delete; other settings do not change."""
     node.topic("letters", max_message_bytes="1000")
     assert change(node, TOPIC, "letters", ("retention.ms", SET, "5000")) == ErrorCode.NONE
     assert change(node, TOPIC, "letters", ("cleanup.policy", APPEND, "compact")) == ErrorCode.NONE
@@ -219,8 +217,8 @@ def test_single_settings_are_changed_and_stay(node: OneNode) -> None:
     assert value_of(node, TOPIC, "letters", "retention.ms")[1] == DEFAULT
 
 
-def test_a_change_is_felt_at_once(node: OneNode) -> None:
-    """The next append is judged by the new settings."""
+def test_a_change_takes_effect_at_once(node: OneNode) -> None:
+    """The next append is checked with the new settings."""
     topic = node.topic("letters")
     large = batch(b"x" * 500)
     assert topic.partition(0).append(large, NOW).error == ErrorCode.NONE
@@ -229,7 +227,7 @@ def test_a_change_is_felt_at_once(node: OneNode) -> None:
 
 
 def test_durability_can_be_changed(node: OneNode) -> None:
-    """Going durable syncs what was left to the page cache, so that readers lose sight of nothing."""
+    """A topic that becomes durable syncs its records, which stay visible to readers."""
     topic = node.topic("letters", headgate_durability="page-cache")
     partition = topic.partition(0)
     partition.append(batch(b"a"), NOW)
@@ -260,22 +258,22 @@ CHANGE_REFUSALS = [
 @pytest.mark.parametrize(
     ("changes", "error"), [row[1:] for row in CHANGE_REFUSALS], ids=[row[0] for row in CHANGE_REFUSALS]
 )
-def test_changes_that_cannot_be_made(
+def test_invalid_changes_are_refused(
     node: OneNode, changes: list[tuple[str, int, str | None]], error: ErrorCode
 ) -> None:
-    """All of a resource's changes are made or none."""
+    """The changes of a resource are made together or not at all."""
     topic = node.topic("letters")
     assert change(node, TOPIC, "letters", *changes) == error
     assert topic.overrides == {}
 
 
-def test_the_broker_is_not_altered_while_it_runs(node: OneNode) -> None:
-    """Its settings are given at start, and the refusal says so."""
+def test_a_static_broker_setting_is_refused_with_a_reason(node: OneNode) -> None:
+    """It can only be set at start."""
     assert change(node, BROKER, "1", ("num.partitions", SET, "3")) == ErrorCode.INVALID_REQUEST
 
 
 def test_validate_only_changes_nothing(node: OneNode) -> None:
-    """It judges all the same."""
+    """It checks all the same."""
     topic = node.topic("letters")
     good = change(node, TOPIC, "letters", ("retention.ms", SET, "1"), validate_only=True)
     bad = change(node, TOPIC, "letters", ("retention.ms", SET, "x"), validate_only=True)
@@ -284,7 +282,7 @@ def test_validate_only_changes_nothing(node: OneNode) -> None:
 
 
 def test_groups_have_settings_before_they_exist(node: OneNode) -> None:
-    """A group without any describes its defaults; what is set survives and lists the group."""
+    """An unknown group has the defaults; overrides survive a restart and list the group."""
     key = "consumer.session.timeout.ms"
     assert value_of(node, GROUP, "readers", key) == ("45000", DEFAULT)
     assert change(node, GROUP, "readers", (key, SET, "50000")) == ErrorCode.NONE
@@ -309,10 +307,10 @@ def test_groups_have_settings_before_they_exist(node: OneNode) -> None:
         ({"consumer.assignment.interval.ms": "15001"}, ErrorCode.INVALID_CONFIG),
     ],
 )
-def test_the_broker_says_how_far_a_groups_settings_may_go(
+def test_the_broker_bounds_a_groups_settings(
     node: OneNode, changes: dict[str, str], error: ErrorCode, validate_only: bool
 ) -> None:
-    """What is refused is refused also when it is only to be looked at."""
+    """Also with validate_only."""
     wanted = [(key, SET, value) for key, value in changes.items()]
     assert change(node, GROUP, "readers", *wanted, validate_only=validate_only) == error
 
@@ -324,7 +322,7 @@ def listed(node: OneNode, *kinds: int, version: int = 1) -> list[tuple[str, int]
 
 
 def test_resources_are_listed_by_type(node: OneNode) -> None:
-    """No types means all; version 0 knows only client metrics, and there are none."""
+    """No types mean all; version 0 has client metrics only, and there are none."""
     node.topic("letters")
     assert listed(node) == [("letters", TOPIC), ("1", BROKER)]
     assert listed(node, BROKER) == [("1", BROKER)]
@@ -351,7 +349,7 @@ def replace(node: OneNode, *resources: tuple[str, dict[str, str | None]], **more
 
 
 def test_the_old_api_replaces_all_settings(node: OneNode) -> None:
-    """What is not named goes back to its default."""
+    """Omitted settings return to their defaults."""
     topic = node.topic("letters", retention_ms="5000")
     assert replace(node, ("letters", {"segment.bytes": "2048"})) == [ErrorCode.NONE]
     assert topic.overrides == {"segment.bytes": "2048"}
@@ -361,7 +359,7 @@ def test_the_old_api_replaces_all_settings(node: OneNode) -> None:
 
 
 def test_the_same_resource_twice_is_refused(node: OneNode) -> None:
-    """Which of the two would count is not guessed."""
+    """It would be unclear which one applies."""
     node.topic("letters")
     twice = replace(node, ("letters", {"retention.ms": "1"}), ("letters", {"retention.ms": "2"}))
     assert twice == [ErrorCode.INVALID_REQUEST] * 2

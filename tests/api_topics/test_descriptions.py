@@ -78,7 +78,7 @@ def pages(node: OneNode, *names: str, limit: int) -> list[list[tuple[str, int, l
 
 
 def test_topics_come_in_pages(node: OneNode) -> None:
-    """In the order of names, each partition once, no page over its limit."""
+    """Sorted by name, each partition once, no page over its limit."""
     node.topic("b", 3)
     node.topic("a", 2)
     assert pages(node, limit=2000) == [[("a", 0, [0, 1]), ("b", 0, [0, 1, 2])]]
@@ -87,29 +87,29 @@ def test_topics_come_in_pages(node: OneNode) -> None:
     assert len(pages(node, limit=-5)) == 5
 
 
-def test_an_unknown_topic_is_told_in_its_place(node: OneNode) -> None:
-    """Only topics asked for can be unknown."""
+def test_an_unknown_topic_has_an_error_in_its_place(node: OneNode) -> None:
+    """Only topics asked for by name can be unknown."""
     node.topic("b")
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert pages(node, "c", "b", "a", limit=10) == [[("a", unknown, []), ("b", 0, [0]), ("c", unknown, [])]]
 
 
 @pytest.mark.parametrize("name", ["bad name", "", ".", "x" * 300])
-def test_a_name_that_cannot_be_is_told_as_such(node: OneNode, name: str) -> None:
-    """No topic can ever have it; the others are described."""
+def test_an_invalid_name_has_its_own_error(node: OneNode, name: str) -> None:
+    """The other topics are described."""
     node.topic("b")
     told = [(name, ErrorCode.INVALID_TOPIC_EXCEPTION, []), ("b", 0, [0])]
     assert pages(node, "b", name, limit=10) == [sorted(told)]
 
 
 def test_no_page_is_larger_than_kafkas(node: OneNode) -> None:
-    """2000 partitions, whatever the request says."""
+    """2000 partitions, whatever the request asks for."""
     node.topic("wide", 4001)
     assert [len(page[0][2]) for page in pages(node, limit=1 << 30)] == [2000, 2000, 1]
 
 
-def test_a_cursor_that_cannot_be_is_refused(node: OneNode) -> None:
-    """Neither a negative partition nor a topic that is not asked for; one past the end is just the end."""
+def test_an_invalid_cursor_is_refused(node: OneNode) -> None:
+    """A negative partition, or a topic not asked for; one past the end is the end."""
     node.topic("a")
 
     def ask(index: int, name: str = "a") -> Any:
@@ -123,8 +123,8 @@ def test_a_cursor_that_cannot_be_is_refused(node: OneNode) -> None:
     assert (ask(7).error_code, ask(7).partitions) == (ErrorCode.NONE, [])
 
 
-def test_log_directories_tell_sizes(node: OneNode) -> None:
-    """All partitions for null, those asked for otherwise; topics that do not exist are left out."""
+def test_log_directories_have_sizes(node: OneNode) -> None:
+    """Of all partitions for null, else of those asked for; unknown topics are omitted."""
     topic = node.topic("letters", 2)
     sent = batch(b"a")
     topic.partition(1).append(sent, NOW)
@@ -157,8 +157,8 @@ def append(node: OneNode, *, durably: bool = True) -> None:
         node.durability.when_durable(partition.log, partition.synced)
 
 
-def test_where_each_leader_epoch_ended(node: OneNode) -> None:
-    """A reader of a lost tail learns how far its past still holds, also after further restarts."""
+def test_end_offsets_of_leader_epochs(node: OneNode) -> None:
+    """A reader of a lost tail learns up to where its records are valid, also after more restarts."""
     node.topic("letters", headgate_durability="page-cache")
     append(node)
     append(node)
@@ -191,8 +191,8 @@ def test_leader_epochs_are_checked_before_they_are_answered(node: OneNode) -> No
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_every_producer_gets_an_id_of_its_own(node: OneNode, version: int) -> None:
-    """With epoch 0, and never the same twice."""
+def test_producer_ids_are_unique(node: OneNode, version: int) -> None:
+    """With epoch 0."""
     answers = [
         node.ask(k22_init_producer_id.API, InitProducerIdRequest(transactional_id=None), version)
         for _ in range(3)
@@ -206,14 +206,16 @@ def test_every_producer_gets_an_id_of_its_own(node: OneNode, version: int) -> No
     ("transactional_id", "error"),
     [("t", ErrorCode.UNSUPPORTED_VERSION), ("", ErrorCode.INVALID_REQUEST)],
 )
-def test_a_transactional_producer_gets_none(node: OneNode, transactional_id: str, error: ErrorCode) -> None:
-    """It is told at once, and for good."""
+def test_a_transactional_producer_gets_a_fatal_error(
+    node: OneNode, transactional_id: str, error: ErrorCode
+) -> None:
+    """It does not retry."""
     answer = node.ask(k22_init_producer_id.API, InitProducerIdRequest(transactional_id=transactional_id))
     assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (error, -1, -1)
 
 
-def test_without_a_disk_producer_ids_are_worth_another_try(node: OneNode) -> None:
-    """The error is one that clients retry."""
+def test_a_disk_error_is_retriable_for_producer_ids(node: OneNode) -> None:
+    """Clients retry the error."""
     node.disk.files.inject(Fault(errno.ENOSPC, "pwrite"))
     assert node.ask(k22_init_producer_id.API, InitProducerIdRequest(transactional_id=None)).error_code == (
         ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -224,7 +226,7 @@ def test_without_a_disk_producer_ids_are_worth_another_try(node: OneNode) -> Non
     )
 
 
-def test_nothing_is_ever_reassigned(node: OneNode) -> None:
+def test_there_are_no_reassignments(node: OneNode) -> None:
     """There is one node."""
     answer = node.ask(k46_list_partition_reassignments.API, ListPartitionReassignmentsRequest(topics=None))
     assert (answer.error_code, answer.topics) == (ErrorCode.NONE, [])

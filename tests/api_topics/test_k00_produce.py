@@ -1,4 +1,4 @@
-"""Produce: what is let in, what is refused and how, and when the answer comes."""
+"""Produce: accepted and refused batches, and the time of the response."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def visible_values(node: OneNode, topic: str = "letters") -> list[bytes | None]:
     return [record.value for _, record in iterate_records(records)]
 
 
-def test_records_come_back_as_sent_at_consecutive_offsets(node: OneNode) -> None:
-    """A batch gets the next offset, and a reader finds its records."""
+def test_records_are_read_as_sent_at_consecutive_offsets(node: OneNode) -> None:
+    """A batch gets the next offset, and readers find its records."""
     node.topic("letters")
     assert produce(node, batch(b"a", b"b")).base_offset == 0
     assert produce(node, batch(b"c")).base_offset == 2
@@ -51,7 +51,7 @@ def test_records_come_back_as_sent_at_consecutive_offsets(node: OneNode) -> None
 
 @pytest.mark.parametrize("version", range(3, 14))
 def test_every_version_appends(node: OneNode, version: int) -> None:
-    """The answer can be read in every version, by name or by id."""
+    """The response can be decoded in every version, by name or by id."""
     topic = node.topic("letters")
     wanted = request(batch(b"a"))
     wanted.topic_data[0].topic_id = topic.topic_id
@@ -61,8 +61,8 @@ def test_every_version_appends(node: OneNode, version: int) -> None:
 
 
 @pytest.mark.parametrize("codec", [0, 1, 2, 3, 4])
-def test_every_codec_passes_through_untouched(node: OneNode, codec: int) -> None:
-    """What a reader gets differs from what was sent in base offset and leader epoch alone."""
+def test_compressed_batches_are_stored_unchanged(node: OneNode, codec: int) -> None:
+    """Readers get other base offsets and leader epochs only."""
     node.topic("letters")
     produce(node, batch(b"first"))
     sent = batch(b"x" * 500, b"y" * 500, codec=codec)
@@ -124,10 +124,8 @@ REFUSALS = [
 @pytest.mark.parametrize(
     ("records", "error"), [row[1:] for row in REFUSALS], ids=[row[0] for row in REFUSALS]
 )
-def test_what_is_not_one_good_batch_is_refused(
-    node: OneNode, records: bytes | None, error: ErrorCode
-) -> None:
-    """Each refusal has its code, and leaves the partition as it was."""
+def test_invalid_batches_are_refused(node: OneNode, records: bytes | None, error: ErrorCode) -> None:
+    """Each has its error code, and the partition is unchanged."""
     topic = node.topic("letters")
     answer = produce(node, records)
     assert (answer.error_code, answer.base_offset) == (error, -1)
@@ -144,17 +142,15 @@ def test_what_is_not_one_good_batch_is_refused(
         ({"acks": 2}, ErrorCode.INVALID_REQUIRED_ACKS),
     ],
 )
-def test_what_cannot_be_produced_to_is_refused(
-    node: OneNode, parts: dict[str, Any], error: ErrorCode
-) -> None:
-    """Unknown, internal and misaddressed partitions take nothing."""
+def test_invalid_partitions_are_refused(node: OneNode, parts: dict[str, Any], error: ErrorCode) -> None:
+    """Unknown and internal ones accept nothing."""
     node.topic("letters")
     node.topic("__consumer_offsets")
     assert produce(node, batch(b"a"), **parts).error_code == error
 
 
-def test_an_unknown_topic_id_is_refused_as_such(node: OneNode) -> None:
-    """From version 13 on the id decides, whatever the name."""
+def test_an_unknown_topic_id_has_its_own_error(node: OneNode) -> None:
+    """From version 13 the id decides, whatever the name."""
     node.topic("letters")
     wanted = request(batch(b"a"))
     wanted.topic_data[0].topic_id = b"\1" * 16
@@ -163,9 +159,7 @@ def test_an_unknown_topic_id_is_refused_as_such(node: OneNode) -> None:
 
 
 def test_a_transactional_batch_is_refused(node: OneNode) -> None:
-    """Nothing of a transaction gets in while there are none; a transactional id by itself is no
-    transaction.
-    """
+    """There are no transactions; a transactional id alone is no transaction."""
     node.topic("letters")
     wanted = request(batch(b"a"))
     wanted.transactional_id = "t"
@@ -178,7 +172,7 @@ def test_a_transactional_batch_is_refused(node: OneNode) -> None:
 
 
 def test_a_transactional_batch_without_an_id_refuses_the_whole_request(node: OneNode) -> None:
-    """As in Kafka, which may not let such a producer write: the other partitions get nothing either."""
+    """As in Kafka, where such a producer is not authorized: no partition is written."""
     topic = node.topic("letters", 2)
     wanted = request(batch(b"a"))
     wanted.topic_data[0].partition_data.append(
@@ -189,8 +183,8 @@ def test_a_transactional_batch_without_an_id_refuses_the_whole_request(node: One
     assert topic.partition(0).log_end_offset == 0
 
 
-def test_only_a_whole_header_says_that_a_batch_is_transactional(node: OneNode) -> None:
-    """Its 61 bytes do, without a record; fewer do not, nor do those of another format."""
+def test_a_batch_is_transactional_only_by_a_complete_header(node: OneNode) -> None:
+    """Its 61 bytes suffice, without a record; fewer do not, nor do those of another format."""
     node.topic("letters")
     transactional = _with_attributes(_TRANSACTIONAL)
     old = transactional[:16] + b"\1" + transactional[17:]
@@ -200,8 +194,8 @@ def test_only_a_whole_header_says_that_a_batch_is_transactional(node: OneNode) -
 
 
 @pytest.mark.parametrize("size", range(1, 62))
-def test_no_beginning_of_a_batch_is_taken_or_stumbled_over(node: OneNode, size: int) -> None:
-    """Whatever is looked for in it, in every version."""
+def test_every_incomplete_batch_is_refused(node: OneNode, size: int) -> None:
+    """In every version, wherever it is cut."""
     node.topic("letters")
     for version in (3, 6, 12):
         answer = node.ask(k00_produce.API, request(batch(b"a", codec=4)[:size]), version)
@@ -212,7 +206,7 @@ def test_no_beginning_of_a_batch_is_taken_or_stumbled_over(node: OneNode, size: 
 
 
 def test_zstd_needs_version_7(node: OneNode) -> None:
-    """A producer too old for zstd cannot have sent it in good faith (KIP-110)."""
+    """An older producer cannot send zstd (KIP-110)."""
     node.topic("letters")
     answer = node.ask(k00_produce.API, request(batch(b"a", codec=4)), 6)
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
@@ -220,8 +214,8 @@ def test_zstd_needs_version_7(node: OneNode) -> None:
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
 
 
-def test_a_record_without_key_in_a_compacted_topic_is_told_by_its_place(node: OneNode) -> None:
-    """The whole batch is refused, and the answer says which records are to blame."""
+def test_records_without_key_in_a_compacted_topic_are_listed(node: OneNode) -> None:
+    """The whole batch is refused, and the response lists the records."""
     node.topic("letters", cleanup_policy="compact")
     answer = produce(node, batch(b"a", b"b", b"c", keys=[b"k", None, None]))
     assert answer.error_code == ErrorCode.INVALID_RECORD
@@ -229,15 +223,15 @@ def test_a_record_without_key_in_a_compacted_topic_is_told_by_its_place(node: On
     assert produce(node, batch(b"a", b"b", keys=[b"k", b"k"])).error_code == ErrorCode.NONE
 
 
-def test_old_timestamps_are_refused_where_the_topic_says_so(node: OneNode) -> None:
-    """The limit is judged record by record."""
+def test_old_timestamps_are_refused_by_the_topics_limit(node: OneNode) -> None:
+    """The limit applies to each record."""
     node.topic("letters", message_timestamp_before_max_ms="1000")
     assert produce(node, batch(b"a", timestamp=NOW - 1001)).error_code == ErrorCode.INVALID_TIMESTAMP
     assert produce(node, batch(b"a", timestamp=NOW - 1000)).error_code == ErrorCode.NONE
 
 
-def test_records_out_of_time_are_told_by_their_places(node: OneNode) -> None:
-    """Too new as too old: the others of their batch are not to blame."""
+def test_records_with_invalid_timestamps_are_listed(node: OneNode) -> None:
+    """Too new ones as well as too old ones; the other records of the batch are not listed."""
     node.topic("letters", message_timestamp_after_max_ms="1000")
     records = [Record(b"k", b"v", NOW + ahead, ()) for ahead in (0, 1001, 1000, 2000)]
     answer = produce(node, bytes(encode_batch(records)))
@@ -245,8 +239,8 @@ def test_records_out_of_time_are_told_by_their_places(node: OneNode) -> None:
     assert [error.batch_index for error in answer.record_errors] == [1, 3]
 
 
-def test_log_append_time_replaces_the_producers_clock(node: OneNode) -> None:
-    """Every record bears the broker's time, the answer tells it, and the checksum holds."""
+def test_log_append_time_replaces_the_producers_timestamps(node: OneNode) -> None:
+    """Every record has the broker's time, the response has it, and the checksum is correct."""
     node.topic("letters", message_timestamp_type="LogAppendTime")
     answer = produce(node, batch(b"a", b"b", timestamp=5))
     assert answer.log_append_time_ms == NOW
@@ -255,7 +249,7 @@ def test_log_append_time_replaces_the_producers_clock(node: OneNode) -> None:
 
 
 def test_a_repeated_batch_is_answered_with_its_first_offset(node: OneNode) -> None:
-    """An idempotent producer that lost an answer learns where its batch is, and nothing is written twice."""
+    """An idempotent producer that lost a response gets the offset, and nothing is written twice."""
     node.topic("letters")
     produce(node, batch(b"other"))
     first = batch(b"a", b"b", producer=(7, 0, 0))
@@ -267,7 +261,7 @@ def test_a_repeated_batch_is_answered_with_its_first_offset(node: OneNode) -> No
 
 
 def test_acks_all_waits_for_the_disk_and_so_do_readers(node: OneNode) -> None:
-    """Nothing is answered or shown that a crash could take back."""
+    """Nothing is acknowledged or visible that a crash could lose."""
     node.topic("letters")
     node.durability.are_held = True
     call = node.send(k00_produce.API, request(batch(b"a")), 12)
@@ -289,7 +283,7 @@ def test_acks_one_is_answered_when_written_and_shown_when_durable(node: OneNode)
 
 
 def test_a_topic_on_the_page_cache_waits_for_no_sync(node: OneNode) -> None:
-    """With headgate.durability=page-cache acks=all means written, as in Kafka."""
+    """With headgate.durability=page-cache, acks=all means written, as in Kafka."""
     node.topic("letters", headgate_durability="page-cache")
     node.durability.are_held = True
     assert produce(node, batch(b"a")).base_offset == 0
@@ -297,7 +291,7 @@ def test_a_topic_on_the_page_cache_waits_for_no_sync(node: OneNode) -> None:
 
 
 def test_acks_zero_has_no_answer(node: OneNode) -> None:
-    """The request is finished without one, and the record is there."""
+    """The request ends without a response, and the record is appended."""
     node.topic("letters")
     call = node.send(k00_produce.API, request(batch(b"a"), acks=0), 12)
     assert call.is_finished
@@ -306,7 +300,7 @@ def test_acks_zero_has_no_answer(node: OneNode) -> None:
 
 
 def test_acks_zero_with_an_error_closes_the_connection(node: OneNode) -> None:
-    """There is no answer to put the error in, so the client is cut off and asks for metadata anew."""
+    """There is no response for the error, so the client must refresh its metadata."""
     call = node.send(k00_produce.API, request(batch(b"a"), acks=0), 12)
     assert call.response is None
     assert call.disconnect_reason == "a record for letters-0 with acks=0: UNKNOWN_TOPIC_OR_PARTITION"
@@ -317,7 +311,7 @@ def test_acks_zero_with_an_error_closes_the_connection(node: OneNode) -> None:
 
 
 def test_a_repeated_batch_waits_for_the_first_to_be_durable(node: OneNode) -> None:
-    """A duplicate's answer is a promise as good as the first one's."""
+    """A duplicate is acknowledged no earlier than the first batch."""
     node.topic("letters")
     node.durability.are_held = True
     sent = request(batch(b"a", producer=(7, 0, 0)))
@@ -329,8 +323,8 @@ def test_a_repeated_batch_waits_for_the_first_to_be_durable(node: OneNode) -> No
     assert again.response.responses[0].partition_responses[0].base_offset == 0
 
 
-def test_a_full_disk_is_told_as_retriable_and_ends_by_itself(node: OneNode) -> None:
-    """While no write succeeds readers read on; when the disk is mended the next append works."""
+def test_a_full_disk_is_a_retriable_error_and_recovers(node: OneNode) -> None:
+    """Readers continue while writes fail; when the disk works again, so does the next append."""
     node.topic("letters")
     produce(node, batch(b"before"))
     node.disk.files.inject(Fault(errno.ENOSPC, times=None))
@@ -343,8 +337,8 @@ def test_a_full_disk_is_told_as_retriable_and_ends_by_itself(node: OneNode) -> N
     assert visible_values(node) == [b"before", b"after"]
 
 
-def test_one_partitions_failing_write_disturbs_no_other(node: OneNode) -> None:
-    """Of two partitions in a request the one whose write fails is refused, the other one is not."""
+def test_a_failed_write_affects_its_partition_only(node: OneNode) -> None:
+    """The other partition of the request is appended."""
     node.topic("letters", 2)
     wanted = request(batch(b"a"))
     wanted.topic_data[0].partition_data.append(PartitionProduceData(index=1, records=batch(b"b")))
@@ -353,9 +347,9 @@ def test_one_partitions_failing_write_disturbs_no_other(node: OneNode) -> None:
     assert [answer.error_code for answer in answers] == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
 
 
-def test_a_topic_deleted_before_its_sync_disturbs_nobody(node: OneNode) -> None:
-    """The producer is answered, the other topic's records become durable, and nothing of the old one is
-    left.
+def test_a_topic_deleted_before_its_sync_affects_no_other(node: OneNode) -> None:
+    """The producer is answered, the other topic's records become durable, and the deleted topic's files are
+    removed.
     """
     gone = node.topic("letters")
     node.topic("other")
@@ -370,8 +364,8 @@ def test_a_topic_deleted_before_its_sync_disturbs_nobody(node: OneNode) -> None:
     assert "letters-0" not in node.disk.files.listdir(node.topics.data_dir)
 
 
-def test_a_failing_sync_is_told_as_retriable_and_ends_by_itself(node: OneNode) -> None:
-    """What could not be made durable is not acknowledged; a retry of it is, once."""
+def test_a_failed_sync_is_a_retriable_error_and_recovers(node: OneNode) -> None:
+    """Records that are not durable are not acknowledged; a retry is appended once."""
     node.topic("letters")
     produce(node, batch(b"before"))
     sent = batch(b"during", producer=(7, 0, 0))
@@ -394,8 +388,8 @@ def _many(name: bytes, producer: tuple[int, int, int] = (-1, -1, -1)) -> bytes:
 
 
 @pytest.mark.parametrize("acks", [ALL, 0, 1])
-def test_batches_behind_one_that_is_checked_aside_wait_for_it(node: OneNode, acks: int) -> None:
-    """Whoever sent them: they enter the partition in the order of their arrival; others do not wait."""
+def test_batches_wait_for_an_earlier_check_in_another_thread(node: OneNode, acks: int) -> None:
+    """They are appended in the order of arrival, whoever sent them; other partitions do not wait."""
     topic = node.topic("letters", 2)
     node.aside.is_held = True
     calls = [
@@ -423,8 +417,8 @@ def test_batches_behind_one_that_is_checked_aside_wait_for_it(node: OneNode, ack
     assert node.aside.count == 5
 
 
-def test_sequences_are_judged_in_order_though_checks_take_different_times(node: OneNode) -> None:
-    """A producer that has several batches under way is not told that they are out of order."""
+def test_sequences_are_checked_in_order_whatever_the_checks_take(node: OneNode) -> None:
+    """Several batches of a producer in flight are not out of order."""
     node.topic("letters")
     node.aside.is_held = True
     first = node.send(k00_produce.API, request(_many(b"a", (5, 0, 0))), 12)
@@ -434,8 +428,8 @@ def test_sequences_are_judged_in_order_though_checks_take_different_times(node: 
     assert [(one.error_code, one.base_offset) for one in answers] == [(0, 0), (0, MANY)]
 
 
-def test_a_topic_deleted_during_the_check_takes_nothing(node: OneNode) -> None:
-    """Its producer is told that it is gone, as is one that comes later."""
+def test_a_topic_deleted_during_the_check_refuses_the_batch(node: OneNode) -> None:
+    """And the batches after it."""
     topic = node.topic("letters")
     node.aside.is_held = True
     call = node.send(k00_produce.API, request(_many(b"a")), 12)
@@ -447,7 +441,7 @@ def test_a_topic_deleted_during_the_check_takes_nothing(node: OneNode) -> None:
 
 
 def test_a_request_has_a_bounded_share_of_the_loop(node: OneNode) -> None:
-    """What goes beyond it is checked aside, however many partitions it is spread over."""
+    """The rest is checked in another thread, however many partitions it has."""
     partitions = 180
     topic = node.topic("letters", partitions)
     wanted = request(batch(b"a"))
@@ -461,8 +455,8 @@ def test_a_request_has_a_bounded_share_of_the_loop(node: OneNode) -> None:
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
-def test_what_unpacks_to_much_is_checked_aside(node: OneNode, codec: int) -> None:
-    """A small batch that unpacks to much is taken, and does not hold up the loop."""
+def test_a_large_decompressed_batch_is_checked_in_another_thread(node: OneNode, codec: int) -> None:
+    """A small batch that decompresses to many bytes is accepted without blocking the loop."""
     node.topic("letters")
     assert produce(node, batch(b"\0" * 5_000_000, codec=codec)).base_offset == 0
     assert node.aside.count == 1
@@ -470,8 +464,8 @@ def test_what_unpacks_to_much_is_checked_aside(node: OneNode, codec: int) -> Non
     assert node.aside.count == 1
 
 
-def test_a_refusal_tells_where_the_log_starts_once_the_batch_was_looked_at(node: OneNode) -> None:
-    """As in Kafka: not for what is damaged or too large."""
+def test_a_refusal_for_the_contents_has_the_log_start_offset(node: OneNode) -> None:
+    """As in Kafka: one for damage or size has not."""
     topic = node.topic("letters", max_message_bytes="500")
     for _ in range(3):
         produce(node, batch(b"a"))
@@ -489,8 +483,8 @@ def _unsynced(topic: Topic, partition: int = 0) -> int:
     return log.log_end_offset - log.durable_offset
 
 
-def test_a_topic_on_the_page_cache_is_synced_after_as_many_records_as_it_says(node: OneNode) -> None:
-    """With the record that makes the number full; the answer waits for that sync."""
+def test_flush_messages_syncs_a_page_cache_topic(node: OneNode) -> None:
+    """The response to the last record of that number waits for the sync."""
     topic = node.topic("letters", headgate_durability="page-cache", flush_messages="5")
     for expected in (2, 4, 0, 2):
         assert produce(node, batch(b"a", b"b")).error_code == ErrorCode.NONE
@@ -504,8 +498,8 @@ def test_a_topic_on_the_page_cache_is_synced_after_as_many_records_as_it_says(no
 
 
 @pytest.mark.parametrize("acks", [ALL, 0, 1])
-def test_a_topic_on_the_page_cache_is_synced_after_the_time_it_says(node: OneNode, acks: int) -> None:
-    """Counted from the first record that is not synced; nobody waits for it."""
+def test_flush_ms_syncs_a_page_cache_topic(node: OneNode, acks: int) -> None:
+    """Counted from the first unsynced record; no response waits for it."""
     topic = node.topic("letters", headgate_durability="page-cache", flush_ms="1000")
     for _ in range(2):
         for _ in range(3):
@@ -517,15 +511,15 @@ def test_a_topic_on_the_page_cache_is_synced_after_the_time_it_says(node: OneNod
         node.pass_time(5000)
 
 
-def test_a_planned_sync_finds_its_topic_gone(node: OneNode) -> None:
-    """That is nobody's trouble."""
+def test_a_planned_sync_of_a_deleted_topic_does_nothing(node: OneNode) -> None:
+    """It fails nothing."""
     topic = node.topic("letters", headgate_durability="page-cache", flush_ms="1000")
     produce(node, batch(b"a"))
     assert node.topics.delete(topic, NOW) is None
     node.pass_time(5000)
 
 
-def test_no_time_at_all_is_a_sync_each_time(node: OneNode) -> None:
+def test_a_flush_ms_of_zero_syncs_each_append(node: OneNode) -> None:
     """`flush.ms` of 0."""
     topic = node.topic("letters", headgate_durability="page-cache", flush_ms="0")
     produce(node, batch(b"a"))
@@ -533,8 +527,8 @@ def test_no_time_at_all_is_a_sync_each_time(node: OneNode) -> None:
 
 
 @pytest.mark.parametrize("replicas", ["1", "2", "2147483647"])
-def test_more_replicas_than_there_are_keep_nobody_from_writing(node: OneNode, replicas: str) -> None:
-    """As in Kafka `min.insync.replicas` asks for no more than the topic has."""
+def test_min_insync_replicas_is_capped(node: OneNode, replicas: str) -> None:
+    """As in Kafka, `min.insync.replicas` requires no more replicas than the topic has."""
     node.topic("letters", min_insync_replicas=replicas)
     for acks in (ALL, 1):
         assert produce(node, batch(b"a"), acks=acks).error_code == ErrorCode.NONE
@@ -542,7 +536,7 @@ def test_more_replicas_than_there_are_keep_nobody_from_writing(node: OneNode, re
 
 @pytest.mark.parametrize("version", [12, 13])
 def test_of_a_partition_given_twice_the_last_batch_counts(node: OneNode, version: int) -> None:
-    """In one entry for the topic or in two; it is answered once, and other partitions are not touched."""
+    """In one entry of the topic or in two; it is answered once, and other partitions are not affected."""
     topic = node.topic("letters", 2)
     other = node.topic("numbers")
 

@@ -1,4 +1,4 @@
-"""Fetch: what a reader gets, when it waits, and what a session leaves out."""
+"""Fetch: the records of a response, long polls, and the results that a session omits."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def found(response: Any) -> dict[int, list[bytes | None]]:
 
 @pytest.mark.parametrize("version", range(4, 19))
 def test_every_version_reads(node: OneNode, version: int) -> None:
-    """By name or by id, the records and the watermarks are there."""
+    """By name or by id, with records and watermarks."""
     topic = node.topic("letters")
     append(topic, b"a", b"b")
     one = wanted((0, 0))
@@ -70,10 +70,8 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("one", "error"), [row[1:] for row in REFUSALS], ids=[row[0] for row in REFUSALS])
-def test_what_cannot_be_read_is_refused_without_watermarks(
-    node: OneNode, one: FetchTopic, error: ErrorCode
-) -> None:
-    """A refused partition answers at once, and says -1 for every watermark."""
+def test_a_refused_partition_has_no_watermarks(node: OneNode, one: FetchTopic, error: ErrorCode) -> None:
+    """It is answered at once, with -1 for every watermark."""
     topic = node.topic("letters")
     append(topic, b"a", b"b", b"c")
     topic.partition(0).delete_records(1)
@@ -84,7 +82,7 @@ def test_what_cannot_be_read_is_refused_without_watermarks(
 
 
 def test_an_unknown_topic_id_is_a_partition_error(node: OneNode) -> None:
-    """From version 13 the refusal names the id that was asked for."""
+    """From version 13 the error has the id asked for."""
     one = wanted((0, 0))
     one.topic_id = b"\7" * 16
     answer = node.ask(k01_fetch.API, FetchRequest(topics=[one]), 13)
@@ -94,7 +92,7 @@ def test_an_unknown_topic_id_is_a_partition_error(node: OneNode) -> None:
 
 
 def test_leader_epochs_are_checked(node: OneNode) -> None:
-    """A client from before a crash is fenced, one ahead of the broker is told that it is not known."""
+    """A client from before a crash is fenced; an epoch ahead of the broker's is unknown."""
     topic = node.topic("letters")
     append(topic, b"a")
     node.restart(crash=True)
@@ -111,8 +109,8 @@ def test_leader_epochs_are_checked(node: OneNode) -> None:
         assert answer.responses[0].partitions[0].error_code == error
 
 
-def test_who_is_fenced_is_told_the_leader(node: OneNode) -> None:
-    """From version 16 on, so that a client need not ask for metadata; nobody else is."""
+def test_a_fenced_client_gets_the_current_leader(node: OneNode) -> None:
+    """From version 16, so that it need not refresh its metadata; other responses have none."""
     append(node.topic("letters"), b"a")
     node.restart(crash=True)
     for version, epoch, leader in ((16, 0, (node.node_id, 1)), (15, 0, None), (16, 2, None)):
@@ -125,7 +123,7 @@ def test_who_is_fenced_is_told_the_leader(node: OneNode) -> None:
 
 
 def test_reading_the_end_is_no_error(node: OneNode) -> None:
-    """The end of the log, and of a partition never written, gives no records and the watermark."""
+    """At the end of the log, and of an unwritten partition, there are no records and the watermark."""
     append(node.topic("letters", 2), b"a")
     answer = node.ask(k01_fetch.API, FetchRequest(topics=[wanted((0, 1), (1, 0))]), 12)
     assert found(answer) == {0: [], 1: []}
@@ -138,7 +136,7 @@ def _poll(node: OneNode, *topics: FetchTopic, min_bytes: int = 1, version: int =
 
 
 def test_a_fetch_of_more_partitions_than_fit_a_step_answers_all_of_them(node: OneNode) -> None:
-    """Each once, in the order asked; those that do not exist with an error."""
+    """Each once, in the order asked; unknown ones with an error."""
     asked = FetchTopic(
         topic="letters", partitions=[FetchPartition(partition=index) for index in range(1_200)]
     )
@@ -151,7 +149,7 @@ def test_a_fetch_of_more_partitions_than_fit_a_step_answers_all_of_them(node: On
 
 
 def test_a_long_poll_is_answered_by_an_append(node: OneNode) -> None:
-    """The reader is woken by the record it waits for, without waiting out its time."""
+    """Before its timeout."""
     topic = node.topic("letters", 2)
     call = _poll(node, wanted((0, 0), (1, 0)))
     node.pass_time(499)
@@ -163,8 +161,8 @@ def test_a_long_poll_is_answered_by_an_append(node: OneNode) -> None:
     node.pass_time(1000)
 
 
-def test_a_long_poll_ends_empty_when_its_time_is_up(node: OneNode) -> None:
-    """With nothing appended the answer comes after max_wait_ms, and nothing waits any more."""
+def test_a_long_poll_ends_empty_after_its_timeout(node: OneNode) -> None:
+    """Without an append the response comes after max_wait_ms, and no waiter remains."""
     node.topic("letters")
     call = _poll(node, wanted((0, 0)))
     node.pass_time(499)
@@ -175,7 +173,7 @@ def test_a_long_poll_ends_empty_when_its_time_is_up(node: OneNode) -> None:
 
 
 def test_a_long_poll_waits_for_min_bytes_of_all_partitions(node: OneNode) -> None:
-    """Bytes of different partitions count together, and too few do not answer."""
+    """Bytes of all partitions count together, and too few do not wake it."""
     topic = node.topic("letters", 2)
     size = len(batch(b"a"))
     call = _poll(node, wanted((0, 0), (1, 0)), min_bytes=2 * size)
@@ -187,8 +185,8 @@ def test_a_long_poll_waits_for_min_bytes_of_all_partitions(node: OneNode) -> Non
     assert found(call.response) == {0: [b"a"], 1: [b"b"]}
 
 
-def test_a_long_poll_counts_bytes_when_they_can_be_seen(node: OneNode) -> None:
-    """What is appended while a sync is under way counts at the next one, and answers then."""
+def test_a_long_poll_counts_bytes_when_they_become_visible(node: OneNode) -> None:
+    """Records appended during a sync count at the next one."""
     node.durability.are_held = True
     topic = node.topic("letters")
     partition = topic.partition(0)
@@ -210,7 +208,7 @@ def test_a_long_poll_counts_bytes_when_they_can_be_seen(node: OneNode) -> None:
 
 
 def test_a_long_poll_waits_for_no_more_than_it_may_get(node: OneNode) -> None:
-    """As in Kafka `max_bytes` bounds what `min_bytes` asks for."""
+    """As in Kafka, `max_bytes` limits `min_bytes`."""
     topic = node.topic("letters")
     size = len(batch(b"a"))
     request = FetchRequest(topics=[wanted((0, 0))], max_wait_ms=500, min_bytes=2**31 - 1, max_bytes=2 * size)
@@ -224,7 +222,7 @@ def test_a_long_poll_waits_for_no_more_than_it_may_get(node: OneNode) -> None:
 
 
 def test_a_long_poll_of_a_lost_connection_waits_no_longer(node: OneNode) -> None:
-    """Neither for records nor for its time, whether it was woken already or not."""
+    """Neither for records nor for its timeout, whether or not it was woken already."""
     topic = node.topic("letters")
     lost, woken = _poll(node, wanted((0, 0))), _poll(node, wanted((0, 0)))
     lost.lose()
@@ -236,8 +234,8 @@ def test_a_long_poll_of_a_lost_connection_waits_no_longer(node: OneNode) -> None
     assert not woken.is_finished
 
 
-def test_a_long_poll_on_a_deleted_topic_is_told(node: OneNode) -> None:
-    """The reader learns at once that the topic has gone."""
+def test_a_long_poll_on_a_deleted_topic_is_answered(node: OneNode) -> None:
+    """At once, with the error."""
     topic = node.topic("letters")
     call = _poll(node, wanted((0, 0)))
     node.topics.delete(topic, NOW)
@@ -245,8 +243,8 @@ def test_a_long_poll_on_a_deleted_topic_is_told(node: OneNode) -> None:
     assert call.response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_written_but_not_durable_wakes_nobody(node: OneNode) -> None:
-    """A durable topic's readers are woken by the sync, not by the write."""
+def test_unsynced_records_wake_no_reader(node: OneNode) -> None:
+    """In a durable topic the sync wakes readers, not the write."""
     topic = node.topic("letters")
     call = _poll(node, wanted((0, 0)))
     partition = topic.partition(0)
@@ -260,7 +258,7 @@ def test_written_but_not_durable_wakes_nobody(node: OneNode) -> None:
 
 
 def test_byte_limits_hold_but_for_the_first_batch(node: OneNode) -> None:
-    """Each limit cuts between batches; the first batch of the answer comes whatever its size."""
+    """Limits apply between batches; the first batch of the response is returned whatever its size."""
     topic = node.topic("letters", 3)
     for index in range(3):
         for value in (b"a", b"b", b"c"):
@@ -287,7 +285,7 @@ def _in_session(node: OneNode, session_id: int, epoch: int, *topics: FetchTopic,
 
 
 def test_a_session_sends_only_what_changed(node: OneNode) -> None:
-    """After the first answer a partition is mentioned when it has records or another watermark."""
+    """After the first response a partition is included if it has records or another watermark."""
     topic = node.topic("letters", 2)
     append(topic, b"a", partition=0)
     first = _in_session(node, 0, 0, wanted((0, 0), (1, 0)))
@@ -303,8 +301,8 @@ def test_a_session_sends_only_what_changed(node: OneNode) -> None:
     assert found(_in_session(node, first.session_id, 4)) == {0: [b"c"]}
 
 
-def test_a_full_answer_starves_no_partition(node: OneNode) -> None:
-    """In a session with room for one batch an answer, the partitions take turns."""
+def test_partitions_take_turns_in_full_responses(node: OneNode) -> None:
+    """In a session with room for one batch per response."""
     topic = node.topic("letters", 3)
     for index in range(3):
         append(topic, b"a", partition=index)
@@ -321,17 +319,17 @@ def test_a_full_answer_starves_no_partition(node: OneNode) -> None:
     ("session_id", "epoch", "error"),
     [(12345, 1, ErrorCode.FETCH_SESSION_ID_NOT_FOUND), (None, 7, ErrorCode.INVALID_FETCH_SESSION_EPOCH)],
 )
-def test_a_session_that_does_not_fit_is_refused(
+def test_an_invalid_session_is_refused(
     node: OneNode, session_id: int | None, epoch: int, error: ErrorCode
 ) -> None:
-    """The refusal is for the whole response; the client starts again."""
+    """The error is that of the whole response; the client starts again."""
     node.topic("letters")
     first = _in_session(node, 0, 0, wanted((0, 0)))
     answer = _in_session(node, first.session_id if session_id is None else session_id, epoch)
     assert (answer.error_code, answer.responses, answer.session_id) == (error, [], 0)
 
 
-def test_an_answer_is_bounded(node: OneNode) -> None:
+def test_the_size_of_a_response_is_limited(node: OneNode) -> None:
     """Four megabytes, though fifty were asked for."""
     topic = node.topic("letters")
     for number in range(6):

@@ -1,4 +1,4 @@
-"""ListOffsets: ends, times, and what cannot be asked."""
+"""ListOffsets: first and last offsets, offsets by time, and invalid requests."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ ANSWERS = [
 @pytest.mark.parametrize(
     ("timestamp", "answer"), [row[1:] for row in ANSWERS], ids=[row[0] for row in ANSWERS]
 )
-def test_where_a_time_is(node: OneNode, timestamp: int, answer: tuple[int, int], codec: int) -> None:
-    """The first visible record at or after the time, to the record also in compressed batches."""
+def test_offsets_by_timestamp(node: OneNode, timestamp: int, answer: tuple[int, int], codec: int) -> None:
+    """The first visible record at or after the time, exactly, in compressed batches too."""
     fill(node, codec=codec)
     found = ask(node, timestamp)
     assert (found.error_code, found.timestamp, found.offset) == (ErrorCode.NONE, *answer)
 
 
 def test_the_greatest_timestamp(node: OneNode) -> None:
-    """-3 finds the record, wherever in the log it stands."""
+    """-3 finds its record, wherever in the log it is."""
     topic = node.topic("letters")
     partition = topic.partition(0)
     for timestamp in (NOW, NOW + 500, NOW + 100):
@@ -72,7 +72,7 @@ def test_the_greatest_timestamp(node: OneNode) -> None:
 
 @pytest.mark.parametrize(("timestamp", "answer"), [(-1, 0), (-2, 0), (-3, -1), (0, -1)])
 def test_a_partition_never_written(node: OneNode, timestamp: int, answer: int) -> None:
-    """It begins and ends at 0, and no time is in it; asking leaves nothing on the disk."""
+    """It starts and ends at 0, and no timestamp is found; the request creates no files."""
     topic = node.topic("letters")
     found = ask(node, timestamp)
     assert (found.error_code, found.offset) == (ErrorCode.NONE, answer)
@@ -91,15 +91,17 @@ REFUSALS = [
 @pytest.mark.parametrize(
     ("timestamp", "version", "error"), [row[1:] for row in REFUSALS], ids=[row[0] for row in REFUSALS]
 )
-def test_times_that_mean_nothing(node: OneNode, timestamp: int, version: int, error: ErrorCode) -> None:
-    """A negative time the version does not know is refused, not searched for."""
+def test_unknown_special_timestamps_are_refused(
+    node: OneNode, timestamp: int, version: int, error: ErrorCode
+) -> None:
+    """A negative timestamp that the version does not define is an error."""
     fill(node)
     found = ask(node, timestamp, version)
     assert (found.error_code, found.offset) == (error, -1)
 
 
-def test_an_unknown_partition_is_answered_as_such(node: OneNode) -> None:
-    """An error of its own, in every version: the Java client retries anything less clear without pause."""
+def test_an_unknown_partition_has_its_own_error(node: OneNode) -> None:
+    """In every version: the Java client retries a less specific error without a pause."""
     node.topic("letters")
     for version in range(1, 12):
         assert ask(node, -1, version, partition=5).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -115,7 +117,7 @@ def test_the_same_partition_twice_is_refused(node: OneNode) -> None:
 
 
 def test_a_stale_leader_epoch_is_refused(node: OneNode) -> None:
-    """A client from before a crash, or ahead of the broker, must ask for metadata first."""
+    """A client from before a crash, or ahead of the broker, must refresh its metadata first."""
     fill(node)
     node.restart(crash=True)
     assert ask(node, -1, epoch=0).error_code == ErrorCode.FENCED_LEADER_EPOCH

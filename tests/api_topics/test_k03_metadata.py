@@ -1,4 +1,4 @@
-"""Metadata: by name, by id, and topics that come into being when asked for."""
+"""Metadata: by name, by id, and automatic creation of topics."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def ask(node: OneNode, *names: str, version: int = 13, **more: Any) -> Any:
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_every_version_tells_broker_and_partitions(node: OneNode, version: int) -> None:
+def test_every_version_has_broker_and_partitions(node: OneNode, version: int) -> None:
     """This node leads every partition and is its only replica."""
     topic = node.topic("letters", 2)
     answer = ask(node, "letters", version=version)
@@ -36,17 +36,17 @@ def test_every_version_tells_broker_and_partitions(node: OneNode, version: int) 
 @pytest.mark.parametrize(
     ("version", "topics", "count"), [(0, [], 2), (1, [], 0), (1, None, 2), (13, None, 2)]
 )
-def test_what_all_topics_are_spelled_like(
+def test_how_a_request_asks_for_all_topics(
     node: OneNode, version: int, topics: list[Any] | None, count: int
 ) -> None:
-    """In version 0 an empty list, later null; an empty list is then none."""
+    """In version 0 by an empty list, later by null; an empty list then means none."""
     node.topic("letters")
     node.topic("numbers")
     assert len(node.ask(k03_metadata.API, MetadataRequest(topics=topics), version).topics) == count
 
 
-def test_by_id_alone(node: OneNode) -> None:
-    """From version 12; an id that is nobody's has its own error and no name."""
+def test_topics_by_id(node: OneNode) -> None:
+    """From version 12; an unknown id has its own error and no name."""
     topic = node.topic("letters")
     wanted = [MetadataRequestTopic(topic_id=one, name=None) for one in (topic.topic_id, b"\7" * 16)]
     known, unknown = node.ask(k03_metadata.API, MetadataRequest(topics=wanted), 12).topics
@@ -62,22 +62,22 @@ def test_by_id_alone(node: OneNode) -> None:
 
 
 def test_neither_name_nor_id_is_refused(node: OneNode) -> None:
-    """A topic asked for by nothing."""
+    """A topic without either is an error."""
     wanted = [MetadataRequestTopic(name=None)]
     answer = node.ask(k03_metadata.API, MetadataRequest(topics=wanted), 12)
     assert answer.topics[0].error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_a_missing_topic_is_created_where_that_is_allowed() -> None:
-    """With the broker's default number of partitions, and told in the same answer."""
+    """With the broker's default number of partitions, and in the same response."""
     node = OneNode(num_partitions="3")
     answer = ask(node, "new", "new", allow_auto_topic_creation=True)
     assert [len(one.partitions) for one in answer.topics] == [3, 3]
     assert node.topics.by_name("new") is not None
 
 
-def test_who_asks_for_a_deleted_topic_learns_that_it_is_gone(node: OneNode) -> None:
-    """Though one of that name is made: it is told from the next time on."""
+def test_a_deleted_topic_is_unknown_though_it_is_created_again(node: OneNode) -> None:
+    """The new topic is returned from the next request on."""
     assert node.topics.delete(node.topic("letters"), NOW) is None
     errors = [
         ask(node, "letters", "letters", allow_auto_topic_creation=True).topics[0].error_code for _ in range(2)
@@ -97,7 +97,7 @@ def test_who_asks_for_a_deleted_topic_learns_that_it_is_gone(node: OneNode) -> N
     ],
 )
 def test_a_missing_topic_is_not_created(enabled: str, allowed: bool, name: str, error: ErrorCode) -> None:
-    """By a switch of the broker, of the request, or because it cannot be."""
+    """Disabled by the broker or the request, or with an invalid name."""
     node = OneNode(auto_create_topics_enable=enabled)
     node.topic("taken.name")
     answer = ask(node, name, allow_auto_topic_creation=allowed)
@@ -105,8 +105,8 @@ def test_a_missing_topic_is_not_created(enabled: str, allowed: bool, name: str, 
     assert len(node.topics) == 1
 
 
-def test_authorized_operations_are_told_when_asked_for(node: OneNode) -> None:
-    """Without an authorizer that is all of them; otherwise the value that means "not asked"."""
+def test_authorized_operations_are_returned_on_request(node: OneNode) -> None:
+    """Without access rules all of them; otherwise the value for "not asked"."""
     node.topic("letters")
     for version in (8, 10):
         asked = ask(

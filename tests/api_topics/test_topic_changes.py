@@ -60,8 +60,8 @@ def create(node: OneNode, *topics: CreatableTopic, version: int = 7, **more: Any
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_a_created_topic_is_there_and_durable(node: OneNode, version: int) -> None:
-    """The answer comes after the sync; from version 5 it tells the settings, from 7 the id."""
+def test_a_created_topic_is_durable(node: OneNode, version: int) -> None:
+    """The response comes after the sync; from version 5 it has the settings, from 7 the id."""
     answer = create(node, creatable("new", 3, 1, retention_ms="5000"), version=version)[0]
     assert answer.error_code == ErrorCode.NONE
     node.restart(crash=True)
@@ -83,8 +83,8 @@ def test_minus_one_means_the_brokers_default() -> None:
     assert create(node, creatable("new", -1, -1))[0].num_partitions == 4
 
 
-def test_validate_only_answers_as_if(node: OneNode) -> None:
-    """With an id and the settings, and nothing has happened."""
+def test_validate_only_answers_without_a_change(node: OneNode) -> None:
+    """With an id and the settings."""
     good, bad = create(node, creatable("new", 2), creatable("a b"), validate_only=True)
     assert (good.error_code, good.num_partitions) == (ErrorCode.NONE, 2)
     assert good.topic_id != ZERO_TOPIC_ID
@@ -93,7 +93,7 @@ def test_validate_only_answers_as_if(node: OneNode) -> None:
 
 
 def test_an_assignment_decides_the_partitions(node: OneNode) -> None:
-    """Each partition on this node, which is the only one."""
+    """Each partition is on this node, the only one."""
     assert create(node, assigned([1], [1]))[0].num_partitions == 2
 
 
@@ -120,8 +120,8 @@ CREATE_REFUSALS = [
 @pytest.mark.parametrize(
     ("topic", "error"), [row[1:] for row in CREATE_REFUSALS], ids=[row[0] for row in CREATE_REFUSALS]
 )
-def test_a_topic_that_cannot_be_created(node: OneNode, topic: CreatableTopic, error: ErrorCode) -> None:
-    """It is refused with a message; the good one beside it is created."""
+def test_an_invalid_topic_is_refused(node: OneNode, topic: CreatableTopic, error: ErrorCode) -> None:
+    """It is refused with a message; the valid one of the request is created."""
     node.topic("taken")
     refused, good = create(node, topic, creatable("good"))
     assert refused.error_code == error
@@ -154,7 +154,7 @@ def delete(node: OneNode, *states: DeleteTopicState, version: int = 6) -> Any:
 
 @pytest.mark.parametrize("version", range(1, 7))
 def test_a_topic_is_deleted_by_name(node: OneNode, version: int) -> None:
-    """It is gone, for good."""
+    """Durably."""
     node.topic("letters")
     assert delete(node, DeleteTopicState(name="letters"), version=version)[0].error_code == ErrorCode.NONE
     node.restart(crash=True)
@@ -162,7 +162,7 @@ def test_a_topic_is_deleted_by_name(node: OneNode, version: int) -> None:
 
 
 def test_a_topic_is_deleted_by_id(node: OneNode) -> None:
-    """The answer tells name and id; the id is nobody's from then on."""
+    """The response has name and id; the id is unknown from then on."""
     topic = node.topic("letters")
     state = DeleteTopicState(topic_id=topic.topic_id)
     answer = delete(node, state)[0]
@@ -184,24 +184,24 @@ DELETE_REFUSALS = [
 @pytest.mark.parametrize(
     ("states", "error"), [row[1:] for row in DELETE_REFUSALS], ids=[row[0] for row in DELETE_REFUSALS]
 )
-def test_a_topic_that_cannot_be_deleted(
+def test_an_invalid_deletion_is_refused(
     node: OneNode, states: list[DeleteTopicState], error: ErrorCode
 ) -> None:
-    """The refusal is told, and all topics stay."""
+    """With its error, and all topics remain."""
     node.topic("letters")
     node.topic("__consumer_offsets")
     assert {answer.error_code for answer in delete(node, *states)} == {error}
     assert len(node.topics) == 2
 
 
-def test_a_topic_that_is_to_be_deleted_twice_is_refused_once(node: OneNode) -> None:
+def test_a_topic_named_twice_is_refused_once(node: OneNode) -> None:
     """As seen of Kafka 4.3.1."""
     node.topic("letters")
     assert len(delete(node, LETTERS, LETTERS)) == 1
 
 
 def test_deletion_can_be_switched_off() -> None:
-    """With an error of its own from version 3 on."""
+    """With its own error from version 3 on."""
     node = OneNode(delete_topic_enable="false")
     node.topic("letters")
     assert delete(node, LETTERS, version=2)[0].error_code == ErrorCode.INVALID_REQUEST
@@ -218,7 +218,7 @@ def extension(count: int, *brokers: list[int], name: str = "letters") -> CreateP
     return CreatePartitionsTopic(name=name, count=count, assignments=assignments or None)
 
 
-def test_partitions_are_added_and_stay(node: OneNode) -> None:
+def test_partitions_are_added_durably(node: OneNode) -> None:
     """With and without an assignment; validate_only adds none."""
     node.topic("letters", 2)
     assert extend(node, extension(9), validate_only=True)[0].error_code == ErrorCode.NONE
@@ -245,10 +245,10 @@ EXTEND_REFUSALS = [
 @pytest.mark.parametrize(
     ("topic", "error"), [row[1:] for row in EXTEND_REFUSALS], ids=[row[0] for row in EXTEND_REFUSALS]
 )
-def test_partitions_that_cannot_be_added(
+def test_an_invalid_number_of_partitions_is_refused(
     node: OneNode, topic: CreatePartitionsTopic, error: ErrorCode
 ) -> None:
-    """The topic keeps what it has."""
+    """The topic keeps its partitions."""
     node.topic("letters", 2)
     node.topic("__consumer_offsets", 2)
     assert extend(node, topic)[0].error_code == error
@@ -274,7 +274,7 @@ def filled(node: OneNode, name: str = "letters", cleanup_policy: str = "delete")
 
 
 def test_records_are_deleted_up_to_an_offset(node: OneNode) -> None:
-    """The log starts there, never goes back, and -1 means all that is visible; a crash changes nothing."""
+    """The log start moves there, never back; -1 means all visible records; a crash changes nothing."""
     topic = filled(node)
     assert cut(node, 2) == (ErrorCode.NONE, 2)
     assert cut(node, 1) == (ErrorCode.NONE, 2)
@@ -295,10 +295,10 @@ def test_records_are_deleted_up_to_an_offset(node: OneNode) -> None:
         ("__consumer_offsets", 0, 0, ErrorCode.INVALID_TOPIC_EXCEPTION),
     ],
 )
-def test_records_that_cannot_be_deleted(
+def test_invalid_deletions_of_records_are_refused(
     node: OneNode, topic: str, partition: int, offset: int, error: ErrorCode
 ) -> None:
-    """Not what nobody can see, not in a compacted or an internal topic."""
+    """Invisible records, and those of compacted or internal topics."""
     filled(node)
     filled(node, "compacted", cleanup_policy="compact")
     filled(node, "__consumer_offsets", cleanup_policy="compact,delete")

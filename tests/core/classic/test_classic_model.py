@@ -1,7 +1,7 @@
-"""A classic group under random clients: whatever they do, what clients rely on holds.
+"""A classic group with random clients: the guarantees to clients always hold.
 
-Clients of three kinds (dynamic old, dynamic new, static) join, sync, beat, commit, leave, go silent and come
-back, time passes, and the shard crashes. The harness checks replay at every step; the rules here are about
+Clients of three kinds (dynamic old, dynamic new, static) join, sync, heartbeat, commit, leave, stop and
+return, time passes, and the shard crashes. The harness checks replay at every step; the rules here are about
 answers.
 """
 
@@ -26,7 +26,7 @@ CLIENTS = st.integers(0, 4)
 
 @dataclass
 class Client:
-    """What one client knows, which is only what it was answered."""
+    """The state of one client, which knows only its answers."""
 
     number: int
     member_id: str = ""
@@ -149,7 +149,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     @rule(lateness_ms=st.sampled_from([1, 300, 5_000, 120_000]))
     def stall(self, lateness_ms: int) -> None:
-        """The next tick comes late."""
+        """Delay the next tick."""
         self.h.be_late([lateness_ms])
 
     @rule(loads_from=LOADS_FROM)
@@ -164,7 +164,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     # --- what they hear ---
 
     def collect(self) -> None:
-        """Give every client its answers."""
+        """Deliver every client's answers."""
         for client in self.clients:
             if client.joining in self.h.answers:
                 self.on_join(client, self.h.answers[client.joining])
@@ -201,8 +201,8 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     # --- what always holds ---
 
     @invariant()
-    def generations_never_go_back(self) -> None:
-        """But for a crash, which forgets generations that were not settled."""
+    def generations_never_decrease(self) -> None:
+        """Except after a crash, which loses unfinished generations."""
         group = self.group()
         if group is not None:
             assert group.generation >= self.highest_generation
@@ -210,15 +210,15 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def a_generation_has_one_leader_at_a_time(self) -> None:
-        """Until the assignment is there, nobody but the leader was told to lead."""
+        """Until the assignment is sent, only the leader was told to lead."""
         group = self.group()
         if group is not None:
             for member_id in self.led.get(group.generation, set()):
                 assert member_id == group.leader or group.state is not ClassicState.COMPLETING_REBALANCE
 
     @invariant()
-    def the_members_count_is_right(self) -> None:
-        """The counters kept beside the members agree with them."""
+    def counters_agree_with_the_members(self) -> None:
+        """The counters kept with the members are correct."""
         group = self.group()
         if group is None:
             return
@@ -237,8 +237,8 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         assert len(group.members) <= 4 or group.state is ClassicState.PREPARING_REBALANCE
 
     @invariant()
-    def parked_requests_are_the_groups_own(self) -> None:
-        """Every request without an answer is held by exactly one member: none is lost."""
+    def every_unanswered_request_is_parked_once(self) -> None:
+        """Every request without an answer is parked by exactly one member."""
         group = self.group()
         held: list[int] = []
         for member in group.members.values() if group else ():
@@ -246,20 +246,20 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         assert sorted(held) == sorted(self.h.asked - set(self.h.answers))
 
     @invariant()
-    def nobody_waits_for_ever(self) -> None:
-        """A parked request has an answer after the longest a rebalance can take."""
+    def parked_requests_are_answered_in_time(self) -> None:
+        """At the latest after the longest duration of a rebalance."""
         for token in self.h.asked - set(self.h.answers):
             assert self.h.now - self.parked_since[token] <= NEW_MEMBER_TIMEOUT_MS + 60_000
 
     @invariant()
-    def whoever_waits_has_a_deadline(self) -> None:
-        """A group that holds parked requests, or members, will wake up by itself."""
+    def a_group_with_members_has_a_deadline(self) -> None:
+        """So has one with parked requests."""
         group = self.group()
         if group is not None and group.members:
             assert self.h.shard.next_deadline() is not None
 
     def teardown(self) -> None:
-        """When everybody goes silent, everybody is answered, and the group ends up empty."""
+        """After all clients stop, all requests are answered, and the group is empty."""
         self.h.advance(3 * NEW_MEMBER_TIMEOUT_MS)
         assert not self.h.asked - set(self.h.answers)
         group = self.group()

@@ -1,4 +1,4 @@
-"""JoinGroup: who is let in and who is not, in the order Kafka checks."""
+"""JoinGroup: accepted and refused joins, in Kafka's order of checks."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ REFUSALS: list[tuple[str, dict[str, Any], ErrorCode, str]] = [
 
 @pytest.mark.parametrize(("what", "changes", "error", "echoed"), REFUSALS, ids=[row[0] for row in REFUSALS])
 def test_a_join_is_refused(what: str, changes: dict[str, Any], error: ErrorCode, echoed: str) -> None:
-    """Each wrong join of a stable group gets its error and changes nothing."""
+    """Each invalid join of a stable group gets its error and changes nothing."""
     h = harness()
     generation = h.stable_group("a", "b")
     result = h.ask(join(**changes))
@@ -66,8 +66,8 @@ def test_a_join_is_refused(what: str, changes: dict[str, Any], error: ErrorCode,
 
 
 @pytest.mark.parametrize("changes", [row[1] for row in REFUSALS if row[0] != "other protocol"])
-def test_a_refused_join_makes_no_group(changes: dict[str, Any]) -> None:
-    """A group that nobody was let into does not come into being."""
+def test_a_refused_join_creates_no_group(changes: dict[str, Any]) -> None:
+    """A group is created only by an accepted member."""
     h = harness()
     if changes.get("protocol_type") == "connect":
         changes = {**changes, "protocols": ()}
@@ -77,14 +77,14 @@ def test_a_refused_join_makes_no_group(changes: dict[str, Any]) -> None:
 
 
 def test_a_session_timeout_at_the_limits_is_accepted() -> None:
-    """6 seconds and 30 minutes, both included."""
+    """6 seconds and 30 minutes, both inclusive."""
     h = harness()
     assert h.ask(join(session_timeout_ms=6_000)).error == ErrorCode.MEMBER_ID_REQUIRED
     assert h.ask(join(new_member_id="b", session_timeout_ms=1_800_000)).error == ErrorCode.MEMBER_ID_REQUIRED
 
 
-def test_a_new_member_is_told_its_id_first() -> None:
-    """MEMBER_ID_REQUIRED names the id to come back with, and makes a visible empty group."""
+def test_a_new_member_gets_its_id_first() -> None:
+    """MEMBER_ID_REQUIRED has the id to join with, and creates a visible empty group."""
     h = harness()
     result = h.ask(join(new_member_id="given"))
     assert (result.error, result.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "given")
@@ -96,8 +96,8 @@ def test_a_new_member_is_told_its_id_first() -> None:
     assert h.answers[token].member_id == "given"
 
 
-def test_an_old_client_joins_without_being_told_its_id() -> None:
-    """Before v4 the id comes with the generation."""
+def test_an_old_client_joins_without_an_id() -> None:
+    """Before v4 it gets the id with the generation."""
     h = harness()
     token = h.send(join(new_member_id="made", must_know_member_id=False))
     h.advance(3_000)
@@ -105,16 +105,16 @@ def test_an_old_client_joins_without_being_told_its_id() -> None:
     assert (result.error, result.member_id, result.leader, result.generation) == (NONE, "made", "made", 1)
 
 
-def test_a_static_member_joins_without_being_told_its_id() -> None:
-    """Its instance id is what tells it from others."""
+def test_a_static_member_joins_without_an_id() -> None:
+    """Its instance id identifies it."""
     h = harness()
     token = h.send(join(new_member_id="i-1", instance_id="i"))
     h.advance(3_000)
     assert h.answers[token].member_id == "i-1"
 
 
-def test_a_member_id_that_never_comes_back_is_forgotten() -> None:
-    """After its session timeout the id given out is unknown."""
+def test_an_unused_member_id_expires() -> None:
+    """After the session timeout it is unknown."""
     h = harness()
     h.ask(join(new_member_id="given", session_timeout_ms=10_000))
     h.advance(10_000)
@@ -129,7 +129,7 @@ def test_a_pending_member_that_claims_an_instance_is_unknown() -> None:
     assert result.error == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_full_group_takes_nobody_else_in() -> None:
+def test_a_full_group_refuses_new_members() -> None:
     """GROUP_MAX_SIZE_REACHED without a member id; members may still rejoin."""
     h = harness(group_max_size="2")
     h.stable_group("a", "b")
@@ -140,8 +140,8 @@ def test_a_full_group_takes_nobody_else_in() -> None:
     assert h.is_parked(again)
 
 
-def test_while_a_full_group_rebalances_the_first_to_join_get_the_places() -> None:
-    """Places are counted by who waits; a member that comes too late loses its own."""
+def test_in_a_rebalance_of_a_full_group_the_first_to_join_stay() -> None:
+    """Only parked joins count; a member that rejoins too late is removed."""
     h = harness(group_max_size="2")
     h.stable_group("a", "b")
     first = h.send(join(member_id="a"))
@@ -152,8 +152,8 @@ def test_while_a_full_group_rebalances_the_first_to_join_get_the_places() -> Non
     assert {member.member_id for member in h.answers[first].members} == {"a", "c"}
 
 
-def test_a_pending_member_there_is_no_room_for_is_forgotten() -> None:
-    """It was given an id, but others came first."""
+def test_a_pending_member_of_a_full_group_is_removed() -> None:
+    """It has an id, but others joined first."""
     h = harness(group_max_size="1")
     h.ask(join(new_member_id="slow"))
     h.send(join(new_member_id="quick", must_know_member_id=False))
@@ -163,8 +163,8 @@ def test_a_pending_member_there_is_no_room_for_is_forgotten() -> None:
     assert h.state("g") is ClassicState.COMPLETING_REBALANCE
 
 
-def test_an_empty_group_may_be_taken_over_by_another_type() -> None:
-    """Generations go on where they were, as seen of Kafka 4.3.1."""
+def test_an_empty_group_may_change_its_protocol_type() -> None:
+    """Generations continue, as seen of Kafka 4.3.1."""
     h = harness()
     generation = h.stable_group("a")
     h.advance(60_000)
@@ -184,7 +184,7 @@ def test_an_empty_group_may_be_taken_over_by_another_type() -> None:
 
 
 def test_a_group_that_only_committed_may_be_joined_and_keeps_its_offsets() -> None:
-    """The simple group becomes a real one."""
+    """The simple group becomes a classic group."""
     h = harness()
     h.commit("g", offset=7)
     assert h.ask(join(member_id="x")).error == ErrorCode.UNKNOWN_MEMBER_ID
@@ -192,8 +192,8 @@ def test_a_group_that_only_committed_may_be_joined_and_keeps_its_offsets() -> No
     assert h.offset("g") == 7
 
 
-def test_metadata_that_does_not_parse_is_the_clients_affair() -> None:
-    """Only a claimed array that cannot be there is refused."""
+def test_undecodable_metadata_is_accepted() -> None:
+    """Only an array with an impossible count is refused."""
     h = harness()
     for number, metadata in enumerate([b"", b"\x00", b"junk", b"\x00\x00\x00\x00\x00\x02\x00\x05ab"]):
         generation = h.stable_group("a", group_id=f"g{number}", protocols=(("range", metadata),))
@@ -201,7 +201,7 @@ def test_metadata_that_does_not_parse_is_the_clients_affair() -> None:
 
 
 def test_a_member_that_joins_twice_is_answered_twice() -> None:
-    """The join it no longer waits for is not left without an answer, as Kafka leaves it."""
+    """The older join gets an error; Kafka never answers it."""
     h = harness()
     h.stable_group("a", "b")
     older = h.send(join(member_id="a"))
@@ -225,8 +225,8 @@ REJOINS = [
 
 
 @pytest.mark.parametrize(("state", "member_id", "is_same", "is_answered"), REJOINS)
-def test_a_known_member_joins_again(state: str, member_id: str, is_same: bool, is_answered: bool) -> None:
-    """A lost answer is repeated; changed metadata, or a leader in Stable, means a rebalance."""
+def test_a_known_member_rejoins(state: str, member_id: str, is_same: bool, is_answered: bool) -> None:
+    """A lost answer is repeated; changed metadata, or a leader in Stable, causes a rebalance."""
     h = harness()
     generation = h.stable_group("a", "b", "c")
     if state != "stable":
@@ -248,16 +248,16 @@ def test_a_known_member_joins_again(state: str, member_id: str, is_same: bool, i
         assert h.state("g") is ClassicState.PREPARING_REBALANCE
 
 
-def test_a_join_of_an_unknown_group_answers_no_offsets_either() -> None:
-    """A fetch for an unknown group is no error: every partition has none."""
+def test_a_fetch_of_an_unknown_group_has_no_offsets() -> None:
+    """It is no error: every partition has offset -1."""
     h = harness()
     fetched = h.ask(FetchOffsets(GroupId("nobody"), [(TopicName("t"), [0, 1])]))
     assert fetched.topics == [("t", [(0, None), (1, None)])]
     assert h.ask(DescribeGroup(GroupId("nobody"))) == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_a_member_that_left_before_its_first_generation_leaves_a_group_behind() -> None:
-    """The group is there, empty, and can be joined."""
+def test_a_member_that_leaves_before_its_first_generation_leaves_an_empty_group() -> None:
+    """It can be joined."""
     h = harness()
     h.ask(join(new_member_id="given"))
     h.advance(10_000)
@@ -266,8 +266,8 @@ def test_a_member_that_left_before_its_first_generation_leaves_a_group_behind() 
     h.send(sync("a", 1))
 
 
-def test_a_join_costs_no_more_in_a_large_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What takes as long as the group has members is done once a rebalance, not once a join."""
+def test_the_cost_of_a_join_is_independent_of_the_groups_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work proportional to the members is done once per rebalance."""
     asked: list[int] = []
     metadata = ClassicGroup.metadata
 

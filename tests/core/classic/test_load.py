@@ -1,4 +1,4 @@
-"""What is there after a crash: what the records say, with every session begun anew."""
+"""Classic groups after a crash: their records, with restarted session timers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headgate.records import UnknownRecord
 
 
 def test_a_stable_group_is_stable_after_a_crash() -> None:
-    """Members notice nothing: same generation, same assignment, a fresh session."""
+    """With the same generation and assignments, and new sessions."""
     h = Harness()
     generation = h.stable_group("a", "b")
     h.advance(9_000)
@@ -25,7 +25,7 @@ def test_a_stable_group_is_stable_after_a_crash() -> None:
 
 
 def test_a_member_that_does_not_come_back_after_a_crash_is_removed() -> None:
-    """Its session began with the load."""
+    """Its session timer starts with the load."""
     h = Harness()
     generation = h.stable_group("a", "b")
     h.reload()
@@ -36,8 +36,8 @@ def test_a_member_that_does_not_come_back_after_a_crash_is_removed() -> None:
     assert h.ask(heartbeat("b", generation)) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_rebalance_that_was_under_way_is_forgotten() -> None:
-    """The last settled generation is back; who was new is unknown."""
+def test_an_unfinished_rebalance_is_lost_in_a_crash() -> None:
+    """The last stable generation is restored; its new members are unknown."""
     h = Harness()
     generation = h.stable_group("a", "b")
     h.send(join(new_member_id="c", must_know_member_id=False))
@@ -49,7 +49,7 @@ def test_a_rebalance_that_was_under_way_is_forgotten() -> None:
 
 
 def test_an_empty_group_is_empty_after_a_crash() -> None:
-    """With its generation and since when it is empty."""
+    """With its generation and the time since which it is empty."""
     h = Harness()
     h.stable_group("a")
     h.advance(60_000)
@@ -63,7 +63,7 @@ def test_an_empty_group_is_empty_after_a_crash() -> None:
 
 
 def test_a_member_that_rejoins_after_a_crash_with_two_protocols_rebalances() -> None:
-    """The record knows the chosen protocol alone, so the member seems changed, in Kafka too."""
+    """The record has the selected protocol only, so the member seems changed, as in Kafka."""
     h = Harness()
     both = (("range", b""), ("sticky", b""))
     h.stable_group("a", "b", protocols=both)
@@ -73,7 +73,7 @@ def test_a_member_that_rejoins_after_a_crash_with_two_protocols_rebalances() -> 
 
 
 def test_a_group_that_is_too_large_now_rebalances() -> None:
-    """After a change of group.max.size the first to join get the places."""
+    """After a change of group.max.size the first members to join stay."""
     h = Harness()
     h.stable_group("a", "b", "c")
     h.settings = Harness(group_max_size="2").settings
@@ -83,8 +83,8 @@ def test_a_group_that_is_too_large_now_rebalances() -> None:
     assert [h.answers[token].error for token in tokens] == [NONE, NONE, ErrorCode.GROUP_MAX_SIZE_REACHED]
 
 
-def test_unknown_records_do_no_harm() -> None:
-    """They are read past, and nothing changes."""
+def test_unknown_records_are_ignored() -> None:
+    """They change nothing."""
     shard = GroupShard(Harness().settings)
     shard.apply(UnknownRecord(2000, b"\x07\xd0key", b"value"), 0)
     shard.apply(UnknownRecord(2000, b"\x07\xd0key", None), 1)
@@ -92,8 +92,8 @@ def test_unknown_records_do_no_harm() -> None:
     assert not any(shard.count_groups_by_state().values())
 
 
-def test_the_metrics_count_what_is_there() -> None:
-    """Offsets, and groups by state: with members, with a record alone, with offsets alone."""
+def test_metrics_count_offsets_and_groups() -> None:
+    """Groups by state: with members, with a record only, with offsets only."""
     h = Harness()
     h.stable_group("a", group_id="stable")
     h.commit("stable", member_id="a", generation=1)

@@ -1,4 +1,4 @@
-"""Staying a member and ceasing to be one: heartbeats, syncs, leaving, sessions."""
+"""Heartbeats, syncs, leaves and expired sessions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HEARTBEATS = [
 
 
 def mixed_group() -> tuple[Harness, int]:
-    """A stable group of two dynamic members and one static one, beside a group that only committed."""
+    """Return a stable group of two dynamic members and one static one, beside a group that only commits."""
     h = Harness()
     h.commit("committed")
     for one in ("a", "b"):
@@ -44,7 +44,7 @@ def mixed_group() -> tuple[Harness, int]:
 def test_a_heartbeat_is_answered(
     group_id: str, member_id: str, change: int, instance_id: str | None, expected: ErrorCode
 ) -> None:
-    """One row a heartbeat to a stable group, in the order Kafka checks."""
+    """One row per heartbeat to a stable group, in Kafka's order of checks."""
     h, generation = mixed_group()
     command = heartbeat(member_id, generation + change, group_id=group_id, instance_id=instance_id)
     assert h.ask(command) == expected
@@ -70,20 +70,20 @@ SYNCS: list[tuple[str, str, int, dict[str, Any], ErrorCode]] = [
 def test_a_sync_is_answered(
     group_id: str, member_id: str, change: int, more: dict[str, Any], expected: ErrorCode
 ) -> None:
-    """One row a sync to a stable group, in the order Kafka checks."""
+    """One row per sync to a stable group, in Kafka's order of checks."""
     h, generation = mixed_group()
     assert h.ask(sync(member_id, generation + change, group_id=group_id, **more)).error == expected
 
 
-def test_a_sync_while_the_group_rebalances_is_told_so() -> None:
-    """The member is to join again first."""
+def test_a_sync_during_a_rebalance_is_refused() -> None:
+    """The member must rejoin first."""
     h, generation = mixed_group()
     h.send(join(new_member_id="c", must_know_member_id=False))
     assert h.ask(sync("a", generation)).error == ErrorCode.REBALANCE_IN_PROGRESS
 
 
 def test_a_member_that_syncs_twice_is_answered_twice() -> None:
-    """The sync it no longer waits for is not left without an answer."""
+    """The older sync gets an error."""
     h = Harness()
     for one in ("a", "b"):
         h.send(join(new_member_id=one, must_know_member_id=False))
@@ -95,7 +95,7 @@ def test_a_member_that_syncs_twice_is_answered_twice() -> None:
 
 
 def test_a_silent_member_is_removed_after_its_session() -> None:
-    """And the rest rebalances."""
+    """The other members rebalance."""
     h = Harness()
     generation = h.stable_group("a", "b")
     for _ in range(2):
@@ -107,8 +107,8 @@ def test_a_silent_member_is_removed_after_its_session() -> None:
     assert h.ask(heartbeat("a", generation)) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_heartbeats_and_commits_keep_a_member_in() -> None:
-    """Either is a sign of life."""
+def test_heartbeats_and_commits_restart_the_session_timer() -> None:
+    """Either of them."""
     h = Harness()
     generation = h.stable_group("a", "b")
     for _ in range(5):
@@ -117,8 +117,8 @@ def test_heartbeats_and_commits_keep_a_member_in() -> None:
         assert h.commit("g", member_id="b", generation=generation).error == NONE
 
 
-def test_heartbeats_keep_a_member_in_while_the_group_rebalances() -> None:
-    """REBALANCE_IN_PROGRESS prolongs the session all the same."""
+def test_heartbeats_restart_the_session_timer_during_a_rebalance() -> None:
+    """Though they are answered REBALANCE_IN_PROGRESS."""
     h = Harness()
     generation = h.stable_group("a", "b")
     h.send(join(member_id="a"))
@@ -127,8 +127,8 @@ def test_heartbeats_keep_a_member_in_while_the_group_rebalances() -> None:
         assert h.ask(heartbeat("b", generation)) == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_who_waits_for_our_answer_is_not_silent() -> None:
-    """A member whose join is parked outlives its session; it would be wrong to remove it for our slowness."""
+def test_a_member_with_a_parked_request_does_not_expire() -> None:
+    """It waits for the server."""
     h = Harness()
     generation = h.stable_group("a", "b")
     token = h.send(join(member_id="a"))
@@ -144,8 +144,8 @@ def test_who_waits_for_our_answer_is_not_silent() -> None:
     assert h.state("g") is ClassicState.EMPTY
 
 
-def test_a_new_member_that_waits_too_long_is_removed_all_the_same() -> None:
-    """Its connection may be gone without a trace; five minutes, as in Kafka."""
+def test_a_new_member_with_a_parked_join_expires() -> None:
+    """Its connection may be lost unnoticed; after five minutes, as in Kafka."""
     h = Harness()
     generation = h.stable_group("a", rebalance_timeout_ms=1_000_000)
     token = h.send(join(new_member_id="b", must_know_member_id=False))
@@ -174,10 +174,10 @@ LEAVES = [
 
 
 @pytest.mark.parametrize(("members", "errors", "state"), LEAVES)
-def test_members_leave_one_by_one(
+def test_each_leaving_member_has_its_own_error(
     members: list[tuple[str, str | None]], errors: list[ErrorCode], state: ClassicState
 ) -> None:
-    """Each is answered for itself; if one of them could leave, the group rebalances."""
+    """If one of them could leave, the group rebalances."""
     h, _ = mixed_group()
     result = h.ask(leave(*members))
     assert result.error == NONE
@@ -186,16 +186,16 @@ def test_members_leave_one_by_one(
 
 
 @pytest.mark.parametrize("group_id", ["nobody", "committed"])
-def test_nobody_can_leave_a_group_without_members(group_id: str) -> None:
-    """Every member is unknown; the group is left as it is."""
+def test_a_leave_of_a_group_without_members(group_id: str) -> None:
+    """Every member is unknown; the group does not change."""
     h, _ = mixed_group()
     result = h.ask(leave(("a", None), ("", "s"), group_id=group_id))
     assert [error for _, error in result.members] == [ErrorCode.UNKNOWN_MEMBER_ID] * 2
     assert h.ask(leave(("a", None), group_id="")).error == ErrorCode.INVALID_GROUP_ID
 
 
-def test_who_leaves_while_it_waits_is_answered() -> None:
-    """A parked join and a parked sync get UNKNOWN_MEMBER_ID; Kafka forgets the sync."""
+def test_parked_requests_of_a_leaving_member_are_answered() -> None:
+    """A join and a sync get UNKNOWN_MEMBER_ID; Kafka never answers the sync."""
     h = Harness()
     h.stable_group("a", "b")
     joining = h.send(join(member_id="a"))
@@ -210,8 +210,8 @@ def test_who_leaves_while_it_waits_is_answered() -> None:
     assert h.answers[syncing].error == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_leader_that_leaves_passes_the_lead_on() -> None:
-    """To the member that has been there longest."""
+def test_a_leaving_leader_is_replaced() -> None:
+    """By the member that joined first."""
     h = Harness()
     h.stable_group("a", "b", "c")
     h.ask(leave(("a", None)))

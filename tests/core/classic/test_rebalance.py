@@ -1,4 +1,4 @@
-"""Rebalances, named as the transitions they are."""
+"""Rebalances, named by their transitions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EMPTY, PREPARING, COMPLETING, STABLE, DEAD = ClassicState
 
 
 def test_every_state_but_dead_can_be_left_and_all_can_be_reached() -> None:
-    """The table of transitions is whole."""
+    """The table of transitions is complete."""
     assert set(TRANSITIONS) == set(ClassicState)
     reached = {state for following in TRANSITIONS.values() for state in following}
     assert reached == set(ClassicState)
@@ -26,7 +26,7 @@ def test_every_state_but_dead_can_be_left_and_all_can_be_reached() -> None:
 
 
 def test_empty_to_preparing_waits_the_initial_delay() -> None:
-    """The first member waits three seconds for others, not less and not more."""
+    """The first member waits exactly three seconds for others."""
     h = Harness()
     token = h.send(join(must_know_member_id=False))
     assert h.state("g") is PREPARING
@@ -38,15 +38,15 @@ def test_empty_to_preparing_waits_the_initial_delay() -> None:
 
 
 def test_without_an_initial_delay_the_first_tick_completes() -> None:
-    """A delay of 0 still takes a tick, so that joins of the same moment come together."""
+    """A delay of 0 still takes a tick, so that joins of the same moment are in one generation."""
     h = Harness(group_initial_rebalance_delay_ms="0")
     tokens = [h.send(join(new_member_id=one, must_know_member_id=False)) for one in ("a", "b")]
     h.advance(0)
     assert [h.answers[token].generation for token in tokens] == [1, 1]
 
 
-def test_new_members_prolong_the_initial_delay() -> None:
-    """Each delay with somebody new in it is followed by another."""
+def test_new_members_extend_the_initial_delay() -> None:
+    """A delay with a new member is followed by another one."""
     h = Harness()
     first = h.send(join(new_member_id="a", must_know_member_id=False))
     h.advance(2_000)
@@ -60,7 +60,7 @@ def test_new_members_prolong_the_initial_delay() -> None:
 
 
 def test_the_initial_delay_ends_with_the_rebalance_timeout() -> None:
-    """However many keep coming, nobody waits longer than the rebalance timeout."""
+    """However many members join."""
     h = Harness()
     first = h.send(join(new_member_id="m0", rebalance_timeout_ms=10_000, must_know_member_id=False))
     for number in range(1, 20):
@@ -73,7 +73,7 @@ def test_the_initial_delay_ends_with_the_rebalance_timeout() -> None:
 
 
 def test_completing_to_stable_when_the_leader_syncs() -> None:
-    """The followers' syncs wait for the leader's, then everybody has their part."""
+    """Followers' syncs are parked until the leader's, then all get their assignments."""
     h = Harness()
     tokens = [h.send(join(new_member_id=one, must_know_member_id=False)) for one in ("a", "b", "c")]
     h.advance(6_000)
@@ -90,8 +90,8 @@ def test_completing_to_stable_when_the_leader_syncs() -> None:
     assert (recorded.generation, recorded.leader, recorded.state_timestamp) == (1, "a", h.now)
 
 
-def test_only_the_leader_is_told_the_members() -> None:
-    """With the metadata each has for the chosen protocol."""
+def test_only_the_leader_gets_the_members() -> None:
+    """With their metadata for the selected protocol."""
     h = Harness()
     tokens = [
         h.send(
@@ -109,8 +109,8 @@ def test_only_the_leader_is_told_the_members() -> None:
     assert follower.members == ()
 
 
-def test_the_protocol_most_members_prefer_wins() -> None:
-    """Among those that all support; a favourite that one cannot speak has no chance."""
+def test_the_protocol_that_most_members_prefer_is_selected() -> None:
+    """Among those that all support."""
     h = Harness()
     ballots = {
         "a": ("only-a", "sticky", "range"),
@@ -131,8 +131,8 @@ def test_the_protocol_most_members_prefer_wins() -> None:
     assert {h.answers[token].protocol_name for token in tokens} == {"sticky"}
 
 
-def test_stable_to_preparing_when_a_member_comes() -> None:
-    """The others hear of it by their heartbeats, and join again."""
+def test_stable_to_preparing_when_a_member_joins() -> None:
+    """The others learn it from their heartbeats, and rejoin."""
     h = Harness()
     generation = h.stable_group("a", "b")
     newcomer = h.send(join(new_member_id="c", must_know_member_id=False))
@@ -145,8 +145,8 @@ def test_stable_to_preparing_when_a_member_comes() -> None:
     assert h.answers[newcomer].leader == "a"
 
 
-def test_preparing_to_completing_without_those_who_do_not_come() -> None:
-    """After the rebalance timeout dynamic members that did not join again are gone."""
+def test_preparing_to_completing_without_members_that_do_not_rejoin() -> None:
+    """After the rebalance timeout dynamic ones are removed."""
     h = Harness()
     generation = h.stable_group("a", "b", rebalance_timeout_ms=20_000)
     for _ in range(3):
@@ -163,8 +163,8 @@ def test_preparing_to_completing_without_those_who_do_not_come() -> None:
     assert h.ask(heartbeat("b", generation)) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_leader_that_does_not_come_is_replaced() -> None:
-    """The first who joined leads."""
+def test_a_leader_that_does_not_rejoin_is_replaced() -> None:
+    """By the first member that rejoined."""
     h = Harness()
     h.stable_group("a", "b")
     token = h.send(join(member_id="b", protocols=(("range", b"new"),)))
@@ -173,8 +173,8 @@ def test_a_leader_that_does_not_come_is_replaced() -> None:
     assert [member.member_id for member in h.answers[token].members] == ["b"]
 
 
-def test_a_pending_member_holds_the_rebalance_up() -> None:
-    """Somebody who was given an id is waited for, until the id expires."""
+def test_a_pending_member_delays_the_rebalance() -> None:
+    """Until its id expires."""
     h = Harness()
     h.stable_group("a")
     h.ask(join(new_member_id="given"))
@@ -185,7 +185,7 @@ def test_a_pending_member_holds_the_rebalance_up() -> None:
 
 
 def test_a_pending_member_that_leaves_lets_the_rebalance_complete() -> None:
-    """A pending member may leave, as seen of Kafka 4.3.1."""
+    """As seen of Kafka 4.3.1."""
     h = Harness()
     h.stable_group("a")
     h.ask(join(new_member_id="given"))
@@ -195,8 +195,8 @@ def test_a_pending_member_that_leaves_lets_the_rebalance_complete() -> None:
     assert h.answers[token].generation == 2
 
 
-def test_completing_to_preparing_refuses_the_syncs_that_wait() -> None:
-    """The assignment they wait for will never come."""
+def test_completing_to_preparing_refuses_parked_syncs() -> None:
+    """Their assignment will never be sent."""
     h = Harness()
     for one in ("a", "b"):
         h.send(join(new_member_id=one, must_know_member_id=False))
@@ -231,8 +231,8 @@ def test_members_that_never_sync_are_removed() -> None:
         assert h.ask(heartbeat(lost, 1)) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_preparing_to_empty_when_nobody_is_left() -> None:
-    """A record says so, with the next generation and no members."""
+def test_preparing_to_empty_without_members() -> None:
+    """A record has the next generation and no members."""
     h = Harness()
     generation = h.stable_group("a")
     h.ask(leave(("a", None)))
@@ -243,8 +243,8 @@ def test_preparing_to_empty_when_nobody_is_left() -> None:
     assert not classic_groups(h.shard).live
 
 
-def test_static_members_alone_wait_for_one_of_them() -> None:
-    """When none of them joins, there is no generation to begin; they are not removed either."""
+def test_static_members_wait_for_one_of_them() -> None:
+    """If none of them rejoins, no generation starts, and none is removed."""
     h = Harness()
     for one in ("i", "j"):
         h.send(
@@ -271,7 +271,7 @@ def test_static_members_alone_wait_for_one_of_them() -> None:
 
 
 def test_outside_stable_a_description_has_the_old_assignment_but_no_protocol() -> None:
-    """As Kafka shows it, as seen of Kafka 4.3.1."""
+    """As seen of Kafka 4.3.1."""
     h = Harness()
     h.stable_group("a", protocols=(("range", b"meta"),))
     stable = h.ask(DescribeGroup(GroupId("g")))
@@ -292,24 +292,24 @@ def subscription(*topics: str) -> bytes:
     return b"\x00\x03" + len(topics).to_bytes(4, "big") + names + b"\xff\xff\xff\xff and more"
 
 
-def test_a_subscription_is_read_from_its_version_0_part() -> None:
-    """Whatever follows the topics is not looked at."""
+def test_a_subscription_is_decoded_from_its_version_0_part() -> None:
+    """Later fields are ignored."""
     metadata = subscription("t1", "tö")
     assert subscribed_topics(metadata) == frozenset({TopicName("t1"), TopicName("tö")})
     assert not claims_too_much(metadata)
     assert subscribed_topics(b"\x00\x00\x00\x00\x00\x00") == frozenset()
 
 
-def test_a_subscription_that_ends_early_is_not_known() -> None:
-    """Cut anywhere in its topics, it says nothing at all."""
+def test_an_incomplete_subscription_is_unknown() -> None:
+    """Wherever its topics are cut."""
     metadata = subscription("t1", "t2")[:14]
     assert len(subscribed_topics(metadata) or ()) == 2
     for size in range(len(metadata)):
         assert subscribed_topics(metadata[:size]) is None
 
 
-def test_after_the_last_generation_everybody_joins_as_somebody_new() -> None:
-    """The next one is the first again, and what members of before send is that of nobody."""
+def test_after_the_last_generation_all_members_get_new_ids() -> None:
+    """The next generation is the first one, and former member ids are unknown."""
     h = Harness()
     h.stable_group("a", "b")
     h.write(replace(classic_groups(h.shard).recorded[GroupId("g")], generation=LAST_GENERATION))
@@ -325,7 +325,7 @@ def test_after_the_last_generation_everybody_joins_as_somebody_new() -> None:
 
 
 def test_the_last_generation_ends_with_its_last_member() -> None:
-    """Nobody is left to be told."""
+    """No member is left to be refused."""
     h = Harness()
     h.stable_group("a")
     h.write(replace(classic_groups(h.shard).recorded[GroupId("g")], generation=LAST_GENERATION))

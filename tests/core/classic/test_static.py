@@ -1,4 +1,4 @@
-"""Static members (KIP-345): they come back under their instance id, and fence who had it before."""
+"""Static members (KIP-345): they return with their instance id, and fence their former member id."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FENCED = ErrorCode.FENCED_INSTANCE_ID
 
 
 def static_group() -> Harness:
-    """A stable group of two static members; the instance "i" (member "i-1") leads."""
+    """Return a stable group of two static members; instance "i" (member "i-1") leads."""
     h = Harness()
     for one in ("i", "j"):
         h.send(join(new_member_id=f"{one}-1", instance_id=one, protocols=(("range", b"\x00\x01"),)))
@@ -23,7 +23,7 @@ def static_group() -> Harness:
     return h
 
 
-def test_a_follower_that_comes_back_causes_no_rebalance() -> None:
+def test_a_returning_follower_causes_no_rebalance() -> None:
     """It gets a new id and, when it syncs, its old assignment."""
     h = static_group()
     result = h.ask(join(new_member_id="j-2", instance_id="j"))
@@ -34,7 +34,7 @@ def test_a_follower_that_comes_back_causes_no_rebalance() -> None:
 
 
 def test_other_metadata_causes_no_rebalance_while_the_protocol_stays() -> None:
-    """Under a new id; the same change under its known id does, as seen of Kafka 4.3.1."""
+    """With a new id; with its known id it does, as seen of Kafka 4.3.1."""
     h = static_group()
     changed = (("range", b"\x00\x02"),)
     assert h.ask(join(new_member_id="j-2", instance_id="j", protocols=changed)).error == NONE
@@ -45,7 +45,7 @@ def test_other_metadata_causes_no_rebalance_while_the_protocol_stays() -> None:
 
 
 def test_a_change_of_the_protocol_causes_a_rebalance() -> None:
-    """What the group speaks is everybody's affair."""
+    """All members are affected by the selected protocol."""
     h = Harness()
     both = (("range", b""), ("sticky", b""))
     for one in ("i", "j"):
@@ -59,8 +59,8 @@ def test_a_change_of_the_protocol_causes_a_rebalance() -> None:
     assert h.answers[token].protocol_name == h.answers[other].protocol_name == "sticky"
 
 
-def test_a_leader_that_comes_back_skips_the_assignment() -> None:
-    """From v9: its new id leads, it sees the members, and leaves the assignment as it is (KIP-814)."""
+def test_a_returning_leader_skips_the_assignment() -> None:
+    """From v9: its new id leads, it gets the members, and keeps the assignment (KIP-814)."""
     h = static_group()
     result = h.ask(join(new_member_id="i-2", instance_id="i"))
     assert (result.member_id, result.leader, result.skip_assignment) == ("i-2", "i-2", True)
@@ -69,16 +69,16 @@ def test_a_leader_that_comes_back_skips_the_assignment() -> None:
     assert h.ask(sync("j-1", 1, instance_id="j")).assignment == b"for j"
 
 
-def test_an_old_leader_that_comes_back_is_told_its_old_id_as_leader() -> None:
-    """Before v9: so it does not take itself for the leader, and sees no members, as seen of Kafka 4.3.1."""
+def test_a_returning_old_leader_gets_its_old_id_as_leader() -> None:
+    """Before v9: so it does not assign, and gets no members, as seen of Kafka 4.3.1."""
     h = static_group()
     result = h.ask(join(new_member_id="i-2", instance_id="i", can_skip_assignment=False))
     assert (result.member_id, result.leader, result.members) == ("i-2", "i-1", ())
     assert not result.skip_assignment
 
 
-def test_the_replaced_member_is_fenced_wherever_it_shows_up() -> None:
-    """With its instance id it is fenced, without it is unknown, as seen of Kafka 4.3.1."""
+def test_the_replaced_member_is_fenced() -> None:
+    """In every request with its instance id; without it it is unknown, as seen of Kafka 4.3.1."""
     h = static_group()
     h.ask(join(new_member_id="j-2", instance_id="j"))
     assert h.ask(heartbeat("j-1", 1, instance_id="j")) == FENCED
@@ -90,7 +90,7 @@ def test_the_replaced_member_is_fenced_wherever_it_shows_up() -> None:
 
 
 def test_a_parked_join_of_the_replaced_member_is_answered_fenced() -> None:
-    """Two processes with one instance id: the later one wins."""
+    """Of two processes with one instance id the later one is valid."""
     h = static_group()
     older = h.send(join(member_id="i-1", instance_id="i"))
     newer = h.send(join(new_member_id="i-2", instance_id="i"))
@@ -99,7 +99,7 @@ def test_a_parked_join_of_the_replaced_member_is_answered_fenced() -> None:
 
 
 def test_a_parked_sync_of_the_replaced_member_is_answered_fenced() -> None:
-    """And the group, which was about to complete, rebalances."""
+    """And the group rebalances."""
     h = Harness()
     for one in ("i", "j"):
         h.send(join(new_member_id=f"{one}-1", instance_id=one))
@@ -112,7 +112,7 @@ def test_a_parked_sync_of_the_replaced_member_is_answered_fenced() -> None:
 
 
 def test_a_replacement_may_complete_a_rebalance() -> None:
-    """The instance was the last one that was missing."""
+    """If the instance was the last one missing."""
     h = static_group()
     first = h.send(join(member_id="i-1", instance_id="i"))
     second = h.send(join(new_member_id="j-2", instance_id="j"))
@@ -120,8 +120,8 @@ def test_a_replacement_may_complete_a_rebalance() -> None:
     assert h.answers[second].generation == 2
 
 
-def test_a_static_member_outlives_a_rebalance_it_misses() -> None:
-    """It keeps its place, and its part, as long as its session lasts."""
+def test_a_static_member_survives_a_rebalance_it_misses() -> None:
+    """It keeps its place and its assignment while its session lasts."""
     h = Harness()
     for one in ("i", "j"):
         h.send(join(new_member_id=f"{one}-1", instance_id=one, session_timeout_ms=300_000))
@@ -134,7 +134,7 @@ def test_a_static_member_outlives_a_rebalance_it_misses() -> None:
 
 
 def test_a_static_member_that_stays_away_is_removed_after_its_session() -> None:
-    """Being static defers the rebalance, no more."""
+    """Like a dynamic one."""
     h = static_group()
     h.advance(9_000)
     h.ask(heartbeat("i-1", 1))

@@ -1,4 +1,4 @@
-"""Classic members under test that are consumers: their bytes, and a client that does as libraries do."""
+"""Test clients of both protocols: the bytes of classic consumers, and clients that behave like libraries."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ REBALANCE_TIMEOUT_MS = 60_000
 
 
 def subscription(*topics: str, owned: Pairs = frozenset(), version: int = 1) -> bytes:
-    """A consumer's subscription; what it owns is said from version 1 on."""
+    """Encode a consumer's subscription; version 1 and later have its owned partitions."""
     data = struct.pack(">hi", version, len(topics)) + b"".join(map(_text, topics)) + struct.pack(">i", -1)
     return data + _partitions(owned) if version else data
 
 
 def assignment(assigned: Pairs, user_data: bytes | None = None) -> bytes:
-    """What a leader gives to a consumer."""
+    """Encode the assignment of a consumer."""
     size = struct.pack(">i", -1 if user_data is None else len(user_data))
     return struct.pack(">h", 1) + _partitions(assigned) + size + (user_data or b"")
 
@@ -46,7 +46,7 @@ def _text(text: str) -> bytes:
 
 
 def assigned_pairs(data: bytes) -> Pairs:
-    """The partitions of an assignment."""
+    """Return the partitions of an assignment."""
     read = read_assignment(data)
     assert read is not None
     return frozenset((topic, index) for topic, indexes in read.partitions.items() for index in indexes)
@@ -54,10 +54,10 @@ def assigned_pairs(data: bytes) -> Pairs:
 
 @dataclass
 class ClassicClient:
-    """A consumer of the classic protocol. It asks for one thing at a time and may have to wait for it.
+    """A consumer of the classic protocol. It has one request at a time, whose answer may take a while.
 
-    `is_cooperative`: it keeps its partitions while it joins, and lets go what it is not given again. An eager
-    one lets go of everything before it joins.
+    `is_cooperative`: it keeps its partitions while it joins, and revokes those that it is not assigned again.
+    An eager one revokes all partitions before it joins.
     """
 
     h: ConsumerHarness
@@ -214,7 +214,9 @@ class ClassicClient:
 
 @dataclass
 class NewClient:
-    """A consumer of the new protocol. It takes a heartbeat more than it needs to let partitions go."""
+    """A consumer of the consumer protocol. It takes one more heartbeat than necessary to revoke
+    partitions.
+    """
 
     h: ConsumerHarness
     name: str
@@ -287,7 +289,7 @@ Anyone = ClassicClient | NewClient
 
 
 def play(h: ConsumerHarness, *members: Anyone, rounds: int = 40) -> None:
-    """Let all of them go on, some time passing between, until every one has what it had a round before."""
+    """Let all of them step, with time between, until all have the same partitions as a round before."""
     before = None
     for _ in range(rounds):
         for member in members:

@@ -1,4 +1,4 @@
-"""Classic members in a consumer group: their epochs, their timers, and what they are refused."""
+"""Classic members in a consumer group: their epochs, timers and errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from headgate.domain.ids import InstanceId, MemberId
 
 
 def joins(h: ConsumerHarness, member_id: str, *topics: str, **more: Any) -> JoinResult:
-    """A classic member joins a consumer group."""
+    """Join a consumer group as a classic member."""
     values = {
         "group_id": G,
         "member_id": MemberId(member_id),
@@ -39,15 +39,15 @@ def joins(h: ConsumerHarness, member_id: str, *topics: str, **more: Any) -> Join
 
 
 def with_new_member(**settings: str) -> tuple[ConsumerHarness, NewClient]:
-    """A group with one member of the new protocol that has everything."""
+    """Return a group with one member of the consumer protocol that owns everything."""
     h = ConsumerHarness(None, **settings)
     new = NewClient(h, "x")
     play(h, new)
     return h, new
 
 
-def test_the_server_assigns_and_nobody_leads() -> None:
-    """A join gives the epoch as the generation, a sync what is free."""
+def test_the_server_assigns_without_a_leader() -> None:
+    """A join returns the epoch as the generation, a sync the free partitions."""
     h = ConsumerHarness()
     h.join("x")  # reads nothing
     joined = joins(h, "a", "t")
@@ -57,8 +57,8 @@ def test_the_server_assigns_and_nobody_leads() -> None:
     assert h.ask(heartbeat("a", 2, group_id=G)) is ErrorCode.NONE
 
 
-def test_a_member_without_an_id_is_given_one_first() -> None:
-    """And the group does not know of it until it is back."""
+def test_a_member_without_an_id_gets_one_first() -> None:
+    """The group does not change until it joins with it."""
     h, _ = with_new_member()
     refused = joins(h, "", "t", new_member_id="given")
     assert (refused.error, refused.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "given")
@@ -77,7 +77,7 @@ def test_a_member_without_an_id_is_given_one_first() -> None:
     ],
 )
 def test_joins_that_are_refused_change_nothing(asked: dict[str, Any], error: ErrorCode) -> None:
-    """Whoever is in goes on."""
+    """The members continue."""
     h, _ = with_new_member()
     joins(h, "a", "t")
     before = h.group.epoch
@@ -86,7 +86,7 @@ def test_joins_that_are_refused_change_nothing(asked: dict[str, Any], error: Err
 
 
 def test_a_removed_member_has_to_lose_its_partitions_before_it_joins_again() -> None:
-    """They are others' by now, and in the newest epoch its commits for them would be accepted."""
+    """Other members own them, and in the newest epoch its commits for them would be accepted."""
     h, _ = with_new_member()
     owned = (("range", subscription("t", owned=frozenset({("t", 0)}))),)
     assert joins(h, "removed", "t", protocols=owned).error is ErrorCode.UNKNOWN_MEMBER_ID
@@ -94,16 +94,16 @@ def test_a_removed_member_has_to_lose_its_partitions_before_it_joins_again() -> 
     assert joins(h, "given", "t", protocols=owned).error is ErrorCode.NONE
 
 
-def test_a_full_group_takes_no_classic_member_but_one_it_has() -> None:
-    """Also not in the place of nobody."""
+def test_a_full_group_accepts_only_known_classic_members() -> None:
+    """Also no one with an unknown instance id."""
     h, _ = with_new_member(group_consumer_max_size="2")
     joins(h, "a", "t")
     assert joins(h, "b", "t").error is ErrorCode.GROUP_MAX_SIZE_REACHED
     assert joins(h, "a", "t").error is ErrorCode.NONE
 
 
-def test_who_does_not_join_again_is_removed_after_its_rebalance_timeout() -> None:
-    """However often it heartbeats: its session is not what counts."""
+def test_a_member_that_does_not_rejoin_is_removed_after_its_rebalance_timeout() -> None:
+    """However often it heartbeats."""
     h, new = with_new_member()
     a = ClassicClient(h, "a")
     play(h, new, a)
@@ -119,8 +119,8 @@ def test_who_does_not_join_again_is_removed_after_its_rebalance_timeout() -> Non
     assert a.member_id not in h.group.members
 
 
-def test_who_does_not_sync_is_removed_after_its_rebalance_timeout() -> None:
-    """A heartbeat does not prolong that time."""
+def test_a_member_that_does_not_sync_is_removed_after_its_rebalance_timeout() -> None:
+    """Heartbeats do not extend it."""
     h, new = with_new_member()
     generation = joins(h, "a", "t").generation
     for _ in range(REBALANCE_TIMEOUT_MS // 5_000):
@@ -132,8 +132,8 @@ def test_who_does_not_sync_is_removed_after_its_rebalance_timeout() -> None:
 
 
 @pytest.mark.parametrize("crashes", [False, True])
-def test_a_silent_classic_member_goes_after_its_own_session(crashes: bool) -> None:
-    """Not after the group's, which is longer; also when the shard was loaded meanwhile."""
+def test_a_silent_classic_member_is_removed_after_its_own_session_timeout(crashes: bool) -> None:
+    """Not after the group's longer one; also when the shard was loaded meanwhile."""
     h, new = with_new_member()
     a = ClassicClient(h, "a")
     play(h, new, a)
@@ -148,7 +148,7 @@ def test_a_silent_classic_member_goes_after_its_own_session(crashes: bool) -> No
 
 
 def test_the_last_new_member_that_is_silent_leaves_a_classic_group() -> None:
-    """Its session ends, and the classic members have to begin a generation."""
+    """Its session expires, and the classic members rebalance."""
     h, new = with_new_member()
     a = ClassicClient(h, "a")
     play(h, new, a)
@@ -160,8 +160,8 @@ def test_the_last_new_member_that_is_silent_leaves_a_classic_group() -> None:
     assert len(a.owned) == 3
 
 
-def test_partitions_are_told_apart_by_who_speaks_what() -> None:
-    """ConsumerGroupDescribe says which members are classic ones."""
+def test_descriptions_have_the_protocol_of_members() -> None:
+    """ConsumerGroupDescribe tells which members are classic ones."""
     h, new = with_new_member()
     a = ClassicClient(h, "a")
     play(h, new, a)
@@ -172,8 +172,10 @@ def test_partitions_are_told_apart_by_who_speaks_what() -> None:
     }
 
 
-def test_without_a_way_back_the_server_goes_on_assigning() -> None:
-    """With the policy "upgrade" classic members stay in a consumer group, and get what the others leave."""
+def test_without_downgrades_the_server_continues_to_assign() -> None:
+    """With the policy "upgrade" classic members stay in a consumer group, and get the partitions of leaving
+    members.
+    """
     h, new = with_new_member(group_consumer_migration_policy="upgrade")
     a = ClassicClient(h, "a")
     play(h, new, a)
@@ -190,7 +192,7 @@ def test_a_group_that_may_not_be_mixed_refuses_classic_members() -> None:
 
 
 def test_an_administrator_removes_members_of_both_kinds() -> None:
-    """The wrong id for an instance is fenced; the last new one leaves a classic group."""
+    """A wrong id of an instance is fenced; without consumer members the group becomes a classic one."""
     h, new = with_new_member()
     a = ClassicClient(h, "a", instance_id="i")
     play(h, new, a)
@@ -205,7 +207,7 @@ def test_an_administrator_removes_members_of_both_kinds() -> None:
 
 
 def test_the_static_member_that_makes_a_group_classic_leads_it() -> None:
-    """It need not assign: everybody has what it had, and nobody joins again."""
+    """It need not assign: all members keep their partitions, and none rejoins."""
     h = ConsumerHarness()
     first, second = NewClient(h, "n1", instance_id="i"), NewClient(h, "n2", instance_id="j")
     play(h, first, second)

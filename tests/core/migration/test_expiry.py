@@ -1,4 +1,4 @@
-"""Offsets of a group that changes its type age on, as if it had not (R0.9, R0.10)."""
+"""Offsets of a group continue to age when it changes its type (R0.9, R0.10)."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def downgraded(h: ConsumerHarness) -> list[ClassicClient | NewClient]:
 
 @pytest.mark.parametrize(("migrated", "group_type"), [(upgraded, "consumer"), (downgraded, "classic")])
 @pytest.mark.parametrize("reloads", [False, True])
-def test_what_nobody_reads_expires_from_a_group_that_changed_its_type(
+def test_unsubscribed_offsets_expire_after_a_change_of_type(
     migrated: Callable[[ConsumerHarness], list[ClassicClient | NewClient]],
     group_type: str,
     reloads: bool,
 ) -> None:
-    """One retention after its commit, without another commit of the group; what is read stays."""
+    """One retention period after their commit; those of subscribed topics do not."""
     h = expiring()
     members = migrated(h)
     assert h.shard.groups.type_of(G) == group_type

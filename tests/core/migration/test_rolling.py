@@ -1,4 +1,4 @@
-"""Groups whose members roll from one protocol to the other while they go on, and back."""
+"""Groups whose members migrate one by one to the other protocol, and back."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ ALL = frozenset({("t", 0), ("t", 1), ("t", 2), ("t", 3)})
 
 
 def group_type(h: ConsumerHarness) -> str:
-    """Of which type the group is."""
+    """Return the type of the group."""
     (listed,) = h.ask(ListGroups()).groups
     return str(listed.group_type)
 
 
 @pytest.mark.parametrize("is_cooperative", [False, True])
 def test_a_classic_group_rolls_to_the_new_protocol_and_back(is_cooperative: bool) -> None:
-    """Member by member; at every rest all partitions are read, each by one member, who may commit."""
+    """Member by member; in every stable state each partition is owned by one member, which may commit."""
     h = ConsumerHarness({"t": 4})
     classic = [ClassicClient(h, name, is_cooperative=is_cooperative) for name in "ab"]
     new = [NewClient(h, name) for name in "xy"]
@@ -49,8 +49,8 @@ def test_a_classic_group_rolls_to_the_new_protocol_and_back(is_cooperative: bool
             assert member.commit() is ErrorCode.NONE
 
 
-def test_members_are_never_without_their_group() -> None:
-    """Neither the upgrade nor the downgrade makes anybody unknown."""
+def test_migrations_never_make_members_unknown() -> None:
+    """Neither the upgrade nor the downgrade."""
     h = ConsumerHarness({"t": 4})
     a, b, x = ClassicClient(h, "a"), ClassicClient(h, "b"), NewClient(h, "x")
     play(h, a, b)
@@ -61,7 +61,7 @@ def test_members_are_never_without_their_group() -> None:
 
 
 def test_a_crash_after_the_downgrade_does_not_leave_partitions_unread() -> None:
-    """The rebalance that it began goes on, though it is in no record that anybody has joined."""
+    """The rebalance that it started continues, though no record says that any member has joined."""
     h = ConsumerHarness({"t": 4})
     a, b, x = ClassicClient(h, "a"), ClassicClient(h, "b"), NewClient(h, "x")
     play(h, a, b, x)

@@ -1,4 +1,4 @@
-"""A classic group becomes a consumer group: when it may, what its members keep, what they are told."""
+"""Upgrades of classic groups: when they are allowed, what members keep, and the answers they get."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def classic_group(
     return h
 
 
-def test_members_keep_what_they_had_from_the_generation_on() -> None:
+def test_members_keep_their_assignments_with_the_generation_as_epoch() -> None:
     """It is the epoch of the group, of the member, and of every partition it has (R1.9)."""
     h = classic_group()
     assert h.join("x", "t").member_epoch == 2
@@ -71,8 +71,8 @@ def test_members_keep_what_they_had_from_the_generation_on() -> None:
         ({"group_consumer_migration_policy": "downgrade"}, "disabled"),
     ],
 )
-def test_a_group_that_cannot_be_upgraded_goes_on(group: dict[str, Any], reason: str) -> None:
-    """The new member is told why; the others notice nothing, not even those that wait."""
+def test_a_group_that_cannot_be_upgraded_does_not_change(group: dict[str, Any], reason: str) -> None:
+    """The new member gets the reason; the others, also those with parked requests, are not affected."""
     h = classic_group(**group)
     refused = h.join("x", "t")
     assert refused.error is ErrorCode.GROUP_ID_NOT_FOUND
@@ -81,21 +81,21 @@ def test_a_group_that_cannot_be_upgraded_goes_on(group: dict[str, Any], reason: 
     assert not consumer_groups(h.shard).by_id
 
 
-def test_a_group_of_more_than_may_be_stays_classic() -> None:
-    """What a consumer group may have counts, not what a classic group may."""
+def test_a_group_over_the_maximum_size_stays_classic() -> None:
+    """The maximum of consumer groups applies, not that of classic ones."""
     h = ConsumerHarness(group_initial_rebalance_delay_ms="0", group_consumer_max_size="1")
     play(h, ClassicClient(h, "a"), ClassicClient(h, "b"))
     assert h.join("x", "t").error is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_user_data_of_sticky_assignors_is_no_hindrance() -> None:
-    """It is but what members had before."""
+def test_user_data_of_sticky_assignors_does_not_prevent_an_upgrade() -> None:
+    """It only has former assignments."""
     h = classic_group(assignment(ALL, b"what it had"), protocol="cooperative-sticky")
     assert h.join("x", "t").error is ErrorCode.NONE
 
 
-def test_who_waits_is_told_to_join_again() -> None:
-    """Joins and syncs that are parked are answered."""
+def test_an_upgrade_answers_parked_requests() -> None:
+    """With REBALANCE_IN_PROGRESS."""
     h = classic_group()
     joining_one = h.send(
         join(
@@ -111,8 +111,8 @@ def test_who_waits_is_told_to_join_again() -> None:
     assert set(h.group.members) == {"a", "b", "x"}
 
 
-def test_a_rebalance_under_way_goes_on_though_nobody_new_comes() -> None:
-    """A static member that only changes its protocol still raises the epoch: others wait for partitions."""
+def test_an_unfinished_rebalance_continues_after_an_upgrade() -> None:
+    """A static member that only changes its protocol raises the epoch: others wait for partitions."""
     h = ConsumerHarness(group_initial_rebalance_delay_ms="0")
     static = ClassicClient(h, "s", instance_id="i")
     play(h, static)
@@ -125,8 +125,8 @@ def test_a_rebalance_under_way_goes_on_though_nobody_new_comes() -> None:
     assert new.owned | other.owned == ALL
 
 
-def test_what_no_classic_leader_has_assigned_is_assigned_now() -> None:
-    """A topic that has grown unnoticed is no reason to wait for somebody else to come."""
+def test_an_upgrade_assigns_unassigned_partitions() -> None:
+    """For example those of a topic that has grown."""
     h = ConsumerHarness(group_initial_rebalance_delay_ms="0")
     h.send(
         join(
@@ -144,8 +144,8 @@ def test_what_no_classic_leader_has_assigned_is_assigned_now() -> None:
     assert new.owned == ALL
 
 
-def test_a_static_member_takes_its_place_without_a_new_epoch() -> None:
-    """Nothing is to be assigned; its old life is fenced."""
+def test_a_static_member_migrates_without_a_new_epoch() -> None:
+    """Nothing must be reassigned; its former process is fenced."""
     h = ConsumerHarness(group_initial_rebalance_delay_ms="0")
     old = ClassicClient(h, "old", instance_id="i")
     play(h, old)
@@ -155,8 +155,8 @@ def test_a_static_member_takes_its_place_without_a_new_epoch() -> None:
     assert old.commit() is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_nothing_of_the_classic_group_is_due_any_more() -> None:
-    """Its timers are gone with it: only the new member's session is left when the classic one has gone."""
+def test_an_upgrade_cancels_the_timers_of_the_classic_group() -> None:
+    """When the classic member has left, only the new member's session timer is left."""
     h = classic_group()
     h.join("x", "t")
     h.ask(leave(("a", None), group_id=G))
@@ -164,8 +164,8 @@ def test_nothing_of_the_classic_group_is_due_any_more() -> None:
     assert set(h.group.members) == {"x"}
 
 
-def test_a_mixed_group_is_in_an_image() -> None:
-    """What its records say is all there is to it."""
+def test_an_image_restores_a_mixed_group() -> None:
+    """Its records are its whole state."""
     h = classic_group()
     h.join("x", "t")
     parts = [
@@ -222,8 +222,8 @@ def with_a_new_member(h: ConsumerHarness) -> NewClient:
     return new
 
 
-def test_what_an_assignment_on_its_way_takes_from_a_member_is_its_own_until_it_joins_again() -> None:
-    """The answer to its SyncGroup may not have arrived: it commits the partition in its generation."""
+def test_partitions_revoked_by_a_delayed_assignment_stay_owned_until_the_rejoin() -> None:
+    """The response to its SyncGroup may be in flight: it commits the partition in its generation."""
     h = with_a_second_member()
     taken = ("t", 2)
     given = ((MemberId("a"), assignment(ALL - {taken})),)
@@ -242,8 +242,8 @@ def test_what_an_assignment_on_its_way_takes_from_a_member_is_its_own_until_it_j
     assert not pairs(h.group.member(MemberId("a")).current.pending_revocation)
 
 
-def test_members_own_what_they_had_when_a_rebalance_gave_way_to_another() -> None:
-    """The first one's assignment was never brought, so everybody still has what it joined with."""
+def test_members_own_their_former_partitions_after_an_abandoned_rebalance() -> None:
+    """Its assignment was never sent, so all members have what they joined with."""
     h = with_a_second_member()
     joins_classic(h, "c", frozenset())
     assert classic_groups(h.shard).live[G].members[MemberId("a")].assignment == b""
@@ -253,8 +253,8 @@ def test_members_own_what_they_had_when_a_rebalance_gave_way_to_another() -> Non
     assert h.commit_as("a", 2, *ALL) is ErrorCode.NONE
 
 
-def test_what_a_member_only_claims_is_the_others_by_assignment() -> None:
-    """And of several that claim a partition, one has it; nobody has what there is not."""
+def test_an_assigned_partition_has_precedence_over_a_reported_one() -> None:
+    """Of several members that report a partition one owns it; unknown partitions are ignored."""
     h = with_a_second_member()
     claimed = ALL | {("t", 3), ("t", -1), ("nothing", 0)}
     joins_classic(h, "b", claimed, is_known=True)
@@ -270,7 +270,7 @@ def test_what_a_member_only_claims_is_the_others_by_assignment() -> None:
 
 
 def test_a_partition_of_two_members_keeps_the_group_classic() -> None:
-    """A consumer group cannot say it, and neither of them may lose it unseen."""
+    """A consumer group cannot represent it, and neither member may lose it unnoticed."""
     h = with_a_second_member()
     given = tuple((MemberId(one), assignment(ALL)) for one in ("a", "b"))
     h.send(sync("a", 2, group_id=G, assignments=given))
@@ -279,8 +279,8 @@ def test_a_partition_of_two_members_keeps_the_group_classic() -> None:
     assert "more than one member" in str(refused.message)
 
 
-def test_a_group_whose_members_have_something_to_revoke_comes_to_rest() -> None:
-    """Also where the only new member takes a static place, which by itself raises no epoch."""
+def test_a_group_with_pending_revocations_becomes_stable() -> None:
+    """Also if the only new member replaces a static one, which by itself raises no epoch."""
     h = ConsumerHarness(group_initial_rebalance_delay_ms="0")
     static = ClassicClient(h, "s", instance_id="i")
     a, b = (ClassicClient(h, name, is_cooperative=True) for name in "ab")
