@@ -1,4 +1,6 @@
-"""What the tests of compaction share: logs of keyed records, readers of them, and a driver of compactions."""
+"""Helpers of the compaction tests: logs of records with keys, readers of them, and a driver of
+compactions.
+"""
 
 from __future__ import annotations
 
@@ -129,7 +131,7 @@ def all_records(log: Log) -> dict[int, Record]:
 
 @dataclass
 class Collecting:
-    """Takes what compaction drops, as history will."""
+    """Collects the records that compaction drops, as the history does."""
 
     offered: list[tuple[int, Record]] = field(default_factory=list)
     settled: int = 0

@@ -1,4 +1,4 @@
-"""Other implementations of the batch format, as oracles."""
+"""Other implementations of the batch format, to compare with."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""What the tests of the log share: a place for one log, batches to put there, and ways to crash."""
+"""Helpers of the log tests: a directory for one log, batches, and crashes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def contents(log: Log) -> list[bytes]:
 
 @dataclass
 class Place:
-    """Where one log lives, and what its recoveries reported."""
+    """The directory of one log, and the reports of its recoveries."""
 
     files: FileSystem = field(default_factory=memory)
     directory: Path = DIRECTORY

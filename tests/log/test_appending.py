@@ -1,4 +1,4 @@
-"""What is appended becomes batches in segments, whole or not at all, also where a write fails."""
+"""Appends: batches in segments, complete or not at all, also when a write fails."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from headgate.log.filesystem import Fault, MemoryFileSystem, OsFileSystem
 from headgate.log.log import LogFailed, LogSettings
 
 
-def test_an_unwritten_log_costs_nothing_on_disk(place: Place) -> None:
-    """Opening, reading, syncing and closing a log that has no batch creates nothing."""
+def test_an_unwritten_log_has_no_files(place: Place) -> None:
+    """Opening, reading, syncing and closing a log without batches creates nothing."""
     log = place.open()
     assert (log.log_start_offset, log.log_end_offset, log.durable_offset, log.size_bytes) == (0, 0, 0, 0)
     assert log.read(0, 1000) == b""
@@ -33,8 +33,8 @@ def test_an_unwritten_log_costs_nothing_on_disk(place: Place) -> None:
     assert isinstance(place.files, MemoryFileSystem) and place.files.operations == 2
 
 
-def test_a_file_is_the_batches_one_after_the_other(place: Place) -> None:
-    """The segment on disk is byte for byte what was appended, under Kafka's file name."""
+def test_a_segment_file_is_the_appended_batches(place: Place) -> None:
+    """Byte for byte, under Kafka's file name."""
     log = place.open()
     batches = [append(log, count) for count in (1, 2, 3)]
     file = place.files.open(DIRECTORY / "00000000000000000000.log")
@@ -43,8 +43,8 @@ def test_a_file_is_the_batches_one_after_the_other(place: Place) -> None:
     assert log.size_bytes == file.size()
 
 
-def test_a_segment_is_left_when_the_next_batch_does_not_fit(place: Place) -> None:
-    """Segments hold at most `segment_bytes` and are named by their first offset."""
+def test_a_segment_is_closed_when_the_next_batch_does_not_fit(place: Place) -> None:
+    """Segments have at most `segment_bytes` and are named by their first offset."""
     log, batches = filled(place)
     size = len(batches[0])
     per_segment = 1000 // size
@@ -54,16 +54,16 @@ def test_a_segment_is_left_when_the_next_batch_does_not_fit(place: Place) -> Non
     assert contents(log) == batches
 
 
-def test_a_batch_larger_than_a_segment_has_one_for_itself(place: Place) -> None:
-    """A batch is never split, nor refused for its size."""
+def test_a_batch_larger_than_a_segment_gets_its_own(place: Place) -> None:
+    """A batch is neither split nor refused for its size."""
     log = place.open()
     batches = [append(log), append(log, size=5000), append(log)]
     assert contents(log) == batches
     assert log.segment_count == 3
 
 
-def test_a_segment_is_left_when_its_first_record_is_old() -> None:
-    """`segment_ms` is counted between the batches' own timestamps."""
+def test_a_segment_is_closed_when_its_first_record_is_old() -> None:
+    """`segment_ms` is compared with the timestamps of batches."""
     place = Place(settings=LogSettings(segment_ms=100))
     log = place.open()
     for timestamp in (1000, 1100, 1101, 1150, 1202):
@@ -83,7 +83,7 @@ def _segment_lengths(directory: str, jitter_ms: int) -> list[int]:
 
 @pytest.mark.parametrize(("jitter_ms", "shortest"), [(30, 71), (100, 1), (10_000, 1)])
 def test_jitter_closes_segments_earlier_and_at_different_times(jitter_ms: int, shortest: int) -> None:
-    """By less than the jitter, in each segment and partition by another time, which stays the same."""
+    """Each segment and partition has its own constant reduction, less than the jitter."""
     lengths = _segment_lengths("flights-0", jitter_ms)
     assert all(shortest <= length <= 101 for length in lengths)
     assert len(set(lengths)) > 5
@@ -91,8 +91,8 @@ def test_jitter_closes_segments_earlier_and_at_different_times(jitter_ms: int, s
     assert set(_segment_lengths("flights-0", 0)) == {101}
 
 
-def test_a_batch_must_come_at_the_end(place: Place) -> None:
-    """A batch placed anywhere but at the log's end is a bug of the caller, found before it is written."""
+def test_a_batch_must_have_the_next_offset(place: Place) -> None:
+    """Any other offset is a bug of the caller, found before the write."""
     log = place.open()
     append(log)
     batch = batch_at(5)
@@ -101,8 +101,10 @@ def test_a_batch_must_come_at_the_end(place: Place) -> None:
     assert log.log_end_offset == 1
 
 
-def test_a_failed_write_leaves_no_trace(files: MemoryFileSystem, place: Place) -> None:
-    """A full disk refuses the append, wherever it tears it; the same append works when there is room."""
+def test_a_failed_write_is_cut_back(files: MemoryFileSystem, place: Place) -> None:
+    """A full disk refuses the append, wherever the write is torn; the same append works when there is
+    space.
+    """
     log = place.open()
     first = append(log)
     for written in range(0, len(first) + 1, 7):
@@ -116,8 +118,8 @@ def test_a_failed_write_leaves_no_trace(files: MemoryFileSystem, place: Place) -
     assert contents(log) == contents(place.open()) == [first, second]
 
 
-def test_a_short_write_is_carried_on(files: MemoryFileSystem, place: Place) -> None:
-    """A write that stops half-way without an error is no failure."""
+def test_a_short_write_is_continued(files: MemoryFileSystem, place: Place) -> None:
+    """A write that ends early without an error is no failure."""
     log = place.open()
     append(log)
     files.inject(Fault(None, "pwrite", written=10))
@@ -126,7 +128,7 @@ def test_a_short_write_is_carried_on(files: MemoryFileSystem, place: Place) -> N
 
 
 def test_a_roll_that_fails_keeps_the_old_segment(files: MemoryFileSystem, place: Place) -> None:
-    """When no new file can be made the append is refused, and the next one tries again."""
+    """If no new file can be created the append is refused, and the next one tries again."""
     log, batches = filled(place, 10)
     files.inject(Fault(errno.ENOSPC, "open", times=None))
     with pytest.raises(OSError, match="No space"):
@@ -137,10 +139,10 @@ def test_a_roll_that_fails_keeps_the_old_segment(files: MemoryFileSystem, place:
     assert contents(log) == contents(place.open()) == batches
 
 
-def test_a_log_that_cannot_be_cut_back_takes_nothing_until_recovered(
+def test_a_log_that_cannot_be_cut_back_refuses_appends_until_recovered(
     files: MemoryFileSystem, place: Place
 ) -> None:
-    """With garbage past its end a log stays readable, refuses appends, and recovers when the disk does."""
+    """With garbage after its end a log stays readable, refuses appends, and recovers when the disk does."""
     log = place.open()
     first = append(log)
     files.inject(Fault(errno.EIO, "pwrite", written=30))
@@ -162,8 +164,8 @@ def test_a_log_that_cannot_be_cut_back_takes_nothing_until_recovered(
     assert contents(log) == [first, second]
 
 
-def test_idle_logs_hold_no_descriptor(tmp_path: Path) -> None:
-    """After `close_files` no file of the log is open, and everything goes on working."""
+def test_idle_logs_have_no_open_descriptor(tmp_path: Path) -> None:
+    """After `close_files` no file of the log is open, and all operations still work."""
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208  the kernel's list, not a path of ours
     place = Place(OsFileSystem(), tmp_path / "t-0")
     log, batches = filled(place)
@@ -188,7 +190,7 @@ def test_several_batches_are_one_write(files: MemoryFileSystem, place: Place) ->
 
 
 def test_any_buffer_may_be_appended(place: Place) -> None:
-    """Bytes, a bytearray placed in itself, and a view of a request are all written as they are."""
+    """Bytes, a bytearray, and a view of a request."""
     log = place.open()
     buffer = encode_batch([Record(b"k", b"v", 1)])
     place_batch(buffer, 0, 0, 3)

@@ -1,4 +1,4 @@
-"""What of a log waits for compaction, and how much that is."""
+"""The backlog of a log: the segments that are due for compaction, and their size."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from tests.log.support import Place, append, filled
 from headgate.log.backlog import SPARE_SEGMENTS, Backlog, backlog_of
 
 
-def test_closed_segments_wait_from_the_first_that_was_not_compacted(place: Place) -> None:
-    """Up to an offset, and before the first segment with a record that is younger than a time."""
+def test_the_backlog_starts_at_the_first_uncompacted_segment(place: Place) -> None:
+    """It ends at an offset, and before the first segment with a record younger than a time."""
     log, _ = filled(place, 50)
     first, second, third, *_ = log.segments.closed
     sizes = [segment.size for segment in log.segments.closed]
@@ -34,8 +34,8 @@ def test_closed_segments_wait_from_the_first_that_was_not_compacted(place: Place
     assert backlog_of(log, 0).end_offset == ends[0] + 1
 
 
-def test_what_waits_is_held_against_what_does_not() -> None:
-    """As Kafka's dirty ratio; and against what a log may well hold besides."""
+def test_dirty_ratio_and_pressure() -> None:
+    """The ratio is Kafka's; the pressure is relative to the size that a log may have."""
     waiting = Backlog(300, 100, 7, None)
     assert waiting.dirty_ratio == 0.75
     assert waiting.pressure(5) == 300 / (100 + SPARE_SEGMENTS * 5)
@@ -43,8 +43,8 @@ def test_what_waits_is_held_against_what_does_not() -> None:
     assert Backlog(1, 0, 7, None).dirty_ratio == 1.0
 
 
-def test_the_age_of_what_waits_is_that_of_its_first_batch(place: Place) -> None:
-    """By the greatest timestamp in the batch."""
+def test_the_age_of_a_backlog_is_that_of_its_first_batch(place: Place) -> None:
+    """By the maximum timestamp of the batch."""
     log = place.open()
     append(log, 3, timestamp=5000)
     for _ in range(20):

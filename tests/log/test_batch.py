@@ -1,4 +1,4 @@
-"""Record batches against bytes written by hand, other people's codecs, and nonsense."""
+"""Record batches, compared with hand-written bytes, other implementations, and random bytes."""
 
 from __future__ import annotations
 
@@ -78,16 +78,16 @@ def test_a_batch_is_exactly_kafkas_bytes() -> None:
     assert encode_batch(GOLDEN_RECORDS, base_offset=42, leader_epoch=5) == GOLDEN
 
 
-def test_kafkas_bytes_are_read_as_what_they_say() -> None:
-    """The hand-written bytes give the offsets, keys, values, timestamps and headers in them."""
+def test_kafkas_bytes_are_decoded() -> None:
+    """Into the offsets, keys, values, timestamps and headers in them."""
     assert [(offset, plain(record)) for offset, record in iterate_records(GOLDEN)] == [
         (42, plain(GOLDEN_RECORDS[0])),
         (43, plain(GOLDEN_RECORDS[1])),
     ]
 
 
-def test_a_header_tells_what_the_bytes_say() -> None:
-    """Every field and every derived property of a header comes from its own place."""
+def test_header_fields() -> None:
+    """Every field and every derived property."""
     batch = encode_batch(
         [Record(b"a", b"b", 30), Record(b"a", b"b", 10), Record(b"a", b"b", 20)],
         base_offset=7,
@@ -112,15 +112,15 @@ def test_a_header_tells_what_the_bytes_say() -> None:
 
 
 def test_control_batches_are_marked() -> None:
-    """A control batch says so in its header and reads like any other."""
+    """The header says so, and the batch is read like any other."""
     batch = encode_batch([Record(b"\0\0\0\1", b"\0\0\0\0\0\0", 5)], is_control=True)
     assert read_header(batch).is_control
     assert [record.key for _, record in iterate_records(batch)] == [b"\0\0\0\1"]
 
 
 @given(record_lists, st.sampled_from(CODECS), st.integers(min_value=0, max_value=2**62))
-def test_what_is_encoded_is_read_back(sent: list[Record], codec: int, base_offset: int) -> None:
-    """Any records through any codec come back equal, at successive offsets, in a batch that checks."""
+def test_encoded_records_are_decoded(sent: list[Record], codec: int, base_offset: int) -> None:
+    """Any records with any codec are equal, at consecutive offsets, in a valid batch."""
     batch = encode_batch(sent, base_offset=base_offset, codec=codec)
     (header,) = check_batches(batch)
     assert header.max_timestamp == max(record.timestamp for record in sent)
@@ -130,8 +130,8 @@ def test_what_is_encoded_is_read_back(sent: list[Record], codec: int, base_offse
 
 
 @given(st.lists(record_lists, max_size=4))
-def test_batches_end_to_end_are_read_in_turn(runs: list[list[Record]]) -> None:
-    """Concatenated batches check and read as their concatenated records."""
+def test_concatenated_batches_are_read_in_order(runs: list[list[Record]]) -> None:
+    """Their records are the concatenated records."""
     buffer, offset = bytearray(), 0
     for run in runs:
         buffer += encode_batch(run, base_offset=offset)
@@ -142,8 +142,8 @@ def test_batches_end_to_end_are_read_in_turn(runs: list[list[Record]]) -> None:
 
 
 @given(record_lists)
-def test_kio_reads_what_is_written_here(sent: list[Record]) -> None:
-    """Another implementation of the format agrees about every record."""
+def test_kio_reads_our_batches(sent: list[Record]) -> None:
+    """Another implementation of the format decodes the same records."""
     # kio gives datetimes, which end in the year 9999.
     sent = [record._replace(timestamp=record.timestamp % 2**40) for record in sent]
     encoded = bytes(encode_batch(sent, base_offset=5))
@@ -164,8 +164,8 @@ def test_kafka_python_reads_every_codec_written_here(codec: int) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_what_kafka_python_writes_is_read_here(codec: int) -> None:
-    """A client library's batches check and read, whatever framing its codec uses."""
+def test_kafka_pythons_batches_are_read(codec: int) -> None:
+    """Whatever framing its codec uses."""
     builder = DefaultRecordBatchBuilder(2, codec, False, -1, -1, -1, 1 << 20)
     for at in range(100):
         builder.append(at, timestamp=1000 + at, key=b"k", value=b"value " * at, headers=[("h", b"x")])
@@ -177,16 +177,16 @@ def test_what_kafka_python_writes_is_read_here(codec: int) -> None:
     assert list(read[0].headers) == [(b"h", b"x")]
 
 
-def test_placing_a_batch_leaves_its_crc_right() -> None:
-    """Base offset and leader epoch change in the buffer itself; the batch still checks."""
+def test_placing_a_batch_keeps_its_crc_valid() -> None:
+    """Base offset and leader epoch change in place."""
     buffer = bytearray(b"??") + encode_batch([Record(b"k", b"v", 1)] * 3)
     place_batch(buffer, 2, 1234, 9)
     (header,) = check_batches(buffer[2:])
     assert (header.base_offset, header.leader_epoch, header.next_offset) == (1234, 9, 1237)
 
 
-def test_log_append_time_overrules_every_records_own() -> None:
-    """After marking, every record bears the append time and the CRC is right."""
+def test_log_append_time_replaces_record_timestamps() -> None:
+    """Every record has the append time, and the CRC is correct."""
     buffer = encode_batch([Record(b"k", b"v", 1), Record(b"k", b"v", 2)])
     set_log_append_time(buffer, 0, 777)
     (header,) = check_batches(buffer)
@@ -195,7 +195,7 @@ def test_log_append_time_overrules_every_records_own() -> None:
 
 
 def test_a_batch_needs_a_record() -> None:
-    """An empty batch cannot be made."""
+    """An empty batch cannot be encoded."""
     with pytest.raises(ValueError, match="at least one record"):
         encode_batch([])
 
@@ -213,10 +213,10 @@ def test_a_batch_needs_a_record() -> None:
         (70, b"\xff", CorruptBatch, "the CRC is"),
     ],
 )
-def test_a_spoilt_batch_is_refused_with_its_reason(
+def test_a_damaged_batch_is_refused_with_a_reason(
     at: int, replacement: bytes, kind: type[CorruptBatch], reason: str
 ) -> None:
-    """Each kind of damage to a batch's frame is found and named."""
+    """Each kind of damage to a batch's header is detected and named."""
     spoilt = bytearray(GOLDEN)
     spoilt[at : at + len(replacement)] = replacement
     with pytest.raises(CorruptBatch, match=reason) as refusal:
@@ -234,10 +234,10 @@ def test_a_spoilt_batch_is_refused_with_its_reason(
         (21, struct.pack(">h", 5), "codec 5 is unknown"),
     ],
 )
-def test_a_whole_batch_that_breaks_a_rule_is_invalid_not_corrupt(
+def test_a_complete_batch_that_breaks_a_rule_is_invalid_not_corrupt(
     at: int, replacement: bytes, reason: str
 ) -> None:
-    """With a CRC that agrees, what is wrong is the producer's doing: InvalidBatch."""
+    """With a correct CRC the error is the producer's: InvalidBatch."""
     spoilt = bytearray(GOLDEN)
     spoilt[at : at + len(replacement)] = replacement
     with pytest.raises(InvalidBatch, match=reason):
@@ -246,7 +246,7 @@ def test_a_whole_batch_that_breaks_a_rule_is_invalid_not_corrupt(
 
 @pytest.mark.parametrize("size", range(len(GOLDEN)))
 def test_a_batch_cut_anywhere_is_refused(size: int) -> None:
-    """No prefix of a batch passes for one, in front of others or alone."""
+    """No prefix of a batch is accepted, before others or alone."""
     if size:
         with pytest.raises(CorruptBatch):
             check_batches(GOLDEN[:size])
@@ -277,7 +277,7 @@ def test_a_batch_cut_anywhere_is_refused(size: int) -> None:
     ],
 )
 def test_malformed_records_are_refused_with_a_reason(records_hex: str, reason: str) -> None:
-    """Each way in which a record can lie about itself ends in CorruptBatch."""
+    """Each inconsistency of a record raises CorruptBatch."""
     batch = encode_batch([Record(b"", b"", 0)])
     body = bytes.fromhex(records_hex)
     spoilt = batch[:8] + struct.pack(">i", 49 + len(body)) + batch[12:61] + body
@@ -289,7 +289,7 @@ def test_malformed_records_are_refused_with_a_reason(records_hex: str, reason: s
 def test_mutated_batches_raise_corrupt_batch_or_nothing(
     sent: list[Record], codec: int, data: st.DataObject
 ) -> None:
-    """Bytes changed, cut or added anywhere never raise anything else, even where the CRC agrees."""
+    """Bytes changed, cut or added anywhere never raise anything else, even with a correct CRC."""
     spoilt = encode_batch(sent, codec=codec)
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(spoilt) - 1))
@@ -308,8 +308,8 @@ def test_mutated_batches_raise_corrupt_batch_or_nothing(
 @given(st.binary(max_size=300))
 @example(b"\0" * 61)
 @example(b"\xff" * 100)
-def test_nonsense_is_never_a_batch(nonsense: bytes) -> None:
-    """Random bytes raise CorruptBatch and nothing else."""
+def test_random_bytes_are_no_batch(nonsense: bytes) -> None:
+    """They raise CorruptBatch and nothing else."""
     if nonsense:
         with pytest.raises(CorruptBatch):
             check_batches(nonsense)
@@ -319,8 +319,8 @@ def test_nonsense_is_never_a_batch(nonsense: bytes) -> None:
 
 @pytest.mark.parametrize("codec", CODECS[1:])
 @given(data=st.binary(max_size=100))
-def test_nonsense_does_not_unpack_into_an_accident(codec: int, data: bytes) -> None:
-    """Whatever stands where packed records should, unpacking gives bytes or CorruptBatch."""
+def test_random_bytes_decompress_or_raise_corrupt_batch(codec: int, data: bytes) -> None:
+    """With every codec."""
     try:
         assert isinstance(compression.decompress(codec, data), bytes)
     except CorruptBatch as refusal:
@@ -328,19 +328,19 @@ def test_nonsense_does_not_unpack_into_an_accident(codec: int, data: bytes) -> N
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_packing_is_undone(codec: int) -> None:
-    """Every codec gives back what it was given: nothing, little, and more than one block."""
+def test_compression_round_trip(codec: int) -> None:
+    """With every codec: no bytes, few, and more than one block."""
     for data in (b"", b"x", bytes(range(256)) * 2000):
         assert compression.decompress(codec, compression.compress(codec, data)) == data
 
 
-def test_lz4_blocks_are_independent_as_java_demands() -> None:
-    """The frame descriptor's independence bit is set even where there are several blocks."""
+def test_lz4_blocks_are_independent_as_java_requires() -> None:
+    """The frame descriptor's independence bit is set even with several blocks."""
     assert compression.compress(compression.LZ4, bytes(300_000))[4] & 0x20
 
 
 def test_xerial_framed_snappy_is_read_block_by_block() -> None:
-    """The framing that Java and kafka-python use is unpacked; a block that lies about its size is refused."""
+    """The framing of Java and kafka-python is decompressed; a block with a wrong size is refused."""
     blocks = [b"first " * 50, b"second " * 50]
     framed = b"\x82SNAPPY\x00" + struct.pack(">ii", 1, 1)
     for block in blocks:
@@ -354,8 +354,8 @@ def test_xerial_framed_snappy_is_read_block_by_block() -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_a_batch_that_unpacks_to_far_too_much_is_refused(codec: int) -> None:
-    """A small batch that stands for more than the limit is refused without being held in memory."""
+def test_a_batch_that_decompresses_to_too_much_is_refused(codec: int) -> None:
+    """Before its result is in memory."""
     bomb = compression.compress(codec, bytes(compression.LARGEST_OUTPUT_BYTES + 1))
     if 64 * len(bomb) < compression.LARGEST_OUTPUT_BYTES:
         with pytest.raises(CorruptBatch, match="unpack"):

@@ -1,4 +1,4 @@
-"""Batches that compaction looks at together come out as if it had looked at each record."""
+"""Batches that compaction processes as a group have the same results as single records."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def compacted_log(
     remembered=st.sampled_from([0, 3, 100]),
     table_bytes=st.sampled_from([0, 1 << 20]),
 )
-def test_looking_at_batches_together_changes_nothing(
+def test_groups_of_batches_give_the_same_results(
     writes: list[tuple[str, list[Pair]]], most_records: int, remembered: int, table_bytes: int
 ) -> None:
-    """The log, what is offered and what is counted: the same byte by byte, however groups are cut."""
+    """The log, the offered records and the counts are the same byte for byte, however groups are divided."""
     with (
         patch.object(batch_group, "MOST_RECORDS", most_records),
         patch.object(key_table, "_MOST_REMEMBERED", remembered),
@@ -82,8 +82,8 @@ def test_looking_at_batches_together_changes_nothing(
     st.lists(st.lists(st.sampled_from([b"a", b"b", b"c", b"dd", b"e" * 99]), max_size=9), max_size=9),
     st.sampled_from([0, 2, 100]),
 )
-def test_many_keys_are_put_as_one_by_one(rows: list[list[bytes]], remembered: int) -> None:
-    """Also keys that stand twice among them, and more keys than slots are remembered of."""
+def test_put_each_equals_single_puts(rows: list[list[bytes]], remembered: int) -> None:
+    """Also with repeated keys, and with more keys than are cached."""
     with patch.object(key_table, "_MOST_REMEMBERED", remembered):
         together, one_by_one = KeyTable(1000, 1 << 16), KeyTable(1000, 1 << 16)
         offset = 0

@@ -1,4 +1,4 @@
-"""Compaction: what stays, what goes, and what goes on meanwhile."""
+"""Compaction: records that are kept and dropped, and operations meanwhile."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def headers(log: Log) -> list[BatchHeader]:
     return [header for header, _ in log.batches(log.log_start_offset)]
 
 
-def test_the_last_record_of_each_key_stays_where_it_was(place: Place) -> None:
-    """Nothing moves: offsets, timestamps and values are those of the original records."""
+def test_the_last_record_of_each_key_is_kept(place: Place) -> None:
+    """Offsets, timestamps and values do not change."""
     log = place.open()
     for at in range(40):
         put(log, [(f"k{at % 3}", f"v{at}")])
@@ -69,8 +69,8 @@ def test_the_last_record_of_each_key_stays_where_it_was(place: Place) -> None:
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_a_batch_keeps_its_place_codec_and_producer_when_it_loses_records(place: Place, codec: int) -> None:
-    """Base offset, last offset, sequence and codec are as before; what stays is read back."""
+def test_a_batch_that_loses_records_keeps_offsets_codec_and_producer(place: Place, codec: int) -> None:
+    """Base offset, last offset, sequence and codec are as before; the remaining records can be read."""
     log = place.open()
     put(log, [("a", "1" * 5000), ("b", "2"), ("a", "3" * 5000), ("c", "4")], codec=codec, producer=(7, 5))
     put(log, [("c", "5")])
@@ -84,8 +84,10 @@ def test_a_batch_keeps_its_place_codec_and_producer_when_it_loses_records(place:
     assert after.record_count == 2
 
 
-def test_a_tombstone_stays_until_its_horizon_and_what_it_deletes_goes_at_once(place: Place) -> None:
-    """The horizon is set by the first compaction that finds the tombstone, as Kafka keeps it."""
+def test_a_tombstone_is_kept_until_its_delete_horizon(place: Place) -> None:
+    """The records it replaces are dropped at once. The first compaction that finds it sets the horizon, as in
+    Kafka.
+    """
     log = place.open()
     put(log, [("a", "1")])
     put(log, [("a", None), ("b", "2")])
@@ -104,8 +106,8 @@ def test_a_tombstone_stays_until_its_horizon_and_what_it_deletes_goes_at_once(pl
     assert replayed(log) == {"b": "2", "last": "x"}
 
 
-def test_keyless_records_go_and_batches_of_transactions_are_not_passed(place: Place) -> None:
-    """A record without a key can replace nothing; one of a transaction may not count."""
+def test_records_without_keys_are_dropped_and_transactions_end_the_compaction(place: Place) -> None:
+    """A record without a key replaces nothing; one of a transaction may not count."""
     log = place.open()
     write(log, [record("a", "1", 5), record("", None, 5)._replace(key=None)])
     put(log, [("a", "2")])
@@ -120,8 +122,8 @@ def test_keyless_records_go_and_batches_of_transactions_are_not_passed(place: Pl
     assert log.compacted_to == 3
 
 
-def test_the_last_batch_of_a_producer_stays_as_a_header(place: Place) -> None:
-    """Its sequence outlives its records until the producer is forgotten; earlier batches go altogether."""
+def test_the_header_of_a_producers_last_batch_is_kept(place: Place) -> None:
+    """With its sequence, until the producer expires; earlier batches are removed completely."""
     log = place.open()
     put(log, [("a", "1")], producer=(7, 0))
     put(log, [("a", "2"), ("b", "2")], producer=(7, 1))
@@ -141,7 +143,7 @@ def test_the_last_batch_of_a_producer_stays_as_a_header(place: Place) -> None:
 
 
 def test_a_segment_never_becomes_empty(place: Place) -> None:
-    """Where nothing stays, a header without records holds the place, and the log still starts there."""
+    """Without remaining records a header is kept, and the log still starts there."""
     log = place.open()
     for at in range(12):
         put(log, [("a", str(at) * 30)])
@@ -157,8 +159,10 @@ def test_a_segment_never_becomes_empty(place: Place) -> None:
         assert log.read(offset, 1000)
 
 
-def test_a_torn_run_counts_for_nothing_and_a_whole_one_is_stripped(place: Place) -> None:
-    """A partial commit replaces nothing and goes; what stays of a whole one no longer depends on the rest."""
+def test_an_incomplete_run_is_dropped_and_a_complete_one_loses_its_headers(place: Place) -> None:
+    """An incomplete commit replaces nothing; the remaining records of a complete one are independent of the
+    rest.
+    """
     log = place.open()
     put(log, [("a", "1"), ("b", "1")])
     put_run(log, [("a", "2"), ("b", "2"), ("c", "2")], batches=2, whole=False)
@@ -173,8 +177,8 @@ def test_a_torn_run_counts_for_nothing_and_a_whole_one_is_stripped(place: Place)
     assert replayed(log) == before == {"a": "1", "b": "3", "c": "4", "d": "3", "last": "x"}
 
 
-def test_a_run_still_open_is_not_passed(place: Place) -> None:
-    """Whether its records will count is not known yet; they stay, and so does what they would replace."""
+def test_an_open_run_ends_the_compaction(place: Place) -> None:
+    """It is unknown whether its records will count; they are kept, and those they would replace."""
     log = place.open()
     put(log, [("a", "1")])
     put(log, [("a", "2")])
@@ -189,7 +193,7 @@ def test_a_run_still_open_is_not_passed(place: Place) -> None:
 
 
 def test_superseded_records_are_offered_and_settled_before_they_are_dropped(place: Place) -> None:
-    """Whoever keeps the past gets every record that counted, and none that did not."""
+    """The history gets every record that counted, and no other."""
     log = place.open()
     put(log, [("a", "1"), ("b", "1")])
     put_run(log, [("a", "2"), ("b", "2")], batches=1, whole=False)
@@ -205,8 +209,8 @@ def test_superseded_records_are_offered_and_settled_before_they_are_dropped(plac
     assert [(offset, one.value) for offset, one in keeping.offered] == [(0, b"1")]
 
 
-def test_a_table_too_small_takes_several_passes(place: Place) -> None:
-    """Each pass goes as far as its table does; together they leave what one would have left."""
+def test_a_small_table_takes_several_passes(place: Place) -> None:
+    """Each pass goes as far as its table allows; the result is that of one pass."""
     log = place.open()
     for at in range(400):
         put(log, [(f"k{at % 150}", str(at))])
@@ -222,8 +226,8 @@ def test_a_table_too_small_takes_several_passes(place: Place) -> None:
     assert len(all_records(log)) == 151
 
 
-def test_a_run_larger_than_the_table_gets_a_larger_one(place: Place) -> None:
-    """What counts only as a whole must fit, whatever the limit."""
+def test_the_table_grows_for_a_large_run(place: Place) -> None:
+    """A run must fit, whatever the limit."""
     log = place.open()
     put_run(log, [(f"k{at}", "1") for at in range(300)], batches=30)
     put_run(log, [(f"k{at}", "2") for at in range(300)], batches=30)
@@ -233,8 +237,8 @@ def test_a_run_larger_than_the_table_gets_a_larger_one(place: Place) -> None:
     assert sorted(all_records(log)) == [*range(300, 600), 600]
 
 
-def test_appends_go_on_and_a_reader_of_all_batches_is_waited_for(place: Place) -> None:
-    """A load under way sees the log as it was; what is appended meanwhile is neither lost nor looked at."""
+def test_compaction_allows_appends_and_waits_for_iterations(place: Place) -> None:
+    """A load in progress reads the old log; batches appended meanwhile are neither lost nor compacted."""
     log = place.open()
     for at in range(40):
         put(log, [(f"k{at % 3}", f"v{at}")])
@@ -255,8 +259,8 @@ def test_appends_go_on_and_a_reader_of_all_batches_is_waited_for(place: Place) -
 
 
 @pytest.mark.parametrize("what", ["truncate", "delete", "delete_before", "recover", "fail"])
-def test_what_changes_the_log_cancels_its_compaction(place: Place, what: str) -> None:
-    """At every step the compaction gives way, and leaves the log sound and nothing beside it."""
+def test_changes_of_the_log_cancel_its_compaction(place: Place, what: str) -> None:
+    """At every step; the log is valid and no temporary file is left."""
     for patience in range(1, 400):
         place = Place(settings=place.settings)
         log = place.open()
@@ -307,7 +311,7 @@ def test_what_changes_the_log_cancels_its_compaction(place: Place, what: str) ->
 
 
 def test_a_corrupt_batch_stops_compaction_and_is_not_sealed_with_a_new_checksum(place: Place) -> None:
-    """Bit rot stays visible: the log is as it was."""
+    """Bit rot stays detectable: the log is unchanged."""
     log = place.open()
     for at in range(20):
         put(log, [("a", f"v{at}"), ("b", "x" * 20)])
@@ -336,12 +340,11 @@ WRITES: st.SearchStrategy[tuple[str, list[Pair], int]] = st.tuples(
     table_bytes=st.sampled_from([0, 1 << 20]),
     segment_bytes=st.sampled_from([200, 500, 2000]),
 )
-def test_replaying_a_compacted_log_is_replaying_the_log(
+def test_a_compacted_log_replays_to_the_same_state(
     writes: list[tuple[str, list[Pair], int]], cut: float, table_bytes: int, segment_bytes: int
 ) -> None:
-    """For any history, any cut, compactions in between and any time: same state, every offset still readable.
-
-    A second compaction at the same time changes nothing, and neither does a restart.
+    """For any history, compactions in between and any time; every offset is readable. A second compaction at
+    the same time changes nothing, nor does a restart.
     """
     place = Place(settings=LogSettings(segment_bytes, index_interval_bytes=100))
     plain = Place(settings=LogSettings())

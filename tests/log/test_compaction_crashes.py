@@ -1,4 +1,6 @@
-"""The power is cut, and the disk fails, at every change of a compaction: old or new, never a mix."""
+"""Power cuts and disk errors at every change of a compaction: the log is the old or the new one, never
+a mix.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ def reopened(place: Place) -> Log:
 
 @pytest.mark.parametrize("kind", ["kill", "lose all", "lose some"])
 def test_a_power_cut_at_any_change_leaves_the_old_log_or_the_new(kind: str) -> None:
-    """The state is the same after every crash, the log goes on, and the next compaction finishes the work."""
+    """The state is the same after every crash, and the next compaction finishes the work."""
     _, _, log = scenario()
     state, end = replayed(log), log.log_end_offset
     compacted(log)
@@ -90,7 +92,7 @@ def test_a_power_cut_at_any_change_leaves_the_old_log_or_the_new(kind: str) -> N
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
 def test_a_disk_that_fails_at_any_change_loses_nothing(error: int) -> None:
-    """Where the failure may have come too late to tell, the log fails and is found sound; else it goes on."""
+    """If the outcome is unknown the log fails and is recovered; otherwise it continues."""
     _, _, log = scenario()
     state = replayed(log)
     outcomes = set()
@@ -121,7 +123,7 @@ def test_a_disk_that_fails_at_any_change_loses_nothing(error: int) -> None:
 
 
 def test_power_cuts_over_many_compactions_never_lose_a_record() -> None:
-    """Histories of random writes, compactions at rising times and crashes end with what was written."""
+    """Random writes, compactions and crashes end with the written state."""
     for seed in range(60):
         random = Random(seed)
         files = memory()
@@ -151,8 +153,10 @@ def test_power_cuts_over_many_compactions_never_lose_a_record() -> None:
 
 
 @pytest.mark.parametrize("ending", ["goes on", "is killed", "crashes"])
-def test_a_compaction_given_up_at_any_step_is_done_or_not(ending: str) -> None:
-    """Between its decision and its deed too: the log goes on, a restart agrees, the next one does it all."""
+def test_an_abandoned_compaction_is_done_or_not(ending: str) -> None:
+    """Also between its decision and the replacement: the log continues, a restart agrees, the next one
+    finishes it.
+    """
     _, _, log = scenario()
     state, end = replayed(log), log.log_end_offset
     for patience in range(1, 2000):
@@ -186,8 +190,8 @@ def test_a_compaction_given_up_at_any_step_is_done_or_not(ending: str) -> None:
     raise AssertionError("the compaction never ended")
 
 
-def test_what_says_a_compaction_was_decided_is_believed_only_whole() -> None:
-    """One flipped bit makes it no state, and the log counts as never compacted."""
+def test_a_damaged_decision_of_a_compaction_is_ignored() -> None:
+    """With one flipped bit the log counts as never compacted."""
     data = CompactionState(1200, (0, 300, 700), (0,)).to_bytes()
     assert CompactionState.from_bytes(data) == CompactionState(1200, (0, 300, 700), (0,))
     for at in range(len(data)):
@@ -196,8 +200,8 @@ def test_what_says_a_compaction_was_decided_is_believed_only_whole() -> None:
         assert CompactionState.from_bytes(bytes(broken)) is None
 
 
-def test_what_is_lost_of_a_compacted_log_is_no_longer_taken_for_compacted() -> None:
-    """After damage cut the log short, what is written from there on is compacted like anything new."""
+def test_compacted_to_is_reduced_when_records_are_lost() -> None:
+    """New records after the damage are compacted like any others."""
     _, place, log = scenario()
     compacted(log)
     compacted_to = log.compacted_to

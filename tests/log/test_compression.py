@@ -1,4 +1,4 @@
-"""The codecs: what is packed is unpacked, up to what is allowed, and nothing else is."""
+"""The codecs: round trips, limits, and invalid input."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ SIZES = [0, 1, 32 << 10, (32 << 10) + 1, 64 << 10, (64 << 10) + 1, 1 << 20, (1 <
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4])
-def test_every_size_is_unpacked_as_it_was(codec: int) -> None:
-    """Around the sizes of blocks, steps and first attempts; up to exactly what is allowed."""
+def test_round_trips_of_every_size(codec: int) -> None:
+    """Around the sizes of blocks, steps and first attempts; up to exactly the limit."""
     for size in SIZES:
         data = (b"0123456789abcde" * (size // 15 + 1))[:size]
         packed = compress(codec, data)
@@ -30,7 +30,7 @@ def test_every_size_is_unpacked_as_it_was(codec: int) -> None:
                 unpack(codec, packed, size - 1)
 
 
-def test_blocks_of_snappy_are_framed_as_java_does_it() -> None:
+def test_snappy_is_framed_as_by_java() -> None:
     """A header, then blocks of 32 KiB with their sizes."""
     data = bytes(range(256)) * 130
     framed = compress_snappy_framed(data)
@@ -55,23 +55,23 @@ def test_blocks_of_snappy_are_framed_as_java_does_it() -> None:
         (b"\xff\xff\xff", "do not unpack"),
     ],
 )
-def test_what_is_cut_off_does_not_unpack(packed: bytes, message: str) -> None:
-    """The reason says where."""
+def test_incomplete_data_does_not_decompress(packed: bytes, message: str) -> None:
+    """The reason says where it ends."""
     with pytest.raises(CorruptBatch, match=message):
         decompress(2, packed)
 
 
 @pytest.mark.parametrize("codec", [0, 5, 7, -1])
-def test_other_numbers_are_no_codecs(codec: int) -> None:
-    """Nor is no compression."""
+def test_unknown_codec_numbers_are_refused(codec: int) -> None:
+    """So is that of no compression."""
     with pytest.raises(CorruptBatch, match=f"codec {codec} is unknown"):
         decompress(codec, b"x")
     with pytest.raises(ValueError, match=f"number {codec}"):
         compress(codec, b"x")
 
 
-def test_a_small_batch_that_claims_much_is_refused_before_it_is_unpacked() -> None:
-    """The bound for what nobody has given another."""
+def test_a_small_batch_that_claims_much_is_refused_before_decompression() -> None:
+    """By the default limit."""
     size = LARGEST_OUTPUT_BYTES + 1
     claim = bytes([size & 127 | 128, size >> 7 & 127 | 128, size >> 14 & 127 | 128, size >> 21])
     with pytest.raises(UnpacksToMore):

@@ -1,8 +1,7 @@
-"""Power cuts at every byte of a write and at every change of everything that changes more than a write does.
+"""Power cuts at every byte of a write and at every change of longer operations.
 
-Each scenario runs again and again with the power cut one change later, until it gets through. Whatever
-survives, the reopened log is a run of whole batches that begins and ends where it may, opens the same way a
-second time, and takes appends.
+Each scenario runs repeatedly with the power cut one change later, until it is complete. The reopened log
+consists of whole batches between permitted offsets, opens the same way a second time, and accepts appends.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ def goes_on(log: Log, expected: list[bytes]) -> None:
 
 
 class Scenario:
-    """A log of `count` batches of one record, all synced, in a fresh file system."""
+    """A log of `count` batches of one record, all synced, in a new file system."""
 
     def __init__(self, count: int) -> None:
         self.files: MemoryFileSystem = memory()
@@ -109,7 +108,7 @@ def crashed_anywhere(
 
 
 class Survive(Random):
-    """Of what was unsynced so many bytes survive; with `zeros`, the file's new size does as well."""
+    """So many unsynced bytes survive; with `zeros`, the file's new size does too."""
 
     def __init__(self, survivors: int, zeros: bool) -> None:
         super().__init__()
@@ -125,7 +124,7 @@ class Survive(Random):
 
 @pytest.mark.parametrize("way", ["torn by the process", "torn by the machine", "torn to zeros"])
 def test_a_write_torn_at_any_byte_leaves_whole_batches(way: str, has_room: bool) -> None:
-    """Of two batches in one write, those that were written whole survive, and no part of one."""
+    """Of two batches in one write, complete ones survive, and no part of one."""
     two = [batch_at(2), batch_at(3)]
     size = len(two[0])
     for torn_bytes in range(2 * size + 1):
@@ -152,10 +151,10 @@ def test_a_write_torn_at_any_byte_leaves_whole_batches(way: str, has_room: bool)
         goes_on(log, scenario.batches + two[:whole])
 
 
-def test_a_tail_of_zeros_is_dropped_and_told(has_room: bool) -> None:
+def test_a_tail_of_zeros_is_dropped_and_reported(has_room: bool) -> None:
     """A file that grew without its contents ends at the last batch, and the report counts the zeros.
 
-    Where logs have room it is room.
+    In logs with preallocation they are preallocated space.
     """
     scenario = Scenario(2)
     file = scenario.files.open(DIRECTORY / f"{0:020d}.log")
@@ -172,7 +171,7 @@ def test_a_tail_of_zeros_is_dropped_and_told(has_room: bool) -> None:
 @pytest.mark.parametrize("crash", CRASHES)
 @pytest.mark.parametrize("count", [0, 1, 3, 6])
 def test_appends_that_roll_survive_a_power_cut_anywhere(crash: Crash, count: int) -> None:
-    """Whatever change is the last, every synced batch is there, and of the others a prefix."""
+    """Every synced batch remains, and a prefix of the others."""
 
     def work(scenario: Scenario) -> None:
         for at in range(5):
@@ -191,7 +190,7 @@ def test_appends_that_roll_survive_a_power_cut_anywhere(crash: Crash, count: int
 
 
 def test_a_later_segment_never_outlives_an_earlier_one() -> None:
-    """Without any sync between, rolls leave a prefix, even where every file loses whole batches only."""
+    """Without syncs, rolls leave a prefix, even if every file loses whole batches only."""
     for survivors in range(4):
         scenario = Scenario(1)
         batches = scenario.batches + [append(scenario.log) for _ in range(8)]
@@ -203,7 +202,7 @@ def test_a_later_segment_never_outlives_an_earlier_one() -> None:
 @pytest.mark.parametrize("crash", CRASHES)
 @pytest.mark.parametrize("offset", [1, 3, 4, 9, 10])
 def test_deleting_the_head_survives_a_power_cut_anywhere(crash: Crash, offset: int) -> None:
-    """The log starts where it did or where it was told to, never between; nothing past the start is lost."""
+    """The log has the old start or the new one; nothing after the start is lost."""
     for scenario, got_through in crashed_anywhere(
         crash, lambda: Scenario(10), lambda scenario: scenario.log.delete_before(offset)
     ):
@@ -231,7 +230,7 @@ def test_retention_survives_a_power_cut_anywhere(crash: Crash, retention_ms: int
 @pytest.mark.parametrize("crash", CRASHES)
 @pytest.mark.parametrize("offset", [0, 2, 3, 8])
 def test_truncation_survives_a_power_cut_anywhere(crash: Crash, offset: int) -> None:
-    """A cut off tail is gone, or still there from its beginning: never a part of it without the start."""
+    """The truncated tail is removed, or a prefix of it remains."""
     for scenario, got_through in crashed_anywhere(
         crash, lambda: Scenario(10), lambda scenario: scenario.log.truncate(offset)
     ):
@@ -244,7 +243,7 @@ def test_truncation_survives_a_power_cut_anywhere(crash: Crash, offset: int) -> 
 
 @pytest.mark.parametrize("crash", CRASHES)
 def test_deleting_a_log_survives_a_power_cut_anywhere(crash: Crash) -> None:
-    """A log being deleted is whole or out of sight; what is left of it can be removed."""
+    """The log is complete or renamed; a renamed one can be removed."""
     for scenario, got_through in crashed_anywhere(
         crash, lambda: Scenario(7), lambda scenario: scenario.log.delete()
     ):
@@ -258,7 +257,7 @@ def test_deleting_a_log_survives_a_power_cut_anywhere(crash: Crash) -> None:
 
 @pytest.mark.parametrize("crash", CRASHES)
 def test_closing_survives_a_power_cut_anywhere(crash: Crash) -> None:
-    """A close that was interrupted costs nothing; one that got through is a clean stop."""
+    """An interrupted close loses nothing; a complete one is a clean stop."""
 
     def begin() -> Scenario:
         scenario = Scenario(5)
@@ -276,7 +275,7 @@ def test_closing_survives_a_power_cut_anywhere(crash: Crash) -> None:
 @pytest.mark.parametrize("crash", CRASHES)
 @pytest.mark.parametrize("bad", [1, 4, 7])
 def test_recovery_itself_survives_a_power_cut_anywhere(crash: Crash, bad: int) -> None:
-    """A log with a bad batch in its middle ends there, however often its recovery is interrupted."""
+    """A log with a bad batch in the middle ends there, however often its recovery is interrupted."""
 
     def begin() -> Scenario:
         scenario = Scenario(10)

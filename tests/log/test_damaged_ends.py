@@ -1,4 +1,4 @@
-"""A log whose end is not what it was left as does not open, and is not changed; no crash does that."""
+"""A log with a changed end does not open, and is not changed; no crash causes that."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def last_segment(files: MemoryFileSystem) -> Path:
 @pytest.mark.parametrize("ending", ["closed", "killed"])
 @pytest.mark.parametrize("cut", ["between batches", "within a batch", "to nothing", "gone"])
 def test_a_log_cut_at_its_end_does_not_open(settings: LogSettings, ending: str, cut: str) -> None:
-    """What the mark tells to be durable is missed, by its offsets; with the end back all is there again."""
+    """The mark's durable offsets are missing; when the end is restored all is readable again."""
     files = memory()
     place = Place(files, settings=settings)
     batches = closed(place)
@@ -64,8 +64,8 @@ def test_a_log_cut_at_its_end_does_not_open(settings: LogSettings, ending: str, 
     assert not place.reported
 
 
-def test_a_tail_that_no_sync_had_reached_may_be_missing(files: MemoryFileSystem) -> None:
-    """A power cut takes what was never durable: the log opens with what the mark stands for."""
+def test_an_unsynced_tail_may_be_missing(files: MemoryFileSystem) -> None:
+    """A power cut loses it: the log opens with what the mark covers."""
     place = Place(files, settings=ONE_SEGMENT)
     log = place.open()
     batches = [append(log) for _ in range(3)]
@@ -79,8 +79,10 @@ def test_a_tail_that_no_sync_had_reached_may_be_missing(files: MemoryFileSystem)
 
 
 @pytest.mark.parametrize("is_doubled", [True, False])
-def test_a_log_closed_well_has_nothing_behind_its_end(files: MemoryFileSystem, is_doubled: bool) -> None:
-    """Batches that were appended again, or bytes that are no batch: somebody else put them there."""
+def test_a_cleanly_closed_log_with_trailing_bytes_does_not_open(
+    files: MemoryFileSystem, is_doubled: bool
+) -> None:
+    """Batches appended twice, or bytes that are no batch."""
     place = Place(files, settings=ONE_SEGMENT)
     batches = closed(place, 4)
     tail = b"".join(batches[2:]) if is_doubled else b"\xff" * 100
@@ -91,8 +93,8 @@ def test_a_log_closed_well_has_nothing_behind_its_end(files: MemoryFileSystem, i
     assert snapshot(files) == before
 
 
-def test_a_closed_segment_cut_within_a_batch_is_missed(files: MemoryFileSystem, place: Place) -> None:
-    """With its index or without: where it leads nowhere, the segment is walked from its first batch."""
+def test_a_closed_segment_cut_within_a_batch_is_detected(files: MemoryFileSystem, place: Place) -> None:
+    """With and without its index, which is replaced by a walk from the first batch."""
     closed(place)
     path = DIRECTORY / f"{0:020d}.log"
     files.open(path).truncate(files.size(path) - 7)
@@ -105,10 +107,10 @@ def test_a_closed_segment_cut_within_a_batch_is_missed(files: MemoryFileSystem, 
 
 @pytest.mark.parametrize("name", [CHECKPOINT_NAME, COMPACTION_NAME])
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_a_small_file_that_does_not_read_keeps_a_log_shut(
+def test_a_log_with_a_damaged_small_file_does_not_open(
     files: MemoryFileSystem, place: Place, name: str, is_clean: bool
 ) -> None:
-    """It is replaced in one step, so no crash leaves it so; what it said cannot be guessed."""
+    """The file is replaced atomically, so no crash damages it; its contents cannot be derived."""
     log = place.open()
     for _ in range(30):
         append(log)
@@ -127,7 +129,7 @@ def test_a_small_file_that_does_not_read_keeps_a_log_shut(
 def test_a_log_whose_checkpoint_is_gone_does_not_show_deleted_records(
     files: MemoryFileSystem, place: Place
 ) -> None:
-    """The mark tells that the log started further on."""
+    """The mark has the later log start."""
     log = place.open()
     for _ in range(30):
         append(log)
@@ -140,8 +142,8 @@ def test_a_log_whose_checkpoint_is_gone_does_not_show_deleted_records(
             place.open(clean=is_clean)
 
 
-def test_truncation_takes_back_what_was_told_of_the_batch_it_drops(files: MemoryFileSystem) -> None:
-    """A batch that reaches past the offset goes whole: neither mark nor recovery point stand for it then."""
+def test_truncation_resets_mark_and_recovery_point(files: MemoryFileSystem) -> None:
+    """A batch that reaches past the offset is dropped whole: neither may cover it."""
     place = Place(files, settings=LogSettings(segment_bytes=150, index_interval_bytes=0))
     log = place.open()
     append(log, 3)
@@ -155,7 +157,7 @@ def test_truncation_takes_back_what_was_told_of_the_batch_it_drops(files: Memory
 
 
 def test_a_log_of_unknown_origin_that_begins_late_opens_twice(files: MemoryFileSystem, place: Place) -> None:
-    """Where it begins is noted when it is opened first: nothing is missed from then on."""
+    """Its start is recorded at the first open: nothing is missing from then on."""
     log = place.open()
     for _ in range(30):
         append(log)
@@ -169,8 +171,8 @@ def test_a_log_of_unknown_origin_that_begins_late_opens_twice(files: MemoryFileS
         assert (log.log_start_offset, log.log_end_offset) == (first, 30)
 
 
-def test_a_mark_the_disk_refuses_is_told_to_be_refused(files: MemoryFileSystem) -> None:
-    """Whoever leaves a mark learns whether it is there; what was there before is never made to say more."""
+def test_a_failed_write_of_a_mark_is_reported(files: MemoryFileSystem) -> None:
+    """The former mark never claims more than before."""
     files.make_directory(DIRECTORY)
     old, new = SyncMark(0, 100, 3, 0), SyncMark(0, 200, 5, 0)
     files.inject(Fault(errno.EIO, "open", path_ends=SYNC_MARK_NAME))
@@ -188,13 +190,13 @@ def test_a_mark_the_disk_refuses_is_told_to_be_refused(files: MemoryFileSystem) 
 
 
 def test_a_mark_of_the_first_format_is_read() -> None:
-    """It knows of bytes, and of no offsets: nothing is missed by it."""
+    """It has bytes but no offsets: no loss is detected by it."""
     text = b"headgate log synced 1\nsegment 00000000000000001200\nposition 00000000000000000345\n"
     assert SyncMark.from_bytes(text + f"crc32c {crc32c(text):#010x}\n".encode()) == SyncMark(1200, 345)
 
 
-def test_a_swapped_segment_is_no_end(files: MemoryFileSystem) -> None:
-    """Batches of another log under the last segment's name begin or end where they should not."""
+def test_a_segment_of_another_log_is_detected(files: MemoryFileSystem) -> None:
+    """Its batches have wrong offsets at its start or end."""
     place = Place(files, settings=ONE_SEGMENT)
     closed(place, 5)
     path = last_segment(files)

@@ -25,8 +25,8 @@ def test_a_partition_behind_a_link_is_removed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("at_most", [None, 2, 32])
-def test_a_directory_that_cannot_be_removed_keeps_no_other(tmp_path: Path, at_most: int | None) -> None:
-    """Whatever stands in it: the error is told when the others have gone."""
+def test_a_failed_removal_does_not_stop_others(tmp_path: Path, at_most: int | None) -> None:
+    """The error is raised after the others were removed."""
     for name in ("a-0.delete", "b-0.delete", "c-0.delete", "d-0"):
         (tmp_path / name).mkdir()
     for name in ("a-0.delete", "b-0.delete"):
@@ -37,7 +37,7 @@ def test_a_directory_that_cannot_be_removed_keeps_no_other(tmp_path: Path, at_mo
 
 
 def test_no_more_directories_are_removed_than_asked_for(tmp_path: Path) -> None:
-    """Even if one of them cannot be."""
+    """Even if one of them cannot be removed."""
     for number in range(5):
         (tmp_path / f"t-{number}.delete").mkdir()
     (tmp_path / "t-2.delete" / "not ours").mkdir()
@@ -45,8 +45,8 @@ def test_no_more_directories_are_removed_than_asked_for(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_a_name_too_long_for_its_suffix_is_cut_and_told_apart(tmp_path: Path) -> None:
-    """248 bytes and the suffix are 255; of longer names a digest says which it was."""
+def test_a_long_name_is_cut_and_made_unique(tmp_path: Path) -> None:
+    """248 bytes and the suffix are 255; longer names get a digest."""
     files = OsFileSystem()
     names = ["a" * 246 + "-0", "b" * 247 + "-0", "c" * 247 + "-1", "c" * 247 + "-2"]
     for name in names:
@@ -61,8 +61,8 @@ def test_a_name_too_long_for_its_suffix_is_cut_and_told_apart(tmp_path: Path) ->
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_deletion_is_durable_and_gives_way_to_the_next_of_that_name() -> None:
-    """What a deletion before it left under the name goes first; a directory that is gone is left alone."""
+def test_a_deletion_is_durable_and_repeatable() -> None:
+    """Remains of an earlier deletion of that name are removed first; a missing directory is ignored."""
     files = memory()
     directory = DATA / "t-0"
     for name in ("t-0", "t-0.delete"):

@@ -1,4 +1,4 @@
-"""What a log calls durable has been synced, whoever syncs, in whatever order, whatever rolls meanwhile."""
+"""Durable batches were synced, whoever syncs, in whatever order, whatever rolls meanwhile."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headgate.log.log import LogFailed, LogSettings
 
 
 def test_nothing_is_durable_before_its_sync_is_completed(place: Place) -> None:
-    """The durable offset moves when a sync is completed, to where the log ended when that sync began."""
+    """The durable offset moves to the log end at the start of the sync."""
     log = place.open()
     append(log)
     request = log.begin_sync()
@@ -29,8 +29,8 @@ def test_nothing_is_durable_before_its_sync_is_completed(place: Place) -> None:
     assert log.durable_offset == 2 and not log.needs_sync
 
 
-def test_a_roll_during_a_sync_leaves_no_hole(place: Place) -> None:
-    """What is appended and rolled while a sync runs is covered by the next one, new files' names included."""
+def test_a_roll_during_a_sync_is_covered_by_the_next_one(place: Place) -> None:
+    """With the names of new files."""
     assert isinstance(place.files, MemoryFileSystem)
     log = place.open()
     batches = [append(log) for _ in range(5)]
@@ -49,7 +49,7 @@ def test_a_roll_during_a_sync_leaves_no_hole(place: Place) -> None:
 
 
 def test_a_roll_does_not_hide_a_sync_that_failed(place: Place) -> None:
-    """The sync of a roll succeeds behind one that failed unseen; what that one lost is written again."""
+    """The roll's own sync succeeds after the failed one; the lost bytes are written again."""
     assert isinstance(place.files, MemoryFileSystem)
     log = place.open()
     append(log)
@@ -70,7 +70,7 @@ def test_a_roll_does_not_hide_a_sync_that_failed(place: Place) -> None:
 
 
 def test_syncs_may_overlap_and_end_in_any_order(place: Place) -> None:
-    """Two syncs under way at once each tell what they covered; durability never moves back."""
+    """Each covers what it began with; the durable offset never decreases."""
     log = place.open()
     append(log)
     first = log.begin_sync()
@@ -85,7 +85,7 @@ def test_syncs_may_overlap_and_end_in_any_order(place: Place) -> None:
 
 
 def test_a_sync_runs_in_another_thread_while_files_close(tmp_path: Path) -> None:
-    """Closing or deleting a log does not take the files from a sync that is under way."""
+    """Closing or deleting a log does not close the files of a running sync."""
     place = Place(OsFileSystem(), tmp_path / "t-0")
     log, _ = filled(place)
     request = log.begin_sync()
@@ -106,7 +106,7 @@ def test_a_sync_runs_in_another_thread_while_files_close(tmp_path: Path) -> None
 
 
 def test_without_sync_on_roll_closed_segments_wait_for_a_sync(files: MemoryFileSystem) -> None:
-    """A log that trusts the page cache rolls without a sync and tells that one is due."""
+    """The log rolls without a sync and reports that one is due."""
     place = Place(files, settings=LogSettings(segment_bytes=300, sync_on_roll=False))
     files.inject(Fault(errno.EIO, "datasync", times=None))
     log, _ = filled(place, 10)
@@ -116,8 +116,8 @@ def test_without_sync_on_roll_closed_segments_wait_for_a_sync(files: MemoryFileS
     assert not log.has_unsynced_closed_segments
 
 
-def test_recovery_starts_past_what_is_known_to_be_durable(files: MemoryFileSystem) -> None:
-    """Closed segments that were synced are not read again; the recovery point is the log's own."""
+def test_recovery_starts_at_the_recovery_point(files: MemoryFileSystem) -> None:
+    """Closed, synced segments are not read again."""
     place = Place(files)
     log, _ = filled(place)
     sync(log)
@@ -131,8 +131,8 @@ def test_recovery_starts_past_what_is_known_to_be_durable(files: MemoryFileSyste
     assert place.reported[0].dropped_segments > 0
 
 
-def test_a_sync_of_what_the_log_was_before_tells_nothing(place: Place) -> None:
-    """An outcome that comes after a truncation is refused; it neither fails the log nor moves durability."""
+def test_a_sync_from_before_a_truncation_is_refused(place: Place) -> None:
+    """It neither fails the log nor makes anything durable."""
     log = place.open()
     append(log, 3)
     request = log.begin_sync()

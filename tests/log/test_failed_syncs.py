@@ -1,4 +1,4 @@
-"""After a failed sync a log takes nothing more, and the next process writes again what may be lost."""
+"""After a failed sync a log refuses appends, and the next process writes possibly lost bytes again."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from headgate.log.log import Log, LogFailed, LogSettings
 from headgate.log.sync_mark import SyncMark
 
 
-def test_a_failed_sync_is_never_made_good_by_the_next_one(files: MemoryFileSystem, place: Place) -> None:
-    """After a failed sync nothing more is claimed durable until the log was read again and written anew."""
+def test_a_later_sync_does_not_repair_a_failed_one(files: MemoryFileSystem, place: Place) -> None:
+    """Nothing more is durable until the log was recovered and written again."""
     log = place.open()
     batches = [append(log)]
     sync(log)
@@ -36,10 +36,10 @@ def test_a_failed_sync_is_never_made_good_by_the_next_one(files: MemoryFileSyste
 
 
 @pytest.mark.parametrize("disk", ["works again", "fails to the end"])
-def test_what_a_failed_sync_left_is_written_again_by_the_next_process(
+def test_the_next_process_writes_again_after_a_failed_sync(
     files: MemoryFileSystem, place: Place, disk: str
 ) -> None:
-    """Nobody has to be told of the failure: what no sync is known to have reached is not trusted."""
+    """It need not know of the failure: bytes not known to be synced are written again."""
     log = place.open()
     batches = [append(log)]
     sync(log)
@@ -59,7 +59,7 @@ def test_what_a_failed_sync_left_is_written_again_by_the_next_process(
 def test_the_next_process_writes_little_again(
     files: MemoryFileSystem, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A kill costs what was appended since the mark was left, not the segment."""
+    """After a kill it writes what was appended since the mark, not the whole segment."""
     monkeypatch.setattr("headgate.log.durability.SYNC_MARK_EVERY_BYTES", 1000)
     place.settings = LogSettings()
     log = place.open()
@@ -73,8 +73,8 @@ def test_the_next_process_writes_little_again(
     assert log.durable_offset == 100
 
 
-def test_a_mark_says_no_more_than_is_true_of_a_shortened_log(files: MemoryFileSystem, place: Place) -> None:
-    """What takes the place of a tail that was synced is written again all the same."""
+def test_truncation_invalidates_the_mark(files: MemoryFileSystem, place: Place) -> None:
+    """Bytes that replace a synced tail are written again."""
     log = place.open()
     batches = [append(log, size=100) for _ in range(3)]
     log.close()
@@ -90,8 +90,8 @@ def test_a_mark_says_no_more_than_is_true_of_a_shortened_log(files: MemoryFileSy
     assert contents(place.open()) == batches
 
 
-def test_a_mark_counts_for_nothing_when_a_byte_of_it_is_wrong() -> None:
-    """It is believed whole or not at all."""
+def test_a_damaged_mark_is_ignored() -> None:
+    """With any wrong byte."""
     data = SyncMark(1200, 345).to_bytes()
     assert SyncMark.from_bytes(data) == SyncMark(1200, 345)
     assert len(data) == len(SyncMark(0, 0).to_bytes())
@@ -101,8 +101,8 @@ def test_a_mark_counts_for_nothing_when_a_byte_of_it_is_wrong() -> None:
         assert SyncMark.from_bytes(bytes(broken)) is None
 
 
-def test_a_mark_tells_of_each_segment_how_much_the_disk_has() -> None:
-    """All of those before its own, none of those behind it, and no more than there is."""
+def test_the_synced_bytes_of_each_segment_by_the_mark() -> None:
+    """All bytes of earlier segments, none of later ones, and at most the file's size."""
     mark = SyncMark(1200, 345)
     assert [mark.bytes_of(base, 400) for base in (0, 1199, 1200, 1201)] == [400, 400, 345, 0]
     assert [mark.bytes_of(1200, size) for size in (344, 345, 346)] == [344, 345, 345]
@@ -110,7 +110,7 @@ def test_a_mark_tells_of_each_segment_how_much_the_disk_has() -> None:
 
 
 def test_a_failed_sync_learnt_elsewhere_stops_the_log(place: Place) -> None:
-    """`fail` does what completing a failed sync does, and lets go of the files."""
+    """`fail` does the same as completing a failed sync, and releases the files."""
     log = place.open()
     append(log)
     request = log.begin_sync()
@@ -124,8 +124,8 @@ def test_a_failed_sync_learnt_elsewhere_stops_the_log(place: Place) -> None:
     append(log)
 
 
-def test_a_failed_log_does_not_close_as_if_it_were_clean(files: MemoryFileSystem, place: Place) -> None:
-    """Closing a failed log raises, so nobody marks the stop as clean."""
+def test_closing_a_failed_log_raises(files: MemoryFileSystem, place: Place) -> None:
+    """So the stop is not marked as clean."""
     log = place.open()
     append(log)
     log.fail(OSError(errno.EIO, "told"))
@@ -134,7 +134,7 @@ def test_a_failed_log_does_not_close_as_if_it_were_clean(files: MemoryFileSystem
 
 
 def test_a_file_that_closes_with_an_error_fails_the_log(tmp_path: Path) -> None:
-    """What was not synced may be lost, and nobody is told a second time: it is written again."""
+    """Unsynced bytes may be lost, and the error is reported only once: they are written again."""
     log = Log.open(OsFileSystem(), tmp_path / "t-0", LogSettings(), clean=True)
     batches = [append(log)]
     sync(log)

@@ -1,4 +1,6 @@
-"""The file-system port: the disk and its twin behave alike, and the twin loses what a disk may lose."""
+"""The file-system port: the disk and the implementation in memory agree, and the latter loses what a disk may
+lose.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +45,8 @@ def files() -> MemoryFileSystem:
     return files
 
 
-def test_what_is_written_is_read(place: tuple[FileSystem, Path]) -> None:
-    """Positions are explicit; writing past the end leaves zeros; reading past it gives what there is."""
+def test_written_bytes_are_read(place: tuple[FileSystem, Path]) -> None:
+    """Positions are explicit; a write past the end leaves zeros; a read past it is short."""
     files, directory = place
     file = files.open(directory / "a", create=True)
     assert file.pwrite(b"hello", 3) == 5
@@ -60,8 +62,8 @@ def test_what_is_written_is_read(place: tuple[FileSystem, Path]) -> None:
     assert read_file(files, directory / "a") == b"\0\0\0H\0\0"
 
 
-def test_names_come_and_go(place: tuple[FileSystem, Path]) -> None:
-    """Directories and files are made, listed, renamed over each other and removed."""
+def test_names_are_created_renamed_and_removed(place: tuple[FileSystem, Path]) -> None:
+    """Directories and files."""
     files, directory = place
     files.make_directory(directory / "d")
     files.make_directory(directory / "d")
@@ -99,15 +101,15 @@ def test_names_come_and_go(place: tuple[FileSystem, Path]) -> None:
     ],
 )
 def test_a_missing_path_is_not_found(place: tuple[FileSystem, Path], act: object) -> None:
-    """Every operation on what is not there raises FileNotFoundError."""
+    """Every operation raises FileNotFoundError."""
     files, directory = place
     assert callable(act)
     with pytest.raises(FileNotFoundError):
         act(files, directory / "missing")
 
 
-def test_a_closed_file_is_closed(place: tuple[FileSystem, Path]) -> None:
-    """Using a file after closing it raises, and never reaches another file."""
+def test_a_closed_file_raises(place: tuple[FileSystem, Path]) -> None:
+    """It never accesses another file."""
     files, directory = place
     file = files.open(directory / "a", create=True)
     file.close()
@@ -143,8 +145,8 @@ def test_a_lock_holds_against_another_process(tmp_path: Path) -> None:
     assert subprocess.run(attempt, timeout=60).returncode == 0
 
 
-def test_replacing_a_file_leaves_nothing_aside(place: tuple[FileSystem, Path]) -> None:
-    """A replaced file holds the new contents alone, shorter ones too."""
+def test_replacing_a_file_leaves_no_temporary_file(place: tuple[FileSystem, Path]) -> None:
+    """It has exactly the new contents, also if they are shorter."""
     files, directory = place
     for data in (b"a long first version", b"short"):
         replace_file(files, directory / "f", data)
@@ -153,7 +155,7 @@ def test_replacing_a_file_leaves_nothing_aside(place: tuple[FileSystem, Path]) -
 
 
 def test_a_replaced_file_is_old_or_new_after_a_power_cut_anywhere(files: MemoryFileSystem) -> None:
-    """At no change in between is there a third possibility, whatever else survives."""
+    """Nothing else is possible, whatever survives."""
     for changes in range(20):
         for random in (None, Random(changes), Random(changes + 100)):
             replace_file(files, Path("/f"), b"durable")
@@ -168,8 +170,8 @@ def test_a_replaced_file_is_old_or_new_after_a_power_cut_anywhere(files: MemoryF
             assert found == b"changed" if got_through else found in (b"durable", b"changed")
 
 
-def test_a_short_write_is_carried_on_and_an_endless_one_given_up(files: MemoryFileSystem) -> None:
-    """All is written in as many writes as it takes; a disk that takes nothing is an error."""
+def test_a_short_write_is_continued_and_a_write_without_effect_raises(files: MemoryFileSystem) -> None:
+    """All bytes are written in as many writes as necessary."""
     file = files.open(Path("/f"))
     files.inject(Fault(None, "pwrite", written=2, times=3))
     write_fully(file, b"abcdefgh", 0)
@@ -179,8 +181,8 @@ def test_a_short_write_is_carried_on_and_an_endless_one_given_up(files: MemoryFi
         write_fully(file, b"abc", 0)
 
 
-def test_a_crash_loses_what_was_not_synced(files: MemoryFileSystem) -> None:
-    """Writes, truncations, new names, renames and removals are undone; handles and locks are void."""
+def test_a_crash_loses_unsynced_changes(files: MemoryFileSystem) -> None:
+    """Writes, truncations, new names, renames and removals; handles and locks become invalid."""
     file = files.open(Path("/f"))
     file.pwrite(b"changed!", 0)
     file.truncate(3)
@@ -196,8 +198,8 @@ def test_a_crash_loses_what_was_not_synced(files: MemoryFileSystem) -> None:
     assert refusal.value.errno == errno.EBADF
 
 
-def test_a_crash_keeps_what_was_synced(files: MemoryFileSystem) -> None:
-    """Contents by their file's sync and names by their directory's are there afterwards."""
+def test_a_crash_keeps_synced_changes(files: MemoryFileSystem) -> None:
+    """Contents by the sync of their file, and names by that of their directory."""
     file = files.open(Path("/f"))
     file.pwrite(b"changed!", 0)
     file.datasync()
@@ -209,7 +211,7 @@ def test_a_crash_keeps_what_was_synced(files: MemoryFileSystem) -> None:
 
 
 def test_a_killed_process_loses_nothing_it_wrote(files: MemoryFileSystem) -> None:
-    """Contents and names stay as they were, unsynced still; handles and locks are void."""
+    """Contents and names remain, still unsynced; handles and locks become invalid."""
     file = files.open(Path("/f"))
     file.truncate(0)
     file.pwrite(b"new", 0)
@@ -225,7 +227,7 @@ def test_a_killed_process_loses_nothing_it_wrote(files: MemoryFileSystem) -> Non
 
 
 def test_a_random_crash_keeps_prefixes(files: MemoryFileSystem) -> None:
-    """Over many seeds unsynced bytes survive as prefixes, sometimes with zeros up to the new size."""
+    """Unsynced bytes survive as prefixes, sometimes with zeros up to the new size."""
     outcomes = set()
     for seed in range(200):
         replace_file(files, Path("/f"), b"durable")
@@ -237,7 +239,7 @@ def test_a_random_crash_keeps_prefixes(files: MemoryFileSystem) -> None:
 
 
 def test_a_failed_sync_leaves_pages_that_no_later_sync_writes(files: MemoryFileSystem) -> None:
-    """What failed to sync reads well until the cache is dropped, and is not on disk after the next sync."""
+    """They can be read until the cache is dropped, and are not on disk after the next sync."""
     file = files.open(Path("/f"))
     file.pwrite(b"+lost", 7)
     files.inject(Fault(errno.EIO, "datasync"))
@@ -254,8 +256,8 @@ def test_a_failed_sync_leaves_pages_that_no_later_sync_writes(files: MemoryFileS
     assert read_file(files, Path("/f")) == b"durable+anew+kept"
 
 
-def test_faults_strike_where_they_are_told(files: MemoryFileSystem) -> None:
-    """Kind, count before, count of failures and path each narrow a fault down; reads fail by name only."""
+def test_faults_apply_by_kind_count_and_path(files: MemoryFileSystem) -> None:
+    """Reads fail only if the fault names them."""
     file = files.open(Path("/f"))
     files.inject(Fault(errno.ENOSPC, "pwrite", after=1, times=2, path_ends="f"))
     file.truncate(7)
@@ -276,7 +278,7 @@ def test_faults_strike_where_they_are_told(files: MemoryFileSystem) -> None:
 
 
 def test_after_the_power_is_cut_nothing_works(files: MemoryFileSystem) -> None:
-    """The write at that moment is torn, and every operation after it raises until the restart."""
+    """The write at that moment is torn, and every later operation raises until the restart."""
     file = files.open(Path("/f"))
     files.cut_power_after(1, torn_bytes=3)
     file.truncate(0)

@@ -1,4 +1,4 @@
-"""The sparse indexes: lookups, Kafka's bytes, and what is no index at all; and the checkpoint beside them."""
+"""The sparse indexes: lookups, Kafka's format, and invalid files; and the checkpoint."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def offset_index(offsets: list[int]) -> OffsetIndex:
 
 
 @given(rising, st.integers(0, 2**31 - 1))
-def test_lookups_agree_with_a_walk(offsets: list[int], sought: int) -> None:
-    """Bisection finds what going through all entries finds."""
+def test_lookups_agree_with_a_linear_search(offsets: list[int], sought: int) -> None:
+    """For every offset."""
     index = offset_index(offsets)
     expected = next((at for at, offset in enumerate(offsets) if offset >= sought), len(offsets))
     assert index.first_at_or_above(sought) == expected
@@ -35,7 +35,7 @@ def test_lookups_agree_with_a_walk(offsets: list[int], sought: int) -> None:
 
 @given(rising)
 def test_an_index_file_is_read_back(offsets: list[int]) -> None:
-    """Both indexes survive their files, which are Kafka's big-endian entries."""
+    """Both indexes, in Kafka's big-endian format."""
     index = offset_index(offsets)
     data = index.to_bytes()
     assert data == b"".join(struct.pack(">ii", o, 10 * (at + 1)) for at, o in enumerate(offsets))
@@ -52,7 +52,7 @@ def test_an_index_file_is_read_back(offsets: list[int]) -> None:
 
 
 def test_time_entries_are_made_only_where_the_time_rises() -> None:
-    """Equal, smaller and absent timestamps add nothing."""
+    """Equal, smaller and absent timestamps add no entry."""
     times = TimeIndex()
     for timestamp, offset in ((-1, 0), (5, 1), (5, 2), (3, 3), (7, 4)):
         times.append(timestamp, offset)
@@ -70,19 +70,19 @@ def test_time_entries_are_made_only_where_the_time_rises() -> None:
     "entries",
     [[(5, 10), (5, 20)], [(5, 10), (4, 20)], [(5, 20), (6, 20)], [(-1, 10)], [(0, 0)], [(1, 10), (2, 1000)]],
 )
-def test_entries_that_cannot_be_are_no_offset_index(entries: list[tuple[int, int]]) -> None:
-    """Entries must rise, the first batch has none, and none stands past the log's end."""
+def test_invalid_offset_entries_are_refused(entries: list[tuple[int, int]]) -> None:
+    """Entries must increase, the first batch has none, and none is past the log's end."""
     data = b"".join(struct.pack(">ii", *entry) for entry in entries)
     assert OffsetIndex.from_bytes(data, 1000) is None
 
 
 @pytest.mark.parametrize("entries", [[(5, 1), (5, 2)], [(5, 2), (6, 1)], [(-1, 1)], [(1, -1)]])
-def test_entries_that_cannot_be_are_no_time_index(entries: list[tuple[int, int]]) -> None:
-    """Timestamps and offsets must both rise from zero on."""
+def test_invalid_time_entries_are_refused(entries: list[tuple[int, int]]) -> None:
+    """Timestamps and offsets must increase from zero on."""
     assert TimeIndex.from_bytes(b"".join(struct.pack(">qi", *entry) for entry in entries)) is None
 
 
-def test_entries_at_the_ends_of_what_can_be_are_an_index() -> None:
+def test_entries_at_the_limits_are_valid() -> None:
     """A first offset of 0, a batch at position 1, one at the last byte of the log; time 0."""
     index = OffsetIndex.from_bytes(struct.pack(">iiii", 0, 1, 1, 999), 1000)
     assert index is not None
@@ -105,8 +105,8 @@ def test_entries_at_the_ends_of_what_can_be_are_an_index() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_nonsense_is_an_index_or_none(nonsense: bytes) -> None:
-    """No bytes raise; those that are taken are rising entries."""
+def test_random_bytes_are_an_index_or_none(nonsense: bytes) -> None:
+    """Nothing is raised; accepted bytes are increasing entries."""
     index = OffsetIndex.from_bytes(nonsense, 2**31)
     assert index is None or index.to_bytes() == nonsense
     times = TimeIndex.from_bytes(nonsense)
@@ -115,7 +115,7 @@ def test_nonsense_is_an_index_or_none(nonsense: bytes) -> None:
 
 @given(st.integers(0, 2**62), st.integers(0, 2**62))
 def test_a_checkpoint_is_read_back(start: int, point: int) -> None:
-    """Both offsets survive the file, which a person can read."""
+    """Both offsets, in a readable text."""
     checkpoint = Checkpoint(start, point)
     assert f"log_start_offset {start}\n" in checkpoint.to_bytes().decode()
     assert Checkpoint.from_bytes(checkpoint.to_bytes()) == checkpoint
@@ -123,7 +123,7 @@ def test_a_checkpoint_is_read_back(start: int, point: int) -> None:
 
 @given(st.binary(max_size=3), st.integers(0, 200), st.integers(0, 3))
 def test_a_changed_checkpoint_is_none(replacement: bytes, at: int, cut: int) -> None:
-    """Any change to the file is found out by its checksum."""
+    """The checksum detects any change."""
     data = Checkpoint(123456, 789).to_bytes()
     changed = data[:at] + replacement + data[at + cut :]
     if changed != data:

@@ -1,4 +1,4 @@
-"""Indexes are Kafka's, and a help, no more: one that is spoilt, missing or cut is built again."""
+"""Index files are Kafka's and optional: a damaged, missing or cut one is rebuilt."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from headgate.log.log import LogSettings
 
 
 @pytest.mark.parametrize("entries", [0, 1, 2])
-def test_a_time_index_cut_between_entries_is_built_again(
+def test_a_time_index_cut_between_entries_is_rebuilt(
     files: MemoryFileSystem, place: Place, entries: int
 ) -> None:
-    """Records behind what is left of it are found by their time, and retention sees how late they are."""
+    """Later records are found by time, and retention uses their timestamps."""
     log, _ = filled(place, 40)
     timestamps = [segment.max_timestamp for segment in log.segments]
     closed = log.segments.closed[1]
@@ -43,10 +43,10 @@ def test_a_time_index_cut_between_entries_is_built_again(
 )
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("which", [0, -1])
-def test_a_spoilt_index_is_built_again(
+def test_a_damaged_index_is_rebuilt(
     files: MemoryFileSystem, place: Place, spoil: object, suffix: str, which: int
 ) -> None:
-    """Whatever happened to an index, every offset and every time is found, and no batch is dropped."""
+    """Every offset and every timestamp is found, and no batch is dropped."""
     assert callable(spoil)
     log, batches = filled(place)
     log.close()
@@ -78,7 +78,7 @@ def test_indexes_are_kafkas(files: MemoryFileSystem) -> None:
 
 
 def test_a_full_disk_costs_the_indexes_not_the_log(files: MemoryFileSystem, place: Place) -> None:
-    """Where there is no room for an index file the roll goes on, and reads go on finding."""
+    """Without space for an index file the roll continues, and reads work."""
     files.inject(Fault(errno.ENOSPC, "pwrite", times=None, path_ends="index.tmp"))
     log, batches = filled(place)
     sync(log)
@@ -89,8 +89,8 @@ def test_a_full_disk_costs_the_indexes_not_the_log(files: MemoryFileSystem, plac
     assert contents(place.open()) == batches
 
 
-def test_an_index_that_could_not_be_renewed_is_not_believed(files: MemoryFileSystem, place: Place) -> None:
-    """The index of an earlier clean stop goes when the segment outgrew it and none can be written."""
+def test_an_outdated_index_is_removed(files: MemoryFileSystem, place: Place) -> None:
+    """If the segment grew and a new index cannot be written."""
     log, _ = filled(place, 5)
     log.close()
     log = place.open(clean=True)

@@ -1,4 +1,4 @@
-"""Apache Kafka's own log dump reads what is written here. Needs Java and the jars of `make kafka`."""
+"""Apache Kafka's log dump reads our logs. Needs Java and the jars of `make kafka`."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def test_kafkas_dump_finds_every_batch_valid_and_every_index_entry_right(tmp_pat
     assert dump.count("| offset: ") == log.log_end_offset
 
 
-def test_kafkas_dump_unpacks_what_was_compressed_anew(tmp_path: Path) -> None:
-    """By every codec, at its usual level and at others, over more than one block of any of them."""
+def test_kafkas_dump_decompresses_recompressed_batches(tmp_path: Path) -> None:
+    """With every codec, at its default level and others, over several blocks."""
     place = Place(OsFileSystem(), tmp_path / "flights-0", LogSettings())
     log = place.open()
     levels: list[tuple[int, int | None]] = [

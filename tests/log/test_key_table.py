@@ -38,8 +38,8 @@ def test_a_table_has_room_for_its_keys_at_three_quarters_or_as_much_as_is_allowe
     assert (table._slots, table.room, len(table._offsets)) == (slots, slots * 3 // 4, slots)
 
 
-def test_keys_in_each_others_way_are_told_apart() -> None:
-    """By both halves of what they are known by, also where the search goes on at the first slot."""
+def test_colliding_keys_are_distinguished() -> None:
+    """By both halves of their hashes, also if the search wraps around."""
     table = KeyTable(10, 1 << 20)
     keys = [hashed(63, 1), hashed(63, 2), hashed(127, 1), hashed(0, 1), hashed(-1, 1)]
     slots = [table.put(key, offset) for offset, key in enumerate(keys)]
@@ -51,7 +51,7 @@ def test_keys_in_each_others_way_are_told_apart() -> None:
 
 
 def test_one_slot_stays_free() -> None:
-    """It ends every search; a key that is there already may still come again."""
+    """It ends every search; known keys can still be set."""
     table = KeyTable(0, 0)
     for at in range(63):
         table.put(hashed(at * 7, at), at)
@@ -64,8 +64,8 @@ def test_one_slot_stays_free() -> None:
 
 
 @pytest.mark.parametrize("remembered", [0, 2, 1 << 16])
-def test_many_keys_are_put_and_found_as_one_by_one(monkeypatch: pytest.MonkeyPatch, remembered: int) -> None:
-    """Of a key that stands twice the last offset stays, whether its slot is remembered or not."""
+def test_put_each_and_get_each_equal_single_calls(monkeypatch: pytest.MonkeyPatch, remembered: int) -> None:
+    """For a repeated key the last offset remains, whether or not its slot is cached."""
     monkeypatch.setattr(key_table, "_MOST_REMEMBERED", remembered)
     table = KeyTable(10, 1 << 20)
     table.put_each([b"a", b"b", b"a", b"c"], np.array([0, 1, 2, 3]))

@@ -1,4 +1,4 @@
-"""The log against a list of batches, through syncs, faults, crashes and everything that shortens it."""
+"""The log compared with a list of batches, with syncs, faults, crashes, deletion and truncation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from headgate.log.log import LogFailed, LogSettings, SyncRequest
 
 
 class LogModel(RuleBasedStateMachine):
-    """`kept` is every batch from the first segment on; the log must show those that reach its start."""
+    """`kept` has every batch from the first segment on; the log must return those that reach its start."""
 
     files: MemoryFileSystem
     place: Place

@@ -1,4 +1,4 @@
-"""What is in a log is found, by offset and by time, and read in whole batches."""
+"""Lookups by offset and by time, and reads of whole batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headgate.log.time_search import Search
 @pytest.mark.parametrize("is_reopened", [False, True])
 @pytest.mark.parametrize("interval", [0, 200, 4096])
 def test_every_offset_is_found(files: MemoryFileSystem, is_reopened: bool, interval: int) -> None:
-    """A read from any offset begins with the batch that holds it, at the tail and through an index."""
+    """A read at any offset begins with the batch that has it, at the tail and by the index."""
     place = Place(files, settings=LogSettings(segment_bytes=1000, index_interval_bytes=interval))
     log = place.open()
     for count in (1, 3, 2) * 12:
@@ -28,8 +28,8 @@ def test_every_offset_is_found(files: MemoryFileSystem, is_reopened: bool, inter
         assert header.base_offset <= offset < header.next_offset
 
 
-def test_reading_on_from_batch_to_batch_gives_everything(place: Place) -> None:
-    """A reader that goes on where its last read ended sees every batch once, never too much at a time."""
+def test_consecutive_reads_return_all_batches(place: Place) -> None:
+    """Each batch once, within the limit of each read."""
     log, batches = filled(place)
     got = bytearray()
     offset = 0
@@ -42,7 +42,7 @@ def test_reading_on_from_batch_to_batch_gives_everything(place: Place) -> None:
 
 
 def test_a_read_never_reaches_up_to(place: Place) -> None:
-    """Batches at or past `up_to`, and one that straddles it, are held back."""
+    """Batches that reach `up_to` are not returned."""
     log = place.open()
     batches = [append(log, 2) for _ in range(5)]
     assert log.read(0, 10_000, up_to=4) == b"".join(batches[:2])
@@ -52,8 +52,8 @@ def test_a_read_never_reaches_up_to(place: Place) -> None:
     assert log.read(0, 10_000, up_to=100) == b"".join(batches)
 
 
-def test_the_first_batch_comes_whole_only_when_asked(place: Place) -> None:
-    """A batch larger than `max_bytes` is given whole with `minimum_one`, and not at all without."""
+def test_a_large_first_batch_is_returned_with_minimum_one(place: Place) -> None:
+    """Without it, nothing is returned."""
     log = place.open()
     batch = append(log, size=500)
     append(log)
@@ -64,7 +64,7 @@ def test_the_first_batch_comes_whole_only_when_asked(place: Place) -> None:
 
 
 def test_reading_outside_the_log_is_refused(place: Place) -> None:
-    """Offsets before the start or past the end are out of range; the end itself is empty."""
+    """Offsets before the start or past the end are out of range; a read at the end is empty."""
     log = place.open()
     append(log, 3)
     log.delete_before(1)
@@ -76,8 +76,8 @@ def test_reading_outside_the_log_is_refused(place: Place) -> None:
         log.delete_before(4)
 
 
-def test_gaps_left_by_compaction_are_stepped_over(files: MemoryFileSystem) -> None:
-    """Where offsets are missing a read gives the next batch there is, within a closed segment or after it."""
+def test_reads_skip_gaps_of_compaction(files: MemoryFileSystem) -> None:
+    """They return the next batch, in a closed segment or after it."""
     place = Place(files)
     log, batches = filled(place, 20)
     log.close()
@@ -100,7 +100,7 @@ def test_gaps_left_by_compaction_are_stepped_over(files: MemoryFileSystem) -> No
 
 
 def test_records_are_found_by_time(place: Place) -> None:
-    """The first record at or after a time is found, in a batch and across segments, past the log start."""
+    """The first record at or after a time, in a batch and across segments, after the log start."""
     log = place.open()
     for at in range(40):
         append(log, 2, timestamp=1000 + 10 * at)
@@ -115,7 +115,7 @@ def test_records_are_found_by_time(place: Place) -> None:
 
 
 def test_the_largest_timestamp_need_not_be_the_last(place: Place) -> None:
-    """A record from the future stays the largest until the log starts after it; without any there is none."""
+    """It is found until the log starts after it; without timestamps there is none."""
     log = place.open()
     append(log, timestamp=100)
     append(log, timestamp=9000)
@@ -131,8 +131,8 @@ def test_the_largest_timestamp_need_not_be_the_last(place: Place) -> None:
     assert timeless.max_timestamp() is None
 
 
-def test_loading_sees_what_there_was_when_it_began(place: Place) -> None:
-    """Iterating over batches goes on while the log grows, and ends where it was."""
+def test_an_iteration_ends_at_the_log_end_of_its_start(place: Place) -> None:
+    """Batches appended meanwhile are not included."""
     log, batches = filled(place, 10)
     iterator = log.batches(3)
     first = next(iterator)
@@ -142,7 +142,7 @@ def test_loading_sees_what_there_was_when_it_began(place: Place) -> None:
 
 
 def test_batches_larger_than_a_chunk_are_read_whole() -> None:
-    """Loading copes with batches larger than what it reads at a time, among small ones."""
+    """By an iteration, among small ones."""
     place = Place(settings=LogSettings())
     log = place.open()
     batches = [append(log, size=size) for size in (10, 3 << 20, 10, (1 << 20) - 200, 1 << 20, 10)]
@@ -151,8 +151,8 @@ def test_batches_larger_than_a_chunk_are_read_whole() -> None:
     assert not place.reported
 
 
-def test_a_read_of_a_file_that_was_cut_behind_our_back_says_so(files: MemoryFileSystem, place: Place) -> None:
-    """A file that ends before the log does is damage, not an empty answer."""
+def test_a_read_of_a_file_cut_by_others_raises(files: MemoryFileSystem, place: Place) -> None:
+    """It is damage, not an empty result."""
     log, _ = filled(place, 5)
     files.open(DIRECTORY / f"{0:020d}.log").truncate(100)
     with pytest.raises(CorruptBatch, match="ends at"):
@@ -173,8 +173,8 @@ def _searched(search: Search) -> tuple[tuple[int, int] | None, list[bool]]:
 
 
 @pytest.mark.parametrize(("count", "codec", "is_aside"), [(10, 0, False), (10, 4, True), (3000, 0, True)])
-def test_batches_that_take_long_are_looked_into_aside(count: int, codec: int, is_aside: bool) -> None:
-    """Many records, or what may unpack to many: in a thread, for both searches."""
+def test_large_batches_are_searched_in_a_thread(count: int, codec: int, is_aside: bool) -> None:
+    """Many records, or compressed ones; for both searches."""
     log = Place(settings=LogSettings()).open()
     records = [Record(b"k", b"v", 1000 + at) for at in range(count)]
     batch = bytes(encode_batch(records, codec=codec))
@@ -186,7 +186,7 @@ def test_batches_that_take_long_are_looked_into_aside(count: int, codec: int, is
 
 
 def test_a_search_among_many_batches_pauses() -> None:
-    """Where the greatest timestamp was deleted, all that is left may have to be looked at."""
+    """If the record with the largest timestamp was deleted, all batches may have to be searched."""
     log = Place(settings=LogSettings()).open()
     for timestamp in (9000, *range(1000, 1600)):
         append(log, timestamp=timestamp)
@@ -196,8 +196,8 @@ def test_a_search_among_many_batches_pauses() -> None:
     assert len(steps) >= 6 and not any(steps)
 
 
-def test_a_search_goes_on_in_a_log_that_changes() -> None:
-    """Records that are deleted meanwhile are not found, nor do they end the search."""
+def test_a_search_continues_in_a_changing_log() -> None:
+    """Records deleted meanwhile are not found, and do not end the search."""
     log = Place(settings=LogSettings()).open()
     for timestamp in range(1000, 1600):
         append(log, timestamp=timestamp)

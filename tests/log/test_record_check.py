@@ -1,4 +1,4 @@
-"""The walk over produced records, held against reading them one by one."""
+"""The check of produced records, compared with decoding them one by one."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def is_read(body: bytes, count: int) -> bool:
 
 
 @given(st.lists(records, min_size=1, max_size=5), st.integers(0, 9), st.sampled_from([0, 1, 70]))
-def test_what_is_found_is_what_the_records_are(parts: list[Parts], at: int, first_offset: int) -> None:
-    """Timestamps, keys and offsets are found wherever the bytes begin, and whatever holds them."""
+def test_the_check_agrees_with_decoded_records(parts: list[Parts], at: int, first_offset: int) -> None:
+    """Timestamps, keys and offsets, at any position and in any buffer."""
     data = bytes(range(200, 200 + at)) + body_of(parts, first_offset)
     for given_as in (data, bytearray(data), memoryview(data)):
         found = check_records(given_as, at, len(parts))
@@ -65,8 +65,8 @@ def test_what_is_found_is_what_the_records_are(parts: list[Parts], at: int, firs
         assert found.is_contiguous == (first_offset == 0)
 
 
-def test_offset_deltas_that_do_not_count_up_are_seen() -> None:
-    """One of two bytes is read as well as one of one byte."""
+def test_offset_deltas_that_do_not_count_up_are_detected() -> None:
+    """In one byte and in two."""
     many: list[Parts] = [(b"k", b"v", 0, [])] * 200
     body = body_of(many)
     assert check_records(body, 0, 200).is_contiguous
@@ -81,8 +81,8 @@ short_records: st.SearchStrategy[Parts] = st.tuples(
 
 
 @given(st.data(), st.lists(short_records, min_size=1, max_size=3))
-def test_what_is_no_record_is_refused_and_all_else_is_not(data: st.DataObject, parts: list[Parts]) -> None:
-    """Bytes that were changed, cut off, added or miscounted pass where reading them one by one does."""
+def test_the_check_accepts_exactly_decodable_records(data: st.DataObject, parts: list[Parts]) -> None:
+    """Bytes that were changed, cut off, added or miscounted."""
     body = bytearray(body_of(parts))
     count = len(parts) + data.draw(st.sampled_from([0, 0, 0, 1, -1]))
     for at in data.draw(st.lists(st.integers(0, len(body) - 1), max_size=2)):
@@ -116,8 +116,8 @@ def test_what_is_no_record_is_refused_and_all_else_is_not(data: st.DataObject, p
         (varint(10) + b"\0\0\0\x02k\x02v\x02\1\1", False),
     ],
 )
-def test_a_record_is_as_long_as_it_says(body: bytes, is_whole: bool) -> None:
-    """A length in more bytes than it takes is one; one of more than ten bytes is not."""
+def test_lengths_of_records(body: bytes, is_whole: bool) -> None:
+    """A length may take more bytes than necessary, but at most ten."""
     if is_whole:
         assert check_records(body, 0, 1).walked == 1
     else:
@@ -129,8 +129,10 @@ def test_a_record_is_as_long_as_it_says(body: bytes, is_whole: bool) -> None:
 @given(
     st.lists(records, min_size=1, max_size=8), st.sampled_from([8, 100, 9000]), st.sampled_from([1, 2, 3, 50])
 )
-def test_a_walk_in_parts_finds_the_same(parts: list[Parts], window_bytes: int, slice_records: int) -> None:
-    """However the bytes and the records are cut, and others have their turn between two parts."""
+def test_a_check_in_parts_has_the_same_result(
+    parts: list[Parts], window_bytes: int, slice_records: int
+) -> None:
+    """However bytes and records are divided."""
     body, count = body_of(parts), len(parts)
     whole = check_records(body, 0, count)
     pauses: list[int] = []
@@ -151,7 +153,7 @@ def test_a_walk_in_parts_finds_the_same(parts: list[Parts], window_bytes: int, s
                     check_records(given_as, at, wrong)
 
 
-def test_a_long_walk_is_paused() -> None:
+def test_a_long_check_pauses() -> None:
     """After some thousand records, and after each megabyte that is copied."""
     many = body_of([(b"k", b"v", 0, [])] * 10_000)
     large = body_of([(b"k", bytes(600_000), 0, [])] * 6)

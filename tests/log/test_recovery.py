@@ -1,4 +1,4 @@
-"""How a log opens that was not closed, or whose files are not as they were left."""
+"""Opening a log that was not closed, or whose files were changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headgate.log.recovery import LogDamaged, RecordsMissing
 
 
 def test_the_active_segment_has_no_gaps(files: MemoryFileSystem) -> None:
-    """An offset that jumps in the last segment is where the log ends: it was never written so."""
+    """A jump of offsets in the last segment ends the log: it cannot have been written so."""
     place = Place(files, settings=LogSettings())
     log = place.open()
     append(log)
@@ -28,7 +28,9 @@ def test_the_active_segment_has_no_gaps(files: MemoryFileSystem) -> None:
 def test_a_log_that_lacks_a_segment_does_not_open(
     files: MemoryFileSystem, place: Place, which: str, ending: str
 ) -> None:
-    """Nothing is changed, the missing offsets are named, and with the segment back all is there again."""
+    """Nothing is changed, the error has the missing offsets, and with the segment restored all is readable
+    again.
+    """
     log = place.open()
     for _ in range(40):
         append(log)
@@ -52,7 +54,7 @@ def test_a_log_that_lacks_a_segment_does_not_open(
 
 
 def test_a_log_whose_durable_records_end_early_does_not_open(files: MemoryFileSystem, place: Place) -> None:
-    """A closed segment cut off between two batches is as bad as one that is gone."""
+    """A closed segment cut between two batches is like a missing one."""
     log = place.open()
     for _ in range(40):
         append(log)
@@ -67,7 +69,7 @@ def test_a_log_whose_durable_records_end_early_does_not_open(files: MemoryFileSy
 
 
 def test_a_log_of_unknown_origin_opens_with_its_gaps(files: MemoryFileSystem, place: Place) -> None:
-    """Without our own files beside it somebody else's compaction may have made them."""
+    """Without our files beside it, another broker's compaction may have made them."""
     log = place.open()
     for _ in range(40):
         append(log)
@@ -81,8 +83,8 @@ def test_a_log_of_unknown_origin_opens_with_its_gaps(files: MemoryFileSystem, pl
         log.close()
 
 
-def test_what_the_page_cache_lost_is_dropped_at_recovery(files: MemoryFileSystem, place: Place) -> None:
-    """Batches that a failed sync threw away are found missing and reported."""
+def test_batches_lost_by_a_failed_sync_are_reported(files: MemoryFileSystem, place: Place) -> None:
+    """And dropped at the recovery."""
     log = place.open()
     batches = [append(log)]
     sync(log)
@@ -96,8 +98,10 @@ def test_what_the_page_cache_lost_is_dropped_at_recovery(files: MemoryFileSystem
     assert len(place.reported) == 1
 
 
-def test_a_start_past_what_survived_leaves_an_empty_log_there(files: MemoryFileSystem, place: Place) -> None:
-    """When records were deleted that were never durable, offsets go on after them and are not used twice."""
+def test_a_log_start_past_the_surviving_records_leaves_an_empty_log(
+    files: MemoryFileSystem, place: Place
+) -> None:
+    """If deleted records were never durable; their offsets are not used again."""
     log = place.open()
     for _ in range(3):
         append(log)
@@ -112,8 +116,8 @@ def test_a_start_past_what_survived_leaves_an_empty_log_there(files: MemoryFileS
     assert contents(place.open()) == [batch]
 
 
-def test_foreign_files_in_the_directory_are_left_alone(files: MemoryFileSystem, place: Place) -> None:
-    """Only segments and their leftovers are the log's; what others keep beside them stays."""
+def test_foreign_files_in_the_directory_are_not_changed(files: MemoryFileSystem, place: Place) -> None:
+    """Only segments and their leftovers belong to the log."""
     log, batches = filled(place, 5)
     log.close()
     for name in ("partition.metadata", "producers.snapshot", "notes.log", "leader-epoch-checkpoint"):
@@ -140,7 +144,7 @@ def test_foreign_files_in_the_directory_are_left_alone(files: MemoryFileSystem, 
 def test_recovery_ends_the_log_at_the_first_bad_batch(
     files: MemoryFileSystem, place: Place, spoil: object, reason: str
 ) -> None:
-    """Whatever is wrong with a batch, it and all after it go, and the report says what and how much."""
+    """It and all later ones are dropped; the report has the reason and the size."""
     assert callable(spoil)
     log, batches = filled(place, 8)
     size = len(batches[0])
@@ -152,8 +156,8 @@ def test_recovery_ends_the_log_at_the_first_bad_batch(
     assert reason in report.reason
 
 
-def test_a_process_crash_keeps_what_was_written(files: MemoryFileSystem, place: Place) -> None:
-    """Batches in the page cache survive the process, and are durable only because opening synced them."""
+def test_a_process_crash_loses_no_written_batch(files: MemoryFileSystem, place: Place) -> None:
+    """They are in the page cache, and become durable when the log is opened."""
     log, batches = filled(place)
     files.kill()
     log = place.open()
@@ -162,8 +166,8 @@ def test_a_process_crash_keeps_what_was_written(files: MemoryFileSystem, place: 
     assert contents(place.open()) == batches
 
 
-def test_a_log_closed_well_opens_without_a_change(files: MemoryFileSystem, place: Place) -> None:
-    """Nothing is scanned, so nothing has to be made durable: no file is written and none is synced."""
+def test_a_cleanly_closed_log_opens_without_a_change(files: MemoryFileSystem, place: Place) -> None:
+    """Nothing is scanned, written or synced."""
     for settings in (place.settings, LogSettings(index_interval_bytes=300)):
         place = Place(files, DATA / f"t-{settings.index_interval_bytes}", settings)
         log, batches = filled(place)
@@ -178,10 +182,10 @@ def test_a_log_closed_well_opens_without_a_change(files: MemoryFileSystem, place
 
 @pytest.mark.parametrize(("which", "what"), [(2, "follow it"), (3, "follow it"), (4, None), (None, None)])
 @pytest.mark.parametrize("spoiled", [0, 17, 61])
-def test_where_all_is_kept_a_bad_batch_with_whole_ones_behind_is_damage(
+def test_with_keeps_all_a_bad_batch_before_whole_ones_is_damage(
     files: MemoryFileSystem, which: int | None, what: str | None, spoiled: int
 ) -> None:
-    """A crash leaves a bad batch only at the very end of a log whose appends are synced one by one."""
+    """A crash leaves a bad batch only at the end of a log whose appends are synced one by one."""
     place = Place(files, settings=LogSettings(keeps_all=True))
     log = place.open()
     batches = [append(log) for _ in range(5)]
@@ -201,8 +205,8 @@ def test_where_all_is_kept_a_bad_batch_with_whole_ones_behind_is_damage(
     assert read_file(files, path) == before
 
 
-def test_where_all_is_kept_a_bad_batch_with_segments_behind_is_damage(files: MemoryFileSystem) -> None:
-    """Whatever those segments hold."""
+def test_with_keeps_all_a_bad_batch_before_other_segments_is_damage(files: MemoryFileSystem) -> None:
+    """Whatever their contents."""
     place = Place(files, settings=LogSettings(segment_bytes=1000, keeps_all=True))
     log, batches = filled(place, 30)
     files.kill()
@@ -213,8 +217,8 @@ def test_where_all_is_kept_a_bad_batch_with_segments_behind_is_damage(files: Mem
         place.open()
 
 
-def test_a_refusal_names_the_directory(files: MemoryFileSystem, place: Place) -> None:
-    """Whoever has many logs is told which one."""
+def test_an_error_names_the_directory(files: MemoryFileSystem, place: Place) -> None:
+    """There may be many logs."""
     log, _ = filled(place)
     log.close()
     files.remove(DIRECTORY / f"{log.segments.closed[1].base_offset:020d}.log")
@@ -224,10 +228,10 @@ def test_a_refusal_names_the_directory(files: MemoryFileSystem, place: Place) ->
 
 
 @pytest.mark.parametrize("with_indexes", [True, False])
-def test_a_segment_that_begins_within_the_one_before_it_goes(
+def test_a_segment_that_begins_within_the_previous_one_is_removed(
     files: MemoryFileSystem, place: Place, with_indexes: bool
 ) -> None:
-    """The one before it is whole and ends the log; what is appended then follows it."""
+    """The previous one is complete and ends the log; appends follow it."""
     log, batches = filled(place, 8)
     log.close()
     files.remove(DIRECTORY / "headgate.synced")

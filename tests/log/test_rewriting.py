@@ -1,4 +1,4 @@
-"""A batch without some of its records, and which batches compaction looks at together."""
+"""Batches without some of their records, and the batches that compaction processes as a group."""
 
 from __future__ import annotations
 
@@ -54,8 +54,10 @@ def rewritten(batch: bytes, keep: list[int], horizon: int | None = None) -> byte
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("keep", [[0, 1, 2, 3], [1], [0, 3], [2], []])
 @pytest.mark.parametrize("horizon", [None, 99_000])
-def test_what_stays_of_a_batch_is_as_it_was(codec: int, keep: list[int], horizon: int | None) -> None:
-    """Offsets, times, codec and the producer's sequence; the header tells the largest time that is left."""
+def test_remaining_records_of_a_batch_do_not_change(codec: int, keep: list[int], horizon: int | None) -> None:
+    """Offsets, timestamps, codec and the producer's sequence; the header has the largest remaining
+    timestamp.
+    """
     batch = batch_of(codec)
     before, pairs = read_header(batch), list(iterate_records(batch))
     packed = rewritten(batch, keep, horizon)
@@ -73,15 +75,15 @@ def test_what_stays_of_a_batch_is_as_it_was(codec: int, keep: list[int], horizon
         assert packed == batch
 
 
-def test_the_brokers_time_of_a_batch_stays() -> None:
-    """Whichever of its records do."""
+def test_the_log_append_time_of_a_batch_is_kept() -> None:
+    """Whichever records remain."""
     batch = batch_of(attributes=LOG_APPEND_TIME)
     assert read_header(rewritten(batch, [0])).max_timestamp == 3000
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_an_empty_batch_stands_for_its_offsets_and_its_sequence(codec: int) -> None:
-    """Without a codec or a horizon, with its largest time for both."""
+def test_an_empty_batch_keeps_its_offsets_and_its_sequence(codec: int) -> None:
+    """Without codec or delete horizon, with its largest timestamp for both."""
     batch = batch_of(codec, DELETE_HORIZON | LOG_APPEND_TIME)
     empty = emptied(read_header(batch))
     header = read_header(empty)
@@ -98,8 +100,8 @@ def test_an_empty_batch_stands_for_its_offsets_and_its_sequence(codec: int) -> N
 
 @pytest.mark.parametrize("codec", CODECS[1:])
 @pytest.mark.parametrize("to", CODECS)
-def test_a_batch_is_unpacked_and_packed_otherwise(codec: int, to: int) -> None:
-    """The records stay; a delete horizon does not count for what comes from a producer."""
+def test_a_batch_is_recompressed(codec: int, to: int) -> None:
+    """The records do not change; a delete horizon from a producer is ignored."""
     batch = batch_of(codec, LOG_APPEND_TIME)
     plain = unpacked(read_header(batch), batch)
     assert plain[HEADER_BYTES:] == batch_of()[HEADER_BYTES:]
@@ -113,8 +115,8 @@ def test_a_batch_is_unpacked_and_packed_otherwise(codec: int, to: int) -> None:
     assert list(iterate_records(again)) == list(iterate_records(batch))
 
 
-def test_a_batch_that_is_not_what_was_written_is_told() -> None:
-    """Its last byte counts, and so does the first that is summed."""
+def test_a_wrong_crc_is_detected() -> None:
+    """In the first and in the last byte that it covers."""
     batch = batch_of()
     for at in (21, len(batch) - 1):
         spoilt = batch[:at] + bytes([batch[at] ^ 1]) + batch[at + 1 :]
@@ -124,8 +126,8 @@ def test_a_batch_that_is_not_what_was_written_is_told() -> None:
             plain_columns([(read_header(batch), spoilt)])
 
 
-def test_only_batches_that_are_nothing_unusual_go_into_a_group() -> None:
-    """No more records and bytes than it says, no codec, no control batch, no transaction."""
+def test_only_ordinary_batches_go_into_a_group() -> None:
+    """With limited records and bytes, no codec, no control batch, no transaction."""
     header = read_header(batch_of())
     cases: list[tuple[dict[str, int], bool]] = [
         ({}, True),
@@ -144,8 +146,8 @@ def test_only_batches_that_are_nothing_unusual_go_into_a_group() -> None:
         assert BatchGroup.takes(header._replace(**fields)) is is_taken, fields
 
 
-def test_a_group_is_full_with_so_many_records_and_begins_anew() -> None:
-    """Counted over its batches."""
+def test_a_group_is_full_by_its_number_of_records() -> None:
+    """Counted over its batches; `take` empties it."""
     header = read_header(batch_of())
     group = BatchGroup()
     group.add(header._replace(record_count=MOST_RECORDS - 4), b"")
@@ -157,7 +159,7 @@ def test_a_group_is_full_with_so_many_records_and_begins_anew() -> None:
 
 
 def test_plain_records_have_keys_and_no_headers() -> None:
-    """Others are looked at one by one."""
+    """Others are processed one by one."""
     plain = [Record(b"a", b"1", 5), Record(b"", None, 5), Record(b"ccc", b"3", 5)]
 
     def columns(*records: Record) -> list[bytes] | None:

@@ -1,4 +1,4 @@
-"""Room reserved ahead of what is written: taken as the log grows, given back when it no longer does."""
+"""Preallocated space: taken as the log grows, returned when it no longer grows."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def file_bytes(place: Place, name: str = FIRST) -> int:
     return place.files.size(place.directory / name)
 
 
-def test_there_is_as_much_room_as_was_written_up_to_a_limit() -> None:
-    """A small log has none; then the file doubles, and in the end it grows by the limit."""
+def test_preallocation_doubles_the_file_up_to_a_limit() -> None:
+    """A small log has none."""
     place = with_room()
     log = place.open()
     ahead = []
@@ -38,8 +38,8 @@ def test_there_is_as_much_room_as_was_written_up_to_a_limit() -> None:
     assert len(contents(log)) == 60
 
 
-def test_a_preallocated_segment_has_all_of_its_room_at_once() -> None:
-    """From its first batch on, in every segment; a crash leaves the log as it was."""
+def test_a_preallocated_segment_has_its_full_size() -> None:
+    """From its first batch on, in every segment; a crash does not affect the log."""
     settings = LogSettings(segment_bytes=10_000, index_interval_bytes=500, reserves_segments=True)
     files = memory()
     place = Place(files, settings=settings)
@@ -60,8 +60,8 @@ def test_a_preallocated_segment_has_all_of_its_room_at_once() -> None:
     assert file_bytes(place, second) == 10_000
 
 
-def test_room_is_given_back_when_a_segment_is_closed() -> None:
-    """A file that is written no more is as long as what it holds, whether the log goes on or is closed."""
+def test_unused_space_is_returned_when_a_segment_is_closed() -> None:
+    """By a roll, and when the log is closed."""
     files = memory()
     place = with_room(files)
     log = place.open()
@@ -78,8 +78,8 @@ def test_room_is_given_back_when_a_segment_is_closed() -> None:
     assert not place.reported
 
 
-def test_room_left_by_a_crash_is_no_loss() -> None:
-    """The log ends where it ended, nothing is told, and the file is as long as what it holds."""
+def test_preallocated_space_left_by_a_crash_is_no_loss() -> None:
+    """Nothing is reported, and the file is cut to its batches."""
     files = memory()
     place = with_room(files)
     log = place.open()
@@ -95,8 +95,8 @@ def test_room_left_by_a_crash_is_no_loss() -> None:
     assert file_bytes(place) > log.size_bytes
 
 
-def test_zeros_where_the_disk_had_records_are_no_room() -> None:
-    """What a sync had reached is damage, whatever stands there now: the log does not open."""
+def test_zeros_in_place_of_synced_records_are_damage() -> None:
+    """The log does not open."""
     place = with_room()
     log = place.open()
     batches = [append(log, size=100) for _ in range(5)]
@@ -111,8 +111,8 @@ def test_zeros_where_the_disk_had_records_are_no_room() -> None:
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EOPNOTSUPP])
-def test_a_disk_without_room_takes_what_it_can(code: int) -> None:
-    """Where nothing can be reserved the file grows as it is written."""
+def test_without_preallocation_the_file_grows_as_it_is_written(code: int) -> None:
+    """If no space can be reserved."""
     files = memory()
     place = with_room(files)
     log = place.open()
@@ -125,8 +125,8 @@ def test_a_disk_without_room_takes_what_it_can(code: int) -> None:
     assert contents(place.open(clean=True)) == batches
 
 
-def test_a_write_that_fails_leaves_no_room_behind() -> None:
-    """The log is cut back to what it holds, and has room again with the next write."""
+def test_a_failed_write_returns_the_preallocated_space() -> None:
+    """The next write preallocates again."""
     files = memory()
     place = with_room(files)
     log = place.open()
@@ -140,8 +140,8 @@ def test_a_write_that_fails_leaves_no_room_behind() -> None:
     assert contents(log) == batches
 
 
-def test_a_log_on_a_real_disk_has_room(tmp_path: Path) -> None:
-    """The system reserves blocks, and the room reads as zeros."""
+def test_preallocation_on_a_real_disk(tmp_path: Path) -> None:
+    """The system reserves blocks, which read as zeros."""
     place = Place(OsFileSystem(), tmp_path / "flights-0", WITH_ROOM)
     log = place.open()
     batches = [append(log, size=100) for _ in range(20)]
@@ -154,8 +154,8 @@ def test_a_log_on_a_real_disk_has_room(tmp_path: Path) -> None:
     assert not place.reported
 
 
-def test_a_closed_segment_has_no_room_again_after_a_power_cut() -> None:
-    """That it was cut back after a failed write is durable before the next segment begins."""
+def test_a_closed_segment_is_cut_durably() -> None:
+    """Its cut after a failed write is durable before the next segment begins."""
     files = memory()
     place = with_room(files)
     log = place.open()

@@ -1,4 +1,4 @@
-"""Logs become shorter: at the head by deletion and retention, at the end by truncation; or go."""
+"""Shorter logs: deletion and retention at the head, truncation at the end, and removal."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from headgate.log.filesystem import MemoryFileSystem
 from headgate.log.log import LogFailed
 
 
-def test_deleting_the_head_keeps_what_it_shares_a_segment_with(files: MemoryFileSystem, place: Place) -> None:
-    """Whole segments go, the rest of the one with the new start stays on disk but out of sight."""
+def test_deleting_the_head_removes_whole_segments(files: MemoryFileSystem, place: Place) -> None:
+    """The rest of the segment with the new start stays on disk, invisible."""
     log, batches = filled(place)
     log.delete_before(25)
     assert log.log_start_offset == 25
@@ -23,8 +23,8 @@ def test_deleting_the_head_keeps_what_it_shares_a_segment_with(files: MemoryFile
     assert place.open().log_start_offset == 25
 
 
-def test_retention_by_time_takes_whole_segments(place: Place) -> None:
-    """A segment goes when its newest record is older than the limit, the active one included."""
+def test_retention_by_time_deletes_whole_segments(place: Place) -> None:
+    """When the newest record is older than the limit, also the active one."""
     log, _ = filled(place)
     second, third = (int(name[:20]) for name in names(place, ".log")[1:3])
     newest = 1000 + second - 1
@@ -39,7 +39,7 @@ def test_retention_by_time_takes_whole_segments(place: Place) -> None:
 
 
 def test_retention_by_size_keeps_at_least_the_limit(place: Place) -> None:
-    """Segments go from the front while the log without them still holds the limit."""
+    """Segments are deleted while the log without them still has the limit."""
     log, _ = filled(place)
     sync(log)
     total = log.size_bytes
@@ -50,16 +50,16 @@ def test_retention_by_size_keeps_at_least_the_limit(place: Place) -> None:
     assert log.size_bytes == total - first
 
 
-def test_retention_stops_at_what_is_durable(place: Place) -> None:
-    """In a durable log nothing is deleted that readers have not been shown yet."""
+def test_retention_stops_at_the_durable_offset(place: Place) -> None:
+    """In a durable log only visible records are deleted."""
     log, _ = filled(place)
     assert log.apply_retention(10**9, 1, 1) == 0
     sync(log)
     assert log.apply_retention(10**9, 1, 1) > 0
 
 
-def test_records_without_timestamps_age_since_they_were_written(place: Place) -> None:
-    """A segment without timestamps is as old as its file; as ever, size lets it go as well."""
+def test_records_without_timestamps_age_by_their_file(place: Place) -> None:
+    """The limit of the size applies to them too."""
     log = place.open()
     for _ in range(20):
         append(log, timestamp=-1)
@@ -75,7 +75,7 @@ def test_records_without_timestamps_age_since_they_were_written(place: Place) ->
 
 
 def test_a_log_keeps_the_age_of_records_without_timestamps(place: Place) -> None:
-    """To open it does not make them younger, and one timestamp among them counts for its segment."""
+    """Opening it does not change the age; one timestamp is used for its whole segment."""
     log = place.open()
     append(log, timestamp=-1)
     sync(log)
@@ -90,7 +90,7 @@ def test_a_log_keeps_the_age_of_records_without_timestamps(place: Place) -> None
 
 
 def test_truncating_drops_whole_batches_from_an_offset_on(place: Place) -> None:
-    """The batch that holds the offset goes as well; new batches take the offsets again."""
+    """The batch with the offset is dropped too; new batches reuse the offsets."""
     log = place.open()
     batches = [append(log, 3) for _ in range(20)]
     sync(log)
@@ -105,8 +105,8 @@ def test_truncating_drops_whole_batches_from_an_offset_on(place: Place) -> None:
     assert log.log_end_offset == 32
 
 
-def test_a_deleted_log_takes_nothing_more(files: MemoryFileSystem, place: Place) -> None:
-    """Deleting removes the directory; the object refuses appends instead of making it again."""
+def test_a_deleted_log_refuses_appends(files: MemoryFileSystem, place: Place) -> None:
+    """It does not create its directory again."""
     log, _ = filled(place)
     log.delete()
     assert files.listdir(DATA) == []

@@ -1,4 +1,4 @@
-"""The file beside a log that makes a start short: it counts for all it says, or for nothing."""
+"""The snapshot file beside a log, for faster starts: it is used completely or not at all."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PATH = DIRECTORY / STATE_NAME
 
 
 def three_batches(place: Place) -> Log:
-    """A log of ten records in batches that begin at 0, 4 and 7."""
+    """Return a log of ten records in batches that begin at 0, 4 and 7."""
     log = place.open()
     for count in (4, 3, 3):
         append(log, count)
@@ -53,7 +53,7 @@ def opened(files: MemoryFileSystem) -> StateFile:
 
 
 def test_a_file_is_read_back_after_a_power_cut(files: MemoryFileSystem, place: Place) -> None:
-    """When it is in place it is durable whole, and nothing is left aside."""
+    """After its rename it is durable, and no temporary file is left."""
     log = three_batches(place)
     log.close()
     bond = bind(log, TOPIC, 3, 2, 7)
@@ -69,8 +69,8 @@ def test_a_file_is_read_back_after_a_power_cut(files: MemoryFileSystem, place: P
     state.close()
 
 
-def test_a_bond_says_which_batch_ends_where_the_file_does(place: Place) -> None:
-    """Its topic, partition, the log's start, and the batch that ends there by offset, size and CRC."""
+def test_a_bond_identifies_its_log(place: Place) -> None:
+    """By topic, partition, log start, and the batch at its end with offset, size and CRC."""
     log = three_batches(place)
     header = read_header(batch_at(4, 3))
     assert bind(log, TOPIC, 3, 2, 7) == Bond(TOPIC.hex(), 3, 0, 2, 7, (4, header.size, header.crc))
@@ -84,14 +84,14 @@ def test_the_first_batch_may_be_the_last(place: Place) -> None:
 
 
 @pytest.mark.parametrize("end_offset", [0, 5, 8, 11])
-def test_a_file_ends_where_a_batch_ends(place: Place, end_offset: int) -> None:
-    """Anywhere else no batch could tell its log from another."""
+def test_a_bond_needs_a_batch_that_ends_at_its_offset(place: Place, end_offset: int) -> None:
+    """That batch identifies the log."""
     with pytest.raises(StateFileUnusable, match=f"no batch ends at {end_offset}"):
         bind(three_batches(place), TOPIC, 3, 0, end_offset)
 
 
-def test_a_batch_that_was_deleted_ends_no_file(place: Place) -> None:
-    """At the log's start there is no batch before it; one offset later there is."""
+def test_a_deleted_batch_does_not_identify_a_log(place: Place) -> None:
+    """At the log start there is no batch before it; one offset later there is."""
     log = three_batches(place)
     log.delete_before(7)
     with pytest.raises(StateFileUnusable, match="no batch ends at 7"):
@@ -99,8 +99,8 @@ def test_a_batch_that_was_deleted_ends_no_file(place: Place) -> None:
     assert bind(log, TOPIC, 3, 0, 10).log_start_offset == 7
 
 
-def test_a_file_belongs_to_its_log_as_long_as_that_only_grows(place: Place) -> None:
-    """Compacted up to the file's position it still does."""
+def test_a_file_fits_its_log_while_that_only_grows(place: Place) -> None:
+    """Also when it is compacted up to the file's position."""
     log = three_batches(place)
     bond = bind(log, TOPIC, 3, 4, 10)
     assert why_not(bond, log, TOPIC, 3) is None
@@ -122,8 +122,8 @@ def test_a_file_belongs_to_its_log_as_long_as_that_only_grows(place: Place) -> N
         ({"last_batch": (7, 1, 1)}, "another batch ends at 10"),
     ],
 )
-def test_a_file_of_another_log_counts_for_nothing(place: Place, changed: dict[str, object], why: str) -> None:
-    """Each thing that tells logs apart does so alone."""
+def test_a_file_of_another_log_is_refused(place: Place, changed: dict[str, object], why: str) -> None:
+    """By each property of the bond alone."""
     log = three_batches(place)
     log.compacted_to = 2
     bond = bind(log, TOPIC, 3, 2, 10)
@@ -141,8 +141,8 @@ def readable(files: MemoryFileSystem) -> object:
         return None
 
 
-def test_a_file_with_a_changed_byte_counts_for_nothing(files: MemoryFileSystem, place: Place) -> None:
-    """Wherever it is; and so does one that is cut short or longer than it was."""
+def test_a_damaged_file_is_refused(files: MemoryFileSystem, place: Place) -> None:
+    """With any changed byte, and with missing or additional ones."""
     write(files, bind(three_batches(place), TOPIC, 3, 2, 10))
     whole = read_file(files, PATH)
     assert readable(files)
@@ -156,8 +156,8 @@ def test_a_file_with_a_changed_byte_counts_for_nothing(files: MemoryFileSystem, 
         assert readable(files) is None, len(data)
 
 
-def test_a_file_of_another_format_is_named(files: MemoryFileSystem, place: Place) -> None:
-    """What a later version wrote is told apart from what is no such file."""
+def test_a_file_of_another_format_has_its_own_error(files: MemoryFileSystem, place: Place) -> None:
+    """That of a later version is distinguished from an unknown file."""
     write(files, bind(three_batches(place), TOPIC, 3, 2, 10))
     files.open(PATH).pwrite(b"2", 15)
     with pytest.raises(StateFileUnusable, match="of another format, 'headgate shard 2'"):
@@ -170,7 +170,7 @@ def test_a_file_of_another_format_is_named(files: MemoryFileSystem, place: Place
 def test_a_file_of_a_machine_of_another_byte_order_is_not_used(
     files: MemoryFileSystem, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its arrays would be read as other numbers."""
+    """Its arrays would be misread."""
     bond = bind(three_batches(place), TOPIC, 3, 2, 10)
     other = "big" if sys.byteorder == "little" else "little"
     with monkeypatch.context() as patched:
@@ -180,8 +180,10 @@ def test_a_file_of_a_machine_of_another_byte_order_is_not_used(
         open_state_file(files, DIRECTORY)
 
 
-def test_a_crash_while_a_file_is_written_leaves_the_one_before(files: MemoryFileSystem, place: Place) -> None:
-    """Whenever the power fails, the old one is there or the new one; the next one is written over both."""
+def test_a_crash_during_a_write_leaves_the_old_file_or_the_new_one(
+    files: MemoryFileSystem, place: Place
+) -> None:
+    """The next write replaces either."""
     log = three_batches(place)
     log.close()
     old, new = bind(log, TOPIC, 3, 1, 7), bind(log, TOPIC, 3, 2, 10)
@@ -199,8 +201,8 @@ def test_a_crash_while_a_file_is_written_leaves_the_one_before(files: MemoryFile
         assert opened(files).bond in ((old,) if at < changes - 1 else (old, new))
 
 
-def test_a_file_that_is_given_up_leaves_nothing(files: MemoryFileSystem, place: Place) -> None:
-    """And a disk that does not let go of it raises nothing: the next one is written over it."""
+def test_a_discarded_file_is_removed(files: MemoryFileSystem, place: Place) -> None:
+    """If the disk refuses that, nothing is raised: the next write replaces it."""
     bond = bind(three_batches(place), TOPIC, 3, 2, 10)
     for is_refused in (True, False):
         writer = StateFileWriter(files, DIRECTORY)
@@ -217,7 +219,7 @@ def test_a_file_that_is_given_up_leaves_nothing(files: MemoryFileSystem, place: 
 
 
 def test_a_large_file_is_synced_as_it_is_written(files: MemoryFileSystem, place: Place) -> None:
-    """Every eight megabytes, so that no sync has more than that to do."""
+    """Every eight megabytes, so that every sync is short."""
     three_batches(place)
     writer = StateFileWriter(files, DIRECTORY)
     writer.begin()

@@ -1,4 +1,4 @@
-"""Replacing segments in one step: what the small file says, and what is done of it at a start."""
+"""Atomic replacement of segments: the small file, and the next start."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ NEW = {name_of(0, suffix): f"new 0{suffix}".encode() for suffix in SUFFIXES} | {
 @pytest.mark.parametrize(
     "state", [STATE, CompactionState(), CompactionState(7, (), (1, 2)), CompactionState(0, (5,))]
 )
-def test_the_file_is_read_back_or_not_at_all(state: CompactionState) -> None:
-    """A byte that is another, or is missing, makes it no such file."""
+def test_the_file_is_decoded_completely_or_not_at_all(state: CompactionState) -> None:
+    """A changed or missing byte makes it invalid."""
     data = state.to_bytes()
     assert CompactionState.from_bytes(data) == state
     for at in range(len(data)):
@@ -81,10 +81,10 @@ def test_the_file_is_read_back_or_not_at_all(state: CompactionState) -> None:
 
 
 @pytest.mark.parametrize("crashes", [False, True])
-def test_what_was_decided_is_done_by_the_next_start(
+def test_the_next_start_carries_out_a_decided_replacement(
     files: MemoryFileSystem, directory: Path, crashes: bool
 ) -> None:
-    """Whoever decided has done nothing of it; doing it again changes nothing."""
+    """Repeating it changes nothing."""
     prepare(files, directory, STATE)
     decide(files, directory)
     if crashes:
@@ -96,8 +96,8 @@ def test_what_was_decided_is_done_by_the_next_start(
         files.crash()
 
 
-def test_what_was_only_prepared_is_discarded(files: MemoryFileSystem, directory: Path) -> None:
-    """The old segments stay, and nothing stands aside."""
+def test_an_undecided_replacement_is_discarded(files: MemoryFileSystem, directory: Path) -> None:
+    """The old segments stay, and no temporary file is left."""
     save_compacted_to(files, directory, 300)
     prepare(files, directory, STATE)
     files.crash()
@@ -108,10 +108,10 @@ def test_what_was_only_prepared_is_discarded(files: MemoryFileSystem, directory:
     assert (load_state(files, directory), finish(files, directory)) == (CompactionState(), 0)
 
 
-def test_a_swap_that_adds_nothing_or_removes_nothing_is_finished_too(
+def test_a_replacement_that_only_adds_or_removes_is_finished(
     files: MemoryFileSystem, directory: Path
 ) -> None:
-    """Each list counts by itself; what was prepared before, and was longer, leaves nothing behind."""
+    """And a longer one prepared before leaves nothing."""
     prepare(files, directory, STATE)
     prepare(files, directory, CompactionState(9, (300, 1200)))
     decide(files, directory)
@@ -123,8 +123,8 @@ def test_a_swap_that_adds_nothing_or_removes_nothing_is_finished_too(
     assert logs(files, directory)[name_of(0)] == b"new 0.log"
 
 
-def test_half_of_a_swap_is_carried_on() -> None:
-    """Files that were renamed or removed already are passed over."""
+def test_a_partial_replacement_is_continued() -> None:
+    """Files that were renamed or removed already are skipped."""
     files = memory()
     files.make_directory(DATA / "t-0")
     for name in (name_of(0, ".log.cleaned"), name_of(0, ".index"), name_of(300)):

@@ -1,4 +1,4 @@
-"""When a segment is full, and how much room is kept behind its end."""
+"""The size of segments, and preallocation after their end."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def is_full(log: Log, settings: LogSettings, size: int = 1, time: int = 0, last_
     )
 
 
-def test_a_segment_holds_as_much_as_it_may_and_no_more(place: Place) -> None:
-    """Bytes, the span of time, and offsets that four bytes can tell."""
+def test_the_limits_of_a_segment(place: Place) -> None:
+    """Bytes, time span, and offsets of four bytes."""
     log = place.open()
     append(log, timestamp=50)
     left = 1000 - log.size_bytes
@@ -38,8 +38,8 @@ def test_a_segment_holds_as_much_as_it_may_and_no_more(place: Place) -> None:
     assert not is_full(log, replace(SETTINGS, segment_ms=101), time=151)
 
 
-def test_offsets_are_counted_from_the_first_of_a_segment(place: Place) -> None:
-    """Four bytes tell how far behind it an offset is."""
+def test_offsets_are_relative_to_the_segments_base_offset(place: Place) -> None:
+    """In four bytes."""
     log, _ = filled(place, 15)
     base = log.segments.closed[0].next_offset
     assert [is_full(log, SETTINGS, last_offset=base + LARGEST_RELATIVE_OFFSET + one) for one in (0, 1)] == [
@@ -49,7 +49,7 @@ def test_offsets_are_counted_from_the_first_of_a_segment(place: Place) -> None:
 
 
 @pytest.mark.parametrize(("first", "is_counted"), [(-1, False), (0, True)])
-def test_a_segment_that_begins_without_a_timestamp_has_no_span(
+def test_a_segment_without_a_first_timestamp_has_no_time_span(
     place: Place, first: int, is_counted: bool
 ) -> None:
     """-1 is none, and 0 is one."""
@@ -61,22 +61,22 @@ def test_a_segment_that_begins_without_a_timestamp_has_no_span(
 @pytest.mark.parametrize(
     ("end", "room"), [(0, 0), (99, 0), (100, 100), (299, 299), (300, 300), (301, 300), (5000, 300)]
 )
-def test_room_is_as_large_as_what_is_written_up_to_a_bound(end: int, room: int) -> None:
-    """And none is kept behind little; a segment that is reserved has all of its room from the start."""
+def test_preallocation_equals_the_size_up_to_a_limit(end: int, room: int) -> None:
+    """Small segments have none; a reserved segment has its full size."""
     settings = LogSettings(segment_bytes=1000, room_bytes=300, room_after_bytes=100)
     assert settings.room_for(end) == room
     assert replace(settings, reserves_segments=True).room_for(end) == max(1000 - end, 0)
 
 
-def test_whether_there_may_be_room() -> None:
-    """One byte of it is room."""
+def test_has_room() -> None:
+    """One byte of it is enough."""
     assert not LogSettings().has_room
     assert LogSettings(room_bytes=1).has_room
     assert LogSettings(reserves_segments=True).has_room
 
 
-def test_jitter_is_less_than_the_least_of_jitter_and_span(place: Place) -> None:
-    """A jitter of 1 ms, or a span of 1 ms, leaves nothing to chance."""
+def test_jitter_is_less_than_its_setting_and_the_time_span(place: Place) -> None:
+    """With 1 ms for either it is 0."""
     log = place.open()
     append(log)
     segment = log.segments.active

@@ -1,4 +1,4 @@
-"""What was on the disk before the process is not trusted: batches by checksums, indexes by the batches."""
+"""Bytes on the disk are checked before use: batches by checksums, indexes by the batches."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def offsets(data: bytes) -> list[int]:
 
 @pytest.mark.parametrize("which", [0, 5, 11])
 @pytest.mark.parametrize("max_bytes", [1, 3 * BATCH, 1 << 20])
-def test_a_flipped_byte_is_never_served(files: MemoryFileSystem, which: int, max_bytes: int) -> None:
-    """All before it and all behind it is; whoever asks for that batch is refused, again and again."""
+def test_a_damaged_batch_is_never_returned(files: MemoryFileSystem, which: int, max_bytes: int) -> None:
+    """Batches before and after it are; every read of it is refused."""
     place = Place(files, settings=LogSettings())
     log = reopened(files, place)
     flip(files, f"{0:020d}.log", which * BATCH + 70)
@@ -51,8 +51,8 @@ def test_a_flipped_byte_is_never_served(files: MemoryFileSystem, which: int, max
             assert found == list(range(first, min(end, first + max(max_bytes // BATCH, 1))))
 
 
-def test_what_was_found_right_is_not_summed_again(files: MemoryFileSystem, place: Place) -> None:
-    """A reader pays once for each batch, and nothing for what this process has written."""
+def test_a_checksum_is_verified_once(files: MemoryFileSystem, place: Place) -> None:
+    """And never for bytes that this process has written."""
     place.settings = LogSettings()
     log = reopened(files, place)
     assert offsets(log.read(3, 1 << 20)) == list(range(3, 12))
@@ -65,8 +65,8 @@ def test_what_was_found_right_is_not_summed_again(files: MemoryFileSystem, place
     assert offsets(log.read(12, 1 << 20)) == [12]
 
 
-def test_an_index_that_is_wrong_is_found_out_and_built_again(files: MemoryFileSystem, place: Place) -> None:
-    """Whatever byte of it is flipped: every offset and every time is found, wherever the segment stands."""
+def test_a_wrong_index_is_detected_and_rebuilt(files: MemoryFileSystem, place: Place) -> None:
+    """With any flipped byte every offset and every timestamp is found."""
     log = place.open()
     batches = [append(log) for _ in range(40)]
     log.close()
@@ -92,8 +92,8 @@ def test_an_index_that_is_wrong_is_found_out_and_built_again(files: MemoryFileSy
     assert contents(place.open(clean=True)) == batches
 
 
-def test_an_index_of_another_segment_is_found_out(files: MemoryFileSystem, place: Place) -> None:
-    """Its entries name batches that are not there."""
+def test_an_index_of_another_segment_is_detected(files: MemoryFileSystem, place: Place) -> None:
+    """Its entries name missing batches."""
     log = place.open()
     for at in range(40):
         append(log, size=20 + at % 3 * 7)
@@ -110,10 +110,8 @@ def test_an_index_of_another_segment_is_found_out(files: MemoryFileSystem, place
         assert log.offset_for_timestamp(1000 + offset) == (1000 + offset, offset)
 
 
-def test_an_entry_that_points_between_batches_does_not_cut_an_answer(
-    files: MemoryFileSystem, place: Place
-) -> None:
-    """Where an answer ends is looked up in the index as well."""
+def test_an_index_entry_between_batches_does_not_cut_a_read(files: MemoryFileSystem, place: Place) -> None:
+    """The end of a read is looked up in the index too."""
     place.settings = LogSettings(index_interval_bytes=200)
     log = reopened(files, place, 30)
     log.read(0, 1 << 20)
@@ -136,10 +134,10 @@ WRONG_HEADERS = {
 @pytest.mark.parametrize("interval", [1, BATCH])
 @pytest.mark.parametrize("is_closed", [True, False])
 @pytest.mark.parametrize("wrong", WRONG_HEADERS)
-def test_a_header_that_is_wrong_hides_no_batch(
+def test_a_wrong_header_hides_no_batch(
     files: MemoryFileSystem, wrong: str, is_closed: bool, interval: int
 ) -> None:
-    """Whoever asks for an offset is refused, or gets it, again and again; nothing from further on."""
+    """Each read of an offset is refused or correct, repeatedly; no later batch is returned."""
     settings = LogSettings(segment_bytes=12 * BATCH if is_closed else 1 << 20, index_interval_bytes=interval)
     place = Place(files, settings=settings)
     reopened(files, place, 20).close()
@@ -161,8 +159,10 @@ def test_a_header_that_is_wrong_hides_no_batch(
 
 @pytest.mark.parametrize("is_clean", [True, False])
 @pytest.mark.parametrize("at", [5, 19])
-def test_an_offset_far_ahead_is_found_at_the_start(files: MemoryFileSystem, at: int, is_clean: bool) -> None:
-    """What no index can hold is damage, or the end of the log: nothing unexpected."""
+def test_a_too_large_offset_is_detected_at_the_start(
+    files: MemoryFileSystem, at: int, is_clean: bool
+) -> None:
+    """It is damage, or the end of the log."""
     place = Place(files, settings=LogSettings(segment_bytes=12 * BATCH, index_interval_bytes=1))
     log = place.open()
     for _ in range(20):

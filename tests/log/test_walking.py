@@ -1,4 +1,4 @@
-"""From batch to batch in a file: where one begins, where bytes end, what is whole behind damage."""
+"""Walks from batch to batch in a file, the end of written bytes, and whole batches after damage."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def chunk_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     return size
 
 
-def test_every_batch_is_walked_over(chunk_bytes: int) -> None:
-    """From where it is said to where it is said, whatever is read at a time."""
+def test_every_batch_is_visited(chunk_bytes: int) -> None:
+    """From the given position to the given end, whatever the chunk size."""
     places = [0, SECOND, THIRD]
     assert walked(BYTES) == list(zip(places, THREE, strict=True))
     assert walked(BYTES + b"rest", SECOND, len(BYTES)) == list(zip(places[1:], THREE[1:], strict=True))
@@ -63,8 +63,8 @@ def test_every_batch_is_walked_over(chunk_bytes: int) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, HEADER_BYTES - 1, HEADER_BYTES, len(THREE[2]) - 1])
-def test_a_batch_that_is_cut_off_is_told_behind_the_others(chunk_bytes: int, cut: int) -> None:
-    """Within its header or behind it."""
+def test_an_incomplete_batch_raises_after_the_others(chunk_bytes: int, cut: int) -> None:
+    """Cut in its header or after it."""
     walk = walk_batches(file_of(BYTES[: THIRD + cut]), 0, THIRD + cut)
     assert [next(walk)[0], next(walk)[0]] == [0, SECOND]
     with pytest.raises(CorruptBatch, match=f"a batch at {THIRD} is cut off"):
@@ -75,8 +75,8 @@ def test_a_batch_that_is_cut_off_is_told_behind_the_others(chunk_bytes: int, cut
     ("field", "what"),
     [(bytes(12), "zeros are"), (b"\0" * 11 + b"\x30", "no batch"), (b"\1" + bytes(11), "no")],
 )
-def test_bytes_that_are_no_batch_are_told(field: bytes, what: str) -> None:
-    """A batch has at least its header; 49 bytes behind the length are one."""
+def test_bytes_that_are_no_batch_raise(field: bytes, what: str) -> None:
+    """A batch has at least its header: 49 bytes after the length."""
     with pytest.raises(CorruptBatch, match=f"{what}.* at {SECOND}"):
         walked(THREE[0] + field + bytes(80))
     whole = bytes(8) + b"\0\0\0\x31" + bytes(49)
@@ -87,7 +87,7 @@ def test_bytes_that_are_no_batch_are_told(field: bytes, what: str) -> None:
 
 
 def test_the_batch_that_reaches_an_offset_is_found(chunk_bytes: int) -> None:
-    """The one that holds it, or the next one; the end when none does."""
+    """The one that has it, or the next one; the end if none does."""
     file = file_of(BYTES)
     found = [find_batch(file, 0, len(BYTES), offset) for offset in range(9)]
     assert found == [0, 0, SECOND, THIRD, THIRD, THIRD, THIRD, THIRD, len(BYTES)]
@@ -97,8 +97,8 @@ def test_the_batch_that_reaches_an_offset_is_found(chunk_bytes: int) -> None:
         find_batch(file, 0, THIRD + HEADER_BYTES - 1, 9)
 
 
-def test_zeros_at_the_end_were_not_written(chunk_bytes: int) -> None:
-    """However many, and never from before the start."""
+def test_the_end_of_written_bytes_excludes_zeros(chunk_bytes: int) -> None:
+    """However many, and never before the start."""
     for zeros in (0, 1, 61, 62, 63, 500):
         data = b"\0" * 10 + b"written" + b"\0" * zeros
         pread = file_of(data).pread
@@ -110,8 +110,8 @@ def test_zeros_at_the_end_were_not_written(chunk_bytes: int) -> None:
 
 
 @pytest.mark.parametrize("before", [0, 1, 61, 62, 138, 139, 140, 400])
-def test_a_whole_batch_is_found_behind_anything(chunk_bytes: int, before: int) -> None:
-    """Wherever it begins, if it begins before the end and its offset is not below what is due."""
+def test_a_whole_batch_is_found_after_any_bytes(chunk_bytes: int, before: int) -> None:
+    """Wherever it begins, if it is before the end and its offset is not too small."""
     if chunk_bytes < HEADER_BYTES * 2:
         return
     for offset in (5, 2**32 + 3):
@@ -132,8 +132,8 @@ def _summed(batch: bytearray) -> bytes:
     return bytes(batch)
 
 
-def test_what_only_looks_like_a_batch_is_not_whole() -> None:
-    """Its checksum, its format, its length and its last offset must be those of one."""
+def test_a_similar_batch_is_not_whole() -> None:
+    """Checksum, format, length and last offset must be valid."""
     good = batch_at(5, 2)
     spoilt = {}
     for name, at, byte in (("format", 16, 1), ("checksum", 30, 255), ("length", 11, 0x30)):
@@ -150,8 +150,8 @@ def test_what_only_looks_like_a_batch_is_not_whole() -> None:
     assert find_whole_batch(file_of(one).pread, 0, len(one), 5) == 0, "its last offset delta is 0"
 
 
-def test_the_search_for_a_whole_batch_ends_somewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Far behind the damage nothing is looked for."""
+def test_the_search_for_a_whole_batch_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not go far beyond the damage."""
     monkeypatch.setattr(walking, "_SEARCHED_BYTES", 300)
     batch = batch_at(5)
     for before, found in ((300 - HEADER_BYTES, 300 - HEADER_BYTES), (300, None)):
@@ -159,8 +159,8 @@ def test_the_search_for_a_whole_batch_ends_somewhere(monkeypatch: pytest.MonkeyP
         assert find_whole_batch(file_of(data).pread, 0, len(data), 5) == found
 
 
-def test_batches_are_held_against_their_checksums_and_their_order() -> None:
-    """Offsets may be missing between batches, and none comes twice."""
+def test_batches_are_checked_by_checksum_and_order() -> None:
+    """Gaps between offsets are allowed, repetitions are not."""
 
     def batches(*some: bytes) -> Iterator[tuple[object, bytes]]:
         return checked_batches((read_header(one), one) for one in some)
@@ -172,8 +172,8 @@ def test_batches_are_held_against_their_checksums_and_their_order() -> None:
         list(batches(THREE[0][:-1] + b"\xff"))
 
 
-def test_a_walk_over_segments_keeps_them_in_place_until_it_ends(place: Place) -> None:
-    """From the batch that reaches an offset to the last one below another, across segments."""
+def test_a_walk_over_segments_prevents_their_replacement(place: Place) -> None:
+    """From the batch that reaches an offset to the last one below another."""
     log, batches = filled(place, 25)
     segments = log.segments
     for start, end in ((0, 25), (0, 8), (3, 9), (7, 12), (9, 25), (12, 12), (24, 24), (20, 99)):
@@ -188,8 +188,8 @@ def test_a_walk_over_segments_keeps_them_in_place_until_it_ends(place: Place) ->
     assert [batch for _, batch in walk_segments(segments, 26, 28)] == [three]
 
 
-def test_a_log_is_known_by_the_checksum_of_the_batch_that_ends_it(place: Place) -> None:
-    """-1 where no batch ends at the offset, or none can be read there."""
+def test_last_crc_is_that_of_the_batch_at_the_end(place: Place) -> None:
+    """-1 if no batch ends at the offset, or it cannot be read."""
     log, batches = filled(place, 12)
     batches.append(append(log, 3))
     crcs = [read_header(batch).crc for batch in batches]

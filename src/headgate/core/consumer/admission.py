@@ -1,16 +1,16 @@
-"""Who a heartbeat comes from: a member, a new one, or nobody the group knows.
+"""Find the member that a heartbeat comes from: a member, a new one, or an unknown one.
 
-A dynamic member is known by its id. A static one is known by its instance id, and its member id says which
-life of it is speaking: while one lives, another is refused (UNRELEASED_INSTANCE_ID); when it has left for a
-while (-2), the next one takes its place and what it had, and the old id is fenced. A life in the classic
-protocol says no farewell: the next one takes its place at once. The next one may be known to the group
-already, as another member: then that member is gone, and its partitions are assigned anew. (Kafka leaves them
-without a member until the group changes again.)
+A dynamic member is identified by its id. A static one is identified by its instance id; its member id
+identifies the present process. While that is a member, another process is refused (UNRELEASED_INSTANCE_ID).
+When it has left temporarily (-2), the next one takes over its place and assignment, and the old id is fenced.
+A process with the classic protocol does not announce that it leaves: the next one takes over at once. The
+next one may be another member of the group already: that member is then removed, and its partitions are
+reassigned. (Kafka leaves them without an owner until the group changes again.)
 
-A member that lost our answers comes with the epoch it knows. It is let in if it has nothing but what is its
-own, to be let go or not, so that one request delivered twice does what it does once. Nor does a request
-that comes late, behind answers that were not lost, make us forget the epochs since. (Kafka knows the last
-epoch alone, and not what is to be let go: such a member is fenced there.)
+A member that lost responses sends the last epoch it knows. It is accepted if it reports only partitions that
+it owns, including those pending revocation, so that a request delivered twice has the effect of one. A
+delayed request, sent before responses that did arrive, does not discard the epochs since. (Kafka keeps only
+the previous epoch, and not the partitions pending revocation: such a member is fenced there.)
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from headgate.records import ConsumerGroupCurrentAssignment, ConsumerGroupMember
 
 
 class Admitted(NamedTuple):
-    """A member that may go on."""
+    """A member that may continue."""
 
     member: Member
     is_new: bool = False
     replaces: MemberId | None = None
-    """The id of the static member whose place it takes."""
+    """The id of the static member that it replaces."""
 
 
 def admit(group: ConsumerGroup, command: ConsumerHeartbeat, max_size: int) -> Admitted | Refusal:
-    """The member behind a heartbeat that is not to leave."""
+    """Return the member of a heartbeat other than a leave, or why it is refused."""
     instance_id = command.instance_id
     static = None if instance_id is None else group.find_static(instance_id)
     if not command.is_joining:
@@ -51,7 +51,7 @@ def admit(group: ConsumerGroup, command: ConsumerHeartbeat, max_size: int) -> Ad
 
 
 def full_group(group: ConsumerGroup, max_size: int) -> Refusal | None:
-    """Why nobody else may join, if the group is as large as it may be."""
+    """Return the refusal of new members if the group has its maximum size, else None."""
     if len(group.members) < max_size:
         return None
     message = f"The group has reached its maximum capacity of {max_size} members."
@@ -59,7 +59,7 @@ def full_group(group: ConsumerGroup, max_size: int) -> Refusal | None:
 
 
 def new_member(group: ConsumerGroup, member_id: MemberId) -> Admitted:
-    """Somebody the group did not have."""
+    """Return a member that the group does not have yet."""
     metadata = ConsumerGroupMemberMetadata(group_id=group.group_id, member_id=member_id)
     return Admitted(Member(metadata, nothing_assigned(group.group_id, member_id)), is_new=True)
 
@@ -67,7 +67,7 @@ def new_member(group: ConsumerGroup, member_id: MemberId) -> Admitted:
 def known_member(
     group: ConsumerGroup, member_id: MemberId, instance_id: InstanceId | None
 ) -> Member | Refusal:
-    """The member of that id that the group has, by the instance id where there is one."""
+    """Return the group's member of that id, by the instance id if there is one, or why it is refused."""
     if instance_id is None:
         return group.find_member(member_id) or unknown_member(group, member_id)
     static = group.find_static(instance_id)
@@ -80,13 +80,13 @@ def known_member(
 
 
 def unknown_member(group: ConsumerGroup, member_id: MemberId) -> Refusal:
-    """Nobody has that member id."""
+    """Return the refusal of an unknown member id."""
     message = f"Member {member_id} is not a member of group {group.group_id}."
     return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, message)
 
 
 def unknown_instance(group: ConsumerGroup, instance_id: InstanceId) -> Refusal:
-    """Nobody has that instance id."""
+    """Return the refusal of an unknown instance id."""
     return Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
 
 
@@ -108,9 +108,10 @@ def _with_valid_epoch(member: Member, command: ConsumerHeartbeat) -> Admitted | 
 
 
 def _may_know(current: ConsumerGroupCurrentAssignment, epoch: int) -> bool:
-    """Whether an earlier epoch is one that the member was in since it named one: it may be the last it knows.
+    """Return whether the member was in this earlier epoch since it last sent one: it may be the last it
+    knows.
 
-    Before it has named any, only answers to its join can be missing, and it asks for them by joining.
+    If it has not sent any epoch, only responses to its join can be lost, and it repeats the join.
     """
     previous = current.previous_member_epoch
     return epoch == previous or 0 < previous < epoch
@@ -122,7 +123,7 @@ def _fenced(what: str) -> Refusal:
 
 
 def _take_place(static: Member, command: ConsumerHeartbeat) -> Admitted | Refusal:
-    """A static member comes under another id than it had, if it has left or was a classic member."""
+    """Replace a static member with another member id, if it has left temporarily or was a classic member."""
     if static.member_epoch != LEAVING_FOR_A_WHILE and not static.uses_classic_protocol:
         message = f"Static member {command.member_id} with instance id {command.instance_id} cannot join the "
         message += f"group because the instance id is owned by member {static.member_id}."
@@ -131,7 +132,9 @@ def _take_place(static: Member, command: ConsumerHeartbeat) -> Admitted | Refusa
 
 
 def in_place_of(static: Member, member_id: MemberId) -> Admitted:
-    """A static member under its new id: it has what it had; after it left, from epoch 0 on (R1.8)."""
+    """Return a static member with its new id and its assignment; after a temporary leave, from epoch 0 on
+    (R1.8).
+    """
     metadata = replace(static.metadata, member_id=member_id)
     current = replace(static.current, member_id=member_id, member_epoch=0, previous_member_epoch=0)
     return Admitted(Member(metadata, current), replaces=static.member_id)

@@ -11,23 +11,23 @@ from headgate.domain.ids import GroupId, InstanceId, MemberId, TopicId, TopicNam
 from headgate.records.consumer_model import OwnedPartitions, TargetPartitions
 
 JOINING = 0
-"""The epoch of a member that joins, or joins again without any partitions."""
+"""Epoch of a member that joins, or rejoins without partitions."""
 LEAVING = -1
-"""The epoch of a member that leaves for good."""
+"""Epoch of a member that leaves permanently."""
 LEAVING_FOR_A_WHILE = -2
-"""The epoch of a static member that means to come back."""
+"""Epoch of a static member that leaves temporarily."""
 
 UNCHANGED_MS = -1
 
 Reported = Sequence[tuple[TopicId, Sequence[int]]]
-"""The partitions that a member says it has."""
+"""The partitions that a member reports to own."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerHeartbeat:
-    """Join, stay, or leave, by the epoch. What is None is as it was. Reply: `HeartbeatResult`.
+    """Join, stay, or leave, by the epoch. None means unchanged. Reply: `HeartbeatResult`.
 
-    Neither is frozen, because both are made for every heartbeat; nobody changes one.
+    Commands and results are never changed; they are not frozen because every heartbeat makes both.
     """
 
     group_id: GroupId
@@ -45,12 +45,12 @@ class ConsumerHeartbeat:
 
     @property
     def is_joining(self) -> bool:
-        """Whether the member is new, or says it has nothing and begins anew."""
+        """Whether the member is new, or rejoins without partitions."""
         return self.member_epoch == JOINING
 
     @property
     def is_full(self) -> bool:
-        """Whether the member says all it has to say, as after a lost answer: it wants all of ours too."""
+        """Whether the member sends all its fields, as after a lost response: it needs a full response too."""
         return (
             self.rebalance_timeout_ms != UNCHANGED_MS
             and (self.subscribed_topic_names is not None or self.subscribed_topic_regex is not None)
@@ -60,30 +60,30 @@ class ConsumerHeartbeat:
 
 @dataclass(slots=True, kw_only=True)
 class HeartbeatResult:
-    """The outcome of a heartbeat."""
+    """The result of a heartbeat."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
-    """Why it was refused."""
+    """The reason of the error."""
     member_id: MemberId | None = None
     member_epoch: int = 0
     heartbeat_interval_ms: int = 0
     assigned: OwnedPartitions | None = None
-    """All partitions the member is to have now; None when it knows them."""
+    """All partitions assigned to the member now; None if it knows them."""
 
 
 class HeartbeatAgain(NamedTuple):
-    """A heartbeat that came before, of a member that stays and says nothing else than that."""
+    """A repeated heartbeat of a member that reports no changes."""
 
     before: ConsumerHeartbeat
     answered: HeartbeatResult | None
-    """The answer that it had, if that had no assignment in it; None: it is not known."""
+    """The last answer, if it had no assignment; None if it is unknown."""
 
 
 class HeartbeatsAgain(NamedTuple):
-    """Heartbeats of any members that came before. Reply: for each the very answer it had before.
+    """Repeated heartbeats of any members. Reply: a list with the previous answer for each.
 
-    None for one that would have another answer now: nothing is done about it, it has to be said as it was.
+    None for one whose answer would differ: it has no effect, and must be submitted as a `ConsumerHeartbeat`.
     """
 
     heartbeats: Sequence[HeartbeatAgain]
@@ -99,14 +99,14 @@ class Refusal:
 
 @dataclass(slots=True, frozen=True)
 class DescribeConsumerGroup:
-    """What there is to know of a consumer group. Reply: `DescribedConsumerGroup`, `Refusal`, or an error."""
+    """Describe a consumer group. Reply: `DescribedConsumerGroup`, `Refusal`, or an `ErrorCode`."""
 
     group_id: GroupId
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class DescribedConsumerMember:
-    """A member as an administrator sees it."""
+    """A member in a group description."""
 
     member_id: MemberId
     instance_id: InstanceId | None
@@ -123,7 +123,7 @@ class DescribedConsumerMember:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class DescribedConsumerGroup:
-    """A consumer group as an administrator sees it; `topic_names` names every topic in it that still is."""
+    """The description of a consumer group; `topic_names` has the existing topics in it."""
 
     group_id: GroupId
     state: str
@@ -136,7 +136,7 @@ class DescribedConsumerGroup:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ConsumerGroupConfigured:
-    """A group has settings of its own, by their names as numbers; no others any more. No reply."""
+    """Replace a group's overrides, by setting name. No reply."""
 
     group_id: GroupId
     settings: Mapping[str, int]

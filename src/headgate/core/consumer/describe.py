@@ -1,4 +1,4 @@
-"""A consumer group as an administrator sees it."""
+"""Describe a consumer group."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headgate.core.topic_image import TopicImage
 
 
 def describe(group: ConsumerGroup, topics: TopicImage, assignors: tuple[str, ...]) -> DescribedConsumerGroup:
-    """Every member with what it has, to be let go or not, and what it is to have."""
+    """Return every member with the partitions it owns and its target assignment."""
     members = tuple(_member(group, group.member(member_id)) for member_id in group.members)
     topic_ids = {topic_id: None for member in members for topic_id in (*member.assigned, *member.target)}
     names = {topic_id: topics.name_of(topic_id) for topic_id in topic_ids}

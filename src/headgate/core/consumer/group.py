@@ -1,8 +1,8 @@
-"""A consumer group as its records make it: all of it is durable.
+"""The state of a consumer group, derived from its records: all of it is durable.
 
-The last record of each key counts, whatever order they come in, so that a log replays to the same group also
-after compaction. What can be looked up quickly (who owns a partition, who is behind an instance id, how many
-read a topic) follows from the records and is kept beside them.
+The last record of each key counts, whatever their order, so that a compacted log replays to the same group
+too. Lookup structures (owners of partitions, members by instance id, subscriptions) are derived from the
+records and kept with them.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ from headgate.records.consumer_model import (
 
 
 class ConsumerState(Enum):
-    """The state of a group, which follows from its epochs, with the name clients see."""
+    """The state of a group, derived from its epochs, with its name in the protocol."""
 
     EMPTY = "Empty"
-    """No members. Offsets may be there, and expire."""
+    """No members. The group may have offsets, which expire."""
     ASSIGNING = "Assigning"
-    """The target is older than the group."""
+    """The target assignment is older than the group epoch."""
     RECONCILING = "Reconciling"
-    """Not every member has what the target says."""
+    """Some members do not have their target assignment."""
     STABLE = "Stable"
-    """Every member has what it is to have."""
+    """All members have their target assignment."""
     DEAD = "Dead"
-    """Gone."""
+    """Deleted."""
 
 
 class Member(NamedTuple):
-    """A member: what it said of itself, and what it has."""
+    """A member: its metadata and its current assignment."""
 
     metadata: ConsumerGroupMemberMetadata
     current: ConsumerGroupCurrentAssignment
@@ -65,21 +65,21 @@ class Member(NamedTuple):
 
     @property
     def member_epoch(self) -> int:
-        """The epoch the member is in."""
+        """The member epoch."""
         return self.current.member_epoch
 
     @property
     def uses_classic_protocol(self) -> bool:
-        """Whether the member speaks the classic protocol."""
+        """Whether the member uses the classic protocol."""
         return self.metadata.classic is not None
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
-        """Whether the member has what the target of that epoch says."""
+        """Return whether the member has its target assignment of that epoch."""
         return self.current.state is MemberState.STABLE and self.current.member_epoch == assignment_epoch
 
 
 def nothing_assigned(group_id: GroupId, member_id: MemberId) -> ConsumerGroupCurrentAssignment:
-    """What a new member has."""
+    """Return the current assignment of a new member."""
     return ConsumerGroupCurrentAssignment(
         group_id=group_id,
         member_id=member_id,
@@ -92,7 +92,7 @@ def nothing_assigned(group_id: GroupId, member_id: MemberId) -> ConsumerGroupCur
 
 
 class ConsumerGroup:
-    """One group, changed by `apply` alone."""
+    """One group, changed only by `apply`."""
 
     __slots__ = (
         "assignor_votes",
@@ -112,7 +112,7 @@ class ConsumerGroup:
     )
 
     def __init__(self, group_id: GroupId) -> None:
-        """A group without any record."""
+        """Create a group without records."""
         self.group_id = group_id
         self.metadata: ConsumerGroupMetadata | None = None
         self.target_metadata: ConsumerGroupTargetMetadata | None = None
@@ -122,44 +122,44 @@ class ConsumerGroup:
         self.targets: dict[MemberId, ConsumerGroupTargetMember] = {}
         self.regexes: dict[str, ConsumerGroupRegularExpression] = {}
         self.owners: dict[TopicId, dict[int, MemberId]] = {}
-        """Who has a partition, or is yet to let it go."""
+        """Owner of each partition, also of those pending revocation."""
         self.instances: dict[InstanceId, MemberId] = {}
-        """Static members by their instance id."""
+        """Member ids of static members by their instance id."""
         self.subscriptions = Subscriptions(self.regexes)
-        """What the members read."""
+        """The subscriptions of all members."""
         self.assignor_votes: Counter[str] = Counter()
-        """How many members want an assignor."""
+        """Number of members that ask for an assignor."""
         self.classic_members = 0
-        """How many members speak the classic protocol."""
+        """Number of classic members."""
         self.classic_protocols: Counter[str] = Counter()
-        """How many of those support a protocol."""
+        """Number of classic members that support a protocol."""
 
     # --- what it is ---
 
     @property
     def epoch(self) -> int:
-        """The group's epoch."""
+        """The group epoch."""
         return 0 if self.metadata is None else self.metadata.epoch
 
     @property
     def metadata_hash(self) -> int:
-        """The hash of the topics its members read, as it was when the epoch was raised last."""
+        """Hash of the subscribed topics when the group epoch last rose."""
         return 0 if self.metadata is None else self.metadata.metadata_hash
 
     @property
     def assignment_epoch(self) -> int:
-        """The group epoch that the target was made for."""
+        """The group epoch of the target assignment."""
         return 0 if self.target_metadata is None else self.target_metadata.assignment_epoch
 
     @property
     def assignment_timestamp(self) -> int:
-        """When the target was made."""
+        """Time at which the target assignment was computed, in ms."""
         target = self.target_metadata
         return NO_ASSIGNMENT_YET if target is None else target.assignment_timestamp
 
     @property
     def last_removal_epoch(self) -> int:
-        """The epoch of the target that was in force when a member id was last given up, or may have been."""
+        """Assignment epoch when a member id was last removed, or may have been."""
         if self.metadata is None:
             return 0
         epoch = self.metadata.last_removal_epoch
@@ -167,16 +167,17 @@ class ConsumerGroup:
 
     @property
     def has_lost_members(self) -> bool:
-        """Whether somebody has gone since the target was made: its epoch may be one that a member id had.
+        """Whether a member was removed since the target assignment: its member id may have been in that
+        epoch.
 
-        This follows from the group's own record, because the tombstone of a member does not last.
+        This follows from the group's own record, because a member's tombstone is compacted away.
         """
         return self.metadata is not None and self.last_removal_epoch >= self.assignment_epoch
 
     def at_epoch(
         self, epoch: int, metadata_hash: int, *, loses_member: bool = False, empty_since: Millis = NEVER
     ) -> ConsumerGroupMetadata:
-        """The group's own record in an epoch; `loses_member`: a member id is given up with it."""
+        """Return the group's own record in an epoch; `loses_member`: a member id is removed with it."""
         return ConsumerGroupMetadata(
             group_id=self.group_id,
             epoch=epoch,
@@ -192,9 +193,9 @@ class ConsumerGroup:
 
     @property
     def empty_since(self) -> Millis:
-        """The system's time at which the last member went; NEVER if there are members, or nobody knows.
+        """System time at which the last member was removed; NEVER if there are members, or it is unknown.
 
-        Kafka keeps no such time, but raises the epoch then: it is the time of that record.
+        Kafka does not store it, but raises the group epoch then: it is the time of that record.
         """
         if self.metadata is None or self.members:
             return NEVER
@@ -202,14 +203,14 @@ class ConsumerGroup:
 
     @property
     def own_record(self) -> ConsumerGroupMetadata | None:
-        """The group's own record, which says since when the group is empty."""
+        """The group's own record, with the time since which the group is empty."""
         if self.metadata is None or self.metadata.empty_since == self.empty_since:
             return self.metadata
         return replace(self.metadata, empty_since=self.empty_since)
 
     @property
     def is_without_records(self) -> bool:
-        """Whether nothing is left of it."""
+        """Whether the group has no record left."""
         return not (
             self.metadata
             or self.target_metadata
@@ -222,7 +223,7 @@ class ConsumerGroup:
 
     @property
     def state(self) -> ConsumerState:
-        """The group's state."""
+        """The state of the group."""
         if not self.members:
             return ConsumerState.EMPTY
         if self.epoch > self.assignment_epoch:
@@ -234,36 +235,36 @@ class ConsumerGroup:
     # --- members ---
 
     def member(self, member_id: MemberId) -> Member:
-        """The member of that id, which there is."""
+        """Return the member of that id, which must exist."""
         current = self.currents.get(member_id)
         return Member(self.members[member_id], current or nothing_assigned(self.group_id, member_id))
 
     def find_member(self, member_id: MemberId) -> Member | None:
-        """The member of that id, if there is one."""
+        """Return the member of that id; None if there is none."""
         return self.member(member_id) if member_id in self.members else None
 
     def find_static(self, instance_id: InstanceId) -> Member | None:
-        """The member behind an instance id, if there is one."""
+        """Return the member with an instance id; None if there is none."""
         member_id = self.instances.get(instance_id)
         return None if member_id is None else self.find_member(member_id)
 
     def supports_classic(self, protocol_names: Iterable[str]) -> bool:
-        """Whether one of these protocols is one that all classic members have."""
+        """Return whether all classic members support one of these protocols."""
         return any(self.classic_protocols[name] == self.classic_members for name in protocol_names)
 
     def target_of(self, member_id: MemberId) -> TargetPartitions:
-        """What a member is to have."""
+        """Return the target assignment of a member."""
         target = self.targets.get(member_id)
         return {} if target is None else target.partitions
 
     def is_subscribed_to(self, topic: TopicName) -> bool:
-        """Whether a member reads a topic."""
+        """Return whether a member subscribes to a topic."""
         return self.subscriptions.is_subscribed_to(topic)
 
     # --- records ---
 
     def apply(self, record: ConsumerRecord) -> None:
-        """Take a record in."""
+        """Apply a record."""
         match record:
             case ConsumerGroupTargetMember(member_id=member_id):
                 self.targets[member_id] = record
@@ -278,7 +279,7 @@ class ConsumerGroup:
             case ConsumerGroupMemberMetadata(member_id=member_id):
                 self._set_member(member_id, record)
             case ConsumerGroupRegularExpression(regular_expression=regex):
-                topics = tuple(sorted(record.topics))  # as ours are; Kafka's are not
+                topics = tuple(sorted(record.topics))  # Kafka does not sort them
                 self.regexes[regex] = record if topics == record.topics else replace(record, topics=topics)
             case ConsumerGroupTombstone():
                 self._remove(record)
@@ -301,7 +302,7 @@ class ConsumerGroup:
                 self.regexes.pop(tombstone.name, None)
 
     def standing(self, record: ConsumerRecord) -> ConsumerRecord | None:
-        """The record that stands under the key of another one; None when there is none."""
+        """Return the current record with the key of `record`; None if there is none."""
         match record:
             case ConsumerGroupMetadata():
                 return self.own_record
@@ -338,7 +339,7 @@ class ConsumerGroup:
                 return self.regexes.get(name)
 
     def records(self) -> Iterator[ConsumerRecord]:
-        """Every record that makes the group, the group's own one last."""
+        """Yield every record of the group, the group's own one last."""
         yield from self.regexes.values()
         yield from self.currents.values()
         yield from self.targets.values()
@@ -347,7 +348,7 @@ class ConsumerGroup:
             if record is not None:
                 yield record
 
-    # --- what follows from the records ---
+    # --- derived state ---
 
     def _set_member(self, member_id: MemberId, member: ConsumerGroupMemberMetadata | None) -> None:
         old = self.members.pop(member_id, None)
@@ -402,7 +403,7 @@ class ConsumerGroup:
 
 
 def tombstone_of(record: ConsumerRecord) -> ConsumerGroupTombstone:
-    """The tombstone that takes a record away."""
+    """Return the tombstone of a record."""
     kind = ConsumerRecordType
     group_id = record.group_id
     match record:

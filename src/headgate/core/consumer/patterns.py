@@ -1,12 +1,13 @@
-"""Subscriptions by regular expression: which topics they mean, and when to look again.
+"""Subscriptions by regular expression: the topics they match, and when to match again.
 
-Heartbeats match nothing: a new expression means no topic until the group's ticks (`TimerKind.PATTERNS`) have
-matched it against all there are. The result is a record. When topics come or go, those alone are matched.
+Heartbeats do not match: a new expression has no topics until ticks of the group (`TimerKind.PATTERNS`) have
+matched it against all topics. The result is a record. When topics are created or deleted, only those are
+matched.
 
 There may be a hundred thousand topics, and many groups: a tick matches a slice and leaves the rest to the
-next one, so that everybody else has his turn in between, other groups' expressions too. A slice is measured
-by what its matches take at worst (`TopicPattern.steps`). How far a group has come is volatile: after a load
-everything is looked at again.
+next one, so that other work, also other groups' expressions, is done in between. A slice is measured by the
+worst-case cost of its matches (`TopicPattern.steps`). The progress of a group is volatile: after a load
+everything is matched again.
 """
 
 from __future__ import annotations
@@ -25,28 +26,28 @@ from headgate.domain.ids import GroupId, TopicName
 from headgate.records import ConsumerGroupRegularExpression, ConsumerRecord
 
 STEPS_AT_ONCE = 250_000
-"""At worst 5 ms: as many steps a tick takes, and the groups together on the spot when topics change."""
+"""Steps of a tick, and of all groups together at a change of topics; at worst 5 ms."""
 
 _STEPS_OF_A_CALL = 50
-"""What a match takes besides the expression's own steps."""
+"""Cost of a match besides the expression's own steps."""
 
 _STEPS_OF_AN_INSTRUCTION = 50
 _STEPS_TO_SORT_A_NAME = 25
-"""What it takes to compile an expression, and to put the topics that it means in order."""
+"""Cost of compiling an expression, and of sorting its topics."""
 
 _MATCHES_ON_THE_SPOT = 100
-"""Of a group, when topics change."""
+"""Matches of a group at a change of topics; with more, its ticks match them."""
 
 _PATTERNS_KEPT = 1024
 
 _compiled = lru_cache(_PATTERNS_KEPT)(compile_pattern)
 
 Meanings = dict[str, tuple[TopicName, ...]]
-"""The topics that expressions mean, in order."""
+"""The topics that expressions match, sorted."""
 
 
 def invalid_pattern(text: str) -> Refusal | None:
-    """Why a member may not subscribe by this expression."""
+    """Return why a member may not subscribe to this expression; None if it may."""
     pattern = _compiled(text)
     if isinstance(pattern, TopicPattern):
         return None
@@ -55,25 +56,25 @@ def invalid_pattern(text: str) -> Refusal | None:
 
 
 class PatternMatching:
-    """What is still to be matched for the groups of a shard."""
+    """The pending matches of a shard's groups."""
 
     __slots__ = ("_changed", "_loaded", "_running")
 
     def __init__(self) -> None:
         self._changed: dict[GroupId, list[Sequence[TopicChange]]] = {}
-        """Changes of topics that a group's expressions were not held against yet."""
+        """Changes of topics that a group's expressions were not matched against yet."""
         self._loaded: set[GroupId] = set()
-        """Groups that have not been looked at since the log was read."""
+        """Groups whose expressions were not matched since the load."""
         self._running: dict[GroupId, Iterator[Meanings | None]] = {}
 
     def loaded(self, groups: Iterable[ConsumerGroup]) -> None:
-        """Everything is to be looked at again, once it is known which topics there are."""
+        """Schedule all matches again, for when the topics are known."""
         self._changed = {group.group_id: [] for group in groups if group.subscriptions.regex_users}
         self._loaded = set(self._changed)
         self._running.clear()
 
     def forget(self, group_id: GroupId) -> None:
-        """The group is gone."""
+        """Discard the state of a deleted group."""
         self._changed.pop(group_id, None)
         self._loaded.discard(group_id)
         self._running.pop(group_id, None)
@@ -81,10 +82,10 @@ class PatternMatching:
     def topics_changed(
         self, groups: Iterable[ConsumerGroup], changes: Sequence[TopicChange]
     ) -> list[GroupId]:
-        """Topics are others: the groups of these whose ticks have something to do.
+        """Handle a change of topics; return the groups whose ticks have something to match.
 
-        Few changes are matched on the spot, once for each expression that there is, as long as it takes no
-        more steps than a tick: mostly they are of topics that a group does not mean.
+        Few changes are matched at once, each expression once, up to the steps of a tick: mostly a group's
+        expressions do not match the topics.
         """
         room = _Room()
         verdicts: Verdicts = {}
@@ -106,9 +107,9 @@ class PatternMatching:
         return group_id in self._running or group_id in self._changed or not group.subscriptions.is_known
 
     def match(self, turn: ConsumerTurn, group: ConsumerGroup) -> list[ConsumerRecord]:
-        """A slice of what is to be matched for a group; the records come with the last one.
+        """Match a slice of a group's pending matches; the last slice returns the records.
 
-        Sets the group's timer as long as there is more to do.
+        Sets the group's timer if there is more to do.
         """
         group_id = group.group_id
         running = self._running.get(group_id)
@@ -131,7 +132,7 @@ class PatternMatching:
 
 
 class _Room:
-    """The steps that may still be taken at once."""
+    """The steps left before a pause."""
 
     __slots__ = ("_steps",)
 
@@ -144,13 +145,13 @@ class _Room:
         return self._steps <= 0
 
     def take(self, pattern: TopicPattern | InvalidPattern, name: TopicName) -> None:
-        """A name is matched. One match alone may take more than there is room for."""
+        """Count a match. A single one may take more steps than are left."""
         self._steps -= _STEPS_OF_A_CALL
         if not isinstance(pattern, InvalidPattern):
             self._steps -= pattern.steps(name)
 
     def compiled(self, regex: str) -> TopicPattern | InvalidPattern:
-        """The pattern of an expression, which is compiled if it is not among those that are kept."""
+        """Return the pattern of an expression, compiled if it is not cached."""
         misses = _compiled.cache_info().misses
         pattern = _compiled(regex)
         if isinstance(pattern, TopicPattern) and _compiled.cache_info().misses > misses:
@@ -158,11 +159,11 @@ class _Room:
         return pattern
 
     def take_names(self, count: int, steps: int) -> None:
-        """A list of names is gone through, with so many steps for each."""
+        """Count an iteration over a list of names, with so many steps for each."""
         self._steps -= count * steps
 
     def begin_anew(self) -> None:
-        """After a pause."""
+        """Start again after a pause."""
         self._steps = STEPS_AT_ONCE
 
 
@@ -173,9 +174,9 @@ Verdicts = dict[tuple[str, TopicName], bool]
 def _is_outdated(
     group: ConsumerGroup, changes: Sequence[TopicChange], verdicts: Verdicts, room: _Room
 ) -> bool:
-    """Whether an expression of the group means other topics after these changes, or that is not known yet.
+    """Return whether an expression of the group matches other topics after these changes, or may do so.
 
-    `verdicts` are those that other groups asked for, and take in those that this one does.
+    `verdicts` has the results of other groups, and gets those of this one.
     """
     subscriptions = group.subscriptions
     for regex in subscriptions.regex_users:
@@ -193,18 +194,20 @@ def _is_outdated(
 
 
 def _matches(pattern: TopicPattern | InvalidPattern, name: TopicName) -> bool:
-    """An expression that is none was written by a coordinator that reads it otherwise: it means nothing."""
+    """Return the match of a name; an invalid expression, from a coordinator with another syntax, matches
+    none.
+    """
     return not isinstance(pattern, InvalidPattern) and pattern.matches(name)
 
 
 def _matching(
     group: ConsumerGroup, topics: TopicImage, changes: list[Sequence[TopicChange]], *, is_loaded: bool
 ) -> Iterator[Meanings | None]:
-    """What the group's expressions mean, at last; before that, None at the end of each slice.
+    """Yield the topics of the group's expressions at the end; before that, None at the end of each slice.
 
-    An expression that is known is held against the changes, a new one against all topics. Topics may change
-    meanwhile: those are for the next time, but what is gone is left out. `is_loaded`: topics may be gone
-    without being among the changes.
+    A known expression is matched against the changes, a new one against all topics. Topics that are created
+    meanwhile are left to the next time, deleted ones are omitted. `is_loaded`: topics may be deleted that are
+    not among the changes.
     """
     meanings: Meanings = {}
     room = _Room()
@@ -237,7 +240,7 @@ def _matching(
 
 
 def _records(turn: ConsumerTurn, group: ConsumerGroup, meanings: Meanings) -> list[ConsumerRecord]:
-    """What is new of the meanings; where an expression means other topics now, the group's epoch rises."""
+    """Return the records of changed expressions; if the topics of one changed, the group epoch rises."""
     records: list[ConsumerRecord] = []
     is_rising = False
     for regex in group.subscriptions.regex_users:

@@ -1,30 +1,33 @@
-"""One step of a member towards its target: pure functions of what it has and what it is to have.
+"""Reconcile a member: one step towards its target assignment, as pure functions.
 
-A member's partitions are `assigned` or `pending_revocation`; together they are what it owns, and nobody else
-is given one of them. With the target T, restricted to the topics the member reads:
+A member's partitions are `assigned` or `pending_revocation`; together they are those it owns, and no other
+member gets one of them. With the target T, restricted to the topics the member subscribes to:
 
     kept    = assigned ∩ T
     revoked = assigned − kept
-    free    = (T − kept) without what another member owns
+    free    = (T − kept) without partitions of other owners
     awaited = T − kept − free
 
 and then the first of these that applies:
 
-    a. revoked is not empty, and the member has not said that it let all of it go or the target is of its own
-       epoch: it stays in its epoch with `kept`, and `revoked` is pending, besides what it let go in it
-       already: UNREVOKED_PARTITIONS;
-    b. free is not empty: it comes into the target's epoch with kept ∪ free; UNRELEASED_PARTITIONS if
-       something is awaited, else STABLE;
-    c. something is awaited: it comes into the target's epoch with `kept`: UNRELEASED_PARTITIONS;
-    d. otherwise it comes into the target's epoch with `kept`: STABLE.
+    a. revoked is not empty, and the member has not reported that it revoked all of it, or the target is of
+    its
+       own epoch: it stays in its epoch with `kept`; `revoked` is added to its partitions pending revocation:
+       UNREVOKED_PARTITIONS;
+    b. free is not empty: it moves to the target's epoch with kept ∪ free; UNRELEASED_PARTITIONS if
+       awaited is not empty, else STABLE;
+    c. awaited is not empty: it moves to the target's epoch with `kept`: UNRELEASED_PARTITIONS;
+    d. otherwise it moves to the target's epoch with `kept`: STABLE.
 
-A partition's assignment epoch is the target's epoch at which the member was given it, and goes with it as
-long as the member owns it (R1.3, KIP-1251).
+The assignment epoch of a partition is the epoch of the target assignment with which the member got it; it
+does
+not change while the member owns the partition (R1.3, KIP-1251).
 
-Who lets a partition go comes into a later epoch with it, without exception: otherwise commits that are still
-under way in the present one would be believed after the partition's next owner has begun. Kafka lets members
-go on in their epoch that read fewer topics while the target is still to be made, or that a newer target takes
-more from than the one before; here what they let go waits with them.
+A member that revokes a partition always moves to a later epoch with that: otherwise commits in flight with
+its
+present epoch would be accepted after the partition's next owner has begun. Kafka lets members continue in
+their epoch that reduce their subscription before the new target assignment, or from which a newer target
+assignment revokes more than the last one; here they wait with the revoked partitions.
 """
 
 from __future__ import annotations
@@ -42,24 +45,27 @@ Owned = dict[TopicId, dict[int, int]]
 
 @dataclass(slots=True, frozen=True)
 class Aim:
-    """Where a member is to get, and what stands in the way."""
+    """The target assignment of a member and the partitions that block it."""
 
     assignment_epoch: int
     target: TargetPartitions
     subscribed: Set[TopicId]
-    """The topics the member reads."""
+    """The topics that the member subscribes to."""
     is_subscription_new: bool
-    """Whether it read others until now: it must not keep partitions of those, whatever the target says."""
+    """Whether its subscription changed: it must not keep partitions of other topics, whatever the
+    target is.
+    """
     owner_of: Callable[[TopicId, int], MemberId | None]
-    """Who owns a partition now; the member itself, also under an id it had before, counts as nobody."""
+    """Returns the owner of a partition; None for the member itself, also under a former id."""
 
 
 def reconciled(
     current: ConsumerGroupCurrentAssignment, aim: Aim, reported: Reported | None
 ) -> ConsumerGroupCurrentAssignment | None:
-    """What the member has after this step, or as it is; `reported` is what it says it has, if it does.
+    """Return the member's next current assignment, or `current`; `reported` is None if it reports no
+    partitions.
 
-    None: its state was written by another version and it must begin anew, without partitions.
+    None: its state was written by another version, and it must rejoin without partitions.
     """
     match current.state:
         case MemberState.STABLE:
@@ -107,7 +113,9 @@ def _next(
 def _without_unsubscribed(
     current: ConsumerGroupCurrentAssignment, aim: Aim
 ) -> ConsumerGroupCurrentAssignment:
-    """Take away what the member does not read any more, though its target is not made yet."""
+    """Revoke partitions of topics that the member is no longer subscribed to, before the target is
+    computed.
+    """
     if not aim.is_subscription_new or current.assigned.keys() <= aim.subscribed:
         return current
     kept = {topic: epochs for topic, epochs in current.assigned.items() if topic in aim.subscribed}
@@ -130,18 +138,20 @@ def _moved(
         assigned=assigned,
         pending_revocation=pending_revocation,
     )
-    if moved == current:  # it waits on: an answer that was lost may be asked for as often as need be
+    if moved == current:  # no change: a member may repeat its request after lost responses
         return current
     return replace(moved, previous_member_epoch=current.member_epoch)
 
 
 def union(one: OwnedPartitions, other: OwnedPartitions) -> Owned:
-    """The partitions of both."""
+    """Return the partitions of both."""
     return {topic_id: {**one.get(topic_id, {}), **other.get(topic_id, {})} for topic_id in {**one, **other}}
 
 
 def _has_any(reported: Reported | None, partitions: Mapping[TopicId, Mapping[int, int]]) -> bool:
-    """Whether the member has one of the partitions, or may have it because it does not say."""
+    """Return whether the member may still have one of the partitions: it reports it, or reports none at
+    all.
+    """
     if reported is None:
         return True
     return any(
@@ -152,7 +162,7 @@ def _has_any(reported: Reported | None, partitions: Mapping[TopicId, Mapping[int
 
 
 def owns_no_more(reported: Reported | None, current: ConsumerGroupCurrentAssignment) -> bool:
-    """Whether all partitions that the member says it has are its own; not if it does not say."""
+    """Return whether the member reports only partitions that it owns; False if it reports none at all."""
     assigned, pending = current.assigned, current.pending_revocation
     return reported is not None and all(
         assigned.get(topic_id, {}).keys() | pending.get(topic_id, {}).keys() >= set(indexes)

@@ -1,7 +1,7 @@
-"""What the members of a consumer group read: topics by their names, or all that a regular expression means.
+"""The topics that the members of a consumer group subscribe to, by name or by regular expression.
 
-It follows from the members' records. Large groups subscribe alike, so members that name the same topics share
-one `TopicNames`, and what is asked of the whole group is asked of these.
+They follow from the members' records. In large groups most subscriptions are equal, so members that name the
+same topics share one `TopicNames`, and the topics of the group are computed from these.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headgate.records import ConsumerGroupMemberMetadata, ConsumerGroupRegularEx
 KeyT = TypeVar("KeyT", bound=str)
 
 _STEPS_OF_A_SEARCH = 20
-"""A name is found among a hundred thousand in as many comparisons."""
+"""Cost of a search for a name among a hundred thousand."""
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class TopicNames:
     """Topics that one or more members name."""
 
     names: tuple[TopicName, ...]
-    """Ascending, as it stands in the members' records."""
+    """Ascending, as in the members' records."""
     topics: frozenset[TopicName]
     members: int = 0
 
@@ -37,18 +37,18 @@ class Subscriptions:
     __slots__ = ("_by_names", "_regexes", "readers", "regex_users")
 
     def __init__(self, regexes: Mapping[str, ConsumerGroupRegularExpression]) -> None:
-        """`regexes` are the expressions that were matched, and the topics they mean."""
+        """`regexes` has the resolved expressions with their topics."""
         self._regexes = regexes
         self._by_names: dict[tuple[TopicName, ...], TopicNames] = {}
         self.readers: Counter[TopicName] = Counter()
-        """The topics that members name; how many of the different subscriptions do."""
+        """The topics that members name, with the number of different subscriptions with each."""
         self.regex_users: Counter[str] = Counter()
-        """How many members subscribe by a regular expression."""
+        """Number of members that subscribe to a regular expression."""
 
     # --- members ---
 
     def add(self, member: ConsumerGroupMemberMetadata) -> ConsumerGroupMemberMetadata:
-        """Take a member in: the same, with the names it shares with others."""
+        """Add a member; return it with the names it shares with others."""
         names = member.subscribed_topic_names
         known = self._by_names.get(names)
         if known is None:
@@ -60,7 +60,7 @@ class Subscriptions:
         return member if known.names is names else replace(member, subscribed_topic_names=known.names)
 
     def remove(self, member: ConsumerGroupMemberMetadata) -> None:
-        """A member that was taken in is gone."""
+        """Remove a member that was added."""
         names = member.subscribed_topic_names
         known = self._by_names[names]
         known.members -= 1
@@ -74,12 +74,12 @@ class Subscriptions:
     # --- topics ---
 
     def by_regex(self, regex: str | None) -> tuple[TopicName, ...]:
-        """The topics that a regular expression means, ascending: none as long as that is not known."""
+        """Return the topics that a regular expression matches, ascending; none if it is not resolved yet."""
         resolved = self._regexes.get(regex) if regex else None
         return () if resolved is None else resolved.topics
 
     def of(self, member: ConsumerGroupMemberMetadata) -> frozenset[TopicName]:
-        """The topics that somebody reads who is a member, or would be."""
+        """Return the topics that a member subscribes to, who need not be added yet."""
         names = member.subscribed_topic_names
         known = self._by_names.get(names)
         named = frozenset(names) if known is None else known.topics
@@ -87,7 +87,7 @@ class Subscriptions:
         return named.union(self.by_regex(regex)) if regex else named
 
     def topics(self) -> frozenset[TopicName]:
-        """The topics that members read."""
+        """Return the topics that members subscribe to."""
         return self.topics_after(())
 
     def topics_after(
@@ -95,7 +95,7 @@ class Subscriptions:
         gone: Iterable[ConsumerGroupMemberMetadata],
         new: ConsumerGroupMemberMetadata | None = None,
     ) -> frozenset[TopicName]:
-        """The topics that members will read when some have gone and one is there instead."""
+        """Return the topics that members subscribe to after some are removed and one is added."""
         members: Counter[tuple[TopicName, ...]] = Counter()
         regexes = Counter(self.regex_users)
         for member in gone:
@@ -108,7 +108,7 @@ class Subscriptions:
         return topics.union(() if new is None else new.subscribed_topic_names, *more)
 
     def _named_without(self, gone: Mapping[tuple[TopicName, ...], int]) -> frozenset[TopicName]:
-        """The topics that are named when so many members with these subscriptions have gone."""
+        """Return the topics named after so many members with these subscriptions are removed."""
         ended = [names for names, count in gone.items() if count >= self._by_names[names].members]
         if len(self._by_names) - len(ended) == 1:
             (left,) = self._by_names.keys() - ended
@@ -119,17 +119,17 @@ class Subscriptions:
         return frozenset(name for name, count in counts.items() if count > 0)
 
     def is_meant_by(self, regex: str, topic: TopicName) -> bool:
-        """Whether a regular expression means a topic, as far as that is known."""
+        """Return whether a regular expression matches a topic; False if it is not resolved yet."""
         topics = self.by_regex(regex)
         at = bisect_left(topics, topic)
         return at < len(topics) and topics[at] == topic
 
     def is_subscribed_to(self, topic: TopicName) -> bool:
-        """Whether a member reads a topic."""
+        """Return whether a member subscribes to a topic."""
         return topic in self.readers or any(self.is_meant_by(regex, topic) for regex in self.regex_users)
 
     def reads_any_of(self, topics: Set[TopicName]) -> bool:
-        """Whether a member reads one of these topics; as quick as the fewer of both are."""
+        """Return whether a member subscribes to one of these topics; takes as long as the smaller set."""
         return not self.readers.keys().isdisjoint(topics) or any(
             self._means_any_of(regex, topics) for regex in self.regex_users
         )
@@ -142,12 +142,12 @@ class Subscriptions:
 
     @property
     def is_known(self) -> bool:
-        """Whether every regular expression has been matched."""
+        """Whether every regular expression was resolved."""
         return all(regex in self._regexes for regex in self.regex_users)
 
 
 def count_down(counter: Counter[KeyT], key: KeyT) -> None:
-    """One less; what there is none of is forgotten."""
+    """Decrement a count; remove it at 0."""
     counter[key] -= 1
     if not counter[key]:
         del counter[key]

@@ -1,4 +1,4 @@
-"""What is wrong with a heartbeat whatever the group may be, one check a line, in the order Kafka checks."""
+"""Checks of a heartbeat that are independent of the group, one per line, in Kafka's order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _invalid(message: str) -> Refusal:
 
 
 def invalid_heartbeat(command: ConsumerHeartbeat, assignors: tuple[str, ...]) -> Refusal | None:
-    """Why the heartbeat can be no member's; `assignors` are those that may be asked for."""
+    """Return why the heartbeat is invalid, else None; `assignors` are those that members may ask for."""
     if not command.member_id:
         return _invalid("MemberId can't be empty.")
     if not command.group_id:
