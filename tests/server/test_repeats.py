@@ -20,6 +20,7 @@ from headgate.api.registration import Api
 from headgate.api.repeats import Habit
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicId, TopicName
+from headgate.server.connection import MOST_OTHERS_WAITING
 from headgate.server.node import BrokerNode
 from headgate.topics.topic import Topic
 from headgate.topics.topics import NewTopic
@@ -162,6 +163,46 @@ def test_an_id_that_comes_again_is_not_the_topic_that_took_the_name(
         assert [(one.partition_index, one.error_code) for one in answers.partitions] == unknown
         assert {one.committed_offset for one in answers.partitions} == {-1}
         assert await committed(client) == {}
+
+    run_scenario(scenario)
+
+
+def test_few_fetches_with_long_responses_wait_at_a_time() -> None:
+    """A short request may ask for much metadata; those of one connection are not all answered at once."""
+
+    async def scenario(client: Client) -> None:
+        await client.ask(commit(5, list(range(WIDTH)), metadata="x" * 4000), 8)
+        request = fetch(list(range(WIDTH)), 7)
+        expected = {await client.send(request, 7, "again") for _ in range(4)}
+        assert client.is_known(request, 7)
+        frames = [request_frame(request, 7, place, "again") for place in range(300)]
+        client.connection.data_received(b"".join(frames))
+        for frame in frames:
+            client.connection.data_received(frame)
+        assert len(client.connection.waiting) <= MOST_OTHERS_WAITING
+        answers = await client.receive(600)
+        assert [correlation_id for correlation_id, _ in answers] == [*range(300)] * 2
+        assert {frame[4:] for _, frame in answers} == expected
+
+    run_scenario(scenario)
+
+
+def test_a_wide_fetch_of_metadata_that_comes_again_is_answered_as_one_that_is_read() -> None:
+    """Also while others are served together with it."""
+
+    async def scenario(client: Client) -> None:
+        await client.ask(commit(5, [3], metadata="note"), 8)
+        wide, narrow = fetch(list(range(WIDTH)) * 60, 7), fetch([3, 4], 7)
+        for _ in range(3):
+            for request in (wide, narrow):
+                answer = await client.send(request, 7, "again")
+                assert answer == await client.send(request, 7, f"new {next(client._ids)}")
+        assert client.is_known(wide, 7)
+        frames = [request_frame(one, 7, place, "again") for place, one in enumerate((narrow, wide, narrow))]
+        client.connection.data_received(b"".join(frames))
+        answers = await client.receive(3)
+        assert [correlation_id for correlation_id, _ in answers] == [0, 1, 2]
+        assert len(answers[1][1]) > 2000 and answers[0][1][4:] == answers[2][1][4:]
 
     run_scenario(scenario)
 

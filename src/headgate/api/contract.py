@@ -143,6 +143,11 @@ class Repeat(Protocol):
         ...
 
     @property
+    def has_long_response(self) -> bool:
+        """Whether its last response was much longer than the request."""
+        ...
+
+    @property
     def kept_bytes(self) -> int:
         """Approximate size in memory, without its frame and the names in it."""
         ...

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, Self
 
 import numpy as np
@@ -21,7 +22,7 @@ from headgate.api.fetch_messages import (
     groups_asked,
     response_of,
 )
-from headgate.api.group_repeat import NumberlessRepeat, ask_together
+from headgate.api.group_repeat import NumberlessRepeat, answer_repeats
 from headgate.core.offsets.commands import (
     FetchedNumbers,
     FetchedOffsets,
@@ -29,6 +30,7 @@ from headgate.core.offsets.commands import (
     FetchOffsets,
 )
 from headgate.core.offsets.stored import StoredOffset
+from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
 from headgate.wire.framing import response_body
 from headgate.wire.messages.offset_fetch import OffsetFetchRequest
@@ -38,6 +40,9 @@ _API_KEY = 9
 _OFFSET_BYTES, _EPOCH_BYTES = 8, 4
 MOST_TOPICS = 500
 """Of more topics than these a fetch is answered in steps, each time anew."""
+MOST_TOLD_AT_ONCE: Final = 2000
+"""The response to a fetch of more partitions than these is written in a thread if some have metadata."""
+LONG_RESPONSE_BYTES: Final = 1 << 16
 _KEPT_BYTES: Final = 1600
 _TOPIC_KEPT_BYTES: Final = 450
 _KEPT_ONE_BY_ONE_BYTES: Final = 345
@@ -60,7 +65,7 @@ def fetch_repeat(node: Node, version: int, request: OffsetFetchRequest) -> Fetch
 class FetchRepeat(NumberlessRepeat):
     """One such fetch."""
 
-    __slots__ = ("_asked", "_command", "_has_epochs", "_shape", "_told", "_version", "_written")
+    __slots__ = ("_asked", "_command", "_has_epochs", "_is_wide", "_shape", "_told", "_version", "_written")
 
     def __init__(self, node: Node, asked: AskedGroup, version: int) -> None:
         super().__init__(node, asked.command.group_id, asked.topics)
@@ -68,6 +73,9 @@ class FetchRepeat(NumberlessRepeat):
         self._command = _with_arrays(asked.command)
         self._version = version
         self.kept_bytes = _kept_bytes(asked.command)
+        self._is_wide = (
+            sum(len(partitions) for _, partitions in asked.command.topics or ()) > MOST_TOLD_AT_ONCE
+        )
         self._has_epochs = version >= LEADER_EPOCH_SINCE_VERSION
         self._shape = _response_shape(asked, version)
         self._told: Any = None
@@ -79,13 +87,29 @@ class FetchRepeat(NumberlessRepeat):
         cls, node: Node, repeats: list[Self], calls: RepeatedCalls, numbers: list[Numbers]
     ) -> None:
         """Fetch once more, all as one command."""
-        ask_together(node, repeats, calls, FetchesAgain([repeat._command for repeat in repeats]))
+        command = FetchesAgain([repeat._command for repeat in repeats])
+        group_id = repeats[0].group_id
+        node.router.owner_of(group_id).submit(group_id, command, partial(cls._on_results, repeats, calls))
+
+    @staticmethod
+    def _on_results(
+        repeats: Sequence[FetchRepeat], calls: RepeatedCalls, results: list[Any] | ErrorCode
+    ) -> None:
+        if isinstance(results, ErrorCode) or FetchedOffsets not in map(type, results):
+            answer_repeats(repeats, calls, results)
+            return
+        for repeat, call, result in zip(repeats, calls, results, strict=True):
+            if repeat._is_wide and type(result) is FetchedOffsets:
+                call.answer_aside(partial(response_of, [repeat._asked], [result], repeat._version))
+            else:
+                call.answer_frame(repeat.response_to(result).frame(call.correlation_id))
 
     def response_to(self, result: Any) -> WrittenResponse:
         """The one to the last result, if it is that again; else one with its numbers in their places."""
         if result is not self._told:  # it is the same as long as nothing has changed
             self._written = self._write(result)
             self._told = result
+            self.has_long_response = self._written.size > LONG_RESPONSE_BYTES
         return self._written
 
     def _write(self, result: Any) -> WrittenResponse:

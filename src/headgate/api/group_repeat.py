@@ -27,7 +27,7 @@ KEPT_BYTES: Final = 800
 class GroupRepeat:
     """A repeated request for one group."""
 
-    __slots__ = ("_topics", "group_id", "kept_bytes", "shard", "weight_bytes")
+    __slots__ = ("_topics", "group_id", "has_long_response", "kept_bytes", "shard", "weight_bytes")
 
     def __init__(
         self, node: Node, group_id: GroupId, topics: Iterable[Topic] = (), weight_bytes: int = 0
@@ -36,6 +36,8 @@ class GroupRepeat:
         self.weight_bytes = weight_bytes
         self.kept_bytes = KEPT_BYTES
         """See `Repeat`; subclasses with more data set more."""
+        self.has_long_response = False
+        """See `Repeat`."""
         self.group_id = group_id
         self.shard = node.coordinator.partition_of(group_id)
         self._topics = list(topics)

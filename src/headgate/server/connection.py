@@ -25,7 +25,7 @@ from typing import Any, Final, TypeVar, cast
 
 from headgate.api.contract import Node, RequestSteps
 from headgate.api.registration import Api
-from headgate.api.repeats import Habit, Repeats
+from headgate.api.repeats import Found, Habit, Repeats
 from headgate.domain.errors import ErrorCode
 from headgate.runtime.asking import NOW
 from headgate.runtime.failures import Where, unexpected
@@ -64,7 +64,7 @@ MOST_OTHERS_WAITING: Final = 64
 """How many requests may be unanswered when one follows that is large, or did not come before: its response
 may be of any size. Kafka takes one request of a connection at a time."""
 SMALL_BYTES: Final = 4096
-"""A request that came before and is no larger than this has a small response."""
+"""A request that came before and is no larger than this has a small response, unless the last one was not."""
 MOST_UNSENT_BYTES: Final = 1 << 20
 """How many bytes of responses may wait, because an earlier one is not ready, before no request is served."""
 SERVED_TOGETHER_BYTES: Final = 1 << 16
@@ -79,6 +79,11 @@ REFUSALS_TOLD: Final = 20
 """Of the connections closed for what was sent over them, so many are logged in some seconds; all count."""
 LARGEST_REMEMBERED_HEADER: Final = 512
 """A longer header of a request is read each time."""
+
+
+def _is_small(found: Found, frame: bytes) -> bool:
+    """Whether a request that came before has a small response."""
+    return len(frame) <= SMALL_BYTES and not found[1].has_long_response
 
 
 def _read_nothing(frame: bytes, at: int) -> None:
@@ -245,7 +250,7 @@ class Connection(asyncio.Protocol):
             if frame is not None and not (self._occupations or self._unserved):
                 found = self._repeats.find(frame, self._habit)
                 waiting = len(self.waiting)
-                if found is not None and (waiting < MOST_OTHERS_WAITING or len(frame) <= SMALL_BYTES):
+                if found is not None and (waiting < MOST_OTHERS_WAITING or _is_small(found, frame)):
                     self._turn.add(self, found, frame)  # nearly always: there is nothing to read
                     if waiting >= MOST_REQUESTS_WAITING:
                         self._balance()
@@ -299,7 +304,7 @@ class Connection(asyncio.Protocol):
                 return
             frame = unserved[0]
             found = find(frame, self._habit)
-            if self._has_to_wait(is_small=found is not None and len(frame) <= SMALL_BYTES):
+            if self._has_to_wait(is_small=found is not None and _is_small(found, frame)):
                 break
             unserved.popleft()
             self._unserved_bytes -= len(frame)

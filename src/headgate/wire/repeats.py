@@ -104,15 +104,16 @@ class RequestShape:
 class WrittenResponse:
     """A response of which nothing but the correlation id changes; `body` is what stands behind that."""
 
-    __slots__ = ("_body", "_size")
+    __slots__ = ("_body", "size")
 
     def __init__(self, body: bytes) -> None:
-        self._size = _RESPONSE_HEAD_SIZE - _LENGTH_SIZE + len(body)
+        self.size = _RESPONSE_HEAD_SIZE - _LENGTH_SIZE + len(body)
+        """In bytes, without the length that stands in front."""
         self._body = body
 
     def frame(self, correlation_id: int) -> bytes:
         """The response as it is sent, length first."""
-        return _pack_response_head(self._size, correlation_id) + self._body
+        return _pack_response_head(self.size, correlation_id) + self._body
 
 
 class ResponseShape:
