@@ -2,12 +2,53 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
+from tests.server.clients import commit
+from tests.server.raw import RawConnection
 from tests.waiting import wait_until
 
 from headgate.broker import run
+from headgate.log.batch import Record, encode_batch
+from headgate.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from headgate.wire.messages.offset_commit import OffsetCommitResponse
+from headgate.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+
+@pytest.mark.parametrize("name", ["t-0", "__consumer_offsets-*", "catalogue"])
+@pytest.mark.parametrize("is_removed", [True, False], ids=["removed", "moved"])
+def test_a_server_stops_when_a_log_is_taken_away(tmp_path: Path, name: str, is_removed: bool) -> None:
+    """What it goes on to acknowledge would be gone at the next start, which looks for damage."""
+    data = tmp_path / "data"
+    with run(data_dir=data) as broker:
+        connection = RawConnection(broker.port)
+        topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        connection.request(CreateTopicsRequest(topics=[topic]), 5, CreateTopicsResponse)
+        batch = encode_batch([Record(None, b"v")])
+        partition = PartitionProduceData(index=0, records=bytes(batch))
+        produce = ProduceRequest(acks=-1, topic_data=[TopicProduceData(name="t", partition_data=[partition])])
+        connection.request(produce, 9, ProduceResponse)
+        connection.request(commit(1, [0]), 8, OffsetCommitResponse)
+        connection.socket.close()
+        for directory in [one for one in data.glob(name) if list(one.glob("*.log"))]:
+            directory.rename(tmp_path / "elsewhere")
+            if is_removed:
+                shutil.rmtree(tmp_path / "elsewhere")
+        process = broker._process
+        assert process is not None
+        wait_until(lambda: process.poll() is not None, "it ends", 20)
+        assert process.returncode == 1
+    said = broker.log_path.read_text()
+    assert said.count("ERROR a log was removed or replaced") == 1
+    assert "Traceback" not in said
+    assert not (data / "clean-shutdown").exists()
 
 
 @pytest.mark.parametrize("what", ["data", "data/.lock"])

@@ -172,6 +172,17 @@ class OsFile:
             os.close(descriptor)
 
 
+def is_file_at(descriptor: int, path: Path) -> bool:
+    """Return whether the file of a descriptor is the one at `path`."""
+    try:
+        there, held = path.stat(), os.fstat(descriptor)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True  # unknown
+    return (there.st_dev, there.st_ino) == (held.st_dev, held.st_ino)
+
+
 class OsLock:
     """A lock of the operating system, released when its process ends."""
 
@@ -182,13 +193,7 @@ class OsLock:
 
     def is_at(self, path: Path) -> bool:
         """Return whether the locked file is still the one at `path`: a locked file can be removed."""
-        try:
-            there, held = path.stat(), os.fstat(self._descriptor)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        except OSError:
-            return True  # unknown
-        return (there.st_dev, there.st_ino) == (held.st_dev, held.st_ino)
+        return is_file_at(self._descriptor, path)
 
     def release(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1

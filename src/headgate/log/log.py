@@ -146,6 +146,12 @@ class Log:
         return len(self._segments)
 
     @property
+    def is_in_place(self) -> bool:
+        """Whether what is appended goes to a file that the next start finds, as far as one is open."""
+        active = self._segments.active
+        return active is None or active.is_in_place
+
+    @property
     def failure(self) -> OSError | None:
         """Why appends are refused; None if they are accepted."""
         return self._failure

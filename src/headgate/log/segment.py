@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
 
-from headgate.log.filesystem import File, FileSystem, read_file, write_fully
+from headgate.log.filesystem import File, FileSystem, is_file_at, read_file, write_fully
 from headgate.log.header import (
     CRC_END,
     HEADER_BYTES,
@@ -174,6 +174,12 @@ class Segment:
         elif self._file is not None:
             file, self._file = self._file, None
             file.close()
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the file, if it is open, is still the one by its name: it may be removed all the same."""
+        descriptor = None if self._file is None else self._file.descriptor
+        return descriptor is None or is_file_at(descriptor, self.path())
 
     def unload_indexes(self) -> None:
         """Forget the indexes of a closed segment; the files have them."""

@@ -101,7 +101,7 @@ async def _serve(options: ServeOptions, filesystem: OsFileSystem, lock: OsLock) 
     collect_cycles_rarely()
     listener = Listener(node)
     watches = lock.is_at(options.data_dir / LOCK_NAME)  # on a file system that numbers its files for good
-    watch = loop.create_task(_watch_directory(options.data_dir, lock, stop)) if watches else None
+    watch = loop.create_task(_watch_directory(node, lock, stop)) if watches else None
     try:
         host, port = await listener.listen(*options.listen)
         node.advertised_host, node.advertised_port = options.advertise or (_reachable(host), port)
@@ -119,22 +119,32 @@ async def _serve(options: ServeOptions, filesystem: OsFileSystem, lock: OsLock) 
         listener.stop_accepting()
         node.close()
         await listener.close()
-    if watches and not lock.is_at(options.data_dir / LOCK_NAME):
-        raise OSError(f"{options.data_dir} was removed or replaced while the server ran")
+    gone = watch.result() if watch is not None and watch.done() else None
+    if gone is None and watches and not lock.is_at(options.data_dir / LOCK_NAME):
+        gone = options.data_dir
+    if gone is not None:
+        raise OSError(f"{gone} was removed or replaced while the server ran")
     logger.info("stopped")
 
 
-async def _watch_directory(data_dir: Path, lock: OsLock, stop: asyncio.Event) -> None:
-    """Stop the server when its directory, or the lock in it, is not there any more.
+async def _watch_directory(node: BrokerNode, lock: OsLock, stop: asyncio.Event) -> Path:
+    """Stop the server when its directory, the lock or a log in it is not there any more; what is gone.
 
     What it goes on to write would be in files without a name, and another server could start there.
     """
+    data_dir = node.topics.data_dir
     while lock.is_at(data_dir / LOCK_NAME):
+        gone = node.topics.misplaced()
+        if gone is not None:
+            logger.error("a log was removed or replaced", extra={"path": gone, "then": "the server stops"})
+            stop.set()
+            return gone
         await asyncio.sleep(LOOK_AFTER_DIRECTORY_SECONDS)
     logger.error(
         "the data directory was removed or replaced", extra={"path": data_dir, "then": "the server stops"}
     )
     stop.set()
+    return data_dir
 
 
 async def _start_unless_stopped(node: BrokerNode, stop: asyncio.Event) -> bool:

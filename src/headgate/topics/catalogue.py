@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from headgate.domain.ids import Millis, TopicId, TopicName
@@ -169,6 +170,11 @@ class Catalogue:
             self._apply(event)
         except (KeyError, TypeError, ValueError, AttributeError):
             raise _not_ours(offset) from None
+
+    @property
+    def misplaced(self) -> Path | None:
+        """The catalogue's directory, if its file was removed or replaced by somebody else."""
+        return None if self._log.is_in_place else self._log.directory
 
     @property
     def end_offset(self) -> int:

@@ -41,6 +41,10 @@ class Shared:
             self._used.pop(idle).close_files()
         self._used[key] = log
 
+    def misplaced(self) -> Path | None:
+        """The directory of a log in use whose file somebody removed or replaced; None: all are there."""
+        return next((log.directory for log in self._used.values() if not log.is_in_place), None)
+
     def closed(self, log: Log) -> None:
         """Note that the log has no open files any more."""
         self._used.pop(id(log), None)

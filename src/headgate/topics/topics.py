@@ -361,6 +361,10 @@ class Topics:
         """
         return self._catalogue.tidy(now)
 
+    def misplaced(self) -> Path | None:
+        """A directory in use that somebody removed or replaced; None: all are there."""
+        return self._catalogue.misplaced or self._shared.misplaced()
+
     def remove_deleted(self) -> bool:
         """Remove some more directories of deleted topics. Return whether there are more to remove."""
         return self._leftovers.remove_some()
