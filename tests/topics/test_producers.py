@@ -205,5 +205,5 @@ def test_the_producers_of_all_partitions_take_bounded_memory(monkeypatch: pytest
     assert (len(restored[0]), count.total) == (20, 120)
     restored[0].expire(Millis(1 << 62))
     assert count.total == 100
-    del first, restored
+    first.clear()
     assert count.total == len(second)

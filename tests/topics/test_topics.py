@@ -312,3 +312,16 @@ def test_changes_call_their_callbacks(disk: Disk) -> None:
     topics.set_group_overrides("g", {"consumer.session.timeout.ms": "50000"}, NOW)
     topics.set_group_overrides("g", {}, NOW)
     assert configured == ["g", "g"]
+
+
+def test_producers_are_counted_as_long_as_their_topic_is_there(disk: Disk) -> None:
+    """Those of all partitions; a topic that is deleted has none."""
+    topics = disk.start()
+    first, second = create(topics, disk, "first", 2), create(topics, disk, "second")
+    for producer_id in range(3):
+        append(first, b"x", producer=(producer_id, 0, 0))
+    append(first, b"x", partition=1, producer=(1, 0, 0))
+    append(second, b"x", producer=(1, 0, 0))
+    assert first.shared.producers.total == 5
+    topics.delete(first, NOW)
+    assert first.shared.producers.total == 1

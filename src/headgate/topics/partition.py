@@ -462,6 +462,7 @@ class Partition:
             self._log.give_up()
             self.topic.shared.closed(self._log)
             self._log = None
+        self._forget_producers()
 
     def settings_changed(self) -> None:
         """The topic's policy is a new one."""
@@ -518,6 +519,7 @@ class Partition:
         begins = self._epochs.begin(self.leader_epoch, log.log_end_offset)
         self._epochs_are_saved = not begins or self.leader_epoch == 0
         if log.log_end_offset == 0:
+            self._forget_producers()
             self._producers = Producers(self.topic.shared.producers)
         self._announced_offset = self._high_watermark(log)
         self._log = log
@@ -550,7 +552,7 @@ class Partition:
         )
         if self._log is None:
             return  # It is being opened, and nothing was derived yet.
-        self._producers = None
+        self._forget_producers()
         self._announced_offset = min(self._announced_offset, end_offset)
         self._unannounced.clear()
         self._epochs.truncate(end_offset)
@@ -609,6 +611,11 @@ class Partition:
             directory = self.topic.directory_of(self.index)
             self._producers = load_producers(shared.fs, directory, log, shared.producers)
         return self._producers
+
+    def _forget_producers(self) -> None:
+        if self._producers is not None:
+            self._producers.clear()
+            self._producers = None
 
     def _save_producers(self, log: Log) -> None:
         """Leave a snapshot; what cannot be saved is read from the log again."""

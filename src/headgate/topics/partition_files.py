@@ -84,6 +84,8 @@ def load_producers(fs: FileSystem, directory: Path, log: Log, count: ProducerCou
     """Return the producers' state at the end of the log, from all readable segments. Raises OSError."""
     decoded = _read_snapshot(fs, directory, count)
     if decoded is None or decoded[1] > log.log_end_offset or not _is_of(decoded[0], log):
+        if decoded is not None:
+            decoded[0].clear()
         producers, read_from = Producers(count), log.log_start_offset
     else:
         producers, read_from = decoded[0], max(decoded[1], log.log_start_offset)

@@ -102,8 +102,10 @@ class Producers:
         self._states: dict[int, ProducerState] = {}
         """By producer id, the least recent one first."""
 
-    def __del__(self) -> None:
+    def clear(self) -> None:
+        """Forget all of them: what was derived from the log is wrong, or not needed any more."""
         self._count.total -= len(self._states)
+        self._states = {}
 
     def __len__(self) -> int:
         return len(self._states)
