@@ -22,8 +22,9 @@ from headgate.wire.messages.produce import (
 )
 
 
-@pytest.mark.parametrize("name", ["t-0", "__consumer_offsets-*", "catalogue"])
-@pytest.mark.parametrize("is_removed", [True, False], ids=["removed", "moved"])
+@pytest.mark.parametrize(
+    ("name", "is_removed"), [("t-0", True), ("__consumer_offsets-*", False), ("catalogue", True)]
+)
 def test_a_server_stops_when_a_log_is_taken_away(tmp_path: Path, name: str, is_removed: bool) -> None:
     """What it goes on to acknowledge would be gone at the next start, which looks for damage."""
     data = tmp_path / "data"
