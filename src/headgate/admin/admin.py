@@ -102,8 +102,15 @@ class Admin:
     def positions_of(self, group_id: str, group: GroupDescription | None) -> list[Position]:
         """The same for a group that was described before."""
         committed = self.committed_offsets(group_id)
-        readers = readers_of(group)
-        return positions_of(committed, readers, self.log_end_offsets({*committed, *readers}))
+        readers, paused = readers_of(group), self._pauses_of(group)
+        ends = self.log_end_offsets({*committed, *readers, *paused})
+        return positions_of(committed, readers, ends, paused)
+
+    def _pauses_of(self, group: GroupDescription | None) -> Mapping[TopicPartition, PausedPartition]:
+        """Return the paused partitions of a group; none of one that cannot be paused."""
+        if group is None or group.group_type != groups.CONSUMER or not self.knows_pauses(group.group_id):
+            return {}
+        return self.list_paused_partitions(group.group_id)
 
     def alter_offsets(
         self,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from headgate.client.groups import GroupDescription, MemberDescription
 from headgate.client.offsets import CommittedOffset
+from headgate.client.pauses import PausedPartition
 from headgate.domain.ids import TopicPartition
 
 
@@ -21,6 +22,8 @@ class Position:
     """The offset the next record gets; None where the partition is no more."""
     member: MemberDescription | None
     """Who reads it now."""
+    paused: PausedPartition | None = None
+    """Its pause, if it is paused: its lag grows because somebody wants it to."""
 
     @property
     def lag(self) -> int | None:
@@ -40,9 +43,10 @@ def positions_of(
     committed: Mapping[TopicPartition, CommittedOffset],
     readers: Mapping[TopicPartition, MemberDescription],
     ends: Mapping[TopicPartition, int],
+    paused: Mapping[TopicPartition, PausedPartition],
 ) -> list[Position]:
-    """One for every partition that has an offset or a reader, in order."""
+    """Return one for every partition that has an offset or a reader or is paused, in order."""
     return [
-        Position(partition, committed.get(partition), ends.get(partition), readers.get(partition))
-        for partition in sorted(committed.keys() | readers.keys())
+        Position(one, committed.get(one), ends.get(one), readers.get(one), paused.get(one))
+        for one in sorted(committed.keys() | readers.keys() | paused.keys())
     ]

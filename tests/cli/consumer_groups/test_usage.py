@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(60)
     [
         ("--describe", "--group or --all-groups is expected with --describe"),
         ("--list --describe", "--list and --describe: one of them is expected"),
-        ("--group g", "--delete, --history, --offsets-as-of or --undo is expected"),
+        ("--group g", "--undo, --pause, --resume, --paused-partitions or --rewind is expected"),
         ("--describe --group g --execute", "--execute does not go with --describe"),
         ("--describe --group g --members --state", "--members and --state: one of them"),
         ("--reset-offsets --group g --topic t", "--to-earliest, --to-latest"),
@@ -61,7 +61,7 @@ def test_without_any_option_there_is_help() -> None:
 def test_help_tells_what_each_option_does() -> None:
     """By kinds, with examples."""
     text = CliRunner().invoke(app, ["consumer-groups", "--help"], env={"COLUMNS": "160"}).stdout
-    for words in ("What to do: one of these", "--reset-offsets", "Where --reset-offsets leads", "[STATES]"):
+    for words in ("What to do: one of these", "--reset-offsets", "Where --reset-offsets and --rewind lead", "[STATES]"):
         assert words in text
 
 

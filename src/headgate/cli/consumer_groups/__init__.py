@@ -8,6 +8,8 @@
     groups.py     which groups were asked for
     reports.py    --list and --describe
     changes.py    --reset-offsets, --delete-offsets and --delete
+    pausing.py    --pause, --resume and --paused-partitions
+    rewinding.py  --rewind
     history.py    --history, --offsets-as-of and --undo
     printing.py   rows as a table, JSON or CSV
     advice.py     errors in words, with what to do next

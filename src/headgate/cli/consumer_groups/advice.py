@@ -7,19 +7,25 @@ from headgate.admin import (
     ClientError,
     GroupIsActive,
     HistoryUnknown,
+    NotReleased,
     OffsetsMoved,
     OutcomeUnknown,
     PartlyRefused,
     RequestRefused,
     TopicGone,
 )
-from headgate.client.errors import NoNodeReachable, RequestTimedOut
+from headgate.client.errors import NoNodeReachable, RequestTimedOut, VersionNotSupported
 from headgate.domain.errors import ErrorCode
 
 _STOP_THEM = (
     "stop its members first (`headgate consumer-groups --describe --members --group GROUP` lists them); one "
     "that died or is away is gone after its session timeout"
 )
+_REWIND = (
+    "`headgate consumer-groups --rewind`, with the same options, does it while the group runs; or stop its "
+    "members first"
+)
+_WAIT = "wait until their owners have released them (--paused-partitions shows it), then try again"
 _NOT_LOADED = (
     "the server still reads the log of these groups, or cannot read or write it: try again, and look into "
     "the server's own log if it stays so"
@@ -45,7 +51,14 @@ def in_words(error: ClientError) -> str:
 
 def _advice(error: ClientError) -> str | None:
     if isinstance(error, GroupIsActive):
-        return _STOP_THEM
+        return _REWIND if error.unpaused else _WAIT if error.unreleased else _STOP_THEM
+    if isinstance(error, NotReleased):
+        return (
+            "its owner has not answered: it is removed when its rebalance timeout ends; --paused-partitions "
+            "shows who holds on"
+        )
+    if isinstance(error, VersionNotSupported):
+        return _STOP_THEM if "Pause" in str(error) else None
     if isinstance(error, OffsetsMoved):
         return "somebody moved it meanwhile, so nothing of the group was changed; look again"
     if isinstance(error, AlreadyUndone):

@@ -12,11 +12,14 @@ from headgate.admin import (
     ClientError,
     GroupIsActive,
     NothingToReset,
+    NotPaused,
+    NotReleased,
     OffsetsMoved,
     OutcomeUnknown,
     PartlyRefused,
     PlannedOffset,
     RequestRefused,
+    RewindUnfinished,
     Target,
     ToOffsets,
     TopicPartition,
@@ -26,15 +29,20 @@ from headgate.cli.consumer_groups.arguments import TopicArgument, parse_topic, r
 from headgate.cli.consumer_groups.groups import asked_groups, not_there
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.consumer_groups.printing import Row, print_csv, print_json, print_table, say
+from headgate.client.errors import VersionNotSupported
 from headgate.domain.errors import ErrorCode
 
-_OF_ONE_GROUP = (
+OF_ONE_GROUP = (
     GroupIsActive,
+    NotPaused,
+    NotReleased,
     NothingToReset,
     OffsetsMoved,
     OutcomeUnknown,
     PartlyRefused,
     RequestRefused,
+    RewindUnfinished,
+    VersionNotSupported,
 )
 """Errors that leave the other groups as they are."""
 _PLAN = ("group", "topic", "partition", "current_offset", "new_offset")
@@ -45,7 +53,7 @@ _PLAN = ("group", "topic", "partition", "current_offset", "new_offset")
 
 def reset_offsets(admin: Admin, options: Options) -> int:
     """Show what a reset does to each group, and do it if told to; 1 if a group was refused."""
-    targets = _targets(admin, options)
+    targets = targets_of(admin, options)
     done: list[tuple[str, list[PlannedOffset]]] = []
     is_refused = False
     known = {each.group_id for each in admin.list_groups()}
@@ -58,17 +66,17 @@ def reset_offsets(admin: Admin, options: Options) -> int:
             planned = admin.plan_reset(group_id, partitions, target)
             if options.execute:
                 admin.execute_reset(group_id, planned)
-        except _OF_ONE_GROUP as error:
+        except OF_ONE_GROUP as error:
             say(in_words(error))
             is_refused = True
             continue
         done.append((group_id, planned))
-        _warn_of_moved(planned)
-    _print_plans(done, options)
+        warn_of_moved(planned)
+    print_plans(done, options)
     return 1 if is_refused else 0
 
 
-def _targets(admin: Admin, options: Options) -> dict[str, tuple[Target, list[TopicPartition]]]:
+def targets_of(admin: Admin, options: Options) -> dict[str, tuple[Target, list[TopicPartition]]]:
     """For each group where it is to go, and in which partitions."""
     if options.from_file is not None:
         read = read_offsets(options.from_file, options.group)
@@ -76,14 +84,14 @@ def _targets(admin: Admin, options: Options) -> dict[str, tuple[Target, list[Top
             group_id: (ToOffsets(offsets), _existing(admin, offsets)) for group_id, offsets in read.items()
         }
     target = target_of(options)
-    named = _named_partitions(admin, options)
+    named = named_partitions(admin, options)
     return {
         group_id: (target, list(admin.committed_offsets(group_id)) if options.all_topics else named)
         for group_id in asked_groups(admin, options)
     }
 
 
-def _named_partitions(admin: Admin, options: Options) -> list[TopicPartition]:
+def named_partitions(admin: Admin, options: Options) -> list[TopicPartition]:
     """The partitions of --topic, all of which exist. Raises `RequestRefused`."""
     wanted: list[TopicPartition] = []
     for argument in map(parse_topic, options.topic):
@@ -124,14 +132,14 @@ def _existing(admin: Admin, partitions: Iterable[TopicPartition]) -> list[TopicP
     ]
 
 
-def _warn_of_moved(planned: Iterable[PlannedOffset]) -> None:
+def warn_of_moved(planned: Iterable[PlannedOffset]) -> None:
     for each in planned:
         if each.asked_for != each.offset:
             end = "starts" if each.asked_for < each.offset else "ends"
             say(f"{each.partition}: {each.asked_for} lies outside the log, which {end} at {each.offset}")
 
 
-def _print_plans(done: list[tuple[str, list[PlannedOffset]]], options: Options) -> None:
+def print_plans(done: list[tuple[str, list[PlannedOffset]]], options: Options) -> None:
     if options.export:
         _export(done, is_one=len(options.group) == 1)
         return

@@ -67,6 +67,12 @@ def consumer_groups(options: Options) -> None:
 
     headgate consumer-groups --reset-offsets ... --execute
 
+    Read two partitions again while the group goes on with the others: look, then do it.
+
+    headgate consumer-groups --rewind --group billing --topic flights:0,1 --by-duration PT1H
+
+    headgate consumer-groups --rewind ... --execute
+
     That was the wrong group: take it back.
 
     headgate consumer-groups --undo --group billing --all-topics --execute

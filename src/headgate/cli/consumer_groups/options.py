@@ -19,9 +19,10 @@ _group = partial(Option, rich_help_panel="Which groups")
 _partitions = partial(Option, rich_help_panel="Which partitions")
 _action = partial(Option, rich_help_panel="What to do: one of these")
 _shown = partial(Option, rich_help_panel="What --list and --describe show")
-_target = partial(Option, rich_help_panel="Where --reset-offsets leads: one of these")
+_target = partial(Option, rich_help_panel="Where --reset-offsets and --rewind lead: one of these")
 _change = partial(Option, rich_help_panel="What --history lists")
-_reset = partial(Option, rich_help_panel="How --reset-offsets and --undo work")
+_reset = partial(Option, rich_help_panel="How --reset-offsets, --rewind and --undo work")
+_pause = partial(Option, rich_help_panel="How --pause and --rewind work")
 _other = partial(Option, rich_help_panel="Connection and output")
 
 
@@ -65,6 +66,29 @@ class Actions:
             "--undo",
             help="Take back the last change of a group's offsets. Shows what it would do until --execute is "
             "given.",
+        ),
+    ] = False
+    pause: Annotated[
+        bool,
+        _action(
+            "--pause",
+            help="Take partitions from the members of a running group, which go on with the others; wait "
+            "until they are released.",
+        ),
+    ] = False
+    resume: Annotated[bool, _action("--resume", help="Give paused partitions back to the group.")] = False
+    paused_partitions: Annotated[
+        bool,
+        _action(
+            "--paused-partitions", help="List paused partitions: since when, by whom, why, who holds on."
+        ),
+    ] = False
+    rewind: Annotated[
+        bool,
+        _action(
+            "--rewind",
+            help="Set offsets of a running group: pause, wait for the release, set, resume. Shows what it "
+            "would do until --execute is given.",
         ),
     ] = False
 
@@ -128,7 +152,7 @@ class Shown:
 
 @dataclass(frozen=True, kw_only=True)
 class Targets:
-    """Where --reset-offsets leads: one of these."""
+    """Where --reset-offsets and --rewind lead: one of these."""
 
     to_earliest: Annotated[bool, _target("--to-earliest", help="Where the log starts.")] = False
     to_latest: Annotated[bool, _target("--to-latest", help="Where the log ends.")] = False
@@ -190,7 +214,7 @@ class Changes:
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """How --reset-offsets and --undo work."""
+    """How --reset-offsets, --rewind and --undo work."""
 
     dry_run: Annotated[bool, _reset("--dry-run", help="Show what would be done (default).")] = False
     execute: Annotated[bool, _reset("--execute", help="Do it.")] = False
@@ -202,6 +226,28 @@ class Execution:
         bool, _reset("--create", help="With --reset-offsets: make the group if there is none of that name.")
     ] = False
     export: Annotated[bool, _reset("--export", help="Print what --from-file reads, and no more.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pauses:
+    """How --pause and --rewind work."""
+
+    reason: Annotated[
+        str | None,
+        _pause("--reason", metavar="TEXT", help="Kept with the pause; --paused-partitions shows it."),
+    ] = None
+    release_timeout: Annotated[
+        int | None,
+        _pause(
+            "--release-timeout",
+            metavar="S",
+            min=1,
+            help="How many seconds to wait until the members have released the partitions; 300 unless given.",
+        ),
+    ] = None
+    no_wait: Annotated[
+        bool, _pause("--no-wait", help="With --pause: do not wait until the partitions are released.")
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,7 +264,7 @@ class Everywhere:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options(Everywhere, Execution, Changes, Targets, Shown, Partitions, Groups, Actions):
+class Options(Everywhere, Pauses, Execution, Changes, Targets, Shown, Partitions, Groups, Actions):
     """All options. (The fields of the last base come first: that is the order of `--help`.)"""
 
     @property

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from headgate.admin import GroupDescription, MemberDescription, TopicPartition
+from headgate.admin import GroupDescription, MemberDescription, Position, TopicPartition
+from headgate.admin.errors import moment
+from headgate.domain.ids import Millis
 
 REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
 
@@ -29,6 +31,23 @@ def remarks_on(group: GroupDescription, *, has_rows: bool) -> Iterator[str]:
         yield f"{name}: {_named(member)} is away; until its session ends its partitions wait for it"
     if (rest := max(0, len(late) - _NAMED) + max(0, len(away) - _NAMED)) > 0:
         yield f"{name}: the same holds of {rest} more"
+
+
+def remarks_on_pauses(group: GroupDescription, positions: Iterable[Position]) -> Iterator[str]:
+    """Yield a sentence for the partitions of each pause; those of one pause were paused together."""
+    pauses: dict[tuple[Millis, str, str], list[TopicPartition]] = {}
+    for position in positions:
+        paused = position.paused
+        if paused is not None:
+            pauses.setdefault((paused.since, paused.caller, paused.reason), []).append(position.partition)
+    name = f"group {group.group_id}"
+    for number, ((since, caller, reason), partitions) in enumerate(pauses.items()):
+        if number == _NAMED:
+            yield f"{name}: {len(pauses) - _NAMED} more pauses; --paused-partitions lists them"
+            return
+        when = f" since {moment(since)}" if since >= 0 else ""
+        why = f" ({reason})" if reason else ""
+        yield f"{name}: {assignment_text(partitions)} paused{when} by {caller or 'unknown'}{why}"
 
 
 def _to_let_go(member: MemberDescription) -> Sequence[TopicPartition]:

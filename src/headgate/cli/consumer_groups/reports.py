@@ -8,7 +8,7 @@ from headgate.admin import Admin, GroupDescription, GroupListing, MemberDescript
 from headgate.cli.consumer_groups.groups import asked_groups, consumer_listings, not_there
 from headgate.cli.consumer_groups.options import Options
 from headgate.cli.consumer_groups.printing import Columns, Row, print_csv, print_json, print_table, say
-from headgate.cli.consumer_groups.remarks import REBALANCING, assignment_text, remarks_on
+from headgate.cli.consumer_groups.remarks import REBALANCING, assignment_text, remarks_on, remarks_on_pauses
 from headgate.cli.consumer_groups.usage import UsageProblem
 
 STATES = ("Empty", "Stable", *REBALANCING, "Dead")
@@ -70,6 +70,7 @@ _OFFSETS = (
     "consumer_id",
     "host",
     "client_id",
+    "paused",
 )
 _OFFSETS_VERBOSE = (*_OFFSETS[:3], "leader_epoch", *_OFFSETS[3:], "metadata")
 _MEMBERS = ("group", "consumer_id", "group_instance_id", "host", "client_id", "partition_count")
@@ -92,20 +93,21 @@ def describe_groups(admin: Admin, options: Options) -> int:
     found = [group for group in described.values() if group is not None]
     missing = [group_id for group_id, group in described.items() if group is None]
     columns, document = _columns(options), []
-    reports: list[list[Row]] = []
+    reports: list[tuple[GroupDescription, list[Row], list[Position]]] = []
     for group in found:
-        rows = _rows(admin, group, options)
-        reports.append(rows)
+        positions = _positions(admin, group, options)
+        rows = _rows(group, positions, options)
+        reports.append((group, rows, positions))
         document.append(_as_json(group, rows, options))
     if options.output == "json":
         print_json({"groups": document})
     elif options.output == "csv":
-        print_csv((row for rows in reports for row in rows), columns)
+        print_csv((row for _, rows, _ in reports for row in rows), columns)
     else:
-        for number, (group, rows) in enumerate(zip(found, reports, strict=True)):
+        for number, (group, rows, positions) in enumerate(reports):
             if number:
                 print()
-            for remark in remarks_on(group, has_rows=bool(rows)):
+            for remark in (*remarks_on(group, has_rows=bool(rows)), *remarks_on_pauses(group, positions)):
                 say(remark)
             if rows:
                 print_table(rows, _without_empty(rows, columns))
@@ -123,20 +125,26 @@ def _columns(options: Options) -> Columns:
 
 
 def _without_empty(rows: Sequence[Row], columns: Columns) -> Columns:
-    """Without columns that tell nothing, as Kafka's tool: nobody has an instance id, all are upgraded."""
+    """Leave out the columns for instance ids, upgrades and pauses where there are none."""
     empty = {
         "group_instance_id": not any(row.get("group_instance_id") for row in rows),
         "upgraded": not any(row.get("upgraded") is False for row in rows),
+        "paused": not any(row.get("paused") for row in rows),
     }
     return [column for column in columns if not empty.get(column)]
 
 
-def _rows(admin: Admin, group: GroupDescription, options: Options) -> list[Row]:
+def _positions(admin: Admin, group: GroupDescription, options: Options) -> list[Position]:
+    is_asked = not options.members and options.state is None
+    return admin.positions_of(group.group_id, group) if is_asked else []
+
+
+def _rows(group: GroupDescription, positions: Iterable[Position], options: Options) -> list[Row]:
     if options.members:
         return [_member_row(group, member) for member in group.members]
     if options.state is not None:
         return [_state_row(group)]
-    return [_position_row(group, position) for position in admin.positions_of(group.group_id, group)]
+    return [_position_row(group, position) for position in positions]
 
 
 def _position_row(group: GroupDescription, position: Position) -> Row:
@@ -153,6 +161,7 @@ def _position_row(group: GroupDescription, position: Position) -> Row:
         "client_id": member.client_id if member else None,
         "leader_epoch": committed.leader_epoch if committed and committed.leader_epoch >= 0 else None,
         "metadata": committed.metadata if committed else None,
+        "paused": str(position.paused.state) if position.paused else None,
     }
 
 

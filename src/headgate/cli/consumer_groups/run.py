@@ -9,8 +9,10 @@ from headgate.cli.consumer_groups.advice import in_words
 from headgate.cli.consumer_groups.changes import delete_groups, delete_offsets, reset_offsets
 from headgate.cli.consumer_groups.history import list_history, offsets_as_of, restore_offsets, undo
 from headgate.cli.consumer_groups.options import Options
+from headgate.cli.consumer_groups.pausing import list_paused, pause, resume
 from headgate.cli.consumer_groups.printing import say
 from headgate.cli.consumer_groups.reports import describe_groups, list_groups
+from headgate.cli.consumer_groups.rewinding import rewind
 from headgate.cli.consumer_groups.usage import UsageProblem, action_of
 
 _ACTIONS: dict[str, Callable[[Admin, Options], int]] = {
@@ -22,6 +24,10 @@ _ACTIONS: dict[str, Callable[[Admin, Options], int]] = {
     "history": list_history,
     "offsets_as_of": offsets_as_of,
     "undo": undo,
+    "pause": pause,
+    "resume": resume,
+    "paused_partitions": list_paused,
+    "rewind": rewind,
 }
 
 

@@ -22,6 +22,8 @@ class UsageProblem(Exception):
 _GROUPS = names_of(Groups)
 _PARTITIONS = (*names_of(Partitions), "from_file")
 _TARGETS = names_of(Targets)
+_TARGETS_OF_REWIND = tuple(name for name in _TARGETS if name != "to_offsets_as_of")
+_CHANGE_PARTITIONS = ("reset_offsets", "rewind")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,18 @@ ACTIONS = {
     "undo": Usage(
         may_have=("redo",), one_of=(_GROUPS, ("topic", "all_topics")), one_at_most=(("dry_run", "execute"),)
     ),
+    "pause": Usage(
+        may_have=("reason",),
+        one_of=(("group",), ("topic", "all_topics")),
+        one_at_most=(("release_timeout", "no_wait"),),
+    ),
+    "resume": Usage(one_of=(("group",), ("topic", "all_topics"))),
+    "paused_partitions": Usage(one_of=(_GROUPS,)),
+    "rewind": Usage(
+        may_have=("reason", "release_timeout", *_PARTITIONS),
+        one_of=(("group",), _TARGETS_OF_REWIND),
+        one_at_most=(("dry_run", "execute"),),
+    ),
 }
 
 
@@ -70,12 +84,12 @@ def action_of(options: Options) -> str:
     for name in options.given:
         if name not in known:
             raise UsageProblem(f"{_option(name)} does not go with {_option(action)}")
-    if action == "reset_offsets":
-        _check_partitions(options)
+    if action in _CHANGE_PARTITIONS:
+        _check_partitions(action, options)
     return action
 
 
-def _check_partitions(options: Options) -> None:
+def _check_partitions(action: str, options: Options) -> None:
     """A reset must say of which partitions; a file of offsets says it itself."""
     given = _given(options, _PARTITIONS)
     if len(given) > 1:
@@ -83,7 +97,7 @@ def _check_partitions(options: Options) -> None:
     if not given:
         raise UsageProblem(
             "which partitions? --topic TOPIC, --topic TOPIC:0,1 or --all-topics is expected with "
-            "--reset-offsets"
+            + _option(action)
         )
 
 

@@ -1,0 +1,214 @@
+"""`--pause`, `--resume` and `--paused-partitions`: partitions of a group that goes on running (KIP-1249)."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+from rich.console import Console
+
+from headgate.admin import (
+    Admin,
+    ClientError,
+    NotReleased,
+    PausedPartition,
+    RequestRefused,
+    TopicPartition,
+    Waiting,
+)
+from headgate.admin.errors import moment
+from headgate.cli.consumer_groups.advice import in_words
+from headgate.cli.consumer_groups.changes import OF_ONE_GROUP, named_partitions
+from headgate.cli.consumer_groups.groups import asked_groups, not_there
+from headgate.cli.consumer_groups.options import Options
+from headgate.cli.consumer_groups.printing import Columns, Row, print_csv, print_json, print_table, say
+from headgate.cli.consumer_groups.remarks import assignment_text
+from headgate.client.errors import VersionNotSupported
+from headgate.domain.errors import ErrorCode
+
+RELEASE_TIMEOUT_S = 300
+_PAUSED: Columns = (
+    "group",
+    "topic",
+    "partition",
+    "state",
+    "current_offset",
+    "owner",
+    "since",
+    "by",
+    "reason",
+)
+_RESUMED: Columns = ("group", "topic", "partition", "state")
+
+
+def caller() -> str:
+    """Return who runs this command, as `user@host`; the host alone where the user has no name."""
+    host = socket.gethostname()
+    try:
+        return f"{getpass.getuser()}@{host}"
+    except (OSError, KeyError):
+        return host
+
+
+# --pause
+
+
+def pause(admin: Admin, options: Options) -> int:
+    """Pause partitions, wait for their release and print them; 1 if that failed for a group."""
+    found: list[Row] = []
+    has_failed = False
+    for group_id in asked_groups(admin, options):
+        try:
+            partitions = _partitions(admin, options, admin.committed_offsets(group_id))
+            admin.pause_partitions(group_id, partitions, reason=options.reason or "", caller=caller())
+            if not options.no_wait:
+                wait_for_release(admin, group_id, partitions, options)
+        except NotReleased as error:
+            say(in_words(error))
+            has_failed = True
+        except OF_ONE_GROUP as error:
+            say(why_refused(admin, group_id, error))
+            has_failed = True
+            continue
+        found += _paused_rows(group_id, _among(admin.list_paused_partitions(group_id), partitions))
+    _print(found, _PAUSED, options)
+    return 1 if has_failed else 0
+
+
+def wait_for_release(
+    admin: Admin, group_id: str, partitions: Iterable[TopicPartition], options: Options
+) -> None:
+    """Wait until nobody owns these paused partitions, and show who still does. Raises `NotReleased`."""
+    with progress(f"group {group_id}: pausing") as show:
+
+        def on_waiting(waiting: Waiting) -> None:
+            show(f"group {group_id}: {waiting_text(waiting.waiting_for, waiting.elapsed_s)}")
+
+        admin.wait_until_paused(
+            group_id, partitions, options.release_timeout or RELEASE_TIMEOUT_S, on_progress=on_waiting
+        )
+
+
+def waiting_text(waiting_for: Iterable[PausedPartition], elapsed_s: float) -> str:
+    """Return what a wait for the release is waiting for."""
+    held = sorted(one.partition for one in waiting_for)
+    if not held:
+        return "released"
+    return f"waiting until {assignment_text(held)} is released ({elapsed_s:.0f} s)"
+
+
+@contextmanager
+def progress(first: str) -> Iterator[Callable[[str], None]]:
+    """Show one changing line on standard error while the block runs, if that is a terminal."""
+    with Console(stderr=True).status(first) as status:
+        yield status.update
+
+
+# --resume
+
+
+def resume(admin: Admin, options: Options) -> int:
+    """Resume partitions and print them; 1 if a group was refused."""
+    rows: list[Row] = []
+    is_refused = False
+    for group_id in asked_groups(admin, options):
+        try:
+            paused = admin.list_paused_partitions(group_id)
+            partitions = _partitions(admin, options, paused)
+            admin.resume_partitions(group_id, partitions)
+        except OF_ONE_GROUP as error:
+            say(why_refused(admin, group_id, error))
+            is_refused = True
+            continue
+        if not partitions:
+            say(f"group {group_id} has no paused partitions")
+        rows += [_resumed_row(group_id, each, was_paused=each in paused) for each in partitions]
+    _print(rows, _RESUMED, options)
+    return 1 if is_refused else 0
+
+
+def _resumed_row(group_id: str, partition: TopicPartition, *, was_paused: bool) -> Row:
+    return {
+        "group": group_id,
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "state": "resumed" if was_paused else "was not paused",
+    }
+
+
+# --paused-partitions
+
+
+def list_paused(admin: Admin, options: Options) -> int:
+    """Print the paused partitions of groups; 1 if a group that was named cannot have any."""
+    rows: list[Row] = []
+    is_refused = False
+    for group_id in asked_groups(admin, options):
+        try:
+            rows += _paused_rows(group_id, admin.list_paused_partitions(group_id))
+        except (RequestRefused, VersionNotSupported) as error:
+            if not options.all_groups:
+                say(why_refused(admin, group_id, error))
+                is_refused = True
+    _print(rows, _PAUSED, options)
+    if not rows and not is_refused and options.output == "table":
+        say("no partition is paused")
+    return 1 if is_refused else 0
+
+
+# --- shared ---
+
+
+def _partitions(admin: Admin, options: Options, all_topics: Iterable[TopicPartition]) -> list[TopicPartition]:
+    return list(all_topics) if options.all_topics else named_partitions(admin, options)
+
+
+def _among(
+    paused: Mapping[TopicPartition, PausedPartition], partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, PausedPartition]:
+    wanted = set(partitions)
+    return {partition: each for partition, each in paused.items() if partition in wanted}
+
+
+def _paused_rows(group_id: str, paused: Mapping[TopicPartition, PausedPartition]) -> list[Row]:
+    return [
+        {
+            "group": group_id,
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "current_offset": each.offset,
+            **pause_row(each),
+        }
+        for partition, each in paused.items()
+    ]
+
+
+def pause_row(paused: PausedPartition) -> Row:
+    """Return what a row says of a pause."""
+    return {
+        "state": str(paused.state),
+        "owner": paused.owner,
+        "since": moment(paused.since) if paused.since >= 0 else None,
+        "by": paused.caller,
+        "reason": paused.reason,
+    }
+
+
+def why_refused(admin: Admin, group_id: str, error: ClientError) -> str:
+    """Return why a group is refused. GROUP_ID_NOT_FOUND is also said of groups that cannot be paused."""
+    if isinstance(error, RequestRefused) and error.error is ErrorCode.GROUP_ID_NOT_FOUND:
+        if admin.describe_group(group_id) is None:
+            return not_there(admin, group_id)
+        return str(error)
+    return in_words(error)
+
+
+def _print(rows: list[Row], columns: Columns, options: Options) -> None:
+    if options.output == "json":
+        print_json({"partitions": rows})
+    elif options.output == "csv":
+        print_csv(rows, columns)
+    elif rows:
+        print_table(rows, columns)

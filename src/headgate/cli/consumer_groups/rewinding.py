@@ -1,0 +1,134 @@
+"""`--rewind`: pause, wait for the release, set the offsets and resume, while the group runs (KIP-1249)."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from headgate.admin import Admin, RewindProgress, RewindStep, RewoundPartition, TopicPartition
+from headgate.cli.consumer_groups.changes import OF_ONE_GROUP, print_plans, targets_of, warn_of_moved
+from headgate.cli.consumer_groups.options import Options
+from headgate.cli.consumer_groups.pausing import (
+    RELEASE_TIMEOUT_S,
+    caller,
+    progress,
+    waiting_text,
+    why_refused,
+)
+from headgate.cli.consumer_groups.printing import Columns, Row, print_csv, print_json, print_table, say
+
+_REWOUND: Columns = ("group", "topic", "partition", "previous_offset", "new_offset", "state")
+
+
+def rewind(admin: Admin, options: Options) -> int:
+    """Show what a rewind sets, and do it if told to; 1 if a group was refused."""
+    return _execute(admin, options) if options.execute else _show(admin, options)
+
+
+def _show(admin: Admin, options: Options) -> int:
+    done = []
+    is_refused = False
+    for group_id, (target, partitions) in targets_of(admin, options).items():
+        try:
+            admin.list_paused_partitions(group_id)  # refused for a group that cannot be paused
+            planned = admin.plan_rewind(group_id, dict.fromkeys(partitions, target))
+        except OF_ONE_GROUP as error:
+            say(why_refused(admin, group_id, error))
+            is_refused = True
+            continue
+        done.append((group_id, planned))
+        warn_of_moved(planned)
+    print_plans(done, options)
+    return 1 if is_refused else 0
+
+
+def _execute(admin: Admin, options: Options) -> int:
+    rows: list[Row] = []
+    is_refused = False
+    for group_id, (target, partitions) in targets_of(admin, options).items():
+        try:
+            with progress(f"group {group_id}: pausing") as show:
+
+                def on_progress(at: RewindProgress, group_id: str = group_id) -> None:
+                    is_waiting = at.step is RewindStep.WAITING
+                    text = waiting_text(at.waiting_for, at.elapsed_s) if is_waiting else str(at.step)
+                    show(f"group {group_id}: {text}")
+
+                rewound = admin.rewind(
+                    group_id,
+                    dict.fromkeys(partitions, target),
+                    reason=options.reason or "",
+                    caller=caller(),
+                    timeout_s=options.release_timeout or RELEASE_TIMEOUT_S,
+                    on_progress=on_progress,
+                )
+        except OF_ONE_GROUP as error:
+            say("; ".join([why_refused(admin, group_id, error), *getattr(error, "__notes__", ())]))
+            is_refused = True
+            continue
+        rows += [_row(group_id, each) for each in rewound]
+        _say_of(group_id, rewound, options)
+    if options.output == "json":
+        print_json({"partitions": rows})
+    elif options.output == "csv":
+        print_csv(rows, _REWOUND)
+    elif rows:
+        print_table(rows, _REWOUND)
+    return 1 if is_refused else 0
+
+
+def _row(group_id: str, each: RewoundPartition) -> Row:
+    return {
+        "group": group_id,
+        "topic": each.partition.topic,
+        "partition": each.partition.partition,
+        "previous_offset": each.before.offset if each.before else None,
+        "new_offset": each.offset,
+        "state": "paused" if each.stays_paused else "resumed",
+    }
+
+
+def _say_of(group_id: str, rewound: Sequence[RewoundPartition], options: Options) -> None:
+    """Say what was not as asked for, and how the rewind is taken back."""
+    for each in rewound:
+        if each.asked_for != each.offset:
+            end = "starts" if each.asked_for < each.offset else "ends"
+            say(f"{each.partition}: {each.asked_for} lies outside the log, which {end} at {each.offset}")
+        if each.stays_paused:
+            say(f"{each.partition} was paused by someone else before, and stays paused: --resume resumes it")
+    moved = [each for each in rewound if each.before is not None and each.before.offset != each.offset]
+    if moved:
+        say(f"to take it back: {_undo_command(group_id, moved, options)}")
+
+
+def _undo_command(group_id: str, moved: Sequence[RewoundPartition], options: Options) -> str:
+    """Return the command that sets the former offsets; those of several partitions go into a file."""
+    words = ["headgate", "consumer-groups", "--bootstrap-server", options.bootstrap_server]
+    words += ["--rewind", "--group", group_id]
+    former = [(each.partition, each.before.offset) for each in moved if each.before is not None]
+    if len(former) == 1:
+        ((topic, partition), offset) = former[0]
+        words += ["--topic", f"{topic}:{partition}", "--to-offset", str(offset)]
+    else:
+        words += ["--from-file", _write_undo(group_id, former)]
+    return shlex.join([*words, "--execute"])
+
+
+def _write_undo(group_id: str, former: Iterable[tuple[TopicPartition, int]]) -> str:
+    """Write the former offsets to a new file in the working directory, as --from-file reads them.
+
+    Returns its name. Where it cannot be written, the offsets are printed for the user to write it.
+    """
+    lines = [f"{topic},{partition},{offset}" for (topic, partition), offset in former]
+    safe = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in group_id)[:100]
+    path = Path(f"headgate-undo-{safe}-{datetime.now(UTC):%Y%m%dT%H%M%S.%f}.csv")
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write("\n".join([*lines, ""]))
+    except OSError as error:
+        say(f"{path.name} cannot be written ({error.strerror}); it would have these lines:")
+        for line in lines:
+            say(line)
+    return path.name
