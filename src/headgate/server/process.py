@@ -119,7 +119,7 @@ async def _serve(options: ServeOptions, filesystem: OsFileSystem, lock: OsLock) 
         listener.stop_accepting()
         node.close()
         await listener.close()
-    gone = watch.result() if watch is not None and watch.done() else None
+    gone = watch.result() if watch is not None and watch.done() and not watch.cancelled() else None
     if gone is None and watches and not lock.is_at(options.data_dir / LOCK_NAME):
         gone = options.data_dir
     if gone is not None:

@@ -61,7 +61,12 @@ def test_without_any_option_there_is_help() -> None:
 def test_help_tells_what_each_option_does() -> None:
     """By kinds, with examples."""
     text = CliRunner().invoke(app, ["consumer-groups", "--help"], env={"COLUMNS": "160"}).stdout
-    for words in ("What to do: one of these", "--reset-offsets", "Where --reset-offsets and --rewind lead", "[STATES]"):
+    for words in (
+        "What to do: one of these",
+        "--reset-offsets",
+        "Where --reset-offsets and --rewind lead",
+        "[STATES]",
+    ):
         assert words in text
 
 
