@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.inspect.damage import CATALOGUE, FIRST, LAST, MIDDLE, batch_positions, flip
+from tests.inspect.damage import CATALOGUE, FIRST, LAST, MIDDLE, batch_positions, crash, flip
 from tests.inspect.support import FLIGHTS, OFFSETS, errors, notes, open_topics
 
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC
@@ -161,3 +161,31 @@ def test_a_missing_catalogue_is_an_error_and_the_partitions_are_checked_all_the_
     shutil.rmtree(data_dir / "catalogue")
     flip(data_dir / MIDDLE, 70)
     assert {error.file for error in errors(data_dir)} == {"catalogue", MIDDLE}
+
+
+def test_what_a_lost_segment_makes_too_long_is_no_note(data_dir: Path) -> None:
+    """After a crash the server opens no log that misses durable records: nothing else is told beside that."""
+    crash(data_dir)
+    for suffix in (".log", ".index", ".timeindex"):
+        (data_dir / LAST).with_suffix(suffix).unlink(missing_ok=True)
+    (error,) = errors(data_dir)
+    assert error.file == FLIGHTS
+    assert "does not open this log" in error.what
+    assert not [found for found in notes(data_dir) if found.file.startswith(FLIGHTS)]
+
+
+@pytest.mark.parametrize("is_missing", [True, False])
+def test_nothing_is_promised_of_a_start_that_does_not_come(data_dir: Path, is_missing: bool) -> None:
+    """Without a catalogue that reads no log is opened, cut or tidied up."""
+    crash(data_dir)
+    if is_missing:
+        shutil.rmtree(data_dir / "catalogue")
+    else:
+        flip(data_dir / CATALOGUE, 100)
+    with (data_dir / LAST).open("ab") as file:
+        file.write(b"torn")
+    (data_dir / FLIGHTS / "shard.tmp").touch()
+    flip(data_dir / MIDDLE, 300)
+    found = [one for one in (*errors(data_dir), *notes(data_dir)) if one.file.startswith(FLIGHTS)]
+    assert {Path(one.file).name for one in found} >= {Path(MIDDLE).name, "shard.tmp"}
+    assert all("does not start without a catalogue" in one.next_step for one in found)

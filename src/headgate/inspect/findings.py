@@ -80,6 +80,15 @@ class Findings:
             for one in self.listed
         ]
 
+    def without_start(self, next_step: str) -> None:
+        """Give this next step to whatever tells what the server does when it starts: it does not start."""
+        self.listed = [
+            replace(one, next_step=next_step)
+            if one.severity is Severity.ERROR or "start" in one.next_step
+            else one
+            for one in self.listed
+        ]
+
     def merge(self, other: Findings) -> None:
         """Take over what another check found, of other files."""
         self.listed += other.listed

@@ -24,6 +24,10 @@ from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop
 _LOOKS_AGAIN = 3
 _LOOKS_AGAIN_AFTER_S = 0.2
 _NO_START = "The server does not start, and changes nothing."
+_NO_START_YET = (
+    "The server does not start without a catalogue, and changes nothing. "
+    "Restore the catalogue, and check again."
+)
 _UNRECOVERED = re.compile(r"[0-9a-f]{32}-\d+\Z")
 
 
@@ -75,7 +79,11 @@ def verify(path: Path, on_progress: Callable[[int], None] = lambda size: None) -
             epoch,
             directory.is_running,
         )
-        _check_log(log, findings, on_progress, is_running=directory.is_running)
+        found = Findings()
+        _check_log(log, found, on_progress, is_running=directory.is_running)
+        if directory.catalogue is None:
+            found.without_start(_NO_START_YET)
+        findings.merge(found)
         findings.looked.partitions += 1
     if directory.catalogue is not None:
         findings.looked.topics = len(directory.catalogue.topics)

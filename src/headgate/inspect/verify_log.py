@@ -376,5 +376,5 @@ class LogCheck:
     def _tell_short_log(self, name: str, what: str, state: LogState) -> None:
         if state.was_closed_well:
             self._findings.error(name, f"{what}: records are missing", "Restore the segment from a copy.")
-        else:
+        elif state.next_start.refusal is None:  # else records are missing that were durable
             self._findings.note(name, what, "Nothing: the last records were lost before they were durable.")
