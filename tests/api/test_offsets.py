@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 from tests.api.node import OneNode, name_of, topic_id_of
 
-from headgate.api import k08_offset_commit, k09_offset_fetch, k16_list_groups, k47_offset_delete
+from headgate.api import (
+    fetch_messages,
+    k08_offset_commit,
+    k09_offset_fetch,
+    k16_list_groups,
+    k47_offset_delete,
+)
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId
 from headgate.wire.messages import offset_commit, offset_delete, offset_fetch
@@ -286,6 +292,38 @@ def test_several_groups_are_fetched_together(version: int) -> None:
         else:
             assert group.error_code == NONE
             assert group.topics[0].partitions[0].committed_offset == number
+
+
+@pytest.mark.parametrize("version", MANY_GROUP_VERSIONS)
+def test_a_fetch_that_names_a_group_twice_is_refused(version: int) -> None:
+    """A short request could ask for any number of long answers."""
+    node = OneNode()
+    node.ask(COMMIT, commit([("t", 0, 5)]), 9)
+    groups = [offset_fetch.OffsetFetchRequestGroup(group_id=name, topics=None) for name in ("g", "h", "g")]
+    response = node.ask(FETCH, offset_fetch.OffsetFetchRequest(groups=groups * 50), version)
+    refused = ErrorCode.INVALID_REQUEST
+    assert [(group.group_id, group.error_code) for group in response.groups] == [
+        ("g", refused),
+        ("h", refused),
+    ]
+
+
+@pytest.mark.parametrize("others", [2, 300])
+def test_what_does_not_fit_into_a_response_is_refused(others: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The groups that fit are answered, however often a partition of another group is named."""
+    for module in (fetch_messages, k09_offset_fetch):
+        monkeypatch.setattr(module, "MOST_RESPONSE_BYTES", 200_000)
+    node = OneNode()
+    node.ask(COMMIT, commit([("t", 0, 5)], metadata="x" * 100), 9)
+    groups = [offset_fetch.OffsetFetchRequestGroup(group_id=f"h{at}", topics=None) for at in range(others)]
+    groups[1] = offset_fetch.OffsetFetchRequestGroup(group_id="g", topics=[of_topic("t", [0] * 3000)])
+    response = node.ask(FETCH, offset_fetch.OffsetFetchRequest(groups=groups), 9)
+    assert [group.group_id for group in response.groups] == [group.group_id for group in groups]
+    assert (response.groups[1].error_code, response.groups[1].topics) == (ErrorCode.INVALID_REQUEST, [])
+    groups[1].topics = [of_topic("t", [0] * 1000)]
+    response = node.ask(FETCH, offset_fetch.OffsetFetchRequest(groups=groups), 9)
+    assert {group.error_code for group in response.groups} == {NONE}
+    assert len(response.groups[1].topics[0].partitions) == 1000
 
 
 def test_a_fetch_of_no_group_is_answered() -> None:

@@ -187,6 +187,22 @@ def test_few_fetches_with_long_responses_wait_at_a_time() -> None:
     run_scenario(scenario)
 
 
+def test_a_fetch_that_comes_again_is_refused_if_its_response_is_too_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Naming a partition with metadata many times, it is one when it is read and one when it comes again."""
+    monkeypatch.setattr("headgate.api.fetch_messages.MOST_RESPONSE_BYTES", 200_000)
+
+    async def scenario(client: Client) -> None:
+        await client.ask(commit(5, [3], metadata="x" * 100), 8)
+        request = fetch([3] * 3000, 7)
+        for _ in range(4):
+            assert (await client.ask(request, 7)).error_code == ErrorCode.INVALID_REQUEST
+        assert client.is_known(request, 7)
+
+    run_scenario(scenario)
+
+
 def test_a_wide_fetch_of_metadata_that_comes_again_is_answered_as_one_that_is_read() -> None:
     """Also while others are served together with it."""
 

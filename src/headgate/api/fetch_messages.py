@@ -44,6 +44,9 @@ LEADER_EPOCH_SINCE_VERSION = 5
 _GROUPS_SINCE_VERSION = 8
 _TOP_LEVEL_ERROR_SINCE_VERSION = 2
 NO_OFFSET = -1
+MOST_RESPONSE_BYTES = 256 << 20
+"""Of the offsets and metadata in one response: those of some millions of partitions."""
+_PARTITION_BYTES = 25
 
 
 @dataclass(slots=True, frozen=True)
@@ -104,6 +107,35 @@ def response_of(
     if version >= _TOP_LEVEL_ERROR_SINCE_VERSION:
         return OffsetFetchResponse(error_code=result)
     return OffsetFetchResponse(topics=_refused(asked[0].command, result))
+
+
+def bounded_response_of(
+    asked: Sequence[AskedGroup], results: Sequence[Any], version: int
+) -> OffsetFetchResponse:
+    """Return the response with the results that fit, and INVALID_REQUEST for the groups of all others.
+
+    A short request can name a partition with much metadata any number of times.
+    """
+    left = MOST_RESPONSE_BYTES
+    fitting: list[Any] = []
+    for result in results:
+        left -= response_bytes(result)
+        fitting.append(result if left >= 0 else ErrorCode.INVALID_REQUEST)
+    return response_of(asked, fitting, version)
+
+
+def response_bytes(result: Any) -> int:
+    """Return how many bytes a group's offsets take in a response, about."""
+    if not isinstance(result, FetchedOffsets):
+        return 0
+    total = 0
+    for _, partitions in result.topics:
+        if isinstance(partitions, FetchedColumns):
+            total += _PARTITION_BYTES * len(partitions.partitions) + sum(map(len, partitions.metadata))
+        else:
+            total += _PARTITION_BYTES * len(partitions)
+            total += sum(len(stored.metadata) for _, stored in partitions if stored is not None)
+    return total
 
 
 def _topics(fetched: FetchedOffsets) -> list[OffsetFetchResponseTopic]:

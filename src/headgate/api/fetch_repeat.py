@@ -19,6 +19,7 @@ from headgate.api.contract import Node, RepeatedCalls
 from headgate.api.fetch_messages import (
     LEADER_EPOCH_SINCE_VERSION,
     AskedGroup,
+    bounded_response_of,
     groups_asked,
     response_of,
 )
@@ -100,7 +101,7 @@ class FetchRepeat(NumberlessRepeat):
             return
         for repeat, call, result in zip(repeats, calls, results, strict=True):
             if repeat._is_wide and type(result) is FetchedOffsets:
-                call.answer_aside(partial(response_of, [repeat._asked], [result], repeat._version))
+                call.answer_aside(partial(bounded_response_of, [repeat._asked], [result], repeat._version))
             else:
                 call.answer_frame(repeat.response_to(result).frame(call.correlation_id))
 

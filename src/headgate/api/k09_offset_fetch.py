@@ -4,6 +4,9 @@ From 2 null topics mean all and an error stands at the top, 3 has the throttle t
 is flexible, 7 may require stable offsets (KIP-447; without transactions all are), 8 asks for several groups
 at once, 9 may name a member, which classic groups ignore, 10 calls topics by their ids. A group or partition
 that is not known is no error: offset -1; a topic id that is nobody's is UNKNOWN_TOPIC_ID.
+
+A request that names a group more than once is refused, and so is what does not fit into a response of
+256 MiB. Kafka has no such bounds: a short request can exhaust its memory.
 """
 
 from __future__ import annotations
@@ -13,7 +16,14 @@ from concurrent.futures import Future
 from typing import Any
 
 from headgate.api.contract import Call, Node, RequestSteps
-from headgate.api.fetch_messages import AskedGroup, groups_asked, response_of
+from headgate.api.fetch_messages import (
+    MOST_RESPONSE_BYTES,
+    AskedGroup,
+    bounded_response_of,
+    groups_asked,
+    response_bytes,
+    response_of,
+)
 from headgate.api.fetch_repeat import fetch_repeat
 from headgate.api.group_answers import submit_each
 from headgate.api.needs import group_need, topic_needs
@@ -24,9 +34,14 @@ from headgate.core.offsets.commands import (
     FetchedOffsets,
     FetchedPartitions,
 )
+from headgate.domain.errors import ErrorCode
 from headgate.security.authorizer import Need
 from headgate.security.resources import Operation
-from headgate.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from headgate.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
 
 _MOST_AT_ONCE = 100
 """More groups are asked for in steps."""
@@ -39,6 +54,9 @@ _COLUMNS_QUICKER = 32
 
 def handle(node: Node, call: Call, request: OffsetFetchRequest) -> None:
     """Answer with the offsets of one group, or of each group asked for."""
+    if len(request.groups) > 1 and _names_twice(request):
+        call.answer(_refused(request))
+        return
     if len(request.groups) > _MOST_AT_ONCE:
         call.in_steps(_ask_each(node, request, call.api_version), lambda found: _answer(call, *found))
         return
@@ -47,13 +65,26 @@ def handle(node: Node, call: Call, request: OffsetFetchRequest) -> None:
     submit_each(node, commands, lambda results: _answer(call, asked, results))
 
 
+def _names_twice(request: OffsetFetchRequest) -> bool:
+    return len({group.group_id for group in request.groups}) < len(request.groups)
+
+
+def _refused(request: OffsetFetchRequest) -> OffsetFetchResponse:
+    """Return the refusal of a request that names a group more than once: its response could be endless."""
+    error = ErrorCode.INVALID_REQUEST
+    names = dict.fromkeys(group.group_id for group in request.groups)
+    return OffsetFetchResponse(
+        groups=[OffsetFetchResponseGroup(group_id=name, error_code=error) for name in names]
+    )
+
+
 def _answer(call: Call, asked: Sequence[AskedGroup], results: Sequence[Any]) -> None:
     if any(isinstance(result, FetchedInSteps) for result in results):
         call.in_steps(_told(results), lambda told: _answer(call, asked, told))
         return
     version = call.api_version
     if len(results) > _MOST_AT_ONCE or sum(map(_partition_count, results)) > _MOST_WRITTEN_AT_ONCE:
-        call.answer_aside(lambda: response_of(asked, results, version))
+        call.answer_aside(lambda: bounded_response_of(asked, results, version))
     else:
         call.answer(response_of(asked, results, version))
 
@@ -85,6 +116,7 @@ def _ask_each(
     node: Node, request: OffsetFetchRequest, version: int
 ) -> RequestSteps[tuple[list[AskedGroup], list[Any]]]:
     """Ask for some groups after the others."""
+    left = MOST_RESPONSE_BYTES
     all_asked: list[AskedGroup] = []
     all_results: list[Any] = []
     for first in range(0, len(request.groups), _MOST_AT_ONCE):
@@ -94,7 +126,11 @@ def _ask_each(
         submit_each(node, [(group.command.group_id, group.command) for group in asked], there.set_result)
         yield there
         all_asked += asked
-        all_results += yield from _told(there.result())
+        found = yield from _told(there.result())
+        left -= sum(map(response_bytes, found))
+        if left < 0:  # these and what follows do not fit into one response
+            found = [ErrorCode.INVALID_REQUEST] * len(found)
+        all_results += found
     return all_asked, all_results
 
 
