@@ -78,7 +78,7 @@ class Queues:
         self.by_id[record.group_id] = record
         return False
 
-    def standing(self, record: Any) -> Any:
+    def current_record(self, record: Any) -> Any:
         return self.by_id.get(record.group_id)
 
     def records_of(self, group_id: GroupId) -> list[Any]:

@@ -1,8 +1,8 @@
-"""PausePartitions (20001), versions 0-1: take partitions out of what a group may be assigned (KIP-1249).
+"""PausePartitions (20001), versions 0-1: exclude partitions from a group's assignments (KIP-1249).
 
-The answer comes when the pause is durable; the partitions are released when their owners have revoked them,
-which ListPausedPartitions tells. To pause what is paused already changes nothing. Only consumer groups can be
-paused: a group of another kind, or none, is GROUP_ID_NOT_FOUND, with the reason and a way out in the message.
+The response is sent when the pause is durable. The owners then revoke the partitions; ListPausedPartitions
+returns whether they have. Pausing a paused partition changes nothing. Only consumer groups can be paused: an
+unknown group and one of another kind is GROUP_ID_NOT_FOUND; the message has the reason and what to do.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headgate.security.resources import Operation
 from headgate.wire.extensions.pause_partitions import PausePartitionsRequest, PausePartitionsResponse
 
 LONGEST_TEXT: Final = 1000
-"""In characters: caller and reason are kept in a record."""
+"""In characters: a record stores caller and reason."""
 
 
 def handle(node: Node, call: Call, request: PausePartitionsRequest) -> PausePartitionsResponse | None:
@@ -47,7 +47,7 @@ def _pause(
 
 
 def _who(call: Call, caller: str) -> str:
-    """Whom the record is to name: the principal, unless that is nobody in particular."""
+    """Return the caller for the record: the principal, with the request's caller if it is anonymous."""
     if call.principal == ANONYMOUS and caller:
         return caller
     return f"{call.principal} ({caller})" if caller else f"{call.principal} at {call.client_host.lstrip('/')}"

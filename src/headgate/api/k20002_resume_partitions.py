@@ -1,7 +1,7 @@
-"""ResumePartitions (20002), versions 0-1: let a group be assigned paused partitions again (KIP-1249).
+"""ResumePartitions (20002), versions 0-1: assign paused partitions of a group again (KIP-1249).
 
-To resume what is not paused is no error. The answer comes when the resume is durable; members are given the
-partitions with their next heartbeats.
+Resuming a partition that is not paused is no error. The response is sent when the resume is durable; members
+get the partitions with their next heartbeats.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""ListPausedPartitions (20003), versions 0-1: which partitions of a group are paused (KIP-1249).
+"""ListPausedPartitions (20003), versions 0-1: list the paused partitions of a group (KIP-1249).
 
-Version 0 has no room for an error: a group that cannot be paused, or is not there, has nothing paused. Where
-nobody knows (the shard is being loaded, say) the connection is closed, as an empty list would be wrong. A
-long list is put together in pieces: a partition that is paused meanwhile may be in it or not.
+Version 0 has no error field: an unknown group, and one that cannot be paused, has no paused partitions. If
+the shard cannot answer, for example while it is loading, the connection is closed, as an empty list would be
+wrong. A long list is collected in pieces: a partition that is paused meanwhile may be included or not.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from headgate.wire.extensions.list_paused_partitions import (
 _ERRORS_SINCE: Final = 1
 _NOTHING_PAUSED: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INVALID_GROUP_ID)
 _MOST_AT_ONCE: Final = 250
-"""More partitions are answered so many in a step."""
+"""Partitions that one step answers."""
 
 
 def handle(node: Node, call: Call, request: ListPausedPartitionsRequest) -> None:
-    """Answer when all pieces are there."""
+    """Answer when all pieces are collected."""
 
     def answer(response: ListPausedPartitionsResponse) -> None:
         error = ErrorCode(response.error_code)
@@ -63,7 +63,7 @@ def _list(node: Node, group_id: GroupId) -> RequestSteps[ListPausedPartitionsRes
 
 
 def _add(response: ListPausedPartitionsResponse, topic: PausedTopic) -> RequestSteps[None]:
-    """Add partitions of a topic, perhaps the topic of the last piece."""
+    """Add partitions of a topic, which may continue the last piece's topic."""
     if not response.topics or response.topics[-1].topic_id != topic.topic_id:
         response.topics.append(ListPausedPartitionsResponseTopic(name=topic.name, topic_id=topic.topic_id))
     partitions = response.topics[-1].partitions

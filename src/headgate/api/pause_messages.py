@@ -1,7 +1,7 @@
-"""What PausePartitions and ResumePartitions share: all partitions are changed at once, and answered in steps.
+"""Common parts of PausePartitions and ResumePartitions: one command for all partitions, answered in steps.
 
-Partitions that do not exist are answered UNKNOWN_TOPIC_OR_PARTITION, and the others proceed. What refuses the
-group refuses the request: the response has an error at its top, and no topics.
+Unknown partitions are answered UNKNOWN_TOPIC_OR_PARTITION; the others are changed. An error of the group is
+that of the whole response, which then has no topics.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from headgate.domain.ids import GroupId, TopicId
 from headgate.wire.extensions.paused_topics import ChangedPartition, ChangedTopic, TopicToChange
 
 READ_ASIDE_BYTES: Final = 4096
-"""A larger request is read in a thread: it has a struct for each partition."""
+"""A larger request is decoded in a thread: it has a struct for each partition."""
 _MOST_AT_ONCE: Final = 500
-"""More partitions are sorted out and answered so many in a step."""
+"""Partitions that one step checks and answers."""
 
 
 class Outcome(NamedTuple):
-    """What became of a request: an error of all of it, or an answer for each topic."""
+    """The result of a request: an error of the whole request, or an answer for each topic."""
 
     error: ErrorCode
     message: str | None
@@ -31,7 +31,7 @@ class Outcome(NamedTuple):
 
 
 class _Existing(NamedTuple):
-    """Partitions of a topic that exist, by the answers that wait for their change."""
+    """Existing partitions of a topic, by their entries in the response."""
 
     topic_id: TopicId
     answers: list[ChangedPartition]
@@ -43,7 +43,7 @@ def change_pauses(
     topics: Sequence[TopicToChange],
     command_of: Callable[[PartitionsByTopic], PausePartitions | ResumePartitions],
 ) -> RequestSteps[Outcome]:
-    """Hand the partitions that exist to the group's shard, as one command."""
+    """Submit the existing partitions to the group's shard, as one command."""
     answers: list[ChangedTopic] = []
     wanted: list[_Existing] = []
     for topic in topics:
@@ -71,7 +71,7 @@ def change_pauses(
 def _sort_out(
     node: Node, topic: TopicToChange, answers: list[ChangedTopic], wanted: list[_Existing]
 ) -> RequestSteps[None]:
-    """Tell the partitions of a topic that exist from those that do not."""
+    """Separate existing partitions of a topic from unknown ones."""
     known = node.topics.by_name(topic.name)
     partition_count = 0 if known is None else known.partition_count
     answer = ChangedTopic(name=topic.name)

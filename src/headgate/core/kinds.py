@@ -71,7 +71,7 @@ class GroupKind(Protocol):
         """Apply a record of one of these types to the durable state; return whether the group was removed."""
         ...
 
-    def standing(self, record: Any) -> Record | None:
+    def current_record(self, record: Any) -> Record | None:
         """Return the current record with the key of `record`; None if there is none."""
         ...
 

@@ -201,7 +201,7 @@ class GroupShard:
             case UnknownRecord() | OffsetCommits() | OffsetRows() | StandingCommits():
                 return None
             case _:
-                return self.groups.kind_of_record(record).standing(record)
+                return self.groups.kind_of_record(record).current_record(record)
 
     def loaded(self, now: Millis) -> None:
         """Restart session timers after a load; the first sweep is one interval later."""

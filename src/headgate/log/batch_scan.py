@@ -1,13 +1,13 @@
-"""Find the record batches in a stretch of log, check them, and lay their headers out as columns.
+"""Find and check the record batches in a part of a log, and return their headers as columns.
 
-A stretch of log is bytes as they are in a segment file or in a fetch response: batches (format v2) one after
-the other, the last perhaps incomplete. Their places are found by following their length fields, one step a
-batch; everything else in the headers is then read for all batches at once.
+A part of a log is bytes as in a segment file or in a fetch response: consecutive batches (format v2), the
+last one possibly incomplete. Their positions are found by their length fields, one step per batch; all other
+header fields are then read for all batches at once.
 
-This is the tolerant reader of logs that nobody has recovered: copies, live directories, other brokers'. What
-fails its CRC, or contradicts the batches around it, is not handed on: it becomes a `Corruption`, which says
-where it is and why. The CRC does not cover a batch's base offset, so the order of the batches is its check: a
-batch begins at or after the end of the one before, and ends before the next.
+This is the tolerant reader of logs that were not recovered: copies, live directories, other brokers' logs. A
+batch that fails its CRC, or contradicts its neighbours, is not returned: it becomes a `Corruption`, with
+position and reason. The CRC does not cover a batch's base offset, so the order of the batches is its check: a
+batch begins at or after the end of the previous one, and ends before the next.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from headgate.log.header import (
 )
 
 Ints = NDArray[np.int64]
-"""One 64-bit integer a batch, or a record."""
+"""One 64-bit integer per batch, or per record."""
 
 Bits = NDArray[np.bool_]
-"""One truth value a batch, or a record."""
+"""One boolean per batch, or per record."""
 
 PADDING = 64
-"""Zero bytes every buffer carries behind its content, so that reading ahead of a check stays inside it."""
+"""Zero bytes after the content of every buffer, so that reads before a check stay inside it."""
 
 NO_END = (1 << 63) - 1
-"""An offset behind every record."""
+"""An offset after every record."""
 
 _LEAST_LENGTH = HEADER_BYTES - LENGTH_FIELD_END
 _read_frame = struct.Struct(">8xi4xb").unpack_from
@@ -49,12 +49,12 @@ _read_frame = struct.Struct(">8xi4xb").unpack_from
 
 
 class CorruptLog(ValueError):
-    """A batch that is not what its producer sent, and reading was asked to fail on that."""
+    """A batch is damaged, and the reader was asked to fail on that."""
 
 
 @dataclass(frozen=True, slots=True)
 class Corruption:
-    """One stretch of log that cannot be read: where it is, how long, and why."""
+    """A part of a log that cannot be read: position, size and reason."""
 
     place: str
     position: int
@@ -62,7 +62,7 @@ class Corruption:
     base_offset: int
     reason: str
     is_tail: bool = False
-    """Whether it is only an incomplete batch at the end of the log, which is no corruption."""
+    """Whether it is an incomplete batch at the end of the log, which is no corruption."""
 
     def __str__(self) -> str:
         return f"{self.place}: position {self.position} (offset {self.base_offset}): {self.reason}"
@@ -70,14 +70,13 @@ class Corruption:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A stretch of one partition's log in memory.
+    """A part of one partition's log in memory.
 
-    `data` holds `size` bytes of log and then `PADDING` zeros; `data[0]` is byte `position` of `place`, a file
+    `data` has `size` bytes of log and then `PADDING` zeros; `data[0]` is byte `position` of `place`, a file
     name or the name of a partition. Records before `start_offset`, or from `end_offset` on, are not wanted.
-    Every batch must lie between `floor`, the end of the batch in front of the chunk, and `ceiling`, where
-    what follows the stretch begins. With `more_follows` the last batch is left for the next chunk, which has
-    the batch that confirms its base offset; of a single batch nothing is told then, for want of a larger
-    chunk.
+    Every batch must lie between `floor`, the end of the batch before the chunk, and `ceiling`, the start of
+    the next one after it. With `more_follows` the last batch is left for the next chunk, whose batches
+    confirm its base offset; a single batch then needs a larger chunk.
     """
 
     data: bytearray
@@ -93,7 +92,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """Batch headers as columns. `at` is the batch's place in the chunk, `size` all its bytes."""
+    """Batch headers as columns. `at` is the batch's position in the chunk, `size` its whole size."""
 
     at: Ints
     size: Ints
@@ -116,7 +115,7 @@ class Batches:
 
     @property
     def uses_log_append_time(self) -> Bits:
-        """Whether each batch bears the broker's time."""
+        """Whether each batch uses log append time."""
         return self._has(LOG_APPEND_TIME)
 
     @property
@@ -126,7 +125,7 @@ class Batches:
 
     @property
     def is_control(self) -> Bits:
-        """Whether each batch holds the broker's markers."""
+        """Whether each batch has control records of the broker."""
         return self._has(CONTROL)
 
     def _has(self, attribute: int) -> Bits:
@@ -136,11 +135,11 @@ class Batches:
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What a chunk holds: the good batches with wanted offsets, how far it was understood, and what was not.
+    """The result of a scan: good batches with wanted offsets, corruptions, and where to continue.
 
-    `end` is the place in the chunk from which to read on: the chunk's size, or the start of a batch that is
-    incomplete or left for the next chunk, or of something that is no batch at all (`broken` then says why).
-    `missing` is the size of the incomplete batch at `end`, as far as it is known; 0 where there is none.
+    `end` is the position in the chunk from which to continue: the chunk's size, or the start of a batch that
+    is incomplete or left for the next chunk, or of bytes that are no batch (`broken` then has the reason).
+    `missing` is the size of the incomplete batch at `end`, as far as it is known; 0 without one.
     `next_offset` is the end of the last good batch.
     """
 
@@ -153,7 +152,7 @@ class Scan:
     broken: str = ""
 
     def with_corruptions(self, more: list[Corruption]) -> Scan:
-        """The same, with what somebody else knows of it."""
+        """Return the same scan with additional corruptions."""
         return replace(self, corruptions=self.corruptions + more)
 
 
@@ -161,7 +160,7 @@ TableT = TypeVar("TableT")
 
 
 def only(table: TableT, wanted: Bits) -> TableT:
-    """The rows of a dataclass of columns for which `wanted` is true; what is no column stays as it is."""
+    """Return the rows of a dataclass of columns for which `wanted` is true; other fields are unchanged."""
     if wanted.all():
         return table
     cells = (getattr(table, field.name) for field in fields(table))  # type: ignore[arg-type]  # see above
@@ -208,7 +207,7 @@ def scan_chunk(chunk: Chunk) -> Scan:
 
 
 def _not_a_batch(length: int, magic: int) -> str:
-    """Why there is no batch, by its length and magic; empty if there may be one."""
+    """Return why length and magic are not those of a batch; an empty text if they may be."""
     if not length and not magic:
         return "zeros where a batch was due"
     if length < _LEAST_LENGTH:
@@ -238,7 +237,7 @@ def _headers(data: bytearray, at: Ints) -> Batches:
 
 
 def _check(chunk: Chunk, batches: Batches) -> dict[int, str]:
-    """What is wrong with which batches, by their rows: checksums, counts, and the order of offsets."""
+    """Check checksums, counts and the order of offsets; return the reasons of bad batches by row."""
     checksum, view = crc32c.crc32c, memoryview(chunk.data)
     ends = (batches.at + batches.size).tolist()
     sums = [checksum(view[at + CRC_END : end]) for at, end in zip(batches.at.tolist(), ends, strict=True)]
@@ -260,7 +259,7 @@ def _check(chunk: Chunk, batches: Batches) -> dict[int, str]:
 
 
 def _check_order(chunk: Chunk, batches: Batches, reasons: dict[int, str]) -> None:
-    """Find the batches, of those without a fault so far, that do not lie where the others leave room."""
+    """Find batches, among those without a fault so far, whose offsets overlap those of others."""
     base, end = batches.base_offset, batches.last_offset + 1
     rows = [index for index in range(len(batches)) if index not in reasons] if reasons else None
     starts, ends = (base, end) if rows is None else (base[rows], end[rows])
@@ -273,7 +272,9 @@ def _check_order(chunk: Chunk, batches: Batches, reasons: dict[int, str]) -> Non
 def _find_misplaced(
     chunk: Chunk, base: list[int], end: list[int], rows: list[int], reasons: dict[int, str]
 ) -> None:
-    """Go from batch to batch. Where two overlap, the one that the other neighbours do not touch is wrong."""
+    """Compare neighbours. If two overlap, the wrong one is the one that also contradicts its other
+    neighbour.
+    """
     kept: list[int] = []
     for place, row in enumerate(rows):
         if not chunk.floor <= base[row] < end[row] <= chunk.ceiling:
@@ -298,7 +299,7 @@ def _find_misplaced(
 
 
 def _corruptions(chunk: Chunk, batches: Batches, good: Bits, reasons: dict[int, str]) -> list[Corruption]:
-    """The faulty batches whose offsets, by the good ones around them, may be wanted."""
+    """Return the bad batches whose offsets, judged by the good ones around them, may be wanted."""
     ends = np.maximum.accumulate(np.where(good, batches.last_offset + 1, chunk.floor))
     starts = np.minimum.accumulate(np.where(good, batches.base_offset, chunk.ceiling)[::-1])[::-1]
     return [
@@ -309,7 +310,7 @@ def _corruptions(chunk: Chunk, batches: Batches, good: Bits, reasons: dict[int, 
 
 
 def corruption_of(chunk: Chunk, batches: Batches, index: int, reason: str) -> Corruption:
-    """Say that the batch with this index cannot be read."""
+    """Return the corruption of the batch with this index."""
     return Corruption(
         chunk.place,
         chunk.position + int(batches.at[index]),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.consumer.support import topic_id
 
-from headgate.core.consumer.reconcile import Aim, owns_no_more, reconciled
+from headgate.core.consumer.reconcile import TargetAssignment, owns_no_more, reconciled
 from headgate.domain.ids import GroupId, MemberId, TopicId
 from headgate.records import ConsumerGroupCurrentAssignment, MemberState
 
@@ -42,14 +42,14 @@ def has(
     )
 
 
-def aim(
+def target_of(
     epoch: int, target: Mapping[TopicId, tuple[int, ...]], *taken: tuple[TopicId, int], **more: Any
-) -> Aim:
-    """A target, where some partitions are taken by others."""
+) -> TargetAssignment:
+    """Return a target assignment, with some partitions owned by other members."""
     values: dict[str, Any] = {"subscribed": EVERYTHING, "is_subscription_new": False} | more
-    return Aim(
+    return TargetAssignment(
         assignment_epoch=epoch,
-        target=target,
+        partitions=target,
         owner_of=lambda topic, partition: MemberId("other") if (topic, partition) in taken else None,
         **values,
     )
@@ -58,43 +58,43 @@ def aim(
 def test_stable_stays_stable_in_the_targets_epoch() -> None:
     """The very same value: there is nothing to write."""
     now = has(STABLE, 5, {T: {0: 3}})
-    assert reconciled(now, aim(5, {T: (0,)}), None) is now
+    assert reconciled(now, target_of(5, {T: (0,)}), None) is now
 
 
 def test_stable_to_stable_with_the_same_partitions_takes_the_new_epoch() -> None:
     """What is kept keeps its assignment epoch (d)."""
-    after = reconciled(has(STABLE, 5, {T: {0: 3}}), aim(6, {T: (0,)}), None)
+    after = reconciled(has(STABLE, 5, {T: {0: 3}}), target_of(6, {T: (0,)}), None)
     assert after == has(STABLE, 6, {T: {0: 3}}, previous=5)
 
 
 def test_stable_to_stable_with_free_partitions() -> None:
     """They are assigned in the target's epoch (b)."""
-    after = reconciled(has(STABLE, 5, {T: {0: 3}}), aim(6, {T: (0, 1), U: (0,)}), None)
+    after = reconciled(has(STABLE, 5, {T: {0: 3}}), target_of(6, {T: (0, 1), U: (0,)}), None)
     assert after == has(STABLE, 6, {T: {0: 3, 1: 6}, U: {0: 6}}, previous=5)
 
 
 def test_stable_to_unreleased_with_nothing_free() -> None:
     """It waits in the new epoch (c)."""
-    after = reconciled(has(STABLE, 5, {T: {0: 3}}), aim(6, {T: (0, 1)}, (T, 1)), None)
+    after = reconciled(has(STABLE, 5, {T: {0: 3}}), target_of(6, {T: (0, 1)}, (T, 1)), None)
     assert after == has(UNRELEASED, 6, {T: {0: 3}}, previous=5)
 
 
 def test_stable_to_unreleased_with_something_free() -> None:
     """It has what there is and waits for the rest (b)."""
-    after = reconciled(has(STABLE, 5, {}), aim(6, {T: (0, 1)}, (T, 1)), None)
+    after = reconciled(has(STABLE, 5, {}), target_of(6, {T: (0, 1)}, (T, 1)), None)
     assert after == has(UNRELEASED, 6, {T: {0: 6}}, previous=5)
 
 
 @pytest.mark.parametrize("reported", [None, [(T, [0, 1])], [(T, [1])]])
 def test_stable_to_unrevoked(reported: Any) -> None:
     """It stays in its epoch, also if it does not say what it has, and gets nothing new (a, R1.3)."""
-    after = reconciled(has(STABLE, 5, {T: {0: 3, 1: 4}}), aim(6, {T: (0, 2)}), reported)
+    after = reconciled(has(STABLE, 5, {T: {0: 3, 1: 4}}), target_of(6, {T: (0, 2)}), reported)
     assert after == has(UNREVOKED, 5, {T: {0: 3}}, {T: {1: 4}}, previous=5)
 
 
 def test_stable_to_stable_when_it_has_let_go_already() -> None:
     """A member that says it has less is believed."""
-    after = reconciled(has(STABLE, 5, {T: {0: 3, 1: 4}}), aim(6, {T: (0, 2)}), [(T, [0])])
+    after = reconciled(has(STABLE, 5, {T: {0: 3, 1: 4}}), target_of(6, {T: (0, 2)}), [(T, [0])])
     assert after == has(STABLE, 6, {T: {0: 3, 2: 6}}, previous=5)
 
 
@@ -102,13 +102,15 @@ def test_stable_to_stable_when_it_has_let_go_already() -> None:
 def test_unrevoked_stays_until_all_is_let_go(reported: Any) -> None:
     """Nothing is written, whatever the target is now."""
     now = has(UNREVOKED, 5, {T: {0: 3}}, {T: {1: 4}})
-    assert reconciled(now, aim(7, {T: (0, 1, 2)}), reported) is now
+    assert reconciled(now, target_of(7, {T: (0, 1, 2)}), reported) is now
 
 
 def test_unrevoked_to_stable() -> None:
     """All is let go: the new epoch, and what is free."""
     now = has(UNREVOKED, 5, {T: {0: 3}}, {T: {1: 4}})
-    assert reconciled(now, aim(6, {T: (0, 2)}), [(T, [0])]) == has(STABLE, 6, {T: {0: 3, 2: 6}}, previous=5)
+    assert reconciled(now, target_of(6, {T: (0, 2)}), [(T, [0])]) == has(
+        STABLE, 6, {T: {0: 3, 2: 6}}, previous=5
+    )
 
 
 def test_unrevoked_to_unrevoked_when_a_newer_target_takes_more() -> None:
@@ -117,37 +119,39 @@ def test_unrevoked_to_unrevoked_when_a_newer_target_takes_more() -> None:
     A commit for that, sent in the epoch that the member is still in, would be believed.
     """
     now = has(UNREVOKED, 5, {T: {0: 3, 2: 3}}, {T: {1: 4}})
-    after = reconciled(now, aim(7, {T: (0,)}), [(T, [0, 2])])
+    after = reconciled(now, target_of(7, {T: (0,)}), [(T, [0, 2])])
     assert after == has(UNREVOKED, 5, {T: {0: 3}}, {T: {1: 4, 2: 3}}, previous=5)
 
 
 def test_unrevoked_to_stable_with_a_partition_that_comes_back() -> None:
     """It is assigned anew, in the new epoch: commits from before do not count for it."""
     now = has(UNREVOKED, 5, {T: {0: 3}}, {T: {1: 4}})
-    assert reconciled(now, aim(7, {T: (0, 1)}), [(T, [0])]) == has(STABLE, 7, {T: {0: 3, 1: 7}}, previous=5)
+    assert reconciled(now, target_of(7, {T: (0, 1)}), [(T, [0])]) == has(
+        STABLE, 7, {T: {0: 3, 1: 7}}, previous=5
+    )
 
 
 def test_unreleased_to_stable_when_the_rest_is_free() -> None:
     """In the same epoch."""
-    after = reconciled(has(UNRELEASED, 6, {T: {0: 3}}), aim(6, {T: (0, 1)}), None)
+    after = reconciled(has(UNRELEASED, 6, {T: {0: 3}}), target_of(6, {T: (0, 1)}), None)
     assert after == has(STABLE, 6, {T: {0: 3, 1: 6}}, previous=6)
 
 
 def test_unreleased_stays_unreleased_without_a_trace() -> None:
     """Its previous epoch stays the one before: the answer may have been lost several times."""
     now = has(UNRELEASED, 6, {T: {0: 3}}, previous=5)
-    assert reconciled(now, aim(6, {T: (0, 1)}, (T, 1)), None) is now
+    assert reconciled(now, target_of(6, {T: (0, 1)}, (T, 1)), None) is now
 
 
 def test_unreleased_to_unrevoked_with_a_newer_target() -> None:
     """What it waited for is not meant for it any more, nor is what it has."""
-    after = reconciled(has(UNRELEASED, 6, {T: {0: 3}}), aim(7, {U: (0,)}), [(T, [0])])
+    after = reconciled(has(UNRELEASED, 6, {T: {0: 3}}), target_of(7, {U: (0,)}), [(T, [0])])
     assert after == has(UNREVOKED, 6, {}, {T: {0: 3}}, previous=6)
 
 
 def test_what_is_not_read_is_not_given_though_the_target_says_so() -> None:
     """The target may be older than the subscription."""
-    after = reconciled(has(STABLE, 5, {}), aim(6, {T: (0,), U: (0,)}, subscribed={U}), None)
+    after = reconciled(has(STABLE, 5, {}), target_of(6, {T: (0,), U: (0,)}, subscribed={U}), None)
     assert after == has(STABLE, 6, {U: {0: 6}}, previous=5)
 
 
@@ -155,33 +159,35 @@ def test_what_is_not_read_is_not_given_though_the_target_says_so() -> None:
 def test_what_is_not_read_any_more_is_pending_until_there_is_a_new_target(reported: Any) -> None:
     """Also when the member has let it go: it is nobody else's before the member is in a later epoch."""
     now = has(STABLE, 5, {T: {0: 3}, U: {0: 3}})
-    where = aim(5, {T: (0,), U: (0,)}, subscribed={U}, is_subscription_new=True)
+    where = target_of(5, {T: (0,), U: (0,)}, subscribed={U}, is_subscription_new=True)
     pending = has(UNREVOKED, 5, {U: {0: 3}}, {T: {0: 3}}, previous=5)
     assert reconciled(now, where, reported) == pending
-    assert reconciled(pending, aim(5, {U: (0,)}), [(U, [0])]) is pending
+    assert reconciled(pending, target_of(5, {U: (0,)}), [(U, [0])]) is pending
     after = has(STABLE, 6, {U: {0: 3}}, previous=5)
-    assert reconciled(pending, aim(6, {U: (0,)}), [(U, [0])]) == after
+    assert reconciled(pending, target_of(6, {U: (0,)}), [(U, [0])]) == after
 
 
 def test_unreleased_lets_nothing_go_without_a_new_target() -> None:
     """It reads less: that is pending, whatever it says."""
     now = has(UNRELEASED, 5, {T: {0: 3}, U: {0: 3}})
-    after = reconciled(now, aim(5, {T: (0,), U: (0,)}, subscribed={U}, is_subscription_new=True), [(U, [0])])
+    after = reconciled(
+        now, target_of(5, {T: (0,), U: (0,)}, subscribed={U}, is_subscription_new=True), [(U, [0])]
+    )
     assert after == has(UNREVOKED, 5, {U: {0: 3}}, {T: {0: 3}}, previous=5)
 
 
 def test_a_state_of_another_version_begins_anew() -> None:
     """A member that says it has nothing is believed, and given what is meant for it in the target's epoch."""
     now = has(MemberState.UNKNOWN, 5, {T: {0: 3, 1: 3}}, {U: {0: 3}})
-    assert reconciled(now, aim(6, {T: (0,)}), [(T, [0])]) is None
-    assert reconciled(now, aim(6, {T: (0,)}), None) is None
-    assert reconciled(now, aim(6, {T: (0,)}), []) == has(STABLE, 6, {T: {0: 6}}, previous=6)
+    assert reconciled(now, target_of(6, {T: (0,)}), [(T, [0])]) is None
+    assert reconciled(now, target_of(6, {T: (0,)}), None) is None
+    assert reconciled(now, target_of(6, {T: (0,)}), []) == has(STABLE, 6, {T: {0: 6}}, previous=6)
 
 
 def test_unrevoked_has_more_to_let_go_when_it_reads_less() -> None:
     """Both are pending."""
     now = has(UNREVOKED, 5, {T: {0: 3}, U: {0: 3}}, {U: {1: 4}})
-    where = aim(6, {}, subscribed={U}, is_subscription_new=True)
+    where = target_of(6, {}, subscribed={U}, is_subscription_new=True)
     after = reconciled(now, where, None)
     assert after == has(UNREVOKED, 5, {U: {0: 3}}, {T: {0: 3}, U: {1: 4}}, previous=5)
 
@@ -244,7 +250,7 @@ def test_every_step_keeps_what_must_not_break(
     mine = {(topic, one) for part in (assigned, pending) for topic, ones in part.items() for one in ones}
     taken = taken - mine
     now = has(state, 5, assigned, pending)
-    where = aim(6, target, *taken, subscribed=subscribed, is_subscription_new=is_new)
+    where = target_of(6, target, *taken, subscribed=subscribed, is_subscription_new=is_new)
     after = reconciled(now, where, reported)
     assert after is not None
     owned = {

@@ -1,11 +1,11 @@
-"""A group under random members of both protocols, late commits and crashes: what members rely on holds.
+"""A group with random members of both protocols, delayed commits and crashes: its guarantees always hold.
 
-Six members, two of them static, take steps when they like to, leave, are killed, change their protocol,
-commit; commits are delivered late; answers to joins and syncs stay on their way while others go on; time
-passes; topics grow; the shard crashes. Classic ones are eager or cooperative, all of them. The harness checks
-at every step that a replay leads to the same state, and `check_invariants` the epochs and the single owner.
-Here it is about who may commit what, and about everything being read in the end: of all who believe that they
-own a partition, also those that were killed since, at most one may commit it. One seed decides everything.
+Six members, two of them static, take steps at random times, leave, are killed, change their protocol, and
+commit; commits are delivered late; responses to joins and syncs are delayed; time passes; topics grow; the
+shard crashes. Classic members are all eager or all cooperative. The harness checks at every step that a
+replay leads to the same state, and `check_invariants` checks the epochs and the single owner. The checks here
+are about commits, and that every partition is read in the end: of all members that consider themselves owners
+of a partition, also killed ones, at most one may commit it. One seed decides everything.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ROUNDS = 30
 
 @dataclass(frozen=True)
 class LateCommit:
-    """A commit that is on its way: who it is of, by what, and for what."""
+    """A delayed commit: its member, the epoch, and the partitions."""
 
     member_id: str
     generation: int
@@ -42,7 +42,7 @@ class LateCommit:
 
 
 class History:
-    """One group, six members, and what happens to them."""
+    """One group, six members, and their steps."""
 
     def __init__(self, seed: int) -> None:
         """All members are there and of one kind, none has said anything."""
@@ -67,15 +67,15 @@ class History:
         self.members = [self.incarnation(number, is_new=is_new) for number in range(MEMBERS)]
 
     def flip(self) -> bool:
-        """Yes or no."""
+        """Return True or False."""
         return self.random.random() < 0.5
 
     def one(self) -> int:
-        """One of the members."""
+        """Return one of the members."""
         return self.random.randrange(MEMBERS)
 
     def incarnation(self, number: int, *, is_new: bool) -> Anyone:
-        """Member `number`, started anew; two are static, two read more topics."""
+        """Return a new process of member `number`; two are static, two subscribe to more topics."""
         self.incarnations += 1
         name = f"m{number}.{self.incarnations}"
         names = ("t", "u") if number % 3 == 0 else ("t",)
@@ -85,7 +85,7 @@ class History:
         return ClassicClient(self.h, name, names, self.is_cooperative, instance_id)
 
     def step_of(self, member: Anyone) -> None:
-        """One step of one member, and what holds after it."""
+        """Do one step of one member, then check the invariants."""
         before = member.owned
         member.step()
         for pair in member.owned - before:
@@ -96,7 +96,7 @@ class History:
         self.check_single_committer()
 
     def check_single_committer(self) -> None:
-        """Of those that believe they own a partition, the group believes at most one."""
+        """Of those that consider themselves owners of a partition, at most one may commit."""
         believers: dict[tuple[str, int], list[Anyone]] = {}
         for member in (*self.members, *self.killed):
             for pair in member.owned:
@@ -107,7 +107,7 @@ class History:
                 assert len(believed) <= 1, f"{pair} may be committed by {believed}"
 
     def may_commit(self, member: Anyone, pair: tuple[str, int]) -> bool:
-        """Whether a commit of one partition would be accepted of a member now; nothing is done."""
+        """Return whether the group would accept a member's commit of one partition; changes nothing."""
         if member.generation < 0:
             return False
         topic, partition = pair
@@ -128,20 +128,20 @@ class History:
     # --- what members do ---
 
     def step(self) -> None:
-        """One goes on."""
+        """Do a step of one member."""
         member = self.members[self.one()]
         for _ in range(self.random.randint(1, 4)):
             self.step_of(member)
 
     def all_step(self, rounds: int | None = None) -> None:
-        """All go on, half a second between two steps."""
+        """Do steps of all members, half a second apart."""
         for _ in range(self.random.randint(1, 6) if rounds is None else rounds):
             for member in self.members:
                 self.step_of(member)
             self.h.advance(500)
 
     def all_step_with_delays(self) -> None:
-        """All go on, but for those whose answers are on their way."""
+        """Do steps of all members without delayed responses."""
         for _ in range(self.random.randint(1, 12)):
             for member in self.members:
                 if self.flip():
@@ -149,7 +149,7 @@ class History:
             self.h.advance(500)
 
     def comes_amid_answers(self) -> None:
-        """A member of the new protocol comes amid a rebalance, while answers are on their way."""
+        """Add a member of the consumer protocol during a rebalance, with delayed responses."""
         for number, member in enumerate(self.members):
             if isinstance(member, NewClient):
                 member.leave()
@@ -169,20 +169,22 @@ class History:
                     self.h.advance(100)
 
     def restart(self) -> None:
-        """Perhaps with the other protocol; without a farewell it takes a session until that is seen."""
+        """Restart a member, possibly with the other protocol; without a leave the group notices after a
+        session timeout.
+        """
         number = self.one()
         self.kill(number)
         self.members[number] = self.incarnation(number, is_new=self.flip())
 
     def kill(self, number: int) -> None:
-        """It leaves, or a session passes until the group misses it."""
+        """Remove a member by a leave, or by a session timeout."""
         if self.flip():
             self.members[number].leave()
         else:
             self.killed.append(self.members[number])
 
     def roll(self) -> None:
-        """One after the other is restarted with one protocol, though it may have it already."""
+        """Restart all members, one after the other, with one protocol."""
         order, is_new, rounds = list(range(MEMBERS)), self.flip(), self.random.randint(0, 3)
         self.random.shuffle(order)
         for number in order:
@@ -191,7 +193,7 @@ class History:
             self.all_step(rounds)
 
     def static_there_and_back(self) -> None:
-        """A static member tries the new protocol and goes back, each time in its own place."""
+        """Restart a static member with the new protocol and back."""
         number = self.random.choice(STATIC)
         for is_new in (True, False):
             self.killed.append(self.members[number])
@@ -199,7 +201,7 @@ class History:
             self.all_step(self.random.randint(1, 12))
 
     def fall_silent(self) -> None:
-        """For longer than a session, while the others go on; what it waited for it never hears."""
+        """Stop a member for longer than a session timeout; it never gets its pending responses."""
         silent = self.members[self.one()]
         if isinstance(silent, ClassicClient):
             silent.lose_answers()
@@ -212,22 +214,22 @@ class History:
     # --- commits ---
 
     def commit(self) -> None:
-        """One commits all it has."""
+        """Commit all partitions of one member."""
         member = self.members[self.one()]
         self.deliver(LateCommit(member.member_id, member.generation, member.owned))
 
     def commit_late(self) -> None:
-        """One commits, and it takes a while until that arrives."""
+        """Send a commit that is delivered later."""
         member = self.members[self.one()]
         self.late.append(LateCommit(member.member_id, member.generation, member.owned))
 
     def deliver_late(self) -> None:
-        """A commit of before arrives."""
+        """Deliver a delayed commit."""
         if self.late:
             self.deliver(self.late.pop(self.random.randrange(len(self.late))))
 
     def deliver(self, commit: LateCommit) -> None:
-        """What is accepted is of the last one who has begun to read these partitions."""
+        """Accepted commits are those of the last member that began to read the partitions."""
         if not commit.owned or commit.generation < 0:
             return
         error = self.h.commit_as(commit.member_id, commit.generation, *commit.owned)
@@ -235,22 +237,22 @@ class History:
             assert {self.last_readers[pair] for pair in commit.owned} == {commit.member_id}
 
     def owned(self) -> list[tuple[str, int]]:
-        """What the members have, one with the other."""
+        """Return the partitions of all members."""
         return sorted(pair for member in self.members for pair in member.owned)
 
     # --- the world ---
 
     def everything(self) -> list[tuple[str, int]]:
-        """All partitions there are."""
+        """Return all partitions."""
         return [("t", index) for index in range(self.partitions)] + [("u", index) for index in range(3)]
 
     def topic_grows(self) -> None:
-        """One topic has a partition more."""
+        """Add a partition to a topic."""
         self.partitions += 1
         self.h.change_topics(topics(t=self.partitions))
 
     def crash(self) -> None:
-        """Who waited for an answer asks again; the first tick after it may be late."""
+        """Crash the shard; members repeat pending requests; the first tick may be late."""
         self.h.loads_from = self.crashes.choice(("log", "image", "compacted"))
         self.h.be_late([self.crashes.choice((0, 0, 700, 5_000))])
         self.h.reload()
@@ -259,7 +261,7 @@ class History:
                 member.lose_answers()
 
     def rest(self) -> None:
-        """After a while everything is read, by one member each, and everybody may commit."""
+        """After a while every partition is read by one member, and all may commit."""
         self.all_step(2 * ROUNDS)
         assert self.owned() == self.everything()
         for member in self.members:
@@ -285,8 +287,8 @@ WEIGHTS = {
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_members_of_both_protocols_rely_on_their_group(seed: int) -> None:
-    """Whatever happens: no commit counts beside its partition's reader, and after a while all is read."""
+def test_guarantees_hold_for_members_of_both_protocols(seed: int) -> None:
+    """Only a partition's reader can commit it, and after a while all partitions are read."""
     history = History(seed)
     for _ in range(ACTIONS):
         (action,) = history.random.choices(list(WEIGHTS), list(WEIGHTS.values()))

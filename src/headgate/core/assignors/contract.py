@@ -45,9 +45,9 @@ class AssignablePartitions:
     """The partitions of a topic that may be assigned: those below `count` that are not in `withheld`."""
 
     count: int
-    """How many partitions the topic has."""
+    """Number of partitions of the topic."""
     withheld: frozenset[int] = frozenset()
-    """Partitions that the topic has and nobody may be given."""
+    """Partitions of the topic that must not be assigned."""
 
     def __len__(self) -> int:
         return self.count - len(self.withheld)

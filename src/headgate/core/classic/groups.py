@@ -52,7 +52,7 @@ class ClassicGroups:
         self.live.pop(record.group_id, None)
         return True
 
-    def standing(self, record: GroupMetadata | GroupTombstone) -> GroupMetadata | None:
+    def current_record(self, record: GroupMetadata | GroupTombstone) -> GroupMetadata | None:
         """Return the current record with the key of `record`; None if there is none."""
         return self.recorded.get(record.group_id)
 

@@ -1,4 +1,4 @@
-"""The commands and deadlines of consumer groups, each handed to the module that knows what to do."""
+"""Dispatch the commands and deadlines of consumer groups to the modules that handle them."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from headgate.core.consumer.commands import (
 from headgate.core.consumer.describe import describe
 from headgate.core.consumer.group import ConsumerGroup, Member
 from headgate.core.consumer.groups import ConsumerGroups
-from headgate.core.consumer.heartbeat import heartbeat, is_as_before
-from headgate.core.consumer.pausing import ConsumerPausing, WayBack
+from headgate.core.consumer.heartbeat import heartbeat, is_unchanged_and_stable
+from headgate.core.consumer.pausing import ConsumerPausing, GroupDowngrade
 from headgate.core.consumer.removal import away, begin_anew, is_past_last_epoch
 from headgate.core.consumer.turn import ConsumerTurn
 from headgate.core.consumer.validation import invalid_heartbeat
@@ -40,13 +40,13 @@ from headgate.domain.ids import GroupId, MemberId, Millis
 from headgate.records import ConsumerRecord, GroupTombstone, MemberState
 
 
-class Passage(WayBack, Protocol):
-    """The way of groups from one protocol to the other and back (`headgate.core.migration`)."""
+class GroupMigration(GroupDowngrade, Protocol):
+    """Migrates groups between the two protocols (`headgate.core.migration`)."""
 
     classic: ClassicGroups
 
     def upgraded(self, turn: ConsumerTurn, group: ClassicGroup) -> ConsumerGroup | Refusal:
-        """What a classic group with members becomes for a member of the new protocol; nothing is done yet."""
+        """Return the consumer group that a classic group becomes, or why it may not; changes nothing."""
         ...
 
     def upgrade(
@@ -56,18 +56,18 @@ class Passage(WayBack, Protocol):
         converted: ConsumerGroup,
         joining: Iterable[ConsumerRecord],
     ) -> GroupEffects:
-        """Make it so, with the records of the member that joins it."""
+        """Upgrade, with the records of the joining member."""
         ...
 
     def remove(
         self, turn: ConsumerTurn, group: ConsumerGroup, member_ids: Collection[MemberId]
     ) -> GroupEffects:
-        """Take members out of a consumer group; with only classic ones left it is a classic group again."""
+        """Remove members of a consumer group; downgrade it if only classic ones are left."""
         ...
 
 
 class ConsumerDispatch:
-    """What a shard does for its consumer groups; the `headgate.core.kinds.GroupCommands` of their kind."""
+    """Handles the commands of consumer groups; the `headgate.core.kinds.GroupCommands` of their kind."""
 
     __slots__ = ("_all", "_groups", "_migration")
     TIMERS: ClassVar[Mapping[IntEnum, bool]] = {
@@ -78,13 +78,13 @@ class ConsumerDispatch:
         TimerKind.PATTERNS: True,
     }
 
-    def __init__(self, groups: ConsumerGroups, all_groups: Groups, migration: Passage) -> None:
+    def __init__(self, groups: ConsumerGroups, all_groups: Groups, migration: GroupMigration) -> None:
         self._groups = groups
         self._all = all_groups
         self._migration = migration
 
     def handlers(self) -> Mapping[type[Any], Handler]:
-        """What handles each command."""
+        """Return the handler of each command."""
         return {
             ConsumerHeartbeat: self.heartbeat,
             HeartbeatsAgain: self.heartbeats_again,
@@ -93,11 +93,11 @@ class ConsumerDispatch:
         }
 
     def pausing(self) -> Pausing:
-        """What pauses partitions of consumer groups."""
+        """Return the object that pauses partitions of consumer groups."""
         return ConsumerPausing(self._groups, self._migration)
 
     def heartbeat(self, command: ConsumerHeartbeat, now: Millis, token: Token) -> GroupEffects:
-        """Join, stay or leave."""
+        """Handle a join, a heartbeat or a leave."""
         if command.group_id in self._all.being_deleted:
             return answer(token, HeartbeatResult(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
         outcome = self._outcome(command, now)
@@ -107,7 +107,7 @@ class ConsumerDispatch:
         return Effects(effects.records, (*effects.replies, Reply(token, result)))
 
     def heartbeats_again(self, command: HeartbeatsAgain, now: Millis, token: Token) -> GroupEffects:
-        """Stay, as members mostly do: they say nothing, there is nothing to do, the answer is the last."""
+        """Handle repeated heartbeats: mostly nothing changed, and the answers are the last ones."""
         return answer(token, [self._staying(again, now) for again in command.heartbeats])
 
     def _staying(self, again: HeartbeatAgain, now: Millis) -> HeartbeatResult | None:
@@ -118,7 +118,7 @@ class ConsumerDispatch:
         if answered is None or group is None or group_id not in groups.verified:
             return None
         settings = groups.settings_of(group_id)
-        if answered.heartbeat_interval_ms != settings.heartbeat_interval_ms or not is_as_before(
+        if answered.heartbeat_interval_ms != settings.heartbeat_interval_ms or not is_unchanged_and_stable(
             group, before
         ):
             return None
@@ -152,7 +152,7 @@ class ConsumerDispatch:
     def _first_heartbeat(
         self, turn: ConsumerTurn, command: ConsumerHeartbeat
     ) -> tuple[HeartbeatResult, GroupEffects] | Refusal:
-        """A group begins with its first member, also in the place of one of another type."""
+        """Create or upgrade the group for its first member."""
         group_id = command.group_id
         classic_groups = self._migration.classic
         if not command.is_joining or self._all.type_of(group_id) not in (None, classic_groups.NAME):
@@ -186,7 +186,7 @@ class ConsumerDispatch:
         return Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
 
     def describe(self, command: DescribeConsumerGroup, now: Millis, token: Token) -> GroupEffects:
-        """What there is to know of a group."""
+        """Describe a group."""
         if not command.group_id:
             return answer(token, ErrorCode.INVALID_GROUP_ID)
         group = self._groups.find(command.group_id)
@@ -196,12 +196,12 @@ class ConsumerDispatch:
         return answer(token, describe(group, self._groups.topics, assignors))
 
     def configured(self, command: ConsumerGroupConfigured, now: Millis, token: Token) -> GroupEffects:
-        """A group has other settings of its own."""
+        """Replace the overrides of a group."""
         self._groups.configure(command.group_id, command.settings)
         return answer(token, ErrorCode.NONE)
 
     def leave(self, group: ConsumerGroup, command: LeaveGroup, now: Millis, token: Token) -> GroupEffects:
-        """An administrator, or a client of the classic protocol, removes members."""
+        """Remove members for an administrator or a client of the classic protocol."""
         outcomes, gone = [], []
         for leaving in command.members:
             member_id, error = _leaving_member(group, leaving)
@@ -214,7 +214,7 @@ class ConsumerDispatch:
         return together(removal, answer(token, LeaveResult(members=tuple(outcomes))))
 
     def on_timer(self, timer: Timer, now: Millis) -> GroupEffects:
-        """A deadline of a member or of the group's regular expressions has come."""
+        """Handle a deadline of a member or of the group's regular expressions."""
         group = self._groups.find(GroupId(timer.group_id))
         if group is None:
             return NOTHING
@@ -229,9 +229,9 @@ class ConsumerDispatch:
 
 
 def _is_late(member: Member, kind: IntEnum) -> bool:
-    """Whether a member whose time is over still has not done what it was to do.
+    """Return whether a member whose timer expired must be removed.
 
-    A classic member's timers are cancelled when it has; a session is prolonged.
+    A classic member's timers are cancelled, and session timers restarted, when the member acts in time.
     """
     if kind is TimerKind.REVOCATION:
         return member.current.state is MemberState.UNREVOKED_PARTITIONS
@@ -239,7 +239,7 @@ def _is_late(member: Member, kind: IntEnum) -> bool:
 
 
 def _leaving_member(group: ConsumerGroup, leaving: LeavingMember) -> tuple[MemberId, ErrorCode]:
-    """The member that is to go; by its instance id where it has one, and then it need not say its own."""
+    """Return the member to remove: by its instance id if it has one, which makes the member id optional."""
     member_id, instance_id = leaving
     if instance_id is None:
         error = ErrorCode.NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID

@@ -301,7 +301,7 @@ class ConsumerGroup:
             case ConsumerRecordType.REGULAR_EXPRESSION:
                 self.regexes.pop(tombstone.name, None)
 
-    def standing(self, record: ConsumerRecord) -> ConsumerRecord | None:
+    def current_record(self, record: ConsumerRecord) -> ConsumerRecord | None:
         """Return the current record with the key of `record`; None if there is none."""
         match record:
             case ConsumerGroupMetadata():
@@ -319,9 +319,9 @@ class ConsumerGroup:
             case ConsumerGroupRegularExpression(regular_expression=regex):
                 return self.regexes.get(regex)
             case ConsumerGroupTombstone(record_type=record_type, name=name):
-                return self._standing_of(record_type, name)
+                return self._current_record_of(record_type, name)
 
-    def _standing_of(self, record_type: ConsumerRecordType, name: str) -> ConsumerRecord | None:
+    def _current_record_of(self, record_type: ConsumerRecordType, name: str) -> ConsumerRecord | None:
         match record_type:
             case ConsumerRecordType.GROUP:
                 return self.own_record

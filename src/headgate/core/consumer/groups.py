@@ -1,7 +1,7 @@
-"""All consumer groups of a shard: what their records make, and what is kept beside them.
+"""All consumer groups of a shard, with their volatile state.
 
-`by_id` is durable. Volatile are the sessions (in the shard's deadlines), the groups' own settings, the
-topics, and which groups have looked at the topics since those changed: after a load, none.
+`by_id` is durable. Volatile are the sessions (in the shard's deadlines), the groups' overrides, the topics,
+and `verified`, which is empty after a load.
 """
 
 from __future__ import annotations
@@ -59,12 +59,14 @@ class ConsumerGroups:
         self.paused = context.paused
         self.patterns = PatternMatching()
         self.verified: set[GroupId] = set()
-        """Groups whose topics are as their record says."""
+        """Groups whose subscribed topics have not changed since their own record."""
 
     # --- records ---
 
     def apply(self, record: ConsumerRecord) -> bool:
-        """Take a record into durable state; whether it is the tombstone of the group's own record."""
+        """Apply a record to the durable state; return whether it is the tombstone of the group's own
+        record.
+        """
         group_id = record.group_id
         group = self.by_id.get(group_id)
         if group is None:
@@ -76,51 +78,51 @@ class ConsumerGroups:
             self.patterns.forget(group_id)
         return isinstance(record, ConsumerGroupTombstone) and record.record_type is ConsumerRecordType.GROUP
 
-    def standing(self, record: ConsumerRecord) -> ConsumerRecord | None:
-        """The record that stands under the key of another one; None when there is none."""
+    def current_record(self, record: ConsumerRecord) -> ConsumerRecord | None:
+        """Return the current record with the key of `record`; None if there is none."""
         group = self.by_id.get(record.group_id)
-        return None if group is None else group.standing(record)
+        return None if group is None else group.current_record(record)
 
     def records_of(self, group_id: GroupId) -> list[Record]:
-        """The records that make a group what it is; none if there is no such group."""
+        """Return the records that restore a group; an empty list if there is no such group."""
         group = self.by_id.get(group_id)
         return [] if group is None else list(group.records())
 
     # --- groups ---
 
     def group_ids(self) -> list[GroupId]:
-        """Every group, and what is left of groups without their own record."""
+        """Return every group, and every id with remaining records."""
         return list(self.by_id)
 
     def find(self, group_id: GroupId) -> ConsumerGroup | None:
-        """The group, if there is one: a group without its own record is only what is left of one."""
+        """Return the group; None if there is none, or only remaining records without the group's own one."""
         group = self.by_id.get(group_id)
         return group if group is not None and group.metadata is not None else None
 
     def holds(self, group_id: GroupId) -> bool:
-        """Whether it is a consumer group."""
+        """Return whether it is a consumer group."""
         return self.find(group_id) is not None
 
     def listed(self, group_id: GroupId) -> ListedGroup | None:
-        """A group's line in a list of groups."""
+        """Return a group's entry in a list of groups; None if there is none."""
         group = self.find(group_id)
         if group is None:
             return None
         return ListedGroup(group_id, CONSUMER_PROTOCOL_TYPE, group.state.value, self.NAME)
 
     def is_empty(self, group_id: GroupId) -> bool:
-        """Whether it is a consumer group without members."""
+        """Return whether it is a consumer group without members."""
         group = self.find(group_id)
         return group is not None and group.is_empty
 
     def tombstones(self, group_id: GroupId) -> list[Record]:
-        """The tombstones of all records of the group."""
+        """Return the tombstones of all records of the group."""
         return list(group_tombstones(self.by_id[group_id]))
 
     # --- offsets ---
 
     def commit_check(self) -> CommitCheck:
-        """All groups check commits."""
+        """Return the groups whose commits are checked, which are all, and the check."""
         return self.by_id, self._commit_error
 
     def _commit_error(self, group: ConsumerGroup, command: CommitOffsets, now: Millis) -> ErrorCode | None:
@@ -132,43 +134,43 @@ class ConsumerGroups:
         )
 
     def fetch_check(self) -> FetchCheck:
-        """All groups check fetches."""
+        """Return the groups whose fetches are checked, which are all, and the check."""
         return self.by_id, offsets.fetch_error
 
     def delete_error(self, group_id: GroupId) -> ErrorCode:
-        """Offsets of topics that no member reads may be deleted."""
+        """Return NONE: offsets of topics without subscribers may be deleted."""
         return ErrorCode.NONE
 
     def subscription_of(self, group_id: GroupId) -> Callable[[TopicName], bool]:
-        """Whether members of a group read a topic."""
+        """Return the function that tells whether members of a group subscribe to a topic."""
         return self.by_id[group_id].is_subscribed_to
 
     def clock_of(self, group_id: GroupId) -> GroupClock:
-        """From when a group's offsets age."""
+        """Return since when a group's offsets age."""
         return offsets.clock_of(self.by_id[group_id])
 
     # --- volatile ---
 
     def turn(self, group_id: GroupId, now: Millis) -> ConsumerTurn:
-        """What a step of that group may use."""
+        """Return the context of a step of that group."""
         system_time = self._system_time.at(now)
         return ConsumerTurn(
             now, system_time, self.settings_of(group_id), self.topics, self._deadlines, self.paused
         )
 
     def settings_of(self, group_id: GroupId) -> ConsumerSettings:
-        """The settings in force for a group."""
+        """Return the settings in force for a group."""
         return self._overrides.get(group_id, self._standard)
 
     def configure(self, group_id: GroupId, overrides: Mapping[str, int]) -> None:
-        """Give a group settings of its own, or take them away."""
+        """Set the overrides of a group; an empty mapping removes them."""
         if overrides:
             self._overrides[group_id] = ConsumerSettings.of(self._settings, overrides)
         else:
             self._overrides.pop(group_id, None)
 
     def verify(self, group: ConsumerGroup) -> bool:
-        """Whether the group's topics are as its record says; if so, that stands until topics change."""
+        """Return whether the subscribed topics are those of the group's record; keep a positive result."""
         group_id = group.group_id
         if (
             group_id not in self.verified
@@ -178,7 +180,7 @@ class ConsumerGroups:
         return group_id in self.verified
 
     def topics_changed(self, command: TopicsChanged, now: Millis) -> None:
-        """The topics are others: groups that read them have to look again."""
+        """Handle a change of topics: groups that subscribe to them are no longer verified."""
         names = {change.name for change in command.changes}
         self.verified = {
             group_id
@@ -190,9 +192,9 @@ class ConsumerGroups:
             self.turn(group_id, now).match_patterns(group_id)
 
     def loaded(self, now: Millis) -> None:
-        """The log is read: members' sessions begin anew, and their time to let partitions go.
+        """Restart session timers and timers for revocations after a load.
 
-        Who of the classic ones is to join again or to sync is told so in its next heartbeat.
+        Classic members that must rejoin or sync learn of it in their next heartbeat.
         """
         self.patterns.loaded(self.by_id.values())
         for group_id, group in self.by_id.items():

@@ -1,8 +1,8 @@
-"""A heartbeat of a member that is or becomes one: three steps, each from values to values and records.
+"""Handle the heartbeat of a new or known member, in three steps from values to values and records.
 
-1. The member as it says it is. If its group reads other topics by that, the group's epoch rises.
-2. The target, if it is older than the group and the last one is old enough.
-3. The member's own step towards the target.
+1. Update the member's metadata. If the group's subscribed topics change by that, the group epoch rises.
+2. Compute the target assignment, if it is older than the group epoch and the last one is old enough.
+3. Reconcile the member: move it one step towards its target assignment.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headgate.core.consumer.commands import (
 )
 from headgate.core.consumer.group import ConsumerGroup, Member, tombstone_of
 from headgate.core.consumer.patterns import invalid_pattern
-from headgate.core.consumer.reconcile import Aim, reconciled
+from headgate.core.consumer.reconcile import TargetAssignment, reconciled
 from headgate.core.consumer.removal import member_tombstones
 from headgate.core.consumer.target import GroupAfter, make_target, most_wanted
 from headgate.core.consumer.turn import ConsumerTurn
@@ -37,12 +37,12 @@ from headgate.records import (
 from headgate.records.consumer_model import TargetPartitions
 
 FIRST_EPOCH = 1
-"""The epoch of a group that has assigned nothing yet."""
+"""Epoch of a group that has not assigned anything yet."""
 
 
 @dataclass(slots=True, frozen=True)
-class Target:
-    """What the member is to have, and for which group epoch that was decided."""
+class MemberTarget:
+    """The target assignment of the member, and its group epoch."""
 
     epoch: int
     partitions: TargetPartitions
@@ -51,15 +51,15 @@ class Target:
 def heartbeat(
     turn: ConsumerTurn, group: ConsumerGroup, command: ConsumerHeartbeat, *, is_verified: bool
 ) -> tuple[HeartbeatResult, list[ConsumerRecord]] | Refusal:
-    """Let a member in or go on: the answer, and the records.
+    """Handle a heartbeat of a new or known member; return the answer and the records, or a refusal.
 
-    `is_verified`: the group's topics are what they were when it last looked.
+    `is_verified`: the group's topics have not changed since its own record.
     """
     admitted = admit(group, command, turn.settings.max_size)
     if isinstance(admitted, Refusal):
         return admitted
     before = admitted.member
-    metadata = _as_it_says(before.metadata, command)
+    metadata = _updated_metadata(before.metadata, command)
     if is_verified and metadata is before.metadata and _is_settled(group, admitted):
         turn.start_session(group.group_id, command.member_id)
         return _answer(turn, command, before, before.current), []
@@ -69,8 +69,8 @@ def heartbeat(
         if refusal is not None:
             return refusal
         turn.match_patterns(group.group_id)
-    said = Said(metadata, command.reported, command.member_epoch)
-    moved = advance(turn, group, admitted, said, is_verified=is_verified)
+    reported_state = ReportedState(metadata, command.reported, command.member_epoch)
+    moved = advance(turn, group, admitted, reported_state, is_verified=is_verified)
     if isinstance(moved, Refusal):
         return moved
     current, records = moved
@@ -79,8 +79,8 @@ def heartbeat(
 
 
 @dataclass(slots=True, frozen=True)
-class Said:
-    """What a member says: what it is, what it has if it tells, and the epoch that it knows."""
+class ReportedState:
+    """The state that a member reports: metadata, partitions if it sends them, and the epoch it knows."""
 
     metadata: ConsumerGroupMemberMetadata
     reported: Reported | None
@@ -88,17 +88,22 @@ class Said:
 
 
 def advance(
-    turn: ConsumerTurn, group: ConsumerGroup, admitted: Admitted, said: Said, *, is_verified: bool
+    turn: ConsumerTurn,
+    group: ConsumerGroup,
+    admitted: Admitted,
+    reported_state: ReportedState,
+    *,
+    is_verified: bool,
 ) -> tuple[ConsumerGroupCurrentAssignment, list[ConsumerRecord]] | Refusal:
-    """The three steps: what the member has from now on, and the records; `is_verified` as for a heartbeat."""
-    before, metadata = admitted.member, said.metadata
+    """Do the three steps; return the member's new current assignment and the records, or a refusal."""
+    before, metadata = admitted.member, reported_state.metadata
     after = GroupAfter(group, metadata, admitted.replaces)
-    is_subscription_new = metadata is not before.metadata and _reads_otherwise(
+    is_subscription_new = metadata is not before.metadata and _requires_new_target(
         group, before.metadata, metadata
     )
     epoch, records = _members_records(turn, after, admitted, is_subscription_new, is_verified)
     target, target_records = _target(turn, after, epoch)
-    current = _step(turn, after, before, said, target, is_subscription_new)
+    current = _step(turn, after, before, reported_state, target, is_subscription_new)
     if current is None:
         message = (
             "The member is in a state of another version. It must abandon all its partitions and rejoin."
@@ -111,16 +116,16 @@ def advance(
 
 
 def _is_settled(group: ConsumerGroup, admitted: Admitted) -> bool:
-    """Whether there is nothing to do for a member that has nothing new to say: so it mostly is."""
+    """Return whether a member without changes is in a stable state: mostly it is."""
     is_known = not admitted.is_new and admitted.replaces is None
     epoch = group.assignment_epoch
     return is_known and epoch == group.epoch and admitted.member.is_reconciled_to(epoch)
 
 
-def is_as_before(group: ConsumerGroup, command: ConsumerHeartbeat) -> bool:
-    """Whether a heartbeat that says nothing new comes from a member for which there is nothing to do.
+def is_unchanged_and_stable(group: ConsumerGroup, command: ConsumerHeartbeat) -> bool:
+    """Return whether a heartbeat without changes comes from a member in a stable state.
 
-    The same as what `heartbeat` finds out of it, in fewer steps; the group's topics are what they were.
+    It is the same check as in `heartbeat`, in fewer steps; the group must be verified.
     """
     current = group.currents.get(command.member_id)
     metadata = group.members.get(command.member_id)
@@ -154,12 +159,12 @@ def _answer(
 # --- 1. the member and the group's epoch ---
 
 
-def _as_it_says(
+def _updated_metadata(
     metadata: ConsumerGroupMemberMetadata, command: ConsumerHeartbeat
 ) -> ConsumerGroupMemberMetadata:
-    """What is known of the member now; the same object when that is what was known."""
+    """Return the member's metadata after the heartbeat; the same object if nothing changed."""
     names = command.subscribed_topic_names
-    says_nothing = (
+    is_unchanged = (
         command.rebalance_timeout_ms == UNCHANGED_MS
         and names is None
         and command.subscribed_topic_regex is None
@@ -169,11 +174,11 @@ def _as_it_says(
         and command.client_host == metadata.client_host
         and metadata.classic is None
     )
-    if says_nothing:
+    if is_unchanged:
         return metadata
     regex, assignor = command.subscribed_topic_regex, command.server_assignor
     timeout_ms = command.rebalance_timeout_ms
-    said = replace(
+    updated = replace(
         metadata,
         instance_id=command.instance_id or metadata.instance_id,
         rack_id=command.rack_id or metadata.rack_id,
@@ -185,15 +190,15 @@ def _as_it_says(
         client_host=command.client_host,
         classic=None,
     )
-    return metadata if said == metadata else said
+    return metadata if updated == metadata else updated
 
 
-def _reads_otherwise(
+def _requires_new_target(
     group: ConsumerGroup, before: ConsumerGroupMemberMetadata, after: ConsumerGroupMemberMetadata
 ) -> bool:
-    """Whether the group is to be assigned anew: for other topics, or an expression that is matched already.
+    """Return whether the change of a member requires a new target: other topics, or a resolved expression.
 
-    Any other expression raises the group's epoch when it has been matched.
+    An unresolved expression raises the group epoch when it has been resolved.
     """
     regex = after.subscribed_topic_regex
     is_newly_matched = bool(regex) and regex != before.subscribed_topic_regex and regex in group.regexes
@@ -211,7 +216,7 @@ def _members_records(
     is_subscription_new: bool,
     is_verified: bool,
 ) -> tuple[int, list[ConsumerRecord]]:
-    """The group's epoch from now on, and the records of member and group."""
+    """Return the new group epoch, and the records of member and group."""
     group, metadata = after.group, after.member
     records: list[ConsumerRecord] = []
     if admitted.replaces is not None:
@@ -232,7 +237,7 @@ def _members_records(
 
 
 def _given_up_patterns(after: GroupAfter) -> list[ConsumerRecord]:
-    """What takes regular expressions away that nobody subscribes by any more."""
+    """Return tombstones of regular expressions that no member subscribes to any more."""
     before = {member.subscribed_topic_regex for member in after.gone() if member.subscribed_topic_regex}
     if not before - {after.member.subscribed_topic_regex}:
         return []
@@ -252,11 +257,11 @@ def _wants_other_assignor(turn: ConsumerTurn, after: GroupAfter) -> bool:
     return after.assignor(offered) != most_wanted(group.assignor_votes, offered)
 
 
-# --- 2. the target ---
+# --- 2. the target assignment ---
 
 
 def is_target_due(turn: ConsumerTurn, group: ConsumerGroup) -> bool:
-    """Whether the target is older than the group and has stood for long enough."""
+    """Return whether the target assignment is older than the group epoch, and old enough to be replaced."""
     return group.epoch > group.assignment_epoch and not _is_target_young(turn, group)
 
 
@@ -264,19 +269,19 @@ def _is_target_young(turn: ConsumerTurn, group: ConsumerGroup) -> bool:
     return 0 <= turn.system_time - group.assignment_timestamp < turn.settings.assignment_interval_ms
 
 
-def _target(turn: ConsumerTurn, after: GroupAfter, epoch: int) -> tuple[Target, list[ConsumerRecord]]:
-    """The target from now on, and the records that make it.
+def _target(turn: ConsumerTurn, after: GroupAfter, epoch: int) -> tuple[MemberTarget, list[ConsumerRecord]]:
+    """Return the target assignment to use, and its new records.
 
-    A target stands for a while, so that a group which starts is not assigned anew for each of its members.
-    But who comes after somebody went may be the same one again: in an epoch that it had before, its commits
-    from then would be believed.
+    A target assignment is kept for a minimum time, so that a starting group does not compute one for each
+    member. The exception is a member that joins after another was removed, as it may be the same one: in an
+    epoch that it had before, its old commits would be accepted.
     """
     group, member_id = after.group, after.member.member_id
     assignment_epoch = max(group.assignment_epoch, FIRST_EPOCH)
     may_be_back = after.is_one_less or (group.has_lost_members and member_id not in group.members)
     if epoch > assignment_epoch and (may_be_back or not _is_target_young(turn, group)):
         partitions, records = make_target(turn, after, epoch, turn.paused.of(group.group_id))
-        return Target(epoch, partitions), records
+        return MemberTarget(epoch, partitions), records
     records = []
     partitions = after.target_of(member_id)
     if after.replaces is not None:
@@ -287,21 +292,21 @@ def _target(turn: ConsumerTurn, after: GroupAfter, epoch: int) -> tuple[Target, 
         records.append(
             ConsumerGroupTargetMetadata(group_id=group.group_id, assignment_epoch=assignment_epoch)
         )
-    return Target(assignment_epoch, partitions), records
+    return MemberTarget(assignment_epoch, partitions), records
 
 
-# --- 3. the member's step ---
+# --- 3. reconciliation ---
 
 
 def _step(
     turn: ConsumerTurn,
     after: GroupAfter,
     before: Member,
-    said: Said,
-    target: Target,
+    reported_state: ReportedState,
+    target: MemberTarget,
     is_subscription_new: bool,
 ) -> ConsumerGroupCurrentAssignment | None:
-    """What the member has from now on; the same object when it is what it had."""
+    """Return the member's new current assignment; the same object if it did not change."""
     if not is_subscription_new and before.is_reconciled_to(target.epoch):
         return before.current
     owners = after.group.owners
@@ -311,18 +316,18 @@ def _step(
         owner = owners[topic_id].get(partition) if topic_id in owners else None
         return None if owner in itself else owner
 
-    aim = Aim(
+    target_assignment = TargetAssignment(
         assignment_epoch=target.epoch,
-        target=target.partitions,
+        partitions=target.partitions,
         subscribed=turn.topics.ids_of(after.group.subscriptions.of(after.member)),
         is_subscription_new=is_subscription_new,
         owner_of=owner_of,
     )
-    current = reconciled(before.current, aim, said.reported)
-    if current is None or current is before.current or said.member_epoch == before.member_epoch:
+    current = reconciled(before.current, target_assignment, reported_state.reported)
+    if current is None or current is before.current or reported_state.member_epoch == before.member_epoch:
         return current
-    # Answers were lost: the epoch that the member knows stays good, however many there were since.
-    return replace(current, previous_member_epoch=said.member_epoch)
+    # Responses were lost: the epoch that the member knows remains valid, however many there were since.
+    return replace(current, previous_member_epoch=reported_state.member_epoch)
 
 
 def _set_timers(
@@ -335,7 +340,7 @@ def _set_timers(
     group_id, member_id = metadata.group_id, metadata.member_id
     if replaces is not None:
         turn.forget(group_id, replaces)
-        turn.forget(group_id, member_id)  # it may have been another member until now
+        turn.forget(group_id, member_id)  # the id may have been that of another member
     if before.uses_classic_protocol:
         turn.stop_waiting_for_join(group_id, member_id)
         turn.stop_waiting_for_sync(group_id, member_id)

@@ -1,8 +1,8 @@
-"""What a consumer group says to commits, fetches and deletions of its offsets, and to their expiry.
+"""Checks of commits, fetches and deletions of offsets in a consumer group, and the clock of their expiry.
 
-A commit is believed of a member for a partition as long as the member owns it: from the epoch on at which it
-was assigned (KIP-1251), so that a commit on its way while the epoch rises is not lost. What the member does
-not own, it may commit in its present epoch only (R1.2).
+A member's commit for a partition is accepted while the member owns it, from the epoch on in which it was
+assigned (KIP-1251), so that a commit in flight is not lost when the epoch rises. For other partitions it must
+have the current member epoch (R1.2).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from headgate.records.consumer_model import NEVER
 def commit_error(
     group: ConsumerGroup, command: CommitOffsets, topics: TopicImage, paused: PausedPartitions | None
 ) -> ErrorCode:
-    """Why a commit is refused, all of it, in the order Kafka checks (R1.1 to R1.7).
+    """Return the error of a whole commit, in Kafka's order of checks (R1.1 to R1.7).
 
-    `paused` is what the group has paused; None for nothing.
+    `paused` has the group's paused partitions; None if there are none.
     """
     if command.generation < 0 and group.is_empty:
         return ErrorCode.NONE
@@ -49,7 +49,7 @@ def _administrative_error(
 def _member_error(
     group: ConsumerGroup, command: CommitOffsets, topics: TopicImage, paused: PausedPartitions | None
 ) -> ErrorCode:
-    """Why a commit of a member is refused."""
+    """Return the error of a member's commit."""
     epoch = command.generation
     member = group.find_member(command.member_id)
     if member is None:
@@ -84,7 +84,7 @@ def _stale(member: Member) -> ErrorCode:
 
 
 def _all_assigned_by(member: Member, epoch: int, command: CommitOffsets, topics: TopicImage) -> bool:
-    """Whether the member owns every partition of the commit, since `epoch` at the latest."""
+    """Return whether the member owns every partition of the commit, since `epoch` or earlier."""
     current = member.current
     for name, partitions in partitions_of(command):
         topic = topics.find(name)
@@ -100,7 +100,7 @@ def _all_assigned_by(member: Member, epoch: int, command: CommitOffsets, topics:
 
 
 def fetch_error(group: ConsumerGroup, command: FetchOffsets) -> ErrorCode:
-    """Why a fetch is refused: who names a member has to be it, in its present epoch."""
+    """Return the error of a fetch: if it names a member, that must be valid and in its current epoch."""
     if group.metadata is None or (command.member_id is None and command.member_epoch < 0):
         return ErrorCode.NONE
     member = None if command.member_id is None else group.find_member(command.member_id)
@@ -112,7 +112,7 @@ def fetch_error(group: ConsumerGroup, command: FetchOffsets) -> ErrorCode:
 
 
 def clock_of(group: ConsumerGroup) -> GroupClock:
-    """From when the group's offsets age. What its members read never does; see `Subscriptions`."""
+    """Return since when the group's offsets age. Those of subscribed topics never do; see `Subscriptions`."""
     if group.is_empty:
         if group.empty_since == NEVER:
             return GroupClock(Aging.SINCE_COMMIT)

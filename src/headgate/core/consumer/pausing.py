@@ -1,12 +1,11 @@
-"""What a consumer group does when partitions of it are paused or resumed.
+"""Change a consumer group when partitions of it are paused or resumed.
 
-No target that is in force contains a paused partition: with the record of a pause that takes something out of
-the target, and of a resume that gives something back, comes a new target in a new epoch of the group. So the
-owners of paused partitions release them step by step as they release any others (`reconcile.py`), and nobody
-is given one.
+The target assignment never contains a paused partition: a pause of assigned partitions, and a resume of
+subscribed ones, come with a new target assignment in a new group epoch. So the owners of paused partitions
+revoke them like any others (`reconcile.py`), and no member gets one.
 
-A group that is paused stays a consumer group, also when only members of the classic protocol are left or join
-it. When nothing is paused any more it becomes what it would have become.
+A group with paused partitions stays a consumer group, even if only classic members are left or join it. It
+may be downgraded when no partition is paused any more.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from headgate.records import ConsumerRecord, PausedPartitions
 _NOBODY: Mapping[int, MemberId] = {}
 
 
-class WayBack(Protocol):
-    """The way of a consumer group to a classic one (`headgate.core.migration`)."""
+class GroupDowngrade(Protocol):
+    """Downgrades a consumer group to a classic one (`headgate.core.migration`)."""
 
     def could_be_classic(self, members: Collection[Member]) -> bool:
-        """Whether these members can make a classic group, and the policy wants it."""
+        """Return whether these members can form a classic group, and the policy allows it."""
         ...
 
     def downgrade(
@@ -43,7 +42,7 @@ class WayBack(Protocol):
         *,
         leader: MemberId | None,
     ) -> tuple[object, GroupEffects]:
-        """Make a classic group of these members; without a leader they begin a rebalance."""
+        """Downgrade to a classic group of these members; without a leader it starts a rebalance."""
         ...
 
 
@@ -52,12 +51,12 @@ class ConsumerPausing:
 
     __slots__ = ("_groups", "_migration")
 
-    def __init__(self, groups: ConsumerGroups, migration: WayBack) -> None:
+    def __init__(self, groups: ConsumerGroups, migration: GroupDowngrade) -> None:
         self._groups = groups
         self._migration = migration
 
     def repaused(self, group_id: GroupId, after: PausedPartitions, now: Millis) -> GroupEffects:
-        """Have the members follow; see `Pausing`."""
+        """Return the effects on the members; see `Pausing`."""
         group, turn = self._groups.by_id[group_id], self._groups.turn(group_id, now)
         members = [group.member(one) for one in group.members]
         if not after and self._migration.could_be_classic(members):
@@ -66,7 +65,7 @@ class ConsumerPausing:
         return Effects(repaused(turn, group, self._groups.paused.of(group_id), after))
 
     def owners_of(self, group_id: GroupId, topic_id: TopicId) -> Mapping[int, MemberId]:
-        """Return who owns or has not released partitions of a topic."""
+        """Return the owners of a topic's partitions, also of those pending revocation."""
         group = self._groups.by_id.get(group_id)
         return _NOBODY if group is None else group.owners.get(topic_id, _NOBODY)
 
@@ -74,9 +73,9 @@ class ConsumerPausing:
 def repaused(
     turn: ConsumerTurn, group: ConsumerGroup, before: PausedPartitions, after: PausedPartitions
 ) -> list[ConsumerRecord]:
-    """Return the records by which a group follows when `after` is paused instead of `before`."""
+    """Return the records that change a group when `after` is paused instead of `before`."""
     if group.is_empty:
-        # Its offsets did not age while something was paused: now they begin to.
+        # Its offsets do not age while partitions are paused; they begin to age now.
         clock = group.at_epoch(group.epoch, group.metadata_hash, empty_since=turn.system_time)
         return [] if after else [clock]
     released = released_while_away(group, after)
@@ -91,7 +90,7 @@ def repaused(
 
 
 def _is_any_in_target(group: ConsumerGroup, before: PausedPartitions, after: PausedPartitions) -> bool:
-    """Whether a member is to have something that is paused now."""
+    """Return whether the target assignment contains a newly paused partition."""
     paused = added(before, after)
     return bool(paused) and any(
         topic_id in paused and not paused[topic_id].isdisjoint(partitions)
@@ -103,6 +102,6 @@ def _is_any_in_target(group: ConsumerGroup, before: PausedPartitions, after: Pau
 def _is_any_to_assign(
     turn: ConsumerTurn, group: ConsumerGroup, before: PausedPartitions, after: PausedPartitions
 ) -> bool:
-    """Whether something is not paused any more that a member reads."""
+    """Return whether a partition of a subscribed topic was resumed."""
     names = (turn.topics.name_of(topic_id) for topic_id in added(after, before))
     return any(name is not None and group.is_subscribed_to(name) for name in names)

@@ -44,11 +44,11 @@ Owned = dict[TopicId, dict[int, int]]
 
 
 @dataclass(slots=True, frozen=True)
-class Aim:
+class TargetAssignment:
     """The target assignment of a member and the partitions that block it."""
 
     assignment_epoch: int
-    target: TargetPartitions
+    partitions: TargetPartitions
     subscribed: Set[TopicId]
     """The topics that the member subscribes to."""
     is_subscription_new: bool
@@ -60,7 +60,7 @@ class Aim:
 
 
 def reconciled(
-    current: ConsumerGroupCurrentAssignment, aim: Aim, reported: Reported | None
+    current: ConsumerGroupCurrentAssignment, target: TargetAssignment, reported: Reported | None
 ) -> ConsumerGroupCurrentAssignment | None:
     """Return the member's next current assignment, or `current`; `reported` is None if it reports no
     partitions.
@@ -69,57 +69,61 @@ def reconciled(
     """
     match current.state:
         case MemberState.STABLE:
-            if current.member_epoch != aim.assignment_epoch:
-                return _next(current, aim, reported)
-            return _without_unsubscribed(current, aim)
+            if current.member_epoch != target.assignment_epoch:
+                return _next(current, target, reported)
+            return _without_unsubscribed(current, target)
         case MemberState.UNREVOKED_PARTITIONS:
-            if current.member_epoch == aim.assignment_epoch or _has_any(reported, current.pending_revocation):
-                return _without_unsubscribed(current, aim)
-            return _next(current, aim, reported)
+            if current.member_epoch == target.assignment_epoch or _has_any(
+                reported, current.pending_revocation
+            ):
+                return _without_unsubscribed(current, target)
+            return _next(current, target, reported)
         case MemberState.UNRELEASED_PARTITIONS:
-            return _next(current, aim, reported)
+            return _next(current, target, reported)
         case MemberState.UNKNOWN:
             if reported is None or reported:
                 return None
-            anew = replace(current, member_epoch=aim.assignment_epoch, assigned={}, pending_revocation={})
-            return _next(anew, aim, reported)
+            anew = replace(current, member_epoch=target.assignment_epoch, assigned={}, pending_revocation={})
+            return _next(anew, target, reported)
 
 
 def _next(
-    current: ConsumerGroupCurrentAssignment, aim: Aim, reported: Reported | None
+    current: ConsumerGroupCurrentAssignment, target: TargetAssignment, reported: Reported | None
 ) -> ConsumerGroupCurrentAssignment:
     kept: Owned = {}
     revoked: Owned = {}
     free: Owned = {}
     is_any_awaited = False
-    for topic_id in {**current.assigned, **aim.target}:
-        target = frozenset(aim.target.get(topic_id, ())) if topic_id in aim.subscribed else frozenset()
+    for topic_id in {**current.assigned, **target.partitions}:
+        wanted = (
+            frozenset(target.partitions.get(topic_id, ())) if topic_id in target.subscribed else frozenset()
+        )
         assigned = current.assigned.get(topic_id, {})
         for partition, epoch in assigned.items():
-            place = kept if partition in target else revoked
+            place = kept if partition in wanted else revoked
             place.setdefault(topic_id, {})[partition] = epoch
-        for partition in target.difference(assigned):
-            if aim.owner_of(topic_id, partition) is None:
-                free.setdefault(topic_id, {})[partition] = aim.assignment_epoch
+        for partition in wanted.difference(assigned):
+            if target.owner_of(topic_id, partition) is None:
+                free.setdefault(topic_id, {})[partition] = target.assignment_epoch
             else:
                 is_any_awaited = True
-    if revoked and (current.member_epoch == aim.assignment_epoch or _has_any(reported, revoked)):
+    if revoked and (current.member_epoch == target.assignment_epoch or _has_any(reported, revoked)):
         pending = union(current.pending_revocation, revoked)
         return _moved(current, current.member_epoch, MemberState.UNREVOKED_PARTITIONS, kept, pending)
     state = MemberState.UNRELEASED_PARTITIONS if is_any_awaited else MemberState.STABLE
-    return _moved(current, aim.assignment_epoch, state, union(kept, free), {})
+    return _moved(current, target.assignment_epoch, state, union(kept, free), {})
 
 
 def _without_unsubscribed(
-    current: ConsumerGroupCurrentAssignment, aim: Aim
+    current: ConsumerGroupCurrentAssignment, target: TargetAssignment
 ) -> ConsumerGroupCurrentAssignment:
     """Revoke partitions of topics that the member is no longer subscribed to, before the target is
     computed.
     """
-    if not aim.is_subscription_new or current.assigned.keys() <= aim.subscribed:
+    if not target.is_subscription_new or current.assigned.keys() <= target.subscribed:
         return current
-    kept = {topic: epochs for topic, epochs in current.assigned.items() if topic in aim.subscribed}
-    gone = {topic: epochs for topic, epochs in current.assigned.items() if topic not in aim.subscribed}
+    kept = {topic: epochs for topic, epochs in current.assigned.items() if topic in target.subscribed}
+    gone = {topic: epochs for topic, epochs in current.assigned.items() if topic not in target.subscribed}
     revoked = union(current.pending_revocation, gone)
     return _moved(current, current.member_epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoked)
 

@@ -1,7 +1,7 @@
-"""Members that go: by themselves, for good or for a while, by an administrator, or because they are late.
+"""Remove members: they leave, permanently or temporarily, are removed by an administrator, or time out.
 
-Whoever goes frees its partitions, and the group's epoch rises. A static member that goes for a while (-2)
-keeps what it has until its session ends: its partitions wait for its next life, from epoch 0 on (R1.8).
+A removed member's partitions become free, and the group epoch rises. A static member that leaves temporarily
+(-2) keeps its partitions until its session expires: they wait for its next process, from epoch 0 on (R1.8).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from headgate.records import (
 from headgate.records.consumer_model import NEVER, NO_ASSIGNMENT_YET, OwnedPartitions
 
 LAST_EPOCH = 2**31 - 1
-"""Epochs are 32 bits wide in records and on the wire."""
+"""Maximum epoch: 32 bits in records and in the protocol."""
 
 
 def away(turn: ConsumerTurn, group: ConsumerGroup, member: Member) -> list[ConsumerRecord]:
-    """A static member is away; what it was to let go, it has let go."""
+    """Return the records of a static member that leaves temporarily; its pending revocations are complete."""
     turn.stop_waiting_for_revocation(group.group_id, member.member_id)
     away = replace(
         member.current,
@@ -43,7 +43,7 @@ def away(turn: ConsumerTurn, group: ConsumerGroup, member: Member) -> list[Consu
 
 
 def released_while_away(group: ConsumerGroup, paused: PausedPartitions) -> list[ConsumerRecord]:
-    """Static members that are away release what is paused: they have nothing, and need not be asked."""
+    """Return records by which static members that left temporarily release paused partitions."""
     released = []
     for current in group.currents.values():
         if current.member_epoch == LEAVING_FOR_A_WHILE:
@@ -54,7 +54,9 @@ def released_while_away(group: ConsumerGroup, paused: PausedPartitions) -> list[
 
 
 def _kept_while_away(assigned: OwnedPartitions, paused: PausedPartitions) -> OwnedPartitions:
-    """What waits for the next life of a static member, from epoch 0 on: what is not paused."""
+    """Return the partitions that wait for a static member's next process, from epoch 0 on: those not
+    paused.
+    """
     kept = {
         topic_id: dict.fromkeys((one for one in epochs if one not in paused.get(topic_id, {})), 0)
         for topic_id, epochs in assigned.items()
@@ -63,13 +65,13 @@ def _kept_while_away(assigned: OwnedPartitions, paused: PausedPartitions) -> Own
 
 
 def member_tombstones(group: ConsumerGroup, member_id: MemberId) -> list[ConsumerRecord]:
-    """What takes a member's records away."""
-    stand = (group.currents.get(member_id), group.targets.get(member_id), group.members.get(member_id))
-    return [tombstone_of(record) for record in stand if record is not None]
+    """Return the tombstones of a member's records."""
+    records = (group.currents.get(member_id), group.targets.get(member_id), group.members.get(member_id))
+    return [tombstone_of(record) for record in records if record is not None]
 
 
 def begin_anew(turn: ConsumerTurn, group: ConsumerGroup) -> list[ConsumerRecord]:
-    """Remove all members of a group that has no later epoch: they join again, in the first one."""
+    """Remove all members of a group without a later epoch: they rejoin, in the first one."""
     records: list[ConsumerRecord] = []
     for member_id in group.members:
         turn.forget(group.group_id, member_id)
@@ -86,7 +88,7 @@ def begin_anew(turn: ConsumerTurn, group: ConsumerGroup) -> list[ConsumerRecord]
 
 
 def is_past_last_epoch(group: ConsumerGroup, records: Iterable[ConsumerRecord]) -> bool:
-    """Whether records would take a group to an epoch that there is not."""
+    """Return whether records would raise the group epoch beyond the last one."""
     return group.epoch >= LAST_EPOCH and any(
         isinstance(record, ConsumerGroupMetadata) and record.epoch > LAST_EPOCH for record in records
     )
@@ -95,7 +97,7 @@ def is_past_last_epoch(group: ConsumerGroup, records: Iterable[ConsumerRecord]) 
 def remove_members(
     turn: ConsumerTurn, group: ConsumerGroup, member_ids: Collection[MemberId]
 ) -> list[ConsumerRecord]:
-    """Take members out of the group; its epoch rises once for all of them."""
+    """Return the records that remove members from the group; its epoch rises once for all of them."""
     if not member_ids:
         return []
     if group.epoch >= LAST_EPOCH:
@@ -123,7 +125,7 @@ def remove_members(
         )
     )
     if not is_anybody_left:
-        # Nobody is left to have a target made for: the empty one is that of the new epoch.
+        # No member is left to compute a target assignment for: the empty one is that of the new epoch.
         records.append(
             ConsumerGroupTargetMetadata(
                 group_id=group.group_id, assignment_epoch=epoch, assignment_timestamp=NO_ASSIGNMENT_YET
@@ -133,5 +135,5 @@ def remove_members(
 
 
 def group_tombstones(group: ConsumerGroup) -> Iterable[ConsumerRecord]:
-    """What takes the whole group away."""
+    """Return the tombstones of the whole group."""
     return map(tombstone_of, group.records())

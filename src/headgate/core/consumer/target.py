@@ -1,4 +1,4 @@
-"""The target: what every member of a group is to have, made by an assignor for one group epoch."""
+"""Compute the target assignment: the partitions of every member, by an assignor, for one group epoch."""
 
 from __future__ import annotations
 
@@ -26,41 +26,41 @@ _NONE: Final[frozenset[int]] = frozenset()
 
 @dataclass(slots=True, frozen=True)
 class GroupAfter:
-    """A group as it will be with one member new or changed, before the records say so."""
+    """A group as it will be with one member new or changed, before the records are applied."""
 
     group: ConsumerGroup
     member: ConsumerGroupMemberMetadata
     replaces: MemberId | None = None
 
     def members(self) -> Iterator[ConsumerGroupMemberMetadata]:
-        """All members that it will have."""
+        """Yield all members that it will have."""
         for member_id, metadata in self.group.members.items():
             if member_id not in (self.member.member_id, self.replaces):
                 yield metadata
         yield self.member
 
     def gone(self) -> tuple[ConsumerGroupMemberMetadata, ...]:
-        """The members that it is in the place of: itself as it was, and the one it replaces."""
+        """Return the present members that the new one replaces: its own former state, and `replaces`."""
         member_ids = {self.member.member_id, self.replaces or self.member.member_id}
         return tuple(self.group.members[one] for one in member_ids if one in self.group.members)
 
     @property
     def is_one_less(self) -> bool:
-        """Whether it replaces one member and was another one, so that the group has lost a member."""
+        """Whether a member of the group takes over another member's place, so that the group loses one."""
         return self.replaces is not None and self.member.member_id in self.group.members
 
     def target_of(self, member_id: MemberId) -> TargetPartitions:
-        """What a member is to have now; the one that takes a place has what was meant for it."""
+        """Return a member's target assignment; a replacing member has that of the replaced one."""
         if self.replaces is not None and member_id == self.member.member_id:
             return self.group.target_of(self.replaces)
         return self.group.target_of(member_id)
 
     def topics(self) -> frozenset[TopicName]:
-        """The topics that its members will read."""
+        """Return the topics that its members will subscribe to."""
         return self.group.subscriptions.topics_after(self.gone(), self.member)
 
     def assignor(self, assignors: tuple[str, ...]) -> str:
-        """The name of the assignor that most of its members want; of several, the one offered first."""
+        """Return the name of the assignor that most members ask for; on a tie, the first one offered."""
         votes = Counter(self.group.assignor_votes)
         for before in self.gone():
             if before.server_assignor is not None:
@@ -71,20 +71,19 @@ class GroupAfter:
 
 
 def most_wanted(votes: Counter[str], assignors: tuple[str, ...]) -> str:
-    """The assignor with most votes; without any, the first one that is offered."""
+    """Return the assignor with most votes; without any, the first one offered."""
     return max(assignors, key=lambda name: votes[name])
 
 
 def make_target(
     turn: ConsumerTurn, after: GroupAfter, epoch: int, paused: PausedPartitions
 ) -> tuple[TargetPartitions, list[ConsumerRecord]]:
-    """The target for an epoch: the part of the changed member, and the records of all that changes.
-
-    Nothing of `paused` is in it.
+    """Compute the target assignment of an epoch, without the `paused` partitions; return the changed member's
+    part, and all changed records.
     """
     group = after.group
     topics = turn.topics
-    # Members that subscribe alike share their names, and an assignor is faster where they share one set too.
+    # Members with equal subscriptions share their names; assignors are faster if they share one set too.
     sets: dict[tuple[int, str | None], frozenset[TopicId]] = {}
 
     def read_by(metadata: ConsumerGroupMemberMetadata) -> frozenset[TopicId]:

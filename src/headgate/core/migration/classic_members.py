@@ -15,7 +15,7 @@ from headgate.core.classic.commands import Heartbeat, JoinGroup, JoinResult, Syn
 from headgate.core.consumer.admission import Admitted, full_group, in_place_of, known_member, new_member
 from headgate.core.consumer.commands import Refusal
 from headgate.core.consumer.group import ConsumerGroup, Member
-from headgate.core.consumer.heartbeat import Said, advance, is_target_due
+from headgate.core.consumer.heartbeat import ReportedState, advance, is_target_due
 from headgate.core.consumer.turn import ConsumerTurn
 from headgate.core.migration.consumer_protocol import Subscription, read_subscription
 from headgate.core.migration.downgrade import assignment_bytes
@@ -100,16 +100,16 @@ def join(
         # Kafka accepts it, and its commits for them as long as it is in the newest epoch.
         return JoinResult(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=command.member_id)
     before = admitted.member
-    said = Said(
-        metadata=_as_it_says(before.metadata, command, subscription),
+    reported_state = ReportedState(
+        metadata=_updated_metadata(before.metadata, command, subscription),
         reported=[*partitions_by_id(subscription.owned, turn.topics).items()],
         member_epoch=before.member_epoch,
     )
-    advanced = advance(turn, group, admitted, said, is_verified=is_verified)
+    advanced = advance(turn, group, admitted, reported_state, is_verified=is_verified)
     if isinstance(advanced, Refusal):
         return JoinResult(error=ErrorCode.UNKNOWN_MEMBER_ID)
     current, records = advanced
-    return Joined(Member(said.metadata, current), admitted, records)
+    return Joined(Member(reported_state.metadata, current), admitted, records)
 
 
 def _admit(turn: ConsumerTurn, group: ConsumerGroup, command: JoinGroup) -> Admitted | JoinResult:
@@ -137,11 +137,11 @@ def _admit(turn: ConsumerTurn, group: ConsumerGroup, command: JoinGroup) -> Admi
     return new_member(group, member_id) if member is None else Admitted(member)
 
 
-def _as_it_says(
+def _updated_metadata(
     metadata: ConsumerGroupMemberMetadata, command: JoinGroup, subscription: Subscription
 ) -> ConsumerGroupMemberMetadata:
     """Return the member's metadata after the join; the same object if nothing changed."""
-    said = replace(
+    updated = replace(
         metadata,
         instance_id=command.instance_id or metadata.instance_id,
         rack_id=subscription.rack_id or metadata.rack_id,
@@ -154,7 +154,7 @@ def _as_it_says(
             session_timeout_ms=command.session_timeout_ms, protocols=command.protocols
         ),
     )
-    return metadata if said == metadata else said
+    return metadata if updated == metadata else updated
 
 
 def start_waiting_for_sync(turn: ConsumerTurn, joined: Joined) -> None:

@@ -13,13 +13,13 @@ from headgate.records import Pause
 
 
 class PauseState(IntEnum):
-    """How far a pause is."""
+    """The state of a partition's pause."""
 
     NOT_PAUSED = 0
     PAUSING = 1
-    """A member still owns the partition: it may commit a last time, and the offset cannot be reset yet."""
+    """A member still owns the partition: it may commit once more, and the offset cannot be reset yet."""
     PAUSED = 2
-    """Nobody owns the partition: only an administrator moves its offset."""
+    """No member owns the partition: only an administrator can commit its offset."""
 
 
 PartitionsByTopic = Sequence[tuple[TopicId, Sequence[int]]]
@@ -27,18 +27,18 @@ PartitionsByTopic = Sequence[tuple[TopicId, Sequence[int]]]
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class PausePartitions:
-    """Take partitions, all of which exist, out of what a group may be assigned. Reply: `PauseResult`."""
+    """Pause existing partitions: exclude them from the group's assignments. Reply: `PauseResult`."""
 
     group_id: GroupId
     partitions: PartitionsByTopic
     caller: str
-    """Who asks."""
+    """Who paused them, as a text."""
     reason: str = ""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ResumePartitions:
-    """Let a group be assigned partitions again. Reply: `PauseResult`."""
+    """Resume partitions: they can be assigned again. Reply: `PauseResult`."""
 
     group_id: GroupId
     partitions: PartitionsByTopic
@@ -46,13 +46,13 @@ class ResumePartitions:
 
 @dataclass(slots=True, frozen=True)
 class PauseResult:
-    """The outcome of a pause or of a resume, for all its partitions."""
+    """The result of a pause or a resume, for all its partitions."""
 
     error: ErrorCode = ErrorCode.NONE
     message: str | None = None
-    """Why it was refused, and what to do."""
+    """The reason of the error, and what to do."""
     states: Sequence[Sequence[PauseState]] = ()
-    """The state of each partition from now on, as they were asked for."""
+    """The new state of each partition, in the order asked."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -61,7 +61,7 @@ class ListPausedPartitions:
 
     group_id: GroupId
     after: tuple[TopicId, int] | None = None
-    """Go on behind this partition."""
+    """Continue after this partition; None: start at the first one."""
 
 
 class ListedPartition(NamedTuple):
@@ -69,14 +69,14 @@ class ListedPartition(NamedTuple):
 
     partition: int
     owner: MemberId | None
-    """The member that has not released it; None: nobody owns it."""
+    """The member that owns it, or has not revoked it yet; None if no member does."""
     pause: Pause
     offset: int
     """The committed offset; -1 if there is none."""
 
     @property
     def state(self) -> PauseState:
-        """How far the pause is."""
+        """The state of the pause."""
         return PauseState.PAUSED if self.owner is None else PauseState.PAUSING
 
 
@@ -93,4 +93,4 @@ class PausedList(NamedTuple):
 
     topics: Sequence[PausedTopic]
     rest: tuple[TopicId, int] | None
-    """There may be more, behind this one."""
+    """The last partition of this part of the list; None if there are no more."""

@@ -1,11 +1,11 @@
-"""Who may commit offsets of paused partitions. The rules:
+"""Rules for commits of paused partitions' offsets:
 
 1. An administrator (no member id, no generation) may commit to a group with members if every partition of the
-   commit is paused and released. A partition that is not paused is refused with UNKNOWN_MEMBER_ID, as without
-   any pause; otherwise one that is not released yet with REBALANCE_IN_PROGRESS, which Kafka's admin clients
-   retry.
-2. A member may commit to a paused partition as long as it owns it: its last commit while it revokes counts.
-   From the release on no member may, whatever epoch it is in.
+   commit is paused and has no owner. A partition that is not paused is refused with UNKNOWN_MEMBER_ID, as
+   without pauses; otherwise one with an owner is refused with REBALANCE_IN_PROGRESS, which Kafka's admin
+   clients retry.
+2. A member may commit to a paused partition while it owns it: its last commit before the revocation is
+   accepted. After the revocation no member may, in any epoch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a kind of groups does about paused partitions; a kind that has none of it cannot be paused."""
+"""The interface of a kind of groups to pauses; groups of a kind without it cannot be paused."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from headgate.records import PausedPartitions
 
 
 class Pausing(Protocol):
-    """The groups of one kind, as the pause sees them; group ids are those of groups of this kind."""
+    """Pauses partitions of the groups of one kind; group ids are those of groups of this kind."""
 
     def repaused(self, group_id: GroupId, after: PausedPartitions, now: Millis) -> GroupEffects:
-        """Have a group's members follow when just `after` is paused from now on.
+        """Return the effects of pausing exactly the partitions `after`.
 
-        The effects go with the record that says so, in one batch: from then on no target contains a paused
-        partition. What is assigned to members is theirs until they release it.
+        They are in one batch with the record of the pause: from then on no target assignment contains a
+        paused partition. Members own their assigned partitions until they revoke them.
         """
         ...
 
     def owners_of(self, group_id: GroupId, topic_id: TopicId) -> Mapping[int, MemberId]:
-        """Return who owns or has not released partitions of a topic."""
+        """Return the owners of a topic's partitions, also of those pending revocation."""
         ...

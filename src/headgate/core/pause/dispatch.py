@@ -1,4 +1,4 @@
-"""The commands about paused partitions, for groups of every kind that can be paused."""
+"""The commands that pause, resume and list partitions, for all kinds of groups that can be paused."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from headgate.records import Pause, PausedPartitions, encode
 from headgate.records.columns import Int64s
 
 MOST_RECORD_BYTES = 800_000
-"""The record of all paused partitions of a group must fit into one batch."""
+"""Maximum size of the record of a group's paused partitions, which must fit into one batch."""
 LISTED_AT_ONCE = 1000
-"""Partitions: to look at one takes some microseconds."""
+"""Partitions per reply; each takes some microseconds."""
 
 
 class PauseDispatch:
-    """What a shard does about paused partitions."""
+    """Handles the commands of paused partitions."""
 
     __slots__ = ("_groups", "_knows_topics", "_offsets", "_paused", "_pausing", "_system_time", "_topics")
 
@@ -49,7 +49,7 @@ class PauseDispatch:
         offsets: OffsetTable,
         pausing: Mapping[str, Pausing | None],
     ) -> None:
-        """`pausing`: for each kind of groups, by name, what pauses it; None if nothing does."""
+        """`pausing` has the `Pausing` of each kind of groups, by name; None if it cannot be paused."""
         self._paused = context.paused
         self._topics = context.topics
         self._system_time = context.system_time
@@ -59,13 +59,13 @@ class PauseDispatch:
         self._knows_topics = False
 
     def handlers(self) -> Mapping[type[Any], Handler]:
-        """Return what handles each command."""
+        """Return the handler of each command."""
         return {PausePartitions: self.pause, ResumePartitions: self.resume, ListPausedPartitions: self.list}
 
     # --- commands ---
 
     def pause(self, command: PausePartitions, now: Millis, token: Token) -> GroupEffects:
-        """Take partitions out of what the group may be assigned."""
+        """Pause partitions: exclude them from the group's assignments."""
         pausing = self._find(command.group_id)
         if isinstance(pausing, PauseResult):
             return answer(token, pausing)
@@ -78,7 +78,7 @@ class PauseDispatch:
         return self._changed(pausing, command, after, now, token)
 
     def resume(self, command: ResumePartitions, now: Millis, token: Token) -> GroupEffects:
-        """Let the group be assigned partitions again."""
+        """Resume partitions."""
         pausing = self._find(command.group_id)
         if isinstance(pausing, PauseResult):
             return answer(token, pausing)
@@ -93,7 +93,7 @@ class PauseDispatch:
         return answer(token, self._listed(pausing, command))
 
     def _find(self, group_id: GroupId) -> Pausing | PauseResult:
-        """Return what pauses the group, or why nothing does."""
+        """Return the `Pausing` of the group, or why it cannot be paused."""
         if not group_id:
             return PauseResult(ErrorCode.INVALID_GROUP_ID, "The group id is empty.")
         if group_id in self._groups.being_deleted:
@@ -140,7 +140,7 @@ class PauseDispatch:
         return states
 
     def are_released(self, group_id: GroupId, topic: TopicName, partitions: Sequence[int]) -> bool:
-        """Return whether all these partitions of a topic are paused and nobody owns one."""
+        """Return whether all these partitions of a topic are paused and none has an owner."""
         paused, known = self._paused.of(group_id), self._topics.find(topic)
         kind = self._groups.find(group_id)
         pausing = None if kind is None else self._pausing.get(kind.NAME)
@@ -177,7 +177,9 @@ class PauseDispatch:
     # --- topics ---
 
     def topics_changed(self, gone: Collection[TopicId], now: Millis) -> GroupEffects:
-        """Forget the pauses of topics that are gone: at first of all that are unknown, then of these."""
+        """Remove the pauses of deleted topics: at first those of all unknown topics, later those of
+        `gone`.
+        """
         is_first, self._knows_topics = not self._knows_topics, True
         if not (self._paused.by_group and (is_first or gone)):
             return NOTHING
@@ -214,7 +216,7 @@ def _too_large(group_id: GroupId, before: PausedPartitions, after: PausedPartiti
 
 
 def _cannot_be_paused(group_id: GroupId, kind: GroupKind | OnlyCommitted) -> str:
-    """Why groups of a kind cannot be paused, and what to do."""
+    """Return why groups of a kind cannot be paused, and what to do."""
     if kind.is_empty(group_id):
         return (
             f"Group {group_id} is a {kind.NAME} group without members: there is nobody to pause. "

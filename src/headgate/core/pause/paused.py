@@ -1,6 +1,6 @@
-"""The paused partitions of all groups of a shard, whatever their kind: durable, changed by `apply` alone.
+"""The paused partitions of all groups of a shard, of any kind: durable, changed only by `apply`.
 
-They are kept by topic id: a topic that is created again under its name has no paused partitions.
+They are stored by topic id: a topic that is created again has no paused partitions.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ NOTHING_PAUSED: Final[PausedPartitions] = {}
 PausedRecord = PausedTopicPartitions | PausedTopicPartitionsTombstone
 
 Partitions = Iterable[tuple[TopicId, Iterable[int]]]
-"""Partitions by topic; a topic may come more than once."""
+"""Partitions by topic; a topic may occur more than once."""
 
 
 class PausedGroups:
-    """The groups that have paused partitions."""
+    """The groups with paused partitions."""
 
     __slots__ = ("by_group",)
 
     def __init__(self) -> None:
         self.by_group: dict[GroupId, PausedPartitions] = {}
-        """No group is without any."""
+        """Only groups with at least one paused partition."""
 
     def of(self, group_id: GroupId) -> PausedPartitions:
         """Return the paused partitions of a group."""
@@ -40,14 +40,14 @@ class PausedGroups:
     # --- records ---
 
     def apply(self, record: PausedRecord) -> None:
-        """Take a record into durable state."""
+        """Apply a record to the durable state."""
         if isinstance(record, PausedTopicPartitions) and record.partitions:
             self.by_group[record.group_id] = record.partitions
         else:
             self.by_group.pop(record.group_id, None)
 
     def current(self, group_id: GroupId) -> PausedRecord:
-        """Return the record that says what is paused in a group now."""
+        """Return the record of a group's paused partitions."""
         return record_of(group_id, self.of(group_id))
 
     def records(self) -> list[Record]:
@@ -58,21 +58,21 @@ class PausedGroups:
         ]
 
     def tombstones(self, group_id: GroupId) -> list[Record]:
-        """Return what takes a group's record away, if it has one."""
+        """Return the tombstone of a group's record, if it has one."""
         return [PausedTopicPartitionsTombstone(group_id)] if group_id in self.by_group else []
 
 
 def record_of(group_id: GroupId, paused: PausedPartitions) -> PausedRecord:
-    """Return the record that says that just these partitions are paused."""
+    """Return the record with exactly these paused partitions."""
     if paused:
         return PausedTopicPartitions(group_id=group_id, partitions=paused)
     return PausedTopicPartitionsTombstone(group_id)
 
 
 def with_paused(before: PausedPartitions, partitions: Partitions, pause: Pause) -> PausedPartitions:
-    """Return what is paused when these are too. A partition that is paused already keeps its pause.
+    """Return the paused partitions with these added; the same object if nothing changes.
 
-    The same object if nothing changes.
+    A partition that is paused already keeps its pause.
     """
     changed: dict[TopicId, dict[int, Pause]] = {}
     for topic_id, indexes in partitions:
@@ -84,7 +84,7 @@ def with_paused(before: PausedPartitions, partitions: Partitions, pause: Pause) 
 
 
 def without(before: PausedPartitions, partitions: Partitions) -> PausedPartitions:
-    """Return what is paused when these are not any more; the same object if nothing changes."""
+    """Return the paused partitions without these; the same object if nothing changes."""
     changed: dict[TopicId, Mapping[int, Pause]] = {}
     for topic_id, indexes in partitions:
         now = changed.get(topic_id, before.get(topic_id, {}))
