@@ -27,13 +27,16 @@ class CompactionOutput:
 
     @property
     def size(self) -> int:
+        """Size of all kept batches, in bytes."""
         return self.segment.size + len(self._data)
 
     @property
     def is_flush_due(self) -> bool:
+        """Whether the collected batches should be written."""
         return len(self._data) >= _FLUSH_BYTES
 
     def keep(self, header: BatchHeader, batch: Buffer) -> None:
+        """Add a batch."""
         self._data += batch
         self._headers.append(header)
 

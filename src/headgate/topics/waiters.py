@@ -41,9 +41,7 @@ class Waiters:
         """Waiters with more than `_WIDE` partitions, which would take long to index."""
 
     def __len__(self) -> int:
-        """Number of pairs of a waiter and a partition it waits for, for wide waiters; of partitions for the
-        others.
-        """
+        """Number of partitions waited for; those of wide waiters count once per waiter."""
         return len(self._by_key) + sum(map(len, self._wide.values()))
 
     def add(self, keys: Iterable[PartitionKey], missing_bytes: int, on_ready: Callable[[], None]) -> Waiter:
