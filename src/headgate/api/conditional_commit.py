@@ -1,16 +1,15 @@
 """OffsetCommit with conditions: "set x if and only if the committed offset is y" (R3.16).
 
-A partition of the request carries y as the tagged field `expected_offset`; -1 expects that nothing is
-committed. Then the request is all or nothing, whatever stands in the way, and an x of -1 removes the offset.
-If nothing is done, partitions get
+A partition of the request has y in the tagged field `expected_offset`; -1 expects that nothing is committed.
+Such a request is all or nothing, and an x of -1 removes the offset. If it is refused, partitions get
 
-    INVALID_UPDATE_VERSION        its condition failed; the tagged field `current_offset` is what is committed
-    UNKNOWN_TOPIC_OR_PARTITION    it could not be committed in any case; likewise UNKNOWN_TOPIC_ID (from
-                                  version 10) and OFFSET_METADATA_TOO_LARGE
-    OPERATION_NOT_ATTEMPTED       nothing is wrong with it
+    INVALID_UPDATE_VERSION        its condition failed; the tagged field `current_offset` has the offset
+    UNKNOWN_TOPIC_OR_PARTITION    it is unknown; likewise UNKNOWN_TOPIC_ID (from version 10)
+    OFFSET_METADATA_TOO_LARGE     its metadata is too long
+    OPERATION_NOT_ATTEMPTED       it has no error of its own
 
-and where the group refuses the member, all have the group's error, as without conditions. A node that knows
-this advertises FEATURE: one that does not would skip the field and commit.
+and if the group refuses the member, all have the group's error, as without conditions. A node that supports
+conditions advertises FEATURE: another one would ignore the field and commit.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ _NOTHING_EXPECTED = ExpectedOffsets(_NONE, _NONE)
 
 
 def is_wanted(request: OffsetCommitRequest) -> bool:
-    """Whether a partition of the request has a condition."""
+    """Return whether a partition of the request has a condition."""
     for topic in request.topics:
         partitions = topic.partitions
         if isinstance(partitions, WideStructs):
@@ -68,7 +67,7 @@ def is_wanted(request: OffsetCommitRequest) -> bool:
 
 
 def _expected(partitions: WideStructs[OffsetCommitRequestPartition]) -> ExpectedOffsets:
-    """The conditions of a wide commit."""
+    """Return the conditions of a wide commit."""
     some = partitions.some.get("expected_offset")
     if some is not None:
         indexes = np.flatnonzero(some.is_there)
@@ -82,7 +81,7 @@ def _expected(partitions: WideStructs[OffsetCommitRequestPartition]) -> Expected
 
 
 def handle(node: Node, call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse | None:
-    """Answer with an error for each partition, in the order asked."""
+    """Answer with an error code for each partition, in the order asked."""
     topics = [find_topic(node, call.api_version, topic) for topic in request.topics]
     errors = [
         _errors(topic.partitions, known, unknown_topic_error(call.api_version))
@@ -103,7 +102,7 @@ def handle(node: Node, call: Call, request: OffsetCommitRequest) -> OffsetCommit
     expected: list[Conditions] = []
     for topic, known in zip(request.topics, topics, strict=True):
         partitions, conditions = _of_topic(topic.partitions)
-        # A topic that is not there is named without partitions: it only keeps the place of the others.
+        # An unknown topic has no partitions here: it only keeps the positions of the others.
         wanted.append((TopicName(topic.name) if known is None else known.name, partitions))
         expected.append(conditions)
     command = command_of(request, wanted, call.api_version)
@@ -115,7 +114,7 @@ def handle(node: Node, call: Call, request: OffsetCommitRequest) -> OffsetCommit
 def _errors(
     partitions: Sequence[OffsetCommitRequestPartition], topic: Topic | None, unknown_topic: ErrorCode
 ) -> Int64s:
-    """What stands in the way of each partition of a topic before anybody is asked: that it does not exist."""
+    """Return the error of each partition of a topic that is known before the command: that it is unknown."""
     errors = np.full(len(partitions), ErrorCode.OPERATION_NOT_ATTEMPTED)
     if topic is None:
         errors[:] = unknown_topic
@@ -150,7 +149,7 @@ def _of_topic(partitions: Sequence[OffsetCommitRequestPartition]) -> tuple[ToCom
 
 
 def _alike(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
-    """Every partition has the same answer."""
+    """Return a response with the same error for every partition."""
     topics = []
     for topic in request.topics:
         if isinstance(topic.partitions, WideStructs):
@@ -167,7 +166,7 @@ def _alike(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitRespon
 def _not_done(
     request: OffsetCommitRequest, errors: Sequence[Int64s], moved: Sequence[Moved]
 ) -> OffsetCommitResponse:
-    """What has moved, and these errors of each topic's partitions."""
+    """Return a response with the current offsets of failed conditions, and these errors of the others."""
     topics = []
     for topic, errors_of_topic, moved_of_topic in zip_longest(request.topics, errors, moved):
         partitions: Any = _answers(
@@ -180,7 +179,7 @@ def _not_done(
 
 
 def _answers(indexes: Int64s, errors: Int64s, moved: Moved) -> WideStructs[OffsetCommitResponsePartition]:
-    """The answers for the partitions of one topic, of which some have moved."""
+    """Return the answers for the partitions of one topic; `moved` has those whose condition failed."""
     has_moved = np.zeros(len(errors), np.bool_)
     has_moved[moved.indexes] = True
     current = np.zeros(len(errors), np.int64)
