@@ -20,13 +20,13 @@ from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
 import headgate.spark
 from demo.chart import Crash, Facts, draw
 from demo.story import GROUP, TOPIC
+from headgate.spark.group_transforms import rebalances
 from headgate.spark.transforms import (
     commits_per_interval,
     commits_per_minute,
     end_offsets_over_time,
     lag_over_time,
     latest_offsets,
-    rebalances,
 )
 
 LAG_INTERVAL = "250 milliseconds"  # chart.LAG_STEP, as Spark spells it

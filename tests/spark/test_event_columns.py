@@ -11,7 +11,7 @@ from tests.spark.support import rows_of, write_segment
 
 from headgate.domain.ids import GroupId
 from headgate.log.batch import Record, encode_batch
-from headgate.records import ConsumerGroupMetadata, GroupMetadata, GroupTombstone, encode
+from headgate.records import GroupMetadata, GroupTombstone, encode
 from headgate.records import Record as LogRecord
 from headgate.spark.event_columns import assigned_partitions
 from headgate.spark.source import GROUP_EVENTS_VIEW, OFFSET_COMMITS_VIEW
@@ -57,14 +57,13 @@ def test_records_of_other_types_keep_their_bytes(tmp_path: Path) -> None:
     """Named where Kafka's schemas name them, with the group id that every such key begins with."""
     share_group = struct.pack(">hh", 11, 2) + b"g2"
     unheard_of = struct.pack(">h", 4711) + b"whatever"
-    consumer_group = encode(ConsumerGroupMetadata(group_id=GroupId("g3"), epoch=7))
-    written = [(share_group, b"v11"), (unheard_of, None), consumer_group]
+    written = [(share_group, b"v11"), (unheard_of, None)]
     rows = events(tmp_path, [Record(key, value, NOW) for key, value in written])
-    assert [row["record_name"] for row in rows] == ["ShareGroupMetadata", None, "ConsumerGroupMetadata"]
-    assert [row["group_id"] for row in rows] == ["g2", None, "g3"]
-    assert [row["event"] for row in rows] == ["other", "other", "other"]
+    assert [row["record_name"] for row in rows] == ["ShareGroupMetadata", None]
+    assert [row["group_id"] for row in rows] == ["g2", None]
+    assert [row["event"] for row in rows] == ["other", "other"]
     assert [(row["key"], row["value"]) for row in rows] == written
-    assert [row["is_tombstone"] for row in rows] == [False, True, False]
+    assert [row["is_tombstone"] for row in rows] == [False, True]
 
 
 def test_malformed_records_keep_their_bytes(tmp_path: Path) -> None:

@@ -14,13 +14,13 @@ import headgate.spark
 from headgate.log.batch import Record, encode_batch
 from headgate.records import encode
 from headgate.spark import schemas
+from headgate.spark.group_transforms import rebalances
 from headgate.spark.transforms import (
     commits_per_interval,
     commits_per_minute,
     end_offsets_over_time,
     lag_over_time,
     latest_offsets,
-    rebalances,
     settled_commits,
 )
 

@@ -51,6 +51,11 @@ def timestamps(milliseconds: Ints) -> pa.Array:
     return pa.array(milliseconds * 1000, type=pa.int64()).view(_TIMESTAMP)
 
 
+def microseconds(milliseconds: int) -> int | None:
+    """A time for a timestamp column, in microseconds; None where `timestamps` would have null."""
+    return milliseconds * 1000 if 0 <= milliseconds <= LAST_TIMESTAMP_MS else None
+
+
 def constant(value: str | int, size: int, kind: pa.DataType) -> pa.Array:
     """The same value in every row."""
     return pa.repeat(pa.scalar(value, type=kind), size)
@@ -77,6 +82,12 @@ def strings(payload: bytes | bytearray, at: Ints, size: Ints) -> pa.Array:
     except pa.ArrowInvalid:
         texts = (None if cell is None else cell.decode("utf-8", "replace") for cell in raw.to_pylist())
         return pa.array(texts, type=pa.string())
+
+
+def leader_epochs(records: Records) -> pa.Array:
+    """The leader epoch of each record's batch; null where the batch has none."""
+    epochs = records.batches.leader_epoch[records.batch]
+    return integers(epochs, pa.int32(), epochs < 0)
 
 
 def headers(records: Records) -> pa.Array:

@@ -80,6 +80,7 @@ def rows(records: Records, where: TopicPartition) -> Rows:
         "log_partition": lambda: arrow.constant(where.partition, count, pa.int32()),
         "log_offset": lambda: arrow.integers(records.offset, pa.int64()),
         "log_timestamp": lambda: arrow.timestamps(records.timestamp_ms),
+        "log_leader_epoch": lambda: arrow.leader_epochs(records),
         "group_id": lambda: arrow.strings(payload, keys.group_at, keys.group_size),
         "topic": lambda: arrow.strings(payload, keys.topic_at, keys.topic_size),
         "partition": lambda: arrow.integers(_number(payload, ">i4", keys.partition_at), pa.int32()),

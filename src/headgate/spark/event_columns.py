@@ -1,4 +1,4 @@
-"""The records of the coordinator's log that are not offset commits, one event each.
+"""The records of the coordinator's log that are not offset commits, one event each, of groups of every kind.
 
 There are few of them beside the commits, so they are read one by one, with the same `headgate.records` that
 the coordinator reads them with. Nothing is dropped: what has no columns here, or is not what its type says,
@@ -17,9 +17,11 @@ from headgate.domain.assigned_partitions import read_assignment
 from headgate.domain.ids import TopicPartition
 from headgate.log.batch_scan import only
 from headgate.records import GroupMember, GroupMetadata, GroupTombstone, MalformedRecord, decode
+from headgate.records.consumer_model import is_consumer_record
 from headgate.spark import arrow
 from headgate.spark.arrow import Column, Rows
 from headgate.spark.commit_columns import is_offset_commit
+from headgate.spark.consumer_events import consumer_event
 from headgate.spark.schemas import GROUP_EVENTS, arrow_type
 from headgate.spark.unpack import Records
 
@@ -87,6 +89,7 @@ def rows(records: Records, where: TopicPartition) -> Rows:
         "log_partition": lambda: arrow.constant(where.partition, count, pa.int32()),
         "log_offset": lambda: arrow.integers(records.offset, pa.int64()),
         "log_timestamp": lambda: arrow.timestamps(records.timestamp_ms),
+        "log_leader_epoch": lambda: arrow.leader_epochs(records),
         **{name: column(name) for name in _DECODED},
         "is_tombstone": lambda: pa.array((records.value_size < 0) & ~is_control),
         "producer_id": lambda: arrow.integers(producer_id, pa.int64(), ~is_control),
@@ -108,6 +111,20 @@ _DECODED = (
     "leader",
     "state_timestamp",
     "members",
+    "epoch",
+    "previous_epoch",
+    "member_id",
+    "group_instance_id",
+    "client_id",
+    "client_host",
+    "rack_id",
+    "rebalance_timeout_ms",
+    "member_state",
+    "server_assignor",
+    "topics",
+    "regular_expression",
+    "assigned",
+    "pending_revocation",
 )
 
 
@@ -135,6 +152,8 @@ def _event(key: bytes | None, value: bytes | None) -> Event:
             return event | _group(record)
         case GroupTombstone():
             return event | {"event": "removed"}
+    if is_consumer_record(record):
+        return event | consumer_event(record)
     return event | {"event": "other"}
 
 
@@ -151,14 +170,9 @@ def _group(group: GroupMetadata) -> Event:
         "protocol_type": group.protocol_type,
         "protocol": group.protocol_name,
         "leader": group.leader,
-        "state_timestamp": _timestamp(group.state_timestamp),
+        "state_timestamp": arrow.microseconds(group.state_timestamp),
         "members": members,
     }
-
-
-def _timestamp(milliseconds: int) -> int | None:
-    """Microseconds since the epoch, or None where `arrow.timestamps` would have null."""
-    return milliseconds * 1000 if 0 <= milliseconds <= arrow.LAST_TIMESTAMP_MS else None
 
 
 def _member(member: GroupMember, protocol_type: str) -> Event:

@@ -46,6 +46,7 @@ OFFSET_COMMITS = _struct(
     log_partition=_INTEGER,
     log_offset=_LONG,
     log_timestamp=_TIMESTAMP,
+    log_leader_epoch=_INTEGER,  # of the batch that the record is in
     group_id=_STRING,
     topic=_STRING,
     partition=_INTEGER,
@@ -63,6 +64,8 @@ OFFSET_COMMITS = _struct(
 
 ASSIGNED_PARTITION = _struct(topic=_STRING, partition=_INTEGER)
 
+OWNED_PARTITION = _struct(topic_id=_STRING, partition=_INTEGER, assignment_epoch=_INTEGER)
+
 MEMBER = _struct(
     member_id=_STRING,
     group_instance_id=_STRING,  # null: a dynamic member
@@ -79,6 +82,7 @@ GROUP_EVENTS = _struct(
     log_partition=_INTEGER,
     log_offset=_LONG,
     log_timestamp=_TIMESTAMP,
+    log_leader_epoch=_INTEGER,
     record_type=_INTEGER,  # the version in the key; null: no key, or one too short to have it
     record_name=_STRING,  # null: a type without a name in Kafka's schemas
     group_id=_STRING,
@@ -89,6 +93,21 @@ GROUP_EVENTS = _struct(
     leader=_STRING,
     state_timestamp=_TIMESTAMP,
     members=ArrayType(MEMBER, containsNull=True),
+    # From here on of consumer groups (KIP-848):
+    epoch=_INTEGER,  # of the group, the target assignment, or the member, by the event
+    previous_epoch=_INTEGER,  # of the member
+    member_id=_STRING,
+    group_instance_id=_STRING,
+    client_id=_STRING,
+    client_host=_STRING,
+    rack_id=_STRING,
+    rebalance_timeout_ms=_INTEGER,
+    member_state=_STRING,  # STABLE, UNREVOKED_PARTITIONS, UNRELEASED_PARTITIONS or UNKNOWN
+    server_assignor=_STRING,
+    topics=ArrayType(_STRING, containsNull=True),  # subscribed, matched, or known, by the event
+    regular_expression=_STRING,
+    assigned=ArrayType(OWNED_PARTITION, containsNull=True),
+    pending_revocation=ArrayType(OWNED_PARTITION, containsNull=True),
     is_tombstone=_BOOLEAN,
     producer_id=_LONG,  # of a transaction marker; null otherwise
     key=_BINARY,  # null for a record that the columns above show in full
@@ -102,6 +121,13 @@ EVENTS = (
     "removed",  # the group's own record was deleted
     "transaction_committed",  # a marker: the offsets committed under its producer id hold from here on
     "transaction_aborted",
+    "group_epoch",  # of a consumer group, as are the following; with is_tombstone, what it says is gone
+    "member",  # what a member said of itself
+    "target_epoch",  # the epoch that the target assignment was made for
+    "member_target",  # what a member is to have
+    "member_assignment",  # what a member has
+    "regular_expression",  # the topics that an expression of the group matches
+    "partition_metadata",  # the topics of the group, as brokers before Kafka 4.1 wrote it
     "other",  # a record this release does not read into columns; `key` and `value` hold it
     "malformed",  # a record that is not what its type says; likewise
 )
@@ -159,6 +185,32 @@ REBALANCES = _struct(
     since_previous_ms=_LONG,  # null: the group's first event in the log
     log_partition=_INTEGER,
     log_offset=_LONG,
+)
+
+ASSIGNMENTS = _struct(
+    group_id=_STRING,
+    group_type=_STRING,  # classic or consumer
+    member_id=_STRING,
+    epoch=_INTEGER,  # the generation of a classic group, the member's epoch in a consumer group
+    topic=_STRING,  # null in a consumer group, whose records know topics by id
+    topic_id=_STRING,  # null in a classic group
+    partition=_INTEGER,
+    at=_TIMESTAMP,
+    log_partition=_INTEGER,
+    log_offset=_LONG,
+)
+
+UNKNOWN_RECORDS = _struct(
+    log_partition=_INTEGER,
+    log_offset=_LONG,
+    log_timestamp=_TIMESTAMP,
+    record_type=_INTEGER,
+    record_name=_STRING,
+    group_id=_STRING,
+    event=_STRING,  # other or malformed
+    is_tombstone=_BOOLEAN,
+    key=_BINARY,
+    value=_BINARY,
 )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
-from pyspark.sql.types import ArrayType, LongType, StringType, StructType
+from pyspark.sql.types import ArrayType, LongType, StructType
 
 from headgate.spark.schemas import (
     COMMITS_PER_INTERVAL,
@@ -19,7 +19,6 @@ from headgate.spark.schemas import (
     LAG,
     LATEST_OFFSETS,
     OFFSET_COMMITS,
-    REBALANCES,
 )
 
 Transform = Callable[[DataFrame], DataFrame]
@@ -48,7 +47,7 @@ def commits_per_interval(interval: str) -> Transform:
                 F.max_by("committed_offset", "log_offset").alias("last_offset"),
             )
             .withColumn("at", F.col("interval.start"))
-            .transform(_as(COMMITS_PER_INTERVAL))
+            .transform(exactly(COMMITS_PER_INTERVAL))
         )
 
     return transform
@@ -80,7 +79,7 @@ def settled_commits(group_events: DataFrame) -> Transform:
             .withColumn("outcome", F.first("event", ignorenulls=True).over(following))
             .where(F.col("event").isNull())
             .where(~_is_transactional() | (F.col("outcome") == "transaction_committed"))
-            .transform(_as(OFFSET_COMMITS))
+            .transform(exactly(OFFSET_COMMITS))
         )
 
     return transform
@@ -103,7 +102,7 @@ def latest_offsets(group_events: DataFrame | None = None) -> Transform:
             .agg(F.max_by(F.struct("is_tombstone", *carried), "log_offset").alias("latest"))
             .where(~F.col("latest.is_tombstone"))
             .select(*_SUBSCRIPTION, "latest.*")
-            .transform(_as(LATEST_OFFSETS))
+            .transform(exactly(LATEST_OFFSETS))
         )
 
     return transform
@@ -133,7 +132,7 @@ def end_offsets_over_time(interval: str) -> Transform:
             .withColumn("at", F.col("interval.end"))
             .withColumn("so_far", F.max("end").over(in_time.rowsBetween(Window.unboundedPreceding, 0)))
             .withColumn("end_offset", F.least("so_far", F.min("begin").over(later)))
-            .transform(_as(END_OFFSETS))
+            .transform(exactly(END_OFFSETS))
         )
 
     return transform
@@ -189,48 +188,12 @@ def lag_over_time(end_offsets: DataFrame, interval: str) -> Transform:
             # Records carry their producers' clock, commits the broker's: a commit may seem ahead of the end.
             .withColumn("behind", F.col("end_offset") - F.col("committed_offset"))
             .withColumn("lag", F.when(F.col("behind") < 0, 0).otherwise(F.col("behind")))
-            .transform(_as(LAG))
+            .transform(exactly(LAG))
         )
 
     return transform
 
 
-def rebalances() -> Transform:
-    """`GROUP_EVENTS` -> `REBALANCES`: every change of who is in a classic group, and what it changed.
-
-    `joined` and `left` are member ids, against the group's previous record. Records that change neither the
-    generation nor the members give no row, such as the first of a group that nobody is in yet; a static
-    member that comes back under a new id is a change.
-    """
-
-    def transform(group_events: DataFrame) -> DataFrame:
-        in_order = Window.partitionBy("group_id").orderBy("log_offset")
-        nobody = F.array().cast(ArrayType(StringType()))
-        members = F.coalesce(F.transform("members", lambda member: member["member_id"]), nobody)
-        changed = (
-            (F.col("generation") != F.coalesce("previous.generation", F.lit(0)))
-            | (F.size("joined") > 0)
-            | (F.size("left") > 0)
-        )
-        return (
-            group_events.where(F.col("event").isin("assigned", "emptied", "removed"))
-            .withColumn("at", F.coalesce("state_timestamp", "log_timestamp"))
-            .withColumn("member_ids", members)
-            .withColumn("state", F.struct("generation", "at", "member_ids"))
-            .withColumn("previous", F.lag("state").over(in_order))
-            .where(F.col("event") != "removed")
-            .withColumn("before", F.coalesce("previous.member_ids", nobody))
-            .withColumn("joined", F.array_except("member_ids", "before"))
-            .withColumn("left", F.array_except("before", "member_ids"))
-            .where(changed)
-            .withColumn("member_count", F.size("member_ids"))
-            .withColumn("since_previous_ms", F.unix_millis("at") - F.unix_millis("previous.at"))
-            .transform(_as(REBALANCES))
-        )
-
-    return transform
-
-
-def _as(schema: StructType) -> Transform:
-    """Exactly the schema's columns, in its order and types."""
+def exactly(schema: StructType) -> Transform:
+    """Any frame that has a schema's columns -> exactly these, in its order and types."""
     return lambda frame: frame.select(*(F.col(field.name).cast(field.dataType) for field in schema))

@@ -1,0 +1,176 @@
+"""What to make of the records of groups: who was in them when, and what each member reads.
+
+Pure functions from DataFrame to DataFrame, like those of `transforms`. Classic groups write one record for
+each generation. Consumer groups (KIP-848) write a record for each member, target and assignment, and one for
+each group epoch behind those that caused it.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812 - everybody's name for it
+from pyspark.sql.types import ArrayType, StringType
+
+from headgate.spark.schemas import ASSIGNMENTS, REBALANCES, UNKNOWN_RECORDS
+from headgate.spark.transforms import Transform, exactly
+
+_CLASSIC_EVENTS = ("assigned", "emptied", "removed")
+
+
+def rebalances() -> Transform:
+    """`GROUP_EVENTS` -> `REBALANCES`: every change of who is in a group, and what it changed.
+
+    For a classic group that is a generation, for a consumer group an epoch. `joined` and `left` are member
+    ids, against the generation or epoch before. Records of classic groups that change neither the generation
+    nor the members give no row, such as the first of a group that nobody is in yet; a static member that
+    comes back under a new id is a change.
+    """
+
+    def transform(group_events: DataFrame) -> DataFrame:
+        return _generations(group_events).unionByName(_epochs(group_events)).transform(exactly(REBALANCES))
+
+    return transform
+
+
+def assignments() -> Transform:
+    """`GROUP_EVENTS` -> `ASSIGNMENTS`: the partitions that each member of each group reads, as the log ends.
+
+    A member of a classic group has topics by name, one of a consumer group by id.
+    """
+
+    def transform(group_events: DataFrame) -> DataFrame:
+        return (
+            _classic_assignments(group_events)
+            .unionByName(_consumer_assignments(group_events), allowMissingColumns=True)
+            .transform(exactly(ASSIGNMENTS))
+        )
+
+    return transform
+
+
+def unknown_records() -> Transform:
+    """`GROUP_EVENTS` -> `UNKNOWN_RECORDS`: the records that this release has no columns for, as they are."""
+
+    def transform(group_events: DataFrame) -> DataFrame:
+        return group_events.where(F.col("event").isin("other", "malformed")).transform(
+            exactly(UNKNOWN_RECORDS)
+        )
+
+    return transform
+
+
+def _generations(group_events: DataFrame) -> DataFrame:
+    in_order = Window.partitionBy("group_id").orderBy("log_offset")
+    nobody = F.array().cast(ArrayType(StringType()))
+    members = F.coalesce(F.transform("members", lambda member: member["member_id"]), nobody)
+    changed = (
+        (F.col("generation") != F.coalesce("previous.generation", F.lit(0)))
+        | (F.size("joined") > 0)
+        | (F.size("left") > 0)
+    )
+    return (
+        group_events.where(F.col("event").isin(*_CLASSIC_EVENTS))
+        .withColumn("at", F.coalesce("state_timestamp", "log_timestamp"))
+        .withColumn("member_ids", members)
+        .withColumn("state", F.struct("generation", "at", "member_ids"))
+        .withColumn("previous", F.lag("state").over(in_order))
+        .where(F.col("event") != "removed")
+        .withColumn("before", F.coalesce("previous.member_ids", nobody))
+        .withColumn("joined", F.array_except("member_ids", "before"))
+        .withColumn("left", F.array_except("before", "member_ids"))
+        .where(changed)
+        .withColumn("member_count", F.size("member_ids"))
+        .withColumn("since_previous_ms", F.unix_millis("at") - F.unix_millis("previous.at"))
+        .transform(exactly(REBALANCES))
+    )
+
+
+def _epochs(group_events: DataFrame) -> DataFrame:
+    """Each epoch of consumer groups, with the members that came and went since the one before."""
+    of_member = Window.partitionBy("group_id", "member_id").orderBy("log_offset")
+    of_group = Window.partitionBy("group_id").orderBy("log_offset")
+    is_epoch = (F.col("event") == "group_epoch") & ~F.col("is_tombstone")
+    is_member = F.col("event") == "member"
+    was_there = F.coalesce(~F.lag("is_tombstone").over(of_member), F.lit(False))
+    comes = is_member & ~F.col("is_tombstone") & ~F.col("was_there")
+    goes = is_member & F.col("is_tombstone") & F.col("was_there")
+    return (
+        group_events.where(F.col("event").isin("group_epoch", "member"))
+        .withColumn("was_there", was_there)
+        .withColumn("joins", F.when(comes, F.col("member_id")))
+        .withColumn("leaves", F.when(goes, F.col("member_id")))
+        .withColumn(
+            "of_epoch",
+            F.first(F.when(is_epoch, F.col("log_offset")), ignorenulls=True).over(
+                of_group.rowsBetween(Window.currentRow, Window.unboundedFollowing)
+            ),
+        )
+        .where(F.col("of_epoch").isNotNull())
+        .groupBy("group_id", F.col("of_epoch").alias("log_offset"))
+        .agg(
+            F.max("log_partition").alias("log_partition"),
+            F.max(F.when(is_epoch, F.col("epoch"))).alias("generation"),
+            F.max(F.when(is_epoch, F.col("log_timestamp"))).alias("at"),
+            F.sort_array(F.collect_set("joins")).alias("came"),
+            F.sort_array(F.collect_set("leaves")).alias("went"),
+        )
+        .withColumn("joined", F.array_except("came", "went"))
+        .withColumn("left", F.array_except("went", "came"))
+        .withColumn(
+            "member_count",
+            F.sum(F.size("joined") - F.size("left")).over(
+                of_group.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+            ),
+        )
+        .withColumn("since_previous_ms", F.unix_millis("at") - F.unix_millis(F.lag("at").over(of_group)))
+        .withColumn("event", F.when(F.col("member_count") == 0, "emptied").otherwise("assigned"))
+        .withColumn("protocol", F.lit(None).cast("string"))
+        .withColumn("leader", F.lit(None).cast("string"))
+        .transform(exactly(REBALANCES))
+    )
+
+
+def _classic_assignments(group_events: DataFrame) -> DataFrame:
+    carried = ("event", "generation", "members", "log_partition", "log_offset", "log_timestamp")
+    return (
+        group_events.where(F.col("event").isin(*_CLASSIC_EVENTS))
+        .groupBy("group_id")
+        .agg(F.max_by(F.struct(*carried), "log_offset").alias("latest"))
+        .select("group_id", "latest.*")
+        .withColumn("member", F.explode("members"))
+        .withColumn("one", F.explode("member.assigned"))
+        .select(
+            "group_id",
+            F.lit("classic").alias("group_type"),
+            "member.member_id",
+            F.col("generation").alias("epoch"),
+            "one.topic",
+            "one.partition",
+            F.col("log_timestamp").alias("at"),
+            "log_partition",
+            "log_offset",
+        )
+    )
+
+
+def _consumer_assignments(group_events: DataFrame) -> DataFrame:
+    carried = ("is_tombstone", "assigned", "epoch", "log_partition", "log_offset", "log_timestamp")
+    return (
+        group_events.where(F.col("event") == "member_assignment")
+        .groupBy("group_id", "member_id")
+        .agg(F.max_by(F.struct(*carried), "log_offset").alias("latest"))
+        .where(~F.col("latest.is_tombstone"))
+        .select("group_id", "member_id", "latest.*")
+        .withColumn("one", F.explode("assigned"))
+        .select(
+            "group_id",
+            F.lit("consumer").alias("group_type"),
+            "member_id",
+            "epoch",
+            "one.topic_id",
+            "one.partition",
+            F.col("log_timestamp").alias("at"),
+            "log_partition",
+            "log_offset",
+        )
+    )
