@@ -1,4 +1,4 @@
-"""Deadlines: what is due comes out once, in order, however often it was moved."""
+"""Deadlines: due keys are returned once, in order, however often they were moved."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def ms(value: int) -> Millis:
     return Millis(value)
 
 
-def test_the_earliest_comes_first_and_nothing_before_its_time() -> None:
-    """A key is popped when it is due, not a millisecond earlier."""
+def test_keys_are_popped_in_order_when_they_are_due() -> None:
+    """Not a millisecond earlier."""
     deadlines: Deadlines[str] = Deadlines()
     deadlines.set("late", ms(20))
     deadlines.set("early", ms(10))
@@ -25,8 +25,8 @@ def test_the_earliest_comes_first_and_nothing_before_its_time() -> None:
     assert deadlines.next() == 20
 
 
-def test_a_moved_deadline_is_due_only_when_it_was_moved_to() -> None:
-    """Later or earlier: the last time set counts."""
+def test_a_moved_deadline_is_due_at_its_last_time() -> None:
+    """Moved to a later or an earlier time."""
     deadlines: Deadlines[str] = Deadlines()
     deadlines.set("a", ms(10))
     deadlines.set("a", ms(30))
@@ -39,8 +39,8 @@ def test_a_moved_deadline_is_due_only_when_it_was_moved_to() -> None:
     assert deadlines.pop(ms(1000)) is None
 
 
-def test_a_cancelled_deadline_never_comes() -> None:
-    """Also when it was moved before."""
+def test_a_cancelled_deadline_is_never_due() -> None:
+    """Also if it was moved before."""
     deadlines: Deadlines[str] = Deadlines()
     deadlines.set("a", ms(10))
     deadlines.set("a", ms(5))
@@ -50,15 +50,15 @@ def test_a_cancelled_deadline_never_comes() -> None:
 
 
 def test_ten_thousand_heartbeats_leave_one_entry() -> None:
-    """Prolonging a session does not grow the heap."""
+    """Restarting a session timer does not grow the heap."""
     deadlines: Deadlines[str] = Deadlines()
     for beat in range(10_000):
         deadlines.set("member", ms(beat))
     assert len(deadlines._heap) == 1
 
 
-def test_sessions_that_come_and_go_leave_nothing_behind() -> None:
-    """Cancelled entries are cleaned away before they outnumber the rest by far."""
+def test_cancelled_entries_are_removed() -> None:
+    """Before they far outnumber the rest."""
     deadlines: Deadlines[int] = Deadlines()
     for member in range(10_000):
         deadlines.set(member, ms(1_000_000 + member))
@@ -77,10 +77,10 @@ steps = st.lists(
 
 
 @given(steps)
-def test_deadlines_behave_like_a_dict_searched_for_its_smallest(
+def test_deadlines_agree_with_a_dict(
     script: list[tuple[str, int, int]],
 ) -> None:
-    """Against a model that is obviously right."""
+    """With the minimum of all times as the model."""
     deadlines: Deadlines[int] = Deadlines()
     model: dict[int, int] = {}
     for action, key, value in script:
@@ -105,8 +105,8 @@ def test_deadlines_behave_like_a_dict_searched_for_its_smallest(
         assert following is None or following <= min(model.values())
 
 
-def test_who_wakes_when_told_to_finds_everything_at_its_time() -> None:
-    """However often sessions are prolonged: ten thousand heartbeats, and each wakes nobody for long."""
+def test_every_key_is_popped_at_its_time_by_following_next() -> None:
+    """With few wake-ups for ten thousand heartbeats."""
     deadlines: Deadlines[int] = Deadlines()
     wakes = 0
     for now in range(10_000):
@@ -119,8 +119,8 @@ def test_who_wakes_when_told_to_finds_everything_at_its_time() -> None:
     assert deadlines.next() is None
 
 
-def test_a_key_that_sets_itself_again_does_not_come_out_twice_at_one_time() -> None:
-    """A tick takes out all that is due and comes to an end, whatever times are set on the way."""
+def test_a_key_that_is_set_again_is_not_due_twice_in_a_tick() -> None:
+    """A tick ends, whatever times are set in it."""
     deadlines: Deadlines[str] = Deadlines()
     for key in ("a", "b"):
         deadlines.set(key, ms(10))
@@ -136,8 +136,8 @@ def test_a_key_that_sets_itself_again_does_not_come_out_twice_at_one_time() -> N
     assert deadlines.next() == 500
 
 
-def test_peeking_takes_nothing_out() -> None:
-    """The key that is next is told as often as it is asked for, also one that was moved."""
+def test_peek_removes_nothing() -> None:
+    """It returns the same key each time, also a moved one."""
     deadlines: Deadlines[str] = Deadlines()
     deadlines.set("moved", ms(5))
     deadlines.set("moved", ms(30))
@@ -147,8 +147,8 @@ def test_peeking_takes_nothing_out() -> None:
     assert deadlines.peek(ms(40)) == "moved"
 
 
-def test_cleaning_keeps_what_is_due_and_when() -> None:
-    """Keys that were moved are found at their last time; those due together in the order they were set."""
+def test_cleaning_keeps_keys_and_times() -> None:
+    """Moved keys at their last time; those due together in the order they were set."""
     deadlines: Deadlines[int] = Deadlines()
     for key in range(20):
         deadlines.set(key, ms(100))
@@ -165,7 +165,7 @@ def test_cleaning_keeps_what_is_due_and_when() -> None:
     assert [deadlines.pop(ms(299)), deadlines.pop(ms(300)), deadlines.next()] == [None, 5, None]
 
 
-def test_so_many_outdated_entries_are_left_and_no_more() -> None:
+def test_the_number_of_outdated_entries_is_limited() -> None:
     """64, and two for each key."""
     deadlines: Deadlines[int] = Deadlines()
     deadlines.set(-1, ms(1))

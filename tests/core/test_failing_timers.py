@@ -1,4 +1,4 @@
-"""A timer whose handler raises: what others decided is not lost, and other timers go on."""
+"""Timers whose handlers raise: the effects of other timers are kept, and other timers continue."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def pass_time(h: Harness, duration_ms: int) -> int:
 
 @pytest.mark.interpreted
 @pytest.mark.parametrize("bad", range(5))
-def test_a_group_that_fails_in_a_sweep_keeps_no_other_group_from_expiry(
+def test_a_group_that_fails_in_a_sweep_does_not_stop_the_sweep(
     bad: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wherever it stands among them; and the sweep comes again."""
+    """At any position; and later sweeps run."""
     sweep_group = Upkeep._sweep_group
 
     def failing(upkeep: Upkeep, walk: Any, *more: Any) -> bool:
@@ -63,8 +63,8 @@ def test_a_group_that_fails_in_a_sweep_keeps_no_other_group_from_expiry(
 
 
 @pytest.mark.interpreted
-def test_a_session_that_fails_to_end_keeps_no_other_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the others of the same tick led to is answered: nobody waits for a reply that was lost."""
+def test_a_failing_session_timer_does_not_affect_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replies of others in the same tick are sent."""
     on_timer = MemberDispatch.on_timer
 
     def failing(members: MemberDispatch, timer: Any, now: Any) -> Any:
@@ -84,8 +84,8 @@ def test_a_session_that_fails_to_end_keeps_no_other_from_ending(monkeypatch: pyt
 
 
 @pytest.mark.interpreted
-def test_a_topic_whose_erasure_fails_keeps_no_other_from_erasure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is tried again until it can be done, and then answered."""
+def test_a_failing_erasure_does_not_stop_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is retried until it succeeds, and answered then."""
     is_failing = [True]
 
     def failing(found: Any, topic: TopicName, room: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Groups as a whole: the list with its filters."""
+"""All groups of a shard: the list with its filters."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ FILTERS: list[tuple[list[str], list[str], list[str]]] = [
 def test_groups_are_filtered_by_state_and_type(
     states: list[str], types: list[str], expected: list[str]
 ) -> None:
-    """Case does not matter; what nobody has gives an empty list, as seen of Kafka 4.3.1."""
+    """Case is ignored; unknown values match no group, as seen of Kafka 4.3.1."""
     groups = some_groups().ask(ListGroups(frozenset(states), frozenset(types))).groups
     assert sorted(group.group_id for group in groups) == expected
 
 
 def test_a_list_shows_protocol_type_state_and_type() -> None:
-    """A group that only ever committed has no protocol type, as seen of Kafka 4.3.1."""
+    """A group that only commits has no protocol type, as seen of Kafka 4.3.1."""
     groups = some_groups().ask(ListGroups()).groups
     assert {group.group_id: (group.protocol_type, group.state, group.group_type) for group in groups} == {
         "emptied": ("connect", "Empty", "classic"),
@@ -66,8 +66,8 @@ def test_a_list_shows_protocol_type_state_and_type() -> None:
     }
 
 
-def test_a_list_after_a_crash_is_the_list_before() -> None:
-    """But for what was never settled (invariant 25)."""
+def test_a_crash_does_not_change_the_list() -> None:
+    """Except for unfinished generations (invariant 25)."""
     h = some_groups()
     before = {group for group in h.ask(ListGroups()).groups if group.group_id != "preparing"}
     h.reload()
@@ -81,8 +81,8 @@ def test_a_group_that_only_committed_is_described_as_empty() -> None:
     assert (described.state, described.protocol_type, described.members) == ("Empty", "", ())
 
 
-def test_what_stands_can_be_written_again() -> None:
-    """For every record a shard wrote: applying what stands in its place changes nothing (R3.13)."""
+def test_current_records_can_be_written_again() -> None:
+    """For every record of a shard, applying the current record of its key changes nothing (R3.13)."""
     h = some_groups()
     before = durable_state(h.shard)
     written = [decode(key, value) for key, value in h.log]

@@ -1,4 +1,4 @@
-"""Images of a shard: taken while it changes, restored, and made whole by the log since."""
+"""Images of a shard: read while it changes, restored, and completed by the log."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ scripts = st.lists(changes, max_size=25)
 
 @given(scripts, st.lists(scripts, max_size=12), st.integers(0, 4))
 @settings(deadline=None, max_examples=200)
-def test_an_image_and_the_log_since_make_the_shard_that_is(
+def test_an_image_and_the_log_since_restore_the_shard(
     before: list[Any], meanwhile: list[list[Any]], overlap: int
 ) -> None:
-    """Whatever happens between two parts, and though a little more of the log is applied than need be."""
+    """Whatever happens between two parts, and also if more of the log is applied than necessary."""
     with (
         patch.object(image, "_ROWS_A_PART", 5),
         patch.object(image, "_ROWS_A_PART_WITH_TEXTS", 3),
@@ -85,7 +85,7 @@ def test_an_image_and_the_log_since_make_the_shard_that_is(
 
 
 def test_every_record_of_groups_is_in_the_image_or_refused_when_it_is_written() -> None:
-    """Whatever kind of groups takes a record in is asked by the image; what none takes is not written."""
+    """The image includes every kind that accepts a record; a record of no kind is not written."""
     shard = fresh()
     offsets = {OffsetCommit, OffsetTombstone, UnknownRecord}
     pauses = {PausedTopicPartitions, PausedTopicPartitionsTombstone}  # of any group: tests/core/pause
@@ -100,8 +100,8 @@ def test_every_record_of_groups_is_in_the_image_or_refused_when_it_is_written() 
         shard.apply(StreamsGroupMetadata(GroupId("g")), 0)  # type: ignore[arg-type]
 
 
-def test_nothing_is_renumbered_while_an_image_is_taken() -> None:
-    """Rows left behind wait for the image to be done, and are dropped after it, also if it is given up."""
+def test_rows_are_not_renumbered_while_an_image_is_read() -> None:
+    """Removed rows are reclaimed after the image, also if it is abandoned."""
     with patch.object(table, "_ROWS_LEFT_BEHIND", 1), patch.object(image, "_ROWS_A_PART", 10):
         shard = fresh()
         for number in range(100):
@@ -120,8 +120,8 @@ def test_nothing_is_renumbered_while_an_image_is_taken() -> None:
         assert len(shard.offsets._rows.keys) == 50
 
 
-def test_a_part_is_small_however_much_there_is() -> None:
-    """No slice of an image holds more than some ten thousand offsets."""
+def test_the_size_of_a_part_is_limited() -> None:
+    """To some ten thousand offsets."""
     shard = fresh()
     numbers = np.arange(100_000)
     for partition in numbers.tolist():
@@ -144,8 +144,8 @@ def test_a_part_is_small_however_much_there_is() -> None:
         ("records", "shorter"),
     ],
 )
-def test_parts_that_do_not_fit_together_are_refused(kind: str, damage: str) -> None:
-    """A part that is cut, missing or too long makes no shard."""
+def test_inconsistent_parts_are_refused(kind: str, damage: str) -> None:
+    """Cut, missing or too long ones."""
     shard = fresh()
     for number in range(20):
         shard.apply(_commit(f"g{number}", number, "note"), 0)
@@ -164,8 +164,8 @@ def _commit(group: str, partition: int, metadata: str = "") -> OffsetCommit:
     return OffsetCommit(GroupId(group), TopicName("t"), partition, partition * 3, -1, metadata, Millis(1))
 
 
-def test_a_partition_out_of_range_that_comes_while_an_image_is_taken_is_nobody_elses() -> None:
-    """Its number is free after the image was restored, and the topic that gets it keeps its own name."""
+def test_a_partition_out_of_range_during_an_image_is_not_another_topics() -> None:
+    """Its number is free after the restore, and the topic that gets it has its own name."""
     live = fresh()
     live.apply(_commit("g", 1), 0)
     parts: Parts = []

@@ -1,6 +1,6 @@
-"""A kind of groups that the shard was not written for: it comes in through the list of kinds alone.
+"""A kind of groups that is added by the list of kinds alone.
 
-Queues have a number of members that a command sets. Their members leave together when their time is over.
+Queues have a number of members, which a command sets. Their members leave together when their time is over.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class QueueTimer(IntEnum):
 
 
 class Queues:
-    """Both halves of the kind."""
+    """Both parts of the kind."""
 
     NAME: ClassVar[str] = "queue"
     RECORD_TYPES: ClassVar[frozenset[type[Any]]] = frozenset({Queue, QueueTombstone})
@@ -151,7 +151,7 @@ def kinds(context: ShardContext, groups: Groups) -> Sequence[tuple[GroupKind, Gr
 
 
 class Life:
-    """A shard with queues, and its time."""
+    """A shard with queues, and its clock."""
 
     def __init__(self) -> None:
         given = {"offsets.retention.minutes": "10", "offsets.retention.check.interval.ms": str(MINUTE)}
@@ -195,7 +195,7 @@ def life() -> Life:
 
 
 def test_it_is_listed_counted_and_described(life: Life) -> None:
-    """By its own name, beside the groups of other kinds."""
+    """By its own name, with the groups of other kinds."""
     simple = ListedGroup(GroupId("simple"), "", "Empty", "classic")
     queue = ListedGroup(Q, "queues", "Busy", "queue")
     assert life.ask(ListGroups()).groups == (queue, simple)
@@ -208,7 +208,7 @@ def test_it_is_listed_counted_and_described(life: Life) -> None:
 
 
 def test_it_refuses_commits_fetches_and_deletions_of_offsets(life: Life) -> None:
-    """As its own rules say; groups of other kinds go by theirs."""
+    """By its own rules; groups of other kinds have theirs."""
     assert life.commit(Q) == life.commit(Q, "other", 1) == ErrorCode.UNKNOWN_MEMBER_ID
     assert life.ask(FetchOffsets(Q, [(T, [0])])).topics[0][1][0][1].offset == 7
     named = FetchOffsets(Q, [(T, [0])], member_id=MemberId("m"), member_epoch=1)
@@ -223,8 +223,8 @@ def test_it_refuses_commits_fetches_and_deletions_of_offsets(life: Life) -> None
     assert life.offset() is None
 
 
-def test_its_offsets_age_by_its_own_clock_and_it_goes_with_them(life: Life) -> None:
-    """They are held until its own deadline removes its members; the group that only committed expires."""
+def test_its_offsets_age_by_its_own_clock(life: Life) -> None:
+    """They are kept until its deadline removes its members; those of the group that only commits expire."""
     life.advance(29 * MINUTE)
     assert (life.offset(), life.shard.groups.type_of(GroupId("simple"))) == (7, None)
     life.advance(10 * MINUTE)
@@ -246,7 +246,7 @@ def test_it_is_deleted_when_it_is_empty(life: Life) -> None:
 
 @pytest.mark.parametrize("members", [0, 2])
 def test_members_of_other_kinds_cannot_join_it(life: Life, members: int) -> None:
-    """Neither protocol makes a queue a group of its own kind."""
+    """Neither protocol converts a queue."""
     life.ask(SetMembers(Q, members))
     assert life.ask(join(group_id=Q)).error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     heartbeat = ConsumerHeartbeat(

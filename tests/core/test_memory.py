@@ -220,12 +220,12 @@ def measured(script: str, *arguments: str) -> Any:
     ids=["3,000 groups of 1,000", "30 groups of 100,000", "a million groups of 3"],
 )
 def test_three_million_offsets_take_at_most_64_bytes_each(groups: int, partitions: int) -> None:
-    """What the process grew by, groups and all, divided by the offsets."""
+    """By the growth of the process, with groups."""
     assert measured(FILL, json.dumps([groups, partitions])) <= 64
 
 
-def test_ten_rounds_of_deletes_expiry_and_commits_leave_nothing_behind() -> None:
-    """Groups come and go, offsets expire and are committed again: as much memory at the end as in between."""
+def test_ten_rounds_of_deletes_expiry_and_commits_leak_no_memory() -> None:
+    """Groups are created and deleted, offsets expire and are committed again."""
     rounds = measured(ROUNDS)
     assert max(rounds) <= 72, (
         "what removals leave behind for a while, and what the interpreter keeps, included"
@@ -237,5 +237,5 @@ def test_ten_rounds_of_deletes_expiry_and_commits_leave_nothing_behind() -> None
 def test_a_member_with_ten_partitions_takes_less_than_five_kilobytes(
     groups: int, members: int, topics: int
 ) -> None:
-    """In small groups and in a large one that reads many topics: what members have in common, they share."""
+    """In small groups and in a large one with many topics: members share equal subscriptions."""
     assert 500 < measured(MEMBERS, json.dumps([groups, members, topics])) < 5_000

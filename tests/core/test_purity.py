@@ -1,4 +1,4 @@
-"""The core asks nothing of the world: no clock, no sockets, no disk, no randomness."""
+"""The core has no inputs but its arguments: no clock, no sockets, no disk, no randomness."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def imported(source: str) -> set[str]:
     return found
 
 
-def test_there_are_modules_to_look_at() -> None:
+def test_there_are_modules_to_check() -> None:
     """Otherwise the test below would prove nothing."""
     assert len(MODULES) > 20
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_module_of_the_core_imports_the_world(path: Path) -> None:
-    """Time is an argument and ids arrive in commands."""
+def test_no_module_of_the_core_imports_a_forbidden_one(path: Path) -> None:
+    """Time is an argument, and ids are part of commands."""
     assert not imported(path.read_text()) & (FORBIDDEN | {"__import__", "importlib"})
 
 
@@ -49,6 +49,6 @@ def test_no_module_of_the_core_imports_the_world(path: Path) -> None:
         "from datetime import datetime",
     ],
 )
-def test_the_look_finds_what_it_looks_for(source: str) -> None:
-    """A forbidden import is found at the top and inside functions."""
+def test_the_check_finds_forbidden_imports(source: str) -> None:
+    """At the top level and inside functions."""
     assert imported(source) & FORBIDDEN

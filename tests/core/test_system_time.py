@@ -1,4 +1,4 @@
-"""The system's clock is set while a shard lives: timestamps and ages follow it, deadlines do not."""
+"""Changes of the system clock: timestamps and ages follow it, deadlines do not."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def committed_at(harness: Harness, group_id: str) -> int:
     return stored.commit_timestamp
 
 
-def test_commits_bear_the_systems_time_as_it_is_when_they_come(shard: Harness) -> None:
-    """Its own expiry counts from there as well."""
+def test_commits_have_the_system_time(shard: Harness) -> None:
+    """So has their own expiry."""
     shard.advance(10)
     set_clock(shard, MONTH_MS)
     assert shard.commit("g").error is NONE
@@ -52,8 +52,8 @@ def test_commits_bear_the_systems_time_as_it_is_when_they_come(shard: Harness) -
 
 
 @pytest.mark.parametrize("jump_ms", JUMPS)
-def test_no_jump_ends_or_prolongs_a_session(shard: Harness, jump_ms: int) -> None:
-    """A member is removed a session after its last heartbeat, wherever the clock was set meanwhile."""
+def test_a_change_of_the_clock_does_not_affect_sessions(shard: Harness, jump_ms: int) -> None:
+    """A member is removed a session timeout after its last heartbeat."""
     generation = shard.stable_group("a", session_timeout_ms=10_000)
     shard.advance(4000)
     set_clock(shard, jump_ms)
@@ -68,8 +68,8 @@ def test_no_jump_ends_or_prolongs_a_session(shard: Harness, jump_ms: int) -> Non
 
 
 @pytest.mark.parametrize("jump_ms", JUMPS)
-def test_no_jump_fires_or_stalls_the_wait_for_joins(shard: Harness, jump_ms: int) -> None:
-    """The first rebalance of a group lasts its delay."""
+def test_a_change_of_the_clock_does_not_affect_the_initial_delay(shard: Harness, jump_ms: int) -> None:
+    """Of the first rebalance of a group."""
     token = shard.send(join(must_know_member_id=False))
     shard.advance(1000)
     set_clock(shard, jump_ms)
@@ -80,8 +80,8 @@ def test_no_jump_fires_or_stalls_the_wait_for_joins(shard: Harness, jump_ms: int
 
 
 @pytest.mark.parametrize("jump_ms", [-10 * SWEEP_MS, -1])
-def test_a_jump_back_expires_nothing_and_delays_expiry_by_no_more(shard: Harness, jump_ms: int) -> None:
-    """An offset is gone when the system's time is a retention past its commit timestamp, not before."""
+def test_a_clock_set_back_delays_expiry_by_the_same_time(shard: Harness, jump_ms: int) -> None:
+    """An offset expires when the system time is a retention past its commit timestamp."""
     shard.commit("g")
     set_clock(shard, jump_ms)
     shard.advance(RETENTION_MS - SWEEP_MS - jump_ms)
@@ -90,8 +90,8 @@ def test_a_jump_back_expires_nothing_and_delays_expiry_by_no_more(shard: Harness
     assert shard.offset("g") is None
 
 
-def test_an_offset_committed_in_the_future_is_of_age_zero() -> None:
-    """After a clock that was a day ahead is corrected it is kept until that day is over, and a retention."""
+def test_an_offset_with_a_future_timestamp_has_age_zero() -> None:
+    """It is kept until its timestamp is reached, and a retention longer."""
     day_ms = 24 * HOUR_MS
     shard = Harness(offsets_retention_minutes="1", offsets_retention_check_interval_ms=str(HOUR_MS))
     set_clock(shard, day_ms)
@@ -103,16 +103,16 @@ def test_an_offset_committed_in_the_future_is_of_age_zero() -> None:
     assert shard.offset("g") is None
 
 
-def test_a_jump_ahead_ages_offsets(shard: Harness) -> None:
-    """After a clock that was behind is corrected, what is a retention old by it goes with the next sweep."""
+def test_a_clock_set_ahead_ages_offsets(shard: Harness) -> None:
+    """Offsets older than a retention by it are removed by the next sweep."""
     shard.commit("g")
     set_clock(shard, RETENTION_MS)
     shard.advance(SWEEP_MS)
     assert shard.offset("g") is None
 
 
-def test_a_clock_that_goes_back_between_two_sweeps_saves_what_was_not_swept(shard: Harness) -> None:
-    """Only what a sweep finds expired is removed; how late it once was does not matter."""
+def test_a_clock_set_back_between_two_sweeps_keeps_unswept_offsets(shard: Harness) -> None:
+    """Only the time of the sweep counts."""
     shard.commit("g")
     set_clock(shard, MONTH_MS)
     set_clock(shard, 0)
@@ -121,7 +121,7 @@ def test_a_clock_that_goes_back_between_two_sweeps_saves_what_was_not_swept(shar
 
 
 def test_a_group_that_becomes_empty_ages_by_the_systems_time(shard: Harness) -> None:
-    """Its offsets go a retention after that by the system's clock, also where the clock was set before."""
+    """Its offsets expire a retention after that by the system clock, also if the clock was set before."""
     generation = shard.stable_group("a")
     shard.commit("g", member_id="a", generation=generation)
     set_clock(shard, MONTH_MS)
@@ -135,8 +135,8 @@ def test_a_group_that_becomes_empty_ages_by_the_systems_time(shard: Harness) -> 
     assert shard.offset("g") is None
 
 
-def test_a_consumer_groups_records_bear_the_systems_time() -> None:
-    """When its target was made and when it became empty, as the system's clock has it."""
+def test_a_consumer_groups_records_have_the_system_time() -> None:
+    """That of its target assignment, and that since which it is empty."""
     harness = ConsumerHarness()
     set_clock(harness, MONTH_MS)
     epoch = harness.join("a", "t").member_epoch
@@ -147,7 +147,7 @@ def test_a_consumer_groups_records_bear_the_systems_time() -> None:
     assert harness.group.metadata.empty_since == harness.now + MONTH_MS
 
 
-def test_a_shard_that_was_told_nothing_takes_its_own_time_for_the_systems(shard: Harness) -> None:
-    """Both are the same until the runtime tells how far they are apart."""
+def test_without_a_command_the_system_time_is_steady_time(shard: Harness) -> None:
+    """Until the runtime sets the distance."""
     shard.commit("g")
     assert committed_at(shard, "g") == Millis(START)

@@ -1,4 +1,4 @@
-"""What is due in one tick, in time or late: every decision sees what the decisions before it led to."""
+"""Several deadlines in one tick, in time or late: each decision sees the effects of those before it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EXPIRING: dict[str, Any] = {
 
 @pytest.mark.parametrize("late_ms", [0, 500, 5 * MINUTE])
 def test_a_sweep_does_not_age_a_group_that_empties_in_the_same_tick(late_ms: int) -> None:
-    """Sessions that end with the sweep's interval, in time and late, leave the offsets a full retention."""
+    """Its offsets are kept for a full retention, also if the tick is late."""
     h = Harness(**EXPIRING)
     generation = h.stable_group("a", session_timeout_ms=MINUTE)
     h.commit("g", "quiet", member_id="a", generation=generation)
@@ -49,7 +49,7 @@ def test_a_sweep_does_not_age_a_group_that_empties_in_the_same_tick(late_ms: int
 
 @pytest.mark.parametrize("late_ms", [0, 500, 5 * MINUTE])
 def test_a_sweep_does_not_age_a_consumer_group_that_empties_in_the_same_tick(late_ms: int) -> None:
-    """The same for a group of the new protocol: its last member goes, then the sweep looks at it."""
+    """Its last member is removed, then the sweep checks it."""
     h = ConsumerHarness(**EXPIRING, group_consumer_session_timeout_ms=str(MINUTE))
     epoch = h.join("a", "u").member_epoch
     assert h.commit_as("a", epoch, ("u", 0), knows_group_not_found=True) == NONE
@@ -65,8 +65,8 @@ def test_a_sweep_does_not_age_a_consumer_group_that_empties_in_the_same_tick(lat
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1, -(2**31), 1])
-def test_static_members_that_stay_away_do_not_hold_the_shard(timeout_ms: int) -> None:
-    """A rebalance of static members alone that nobody joins is looked at now and then, not all the time."""
+def test_a_rebalance_of_absent_static_members_does_not_spin(timeout_ms: int) -> None:
+    """It is checked from time to time."""
     h = Harness()
     tokens = [
         h.send(join(new_member_id=one, instance_id=instance, rebalance_timeout_ms=rebalance_timeout_ms))
@@ -88,8 +88,8 @@ def test_static_members_that_stay_away_do_not_hold_the_shard(timeout_ms: int) ->
     assert h.answers[token].generation == generation + 1
 
 
-def test_a_rebalance_timeout_that_is_none_reads_back_as_it_was_stored() -> None:
-    """-1 stays -1 in the record; in the group that is made of it the session timeout takes its place."""
+def test_a_rebalance_timeout_of_minus_one_is_stored_unchanged() -> None:
+    """The group made from the record uses the session timeout instead."""
     member = GroupMember(
         member_id=MemberId("a"),
         instance_id=None,
@@ -110,7 +110,7 @@ def test_a_rebalance_timeout_that_is_none_reads_back_as_it_was_stored() -> None:
 
 @pytest.mark.parametrize("kind", list(TimerKind))
 def test_a_tick_ends_though_a_deadline_sets_itself_again_at_once(kind: TimerKind) -> None:
-    """A handler with a mistake costs a tick a millisecond, and everything else that is due gets its turn."""
+    """A handler with such a bug costs one tick per millisecond, and all other due handlers run."""
     shard = GroupShard(Settings({}))
     shard.loaded(Millis(0))
     handled: list[Timer] = []

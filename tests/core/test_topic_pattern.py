@@ -1,4 +1,4 @@
-"""Regular expressions over topic names: RE2's syntax, whole names, and no pattern that takes long."""
+"""Regular expressions over topic names: RE2's syntax, whole names, and limited time."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def _pattern(text: str) -> TopicPattern:
         ("nothing", set()),
     ],
 )
-def test_a_pattern_means_the_topics_whose_whole_name_it_matches(text: str, expected: set[str]) -> None:
-    """RE2's syntax, and never a part of a name."""
+def test_a_pattern_matches_whole_names(text: str, expected: set[str]) -> None:
+    """With RE2's syntax."""
     assert matching(TOPICS, _pattern(text)) == expected
 
 
@@ -64,28 +64,28 @@ def test_a_pattern_means_the_topics_whose_whole_name_it_matches(text: str, expec
         ("((\\pL?\\pN?){9}){9}-", "pattern too large"),
     ],
 )
-def test_what_is_no_pattern_is_refused_with_the_reason(text: str, reason: str) -> None:
-    """Malformed, beyond RE2, or too large: the refusal says which."""
+def test_an_invalid_pattern_is_refused_with_the_reason(text: str, reason: str) -> None:
+    """Malformed, not in RE2's syntax, or too large."""
     refused = compile_pattern(text)
     assert isinstance(refused, InvalidPattern)
     assert reason in refused.reason
     assert "not a valid regular expression" in str(refused)
 
 
-def test_a_refusal_says_nothing_to_the_process_that_runs_it(capfd: pytest.CaptureFixture[str]) -> None:
-    """The library under it would write to the standard error output by itself."""
+def test_a_refusal_writes_nothing_to_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
+    """The library would do so by default."""
     compile_pattern("orders(")
     assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.timeout(10)
-def test_a_pattern_that_backtracks_elsewhere_does_not_here() -> None:
-    """Time grows with the name's length, not with the ways to match it: elsewhere this would never end."""
+def test_patterns_do_not_backtrack() -> None:
+    """The time is proportional to the name's length."""
     assert matching([TopicName("a" * 249)], _pattern("(a*)*b")) == frozenset()
 
 
 def test_a_list_of_three_hundred_topics_is_not_too_large() -> None:
-    """Some subscribe so."""
+    """Some clients subscribe so."""
     pattern = _pattern("|".join(f"team-{number}.orders.new" for number in range(300)))
     assert pattern.matches(TopicName("team-299.orders.new"))
 
@@ -95,8 +95,8 @@ def test_a_list_of_three_hundred_topics_is_not_too_large() -> None:
     st.lists(st.sampled_from(["a", "b", ".", "-", "a*", "[ab]", "(a|b)", "b?", "a{2}", "\\d"]), max_size=5),
     st.lists(st.text("ab.-1", max_size=6), max_size=10),
 )
-def test_it_agrees_with_another_engine_on_what_both_know(parts: list[str], names: list[str]) -> None:
-    """Python's own `re` matches the same names where the syntax is common to both."""
+def test_it_agrees_with_pythons_engine(parts: list[str], names: list[str]) -> None:
+    """Where the syntax is common to both."""
     text = "".join(parts)
     topics = [TopicName(name) for name in names]
     assert matching(topics, _pattern(text)) == {name for name in names if re.fullmatch(text, name)}

@@ -1,4 +1,4 @@
-"""Groups for the tests of the assignors, by hand or drawn by Hypothesis, and what every target must be."""
+"""Groups for the tests of the assignors, written by hand or generated, and checks of any assignment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The range assignor: consecutive partitions, the same ones of every topic that is read together."""
+"""The range assignor: consecutive partitions, the same ones of co-partitioned topics."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from headgate.core.assignors.ranges import assign_ranges
 @few
 @given(groups())
 def test_every_partition_has_one_owner_that_subscribes_to_it(spec: GroupSpec) -> None:
-    """Whatever the members have now, the targets are whole, disjoint, and subscribed to."""
+    """Whatever the members have now."""
     check_every_partition_has_one_subscribed_owner(spec, assign_ranges(spec))
 
 
 @few
 @given(groups())
 def test_ranges_are_consecutive_and_differ_by_one_at_most(spec: GroupSpec) -> None:
-    """Each topic is cut evenly among its subscribers, none left out while there are partitions."""
+    """Every subscriber gets partitions as long as there are enough."""
     spec = replace(
         spec, assignable={topic: AssignablePartitions(one.count) for topic, one in spec.assignable.items()}
     )
@@ -48,7 +48,7 @@ def test_ranges_are_consecutive_and_differ_by_one_at_most(spec: GroupSpec) -> No
 @few
 @given(groups())
 def test_topics_with_the_same_subscribers_and_size_are_co_partitioned(spec: GroupSpec) -> None:
-    """Whoever has a partition of one has the same partition of the other."""
+    """The owner of a partition of one has the same partition of the other."""
     targets = assign_ranges(spec)
     seen: dict[tuple[object, int, int], object] = {}
     for topic, assignable in spec.assignable.items():
@@ -60,8 +60,8 @@ def test_topics_with_the_same_subscribers_and_size_are_co_partitioned(spec: Grou
 
 @few
 @given(groups())
-def test_what_may_not_be_assigned_moves_nothing_else(spec: GroupSpec) -> None:
-    """The ranges are those of the whole topics, without what is withheld."""
+def test_withheld_partitions_do_not_move_others(spec: GroupSpec) -> None:
+    """The ranges are those of the whole topics, without them."""
     whole = replace(
         spec, assignable={topic: AssignablePartitions(one.count) for topic, one in spec.assignable.items()}
     )
@@ -73,8 +73,8 @@ def test_what_may_not_be_assigned_moves_nothing_else(spec: GroupSpec) -> None:
 
 @few
 @given(groups())
-def test_its_own_answer_satisfies_it(spec: GroupSpec) -> None:
-    """Asked again about what it decided, it leaves every member its target, the same object."""
+def test_its_own_assignment_is_stable(spec: GroupSpec) -> None:
+    """A second call returns the same objects."""
     assert is_satisfied_by(assign_ranges, spec)
 
 
@@ -89,7 +89,7 @@ def test_the_first_members_have_the_larger_ranges() -> None:
 
 
 def test_static_members_come_first_by_instance_id() -> None:
-    """A static member that returns with another member id has the same ranges again."""
+    """A static member with a new member id keeps its ranges."""
     others = {"m1": member("t", instance_id="i2"), "m5": member("t"), "m0": member("t")}
     before = group({"t": 4}, m9=member("t", instance_id="i1"), **others)
     assert readable(assign_ranges(before)) == {
@@ -102,8 +102,8 @@ def test_static_members_come_first_by_instance_id() -> None:
     assert readable(assign_ranges(returned))["m2"] == {"t": [0]}
 
 
-def test_each_topic_is_cut_among_its_own_subscribers() -> None:
-    """Members that subscribe to one topic do not narrow the ranges of another."""
+def test_each_topic_is_divided_among_its_own_subscribers() -> None:
+    """Subscribers of one topic do not affect the ranges of another."""
     spec = group({"t": 4, "u": 4}, a=member("t"), b=member("tu"), c=member("u"))
     assert readable(assign_ranges(spec)) == {
         "a": {"t": [0, 1]},
@@ -112,7 +112,7 @@ def test_each_topic_is_cut_among_its_own_subscribers() -> None:
     }
 
 
-def test_a_topic_that_does_not_exist_is_nobodys() -> None:
-    """It is in no target, and does not disturb the others."""
+def test_an_unknown_topic_is_not_assigned() -> None:
+    """It does not affect the others."""
     spec = group({"t": 1}, a=member(["t", "gone"], {"gone": [0]}))
     assert readable(assign_ranges(spec)) == {"a": {"t": [0]}}

@@ -1,4 +1,4 @@
-"""The uniform assignor: as even as the subscriptions allow, and nothing moves that need not."""
+"""The uniform assignor: as even as the subscriptions allow, with as few moves as possible."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def _evenest(spec: GroupSpec) -> list[int]:
 @few
 @given(groups())
 def test_every_partition_has_one_owner_that_subscribes_to_it(spec: GroupSpec) -> None:
-    """Whatever the members have now, the targets are whole, disjoint, and subscribed to."""
+    """Whatever the members have now."""
     check_every_partition_has_one_subscribed_owner(spec, assign_uniformly(spec))
 
 
 @few
 @given(groups(alike=True))
-def test_members_that_subscribe_alike_are_balanced_within_one(spec: GroupSpec) -> None:
+def test_members_with_equal_subscriptions_are_balanced_within_one(spec: GroupSpec) -> None:
     """No member has two partitions more than another."""
     loads = [load(target) for target in assign_uniformly(spec).values()]
     assert max(loads) - min(loads) <= 1
@@ -72,16 +72,16 @@ def test_members_that_subscribe_alike_are_balanced_within_one(spec: GroupSpec) -
 
 @few
 @given(groups(most_partitions=2).filter(lambda spec: len(spec.members) <= 4))
-def test_members_that_subscribe_differently_are_as_even_as_can_be(spec: GroupSpec) -> None:
-    """No other assignment has a lighter heaviest member, or fewer of them, and so on down."""
+def test_members_with_different_subscriptions_are_as_even_as_possible(spec: GroupSpec) -> None:
+    """No other assignment has a smaller maximum, or fewer members with it, and so on."""
     loads = sorted((load(target) for target in assign_uniformly(spec).values()), reverse=True)
     assert loads == _evenest(spec)
 
 
 @few
 @given(groups(alike=True))
-def test_among_members_alike_nothing_moves_that_need_not(spec: GroupSpec) -> None:
-    """As many partitions stay as any balanced assignment can leave where they are."""
+def test_with_equal_subscriptions_the_fewest_partitions_move(spec: GroupSpec) -> None:
+    """As many stay as in any balanced assignment."""
     targets = assign_uniformly(spec)
     now: dict[MemberId, int] = dict.fromkeys(spec.members, 0)
     claimed = set()
@@ -105,17 +105,17 @@ def test_among_members_alike_nothing_moves_that_need_not(spec: GroupSpec) -> Non
 
 @few
 @given(groups())
-def test_its_own_answer_satisfies_it(spec: GroupSpec) -> None:
-    """Asked again about what it decided, it leaves every member its target, the same object."""
+def test_its_own_assignment_is_stable(spec: GroupSpec) -> None:
+    """A second call returns the same objects."""
     assert is_satisfied_by(assign_uniformly, spec)
 
 
 @few
 @given(groups(), st.data())
-def test_whoever_leaves_makes_nobody_else_lose_a_partition_among_members_alike(
+def test_with_equal_subscriptions_a_leave_takes_no_partition_from_others(
     spec: GroupSpec, data: st.DataObject
 ) -> None:
-    """When a member leaves a balanced group of one subscription, the others only gain."""
+    """They only get more."""
     topics = frozenset(spec.assignable)
     alike = GroupSpec(
         members={member_id: MemberSubscription(topics=topics) for member_id in spec.members},
@@ -137,12 +137,12 @@ def test_whoever_leaves_makes_nobody_else_lose_a_partition_among_members_alike(
 @few
 @given(groups())
 def test_the_order_of_mappings_and_sets_does_not_matter(spec: GroupSpec) -> None:
-    """The same group, put together in another order, is assigned the same."""
+    """The result is the same."""
     assert assign_uniformly(_shuffled(spec)) == assign_uniformly(spec)
 
 
 def test_a_new_member_takes_only_its_own_share() -> None:
-    """Two members of three partitions each give one each to a third."""
+    """Two members with three partitions each give one each to a third."""
     spec = group(
         {"t": 6}, a=member(["t"], {"t": [0, 1, 2]}), b=member(["t"], {"t": [3, 4, 5]}), c=member(["t"])
     )
@@ -153,15 +153,15 @@ def test_a_new_member_takes_only_its_own_share() -> None:
     }
 
 
-def test_the_larger_shares_stay_with_those_who_have_them() -> None:
-    """Of two members with two and three of five partitions neither loses one, whoever comes first by id."""
+def test_larger_shares_stay_with_their_members() -> None:
+    """Of two members with two and three of five partitions neither loses one, in any order of ids."""
     spec = group({"t": 5}, a=member(["t"], {"t": [3, 4]}), b=member(["t"], {"t": [0, 1, 2]}))
     targets = assign_uniformly(spec)
     assert readable(targets) == {"a": {"t": [3, 4]}, "b": {"t": [0, 1, 2]}}
 
 
-def test_partitions_pass_through_a_member_to_one_who_cannot_take_them_directly() -> None:
-    """Of a, with topic x alone, and c, with z alone, both too heavy or too light for it, b stands between."""
+def test_partitions_move_along_a_chain_of_members() -> None:
+    """From a, with topic x only, through b to c, with z only."""
     spec = group(
         {"x": 8, "z": 2},
         a=member(["x"], {"x": range(5)}),
@@ -172,26 +172,26 @@ def test_partitions_pass_through_a_member_to_one_who_cannot_take_them_directly()
     assert sorted(load(target) for target in targets.values()) == [2, 4, 4]
 
 
-def test_a_topic_nobody_may_have_is_nobodys() -> None:
-    """A topic that does not exist, and a topic that nobody subscribes to, are in no target."""
+def test_unknown_and_unsubscribed_topics_are_not_assigned() -> None:
+    """They are in no target."""
     spec = group({"t": 1, "unread": 3}, a=member(["t", "gone"], {"gone": [0], "unread": [0]}))
     assert readable(assign_uniformly(spec)) == {"a": {"t": [0]}}
 
 
-def test_more_partitions_of_a_topic_are_added_to_what_there_is() -> None:
-    """When a topic grows, the new partitions go to the lightest and the old ones stay."""
+def test_new_partitions_of_a_topic_go_to_the_lightest_members() -> None:
+    """The old ones stay."""
     spec = group({"t": 4}, a=member(["t"], {"t": [0]}), b=member(["t"], {"t": [1]}))
     assert readable(assign_uniformly(spec)) == {"a": {"t": [0, 2]}, "b": {"t": [1, 3]}}
 
 
 def test_a_partition_that_two_members_have_stays_with_the_first() -> None:
-    """A target that came about elsewhere may be wrong; the answer is not."""
+    """A present target may be invalid; the result is not."""
     spec = group({"t": 2}, b=member(["t"], {"t": [0, 1]}), a=member(["t"], {"t": [1]}))
     assert readable(assign_uniformly(spec)) == {"a": {"t": [1]}, "b": {"t": [0]}}
 
 
-def test_nobody_is_assigned_nothing() -> None:
-    """A group without members has no targets, and members without topics have empty ones."""
+def test_a_group_without_members_has_no_targets() -> None:
+    """Members without topics have empty ones."""
     assert assign_uniformly(group({"t": 1})) == {}
     assert readable(assign_uniformly(group({"t": 1}, a=member([])))) == {"a": {}}
 
@@ -203,7 +203,7 @@ def test_nobody_is_assigned_nothing() -> None:
 def test_no_chain_of_moves_makes_a_large_group_more_even(
     seed: int, size: int, topics: int, start: str
 ) -> None:
-    """In groups too large to try everything, nobody reaches a member that has two partitions less."""
+    """In groups too large for a search: no member reaches one with two partitions less."""
     chance = random.Random(seed)
     names = [f"t{n}" for n in range(topics)]
     counts = {name: chance.randint(1, 30) for name in names}

@@ -1,4 +1,4 @@
-"""Consumer groups under test: heartbeats in short, members that behave, and what always holds."""
+"""Helpers of the consumer groups' tests: short heartbeats, well-behaved clients, and invariants."""
 
 from __future__ import annotations
 

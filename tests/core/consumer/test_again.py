@@ -1,4 +1,4 @@
-"""Heartbeats that come again: the answer is the one before as long as nothing has changed, and only then."""
+"""Repeated heartbeats: they get the previous answer as long as nothing has changed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headgate.domain.ids import InstanceId
 
 
 class Staying:
-    """A member that has all there is, and says so again and again."""
+    """A member with its target assignment, which repeats its heartbeat."""
 
     def __init__(self, **instance: InstanceId) -> None:
         self.h = ConsumerHarness()
@@ -34,13 +34,13 @@ class Staying:
         assert isinstance(result, HeartbeatResult)
         return result
 
-    def is_as_before(self) -> bool:
-        """Whether the answer is the very one that it was."""
+    def has_same_answer(self) -> bool:
+        """Return whether the answer is the previous object."""
         return self.beat() is self.answered
 
 
-def test_the_answer_stays_and_so_does_the_member() -> None:
-    """Each of them begins the session anew, and leaves no record."""
+def test_a_repeated_heartbeat_gets_the_previous_answer() -> None:
+    """It restarts the session timer, and writes no record."""
     staying = Staying()
     records = len(staying.h.log)
     for _ in range(10):
@@ -51,8 +51,8 @@ def test_the_answer_stays_and_so_does_the_member() -> None:
     assert staying.beat().error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_each_of_several_is_judged_for_itself() -> None:
-    """One without an answer yet, one that stays, one that is nobody: what is not as before is left alone."""
+def test_repeated_heartbeats_are_independent() -> None:
+    """One without a previous answer, one unchanged, one of an unknown member."""
     staying = Staying()
     stays = HeartbeatAgain(staying.before, staying.answered)
     nobody = HeartbeatAgain(beat("nobody", staying.epoch), staying.answered)
@@ -62,8 +62,8 @@ def test_each_of_several_is_judged_for_itself() -> None:
     assert answers[0] is answers[2] is None
 
 
-def test_a_member_is_told_what_is_new() -> None:
-    """Another has joined: it is to let partitions go, and its epoch is no longer the group's."""
+def test_a_member_gets_a_changed_assignment() -> None:
+    """Another member joined: it must revoke partitions, and its epoch is no longer the group's."""
     staying = Staying()
     staying.h.join("other", "t")
     result = staying.beat()
@@ -71,48 +71,48 @@ def test_a_member_is_told_what_is_new() -> None:
     assert result.member_epoch == staying.epoch
 
 
-def test_a_fenced_member_is_told_so() -> None:
-    """Also by the heartbeat that was good before."""
+def test_a_fenced_member_gets_its_error() -> None:
+    """Also for a heartbeat that was valid before."""
     staying = Staying()
     staying.h.beat("m", -1)
     staying.h.join("m", "t")
     staying.h.join("m", "t", "u")
     assert staying.beat().error is ErrorCode.FENCED_MEMBER_EPOCH
-    assert not staying.is_as_before()
+    assert not staying.has_same_answer()
 
 
-def test_other_topics_are_seen() -> None:
-    """One of them has more partitions: the group's epoch rises with the next heartbeat, whoever sends it."""
+def test_a_change_of_topics_is_detected() -> None:
+    """The group epoch rises with the next heartbeat of any member."""
     staying = Staying()
     staying.h.change_topics(topics(t=5))
-    assert not staying.is_as_before()
+    assert not staying.has_same_answer()
     assert staying.h.group.epoch > staying.epoch
 
 
-def test_another_heartbeat_interval_is_told() -> None:
-    """A group's own settings count from the next heartbeat on."""
+def test_a_changed_heartbeat_interval_is_returned() -> None:
+    """With the next heartbeat."""
     staying = Staying()
     command = ConsumerGroupConfigured(group_id=G, settings={"consumer.heartbeat.interval.ms": 7_000})
     staying.h.ask(command)
     assert staying.beat().heartbeat_interval_ms == 7_000
     staying.h.ask(ConsumerGroupConfigured(group_id=G, settings={}))
-    assert staying.is_as_before()
+    assert staying.has_same_answer()
 
 
-def test_a_static_member_is_itself_only() -> None:
-    """Once another life of it has come, it is fenced; without its instance id it would be believed."""
+def test_a_replaced_static_member_is_fenced() -> None:
+    """By its instance id."""
     instance = {"instance_id": InstanceId("i")}
     staying = Staying(**instance)
-    assert staying.is_as_before()
+    assert staying.has_same_answer()
     staying.h.beat("m", -2, **instance)
     staying.h.join("n", "t", **instance)
     assert staying.beat().error is ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_a_restart_forgets_no_change() -> None:
-    """After a load nobody has looked at the topics: the first heartbeat does, the second need not."""
+def test_a_change_is_detected_after_a_restart() -> None:
+    """The first heartbeat verifies the topics again."""
     staying = Staying()
     staying.h.topics = topics(t=4)
     staying.h.reload()
-    assert not staying.is_as_before()
+    assert not staying.has_same_answer()
     assert staying.h.group.epoch > staying.epoch

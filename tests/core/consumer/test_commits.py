@@ -1,4 +1,4 @@
-"""Commits and fetches of members: judged by the epoch at which each partition was assigned (KIP-1251)."""
+"""Commits and fetches of members, checked by the assignment epoch of each partition (KIP-1251)."""
 
 from __future__ import annotations
 
@@ -41,50 +41,50 @@ def moved_one() -> tuple[ConsumerHarness, Client, Client, tuple[str, int], tuple
     return h, a, b, kept, moved
 
 
-def test_a_commit_with_the_epoch_before_counts_for_what_was_kept() -> None:
-    """It was on its way when the epoch rose; the member has owned the partition all the time (R1.1)."""
+def test_a_commit_with_the_previous_epoch_is_accepted_for_kept_partitions() -> None:
+    """It was in flight when the epoch rose; the member owned the partition all the time (R1.1)."""
     h, _, _, kept, _ = moved_one()
     assert h.commit_as("a", 2, kept) is NONE
     assert h.offset(G, *kept) == 7
 
 
-def test_a_commit_with_the_epoch_before_is_refused_for_what_has_moved() -> None:
-    """Somebody else reads it now: a zombie's commit (R1.1, R1.5)."""
+def test_a_commit_with_the_previous_epoch_is_refused_for_moved_partitions() -> None:
+    """Another member owns it now: a zombie's commit (R1.1, R1.5)."""
     h, _, _, _, moved = moved_one()
     assert h.commit_as("a", 2, moved) is STALE
     assert h.offset(G, *moved) is None
 
 
-def test_one_partition_that_does_not_count_refuses_the_whole_commit() -> None:
-    """Nothing of it is written, also not what came first."""
+def test_one_refused_partition_refuses_the_whole_commit() -> None:
+    """Nothing is written, also not for partitions before it."""
     h, _, _, kept, moved = moved_one()
     before = len(h.log)
     assert h.commit_as("a", 2, kept, moved) is STALE
     assert len(h.log) == before
 
 
-def test_in_its_present_epoch_a_member_may_commit_anything() -> None:
-    """Also what others own, as before there were assignment epochs (R1.2)."""
+def test_in_its_current_epoch_a_member_may_commit_any_partition() -> None:
+    """Also those of other owners, as without assignment epochs (R1.2)."""
     h, _, _, kept, moved = moved_one()
     assert h.commit_as("a", 3, kept, moved, ("u", 0)) is NONE
 
 
-def test_an_epoch_that_has_not_come_yet_is_refused() -> None:
-    """Whatever it is for."""
+def test_a_future_epoch_is_refused() -> None:
+    """For any partition."""
     h, _, _, kept, _ = moved_one()
     assert h.commit_as("a", 4, kept) is STALE
 
 
-def test_who_was_given_a_partition_later_has_no_say_before() -> None:
-    """The partition is b's since epoch 3; b was in the group in no earlier one."""
+def test_a_new_owner_may_not_commit_with_an_earlier_epoch() -> None:
+    """The partition is b's since epoch 3; b was in no earlier epoch."""
     h, _, b, _, moved = moved_one()
     assert h.commit_as("b", 2, moved) is STALE
     assert h.commit_as("b", 3, moved) is NONE
     assert b.epoch == 3
 
 
-def test_a_partition_that_is_to_be_let_go_is_still_owned() -> None:
-    """The last commit before the revocation counts, also with the epoch before (R1.3)."""
+def test_a_partition_pending_revocation_is_still_owned() -> None:
+    """The last commit before the revocation is accepted, also with the previous epoch (R1.3)."""
     h = ConsumerHarness({"t": 2})
     a, b = Client(h, "a"), Client(h, "b")
     settle(a)
@@ -99,8 +99,8 @@ def test_a_partition_that_is_to_be_let_go_is_still_owned() -> None:
     assert h.commit_as("a", 1, ("t", partition)) is STALE
 
 
-def test_what_was_let_go_moves_with_a_later_epoch_alone() -> None:
-    """Not while a newer target takes more: in the epoch it is still in, the member would be believed."""
+def test_a_revoked_partition_moves_only_with_a_later_epoch() -> None:
+    """Not while a newer target revokes more: in its present epoch the member's commits would be accepted."""
     h = ConsumerHarness({"t": 3})
     a = Client(h, "a")
     settle(a)
@@ -116,8 +116,8 @@ def test_what_was_let_go_moves_with_a_later_epoch_alone() -> None:
     assert h.commit_as("a", 2, first) is STALE
 
 
-def test_a_partition_that_comes_back_is_owned_anew() -> None:
-    """Commits from before it went are refused for ever (zombie safety)."""
+def test_a_partition_assigned_again_has_a_new_assignment_epoch() -> None:
+    """Earlier commits are refused for ever (zombie safety)."""
     h, a, _, _, moved = moved_one()
     h.beat("b", -1)
     settle(a)
@@ -135,8 +135,8 @@ def test_assignment_epochs_survive_a_crash() -> None:
     assert h.commit_as("a", 2, kept) is NONE
 
 
-def test_a_topic_that_was_deleted_and_made_again_is_another_topic() -> None:
-    """Its partitions are nobody's until they are assigned."""
+def test_a_recreated_topic_is_another_topic() -> None:
+    """Its partitions have no owner until they are assigned."""
     h, _, _, kept, _ = moved_one()
     h.change_topics(topics(t=2, life=1))
     assert h.commit_as("a", 2, kept) is STALE
@@ -159,7 +159,7 @@ def test_a_topic_that_was_deleted_and_made_again_is_another_topic() -> None:
 def test_commits_to_a_group_with_members_are_checked_in_kafkas_order(
     member_id: str, epoch: int, more: dict[str, Any], error: ErrorCode
 ) -> None:
-    """One row a commit; `a` is in epoch 3. The instance id is not looked at."""
+    """One row per commit; `a` is in epoch 3. The instance id is ignored."""
     h, _, _, kept, _ = moved_one()
     assert h.commit_as(member_id, epoch, kept, **more) is error
 
@@ -168,17 +168,15 @@ def test_commits_to_a_group_with_members_are_checked_in_kafkas_order(
     ("member_id", "epoch", "error"),
     [("", -1, NONE), ("a", -1, NONE), ("a", -2, NONE), ("a", 2, UNKNOWN), ("", 3, UNKNOWN)],
 )
-def test_while_a_group_is_empty_anybody_may_commit_without_an_epoch(
-    member_id: str, epoch: int, error: ErrorCode
-) -> None:
-    """An epoch needs a member (R1.7)."""
+def test_commits_to_an_empty_group_need_no_member(member_id: str, epoch: int, error: ErrorCode) -> None:
+    """A commit with an epoch does (R1.7)."""
     h = ConsumerHarness()
     h.join("a", "t")
     h.beat("a", -1)
     assert h.commit_as(member_id, epoch, ("t", 0)) is error
 
 
-def test_who_was_removed_is_nobody() -> None:
+def test_a_removed_member_is_unknown() -> None:
     """Its commits are refused by its id (R1.10)."""
     h = ConsumerHarness()
     h.join("a", "t")
@@ -189,8 +187,8 @@ def test_who_was_removed_is_nobody() -> None:
     assert h.commit_as("a", 2, ("t", 0)) is UNKNOWN
 
 
-def test_a_wide_commit_is_judged_like_any_other() -> None:
-    """In columns, every partition is looked at."""
+def test_a_wide_commit_is_checked_like_any_other() -> None:
+    """Every partition in columns."""
     h = ConsumerHarness({"t": 40})
     a, b = Client(h, "a"), Client(h, "b")
     settle(a)
@@ -223,10 +221,10 @@ def test_a_wide_commit_is_judged_like_any_other() -> None:
         (None, 3, UNKNOWN),
     ],
 )
-def test_a_fetch_that_names_a_member_has_to_be_its_in_its_present_epoch(
+def test_a_fetch_of_a_member_must_have_its_current_epoch(
     member_id: str | None, epoch: int, error: ErrorCode
 ) -> None:
-    """The relaxed rule is for commits alone; who names nobody may read."""
+    """A fetch without a member is accepted."""
     h, _, _, kept, _ = moved_one()
     command = FetchOffsets(
         G,
@@ -242,10 +240,9 @@ def test_a_fetch_that_names_a_member_has_to_be_its_in_its_present_epoch(
 
 
 @pytest.mark.parametrize("loads_from", [None, "log", "image", "compacted"])
-def test_who_leaves_and_comes_back_at_once_is_in_a_new_epoch(loads_from: Any) -> None:
-    """Though the target is not old enough: what it sent in its former life is not believed in this one.
-
-    That is not forgotten over a crash, whatever the shard is loaded from.
+def test_a_member_that_rejoins_at_once_is_in_a_new_epoch(loads_from: Any) -> None:
+    """Though the target assignment is not old enough: its earlier commits are refused. This survives a crash,
+    whatever the shard is loaded from.
     """
     h = ConsumerHarness({"t": 2}, group_consumer_assignment_interval_ms="1000")
     a, b = Client(h, "a"), Client(h, "b")
@@ -263,8 +260,8 @@ def test_who_leaves_and_comes_back_at_once_is_in_a_new_epoch(loads_from: Any) ->
     assert h.commit_as("a", 3, had) is STALE
 
 
-def test_an_id_that_a_static_member_gave_up_comes_back_in_a_new_epoch() -> None:
-    """Another life has its place by then, so that its commits from before must not be believed."""
+def test_a_former_id_of_a_static_member_joins_in_a_new_epoch() -> None:
+    """So its earlier commits are refused."""
     h = ConsumerHarness({"t": 2}, group_consumer_assignment_interval_ms="1000")
     a = Client(h, "a", more={"instance_id": InstanceId("i")})
     settle(a)
@@ -276,8 +273,8 @@ def test_an_id_that_a_static_member_gave_up_comes_back_in_a_new_epoch() -> None:
     assert h.commit_as("a", a.epoch, ("t", 0)) is STALE
 
 
-def test_a_group_that_kafka_wrote_may_have_lost_members() -> None:
-    """Nothing says so in its records: whoever joins is in an epoch that no member id had."""
+def test_a_group_written_by_kafka_may_have_removed_members() -> None:
+    """Its records do not say: a joining member gets an epoch that no member id had."""
     h = ConsumerHarness({"t": 2}, group_consumer_assignment_interval_ms="1000")
     settle(Client(h, "a"))
     metadata = h.group.metadata
@@ -288,8 +285,8 @@ def test_a_group_that_kafka_wrote_may_have_lost_members() -> None:
     assert h.join("b", "t").member_epoch == h.group.epoch
 
 
-def test_joins_share_a_target_as_long_as_nobody_went() -> None:
-    """Also in a group that lost a member before its last target was made (KIP-1263)."""
+def test_joins_share_a_target_without_removals() -> None:
+    """Also in a group that lost a member before its last target assignment (KIP-1263)."""
     h = ConsumerHarness({"t": 2}, group_consumer_assignment_interval_ms="1000")
     a, b = Client(h, "a"), Client(h, "b")
     settle(a)

@@ -1,4 +1,4 @@
-"""Dynamic members: joining, staying, being fenced, leaving, and being late."""
+"""Dynamic members: joins, heartbeats, fencing, leaves, and timeouts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def all_of(name: str, count: int) -> frozenset[tuple[str, int]]:
 
 
 def test_the_first_member_gets_everything_in_epoch_two() -> None:
-    """Epoch 1 is that of a group that has assigned nothing."""
+    """Epoch 1 is that of a group without an assignment."""
     h = ConsumerHarness()
     result = h.join("a", "t")
     assert (result.error, result.member_id, result.member_epoch) == (ErrorCode.NONE, "a", 2)
@@ -54,7 +54,7 @@ def test_the_first_member_gets_everything_in_epoch_two() -> None:
     assert h.group.state is ConsumerState.STABLE
 
 
-def test_a_member_that_reads_nothing_is_a_member_in_epoch_one() -> None:
+def test_a_member_without_topics_is_in_epoch_one() -> None:
     """An empty regular expression and no names are a valid join."""
     h = ConsumerHarness()
     result = h.beat("a", 0, **joining(), subscribed_topic_regex="")
@@ -62,7 +62,7 @@ def test_a_member_that_reads_nothing_is_a_member_in_epoch_one() -> None:
     assert (h.group.epoch, h.group.assignment_epoch, h.group.state) == (1, 1, ConsumerState.STABLE)
 
 
-def test_partitions_move_when_their_owner_has_let_them_go() -> None:
+def test_partitions_move_when_their_owner_has_revoked_them() -> None:
     """The new member waits in the new epoch; the old one keeps the rest all the time."""
     h = ConsumerHarness()
     a = h.join("a", "t")
@@ -80,8 +80,8 @@ def test_partitions_move_when_their_owner_has_let_them_go() -> None:
     assert h.group.state is ConsumerState.STABLE
 
 
-def test_three_members_come_and_go_and_share_everything() -> None:
-    """However they heartbeat, they settle with every partition owned once."""
+def test_three_members_join_and_leave_and_share_all_partitions() -> None:
+    """However they heartbeat, each partition ends up with one owner."""
     h = ConsumerHarness({"t": 7})
     a, b, c = (Client(h, name) for name in "abc")
     settle(a)
@@ -94,8 +94,8 @@ def test_three_members_come_and_go_and_share_everything() -> None:
     assert not a.owned & c.owned
 
 
-def test_a_group_that_is_full_takes_no_new_member() -> None:
-    """Those it has go on, and may join again."""
+def test_a_full_group_refuses_new_members() -> None:
+    """Its members continue, and may rejoin."""
     h = ConsumerHarness(group_consumer_max_size="1")
     assert h.join("a", "t").error is ErrorCode.NONE
     assert h.join("b", "t").error is ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -103,8 +103,8 @@ def test_a_group_that_is_full_takes_no_new_member() -> None:
     assert h.beat("b", 2).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_member_that_joins_again_is_told_all_it_has() -> None:
-    """It says it has nothing: what it was to let go counts as let go."""
+def test_a_rejoining_member_gets_its_whole_assignment() -> None:
+    """It reports no partitions: its pending revocations are complete."""
     h = ConsumerHarness()
     h.join("a", "t")
     h.join("b", "t")
@@ -118,8 +118,8 @@ def test_a_member_that_joins_again_is_told_all_it_has() -> None:
 # --- staying ---
 
 
-def test_a_heartbeat_without_news_writes_nothing_and_says_nothing() -> None:
-    """The assignment is told only when it changed."""
+def test_a_heartbeat_without_changes_writes_no_record() -> None:
+    """And returns no assignment."""
     h = ConsumerHarness()
     h.join("a", "t")
     before = len(h.log)
@@ -128,8 +128,8 @@ def test_a_heartbeat_without_news_writes_nothing_and_says_nothing() -> None:
     assert len(h.log) == before
 
 
-def test_a_heartbeat_that_says_everything_is_told_everything() -> None:
-    """A client that lost an answer sends all its fields and wants all of ours."""
+def test_a_full_heartbeat_gets_a_full_response() -> None:
+    """A client that lost a response sends all its fields."""
     h = ConsumerHarness()
     h.join("a", "t")
     everything = joining("t") | {"reported": all_of("t", 3)}
@@ -137,8 +137,8 @@ def test_a_heartbeat_that_says_everything_is_told_everything() -> None:
     assert h.beat("a", 2, **(everything | {"rebalance_timeout_ms": -1})).assigned is None
 
 
-def test_who_reads_other_topics_gets_them() -> None:
-    """The group's epoch rises; topics that nobody reads any more are let go first."""
+def test_a_changed_subscription_changes_the_assignment() -> None:
+    """The group epoch rises; partitions of unsubscribed topics are revoked first."""
     h = ConsumerHarness()
     h.join("a", "t")
     changed = h.beat("a", 2, subscribed_topic_names=("u",), reported=all_of("t", 3))
@@ -147,8 +147,8 @@ def test_who_reads_other_topics_gets_them() -> None:
     assert h.group.epoch == 3
 
 
-def test_the_order_of_names_in_a_subscription_means_nothing() -> None:
-    """Neither does a name that stands twice."""
+def test_the_order_of_names_in_a_subscription_is_ignored() -> None:
+    """So are duplicates."""
     h = ConsumerHarness()
     h.join("a", "u", "t")
     before = len(h.log)
@@ -171,10 +171,10 @@ def test_the_order_of_names_in_a_subscription_means_nothing() -> None:
         (1, [], FENCED),
     ],
 )
-def test_only_the_present_epoch_counts_or_the_one_before_after_a_lost_answer(
+def test_the_current_epoch_is_valid_or_the_previous_one_after_a_lost_response(
     epoch: int, reported: Any, error: ErrorCode
 ) -> None:
-    """The one before, with nothing but what it was given; the member is in epoch 3 and has two of three."""
+    """The latter only with partitions that it owns; the member is in epoch 3 and has two of three."""
     h = ConsumerHarness()
     a, b = Client(h, "a"), Client(h, "b")
     settle(a)
@@ -188,7 +188,7 @@ def test_only_the_present_epoch_counts_or_the_one_before_after_a_lost_answer(
 
 
 def test_a_member_that_leaves_frees_its_partitions() -> None:
-    """The answer has the epoch it left with; the others get what it had."""
+    """The response has the epoch of the leave; the others get its partitions."""
     h = ConsumerHarness()
     a, b = Client(h, "a"), Client(h, "b")
     settle(a, b)
@@ -200,7 +200,7 @@ def test_a_member_that_leaves_frees_its_partitions() -> None:
 
 
 def test_when_the_last_member_has_left_the_empty_target_is_that_of_the_last_epoch() -> None:
-    """The group is Empty, not Assigning for ever, and knows since when."""
+    """The group is Empty, not Assigning, and has the time since when."""
     h = ConsumerHarness()
     h.join("a", "t")
     h.beat("a", -1)
@@ -210,7 +210,7 @@ def test_when_the_last_member_has_left_the_empty_target_is_that_of_the_last_epoc
     assert not h.group.owners
 
 
-def test_epochs_go_on_when_an_empty_group_gets_members_again() -> None:
+def test_epochs_continue_when_an_empty_group_gets_members() -> None:
     """And it is not empty any more."""
     h = ConsumerHarness()
     h.join("a", "t")
@@ -225,7 +225,7 @@ def test_epochs_go_on_when_an_empty_group_gets_members_again() -> None:
 
 
 def test_a_member_that_is_silent_for_a_session_is_removed() -> None:
-    """Each heartbeat begins the session anew."""
+    """Each heartbeat restarts the session timer."""
     h = ConsumerHarness()
     a, b = Client(h, "a"), Client(h, "b")
     settle(a, b)
@@ -238,16 +238,16 @@ def test_a_member_that_is_silent_for_a_session_is_removed() -> None:
     assert h.beat("a", a.epoch).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_members_that_fall_silent_together_are_removed_one_after_the_other() -> None:
-    """Each removal is decided on what the one before it left."""
+def test_members_that_expire_together_are_removed_one_by_one() -> None:
+    """Each removal sees the effects of the one before it."""
     h = ConsumerHarness()
     settle(*(Client(h, name) for name in "abc"))
     h.advance(SESSION_TIMEOUT_MS + 1_000)
     assert h.group.state is ConsumerState.EMPTY
 
 
-def test_sessions_begin_anew_after_a_crash() -> None:
-    """Nobody is removed for our being away."""
+def test_a_crash_restarts_session_timers() -> None:
+    """No member is removed for it."""
     h = ConsumerHarness()
     h.join("a", "t")
     h.advance(SESSION_TIMEOUT_MS - 1)
@@ -259,8 +259,8 @@ def test_sessions_begin_anew_after_a_crash() -> None:
 
 
 @pytest.mark.parametrize("is_reloaded", [False, True])
-def test_who_does_not_let_go_in_its_rebalance_timeout_is_removed(is_reloaded: bool) -> None:
-    """Heartbeats do not help, nor does a crash of ours."""
+def test_a_member_that_does_not_revoke_in_time_is_removed(is_reloaded: bool) -> None:
+    """After its rebalance timeout, in spite of heartbeats, and after a crash."""
     h = ConsumerHarness()
     a, b = Client(h, "a"), Client(h, "b")
     settle(a)
@@ -278,8 +278,8 @@ def test_who_does_not_let_go_in_its_rebalance_timeout_is_removed(is_reloaded: bo
     assert b.owned == all_of("t", 3)
 
 
-def test_who_has_let_go_in_time_is_not_removed() -> None:
-    """The timeout ends with the revocation."""
+def test_a_member_that_revokes_in_time_is_not_removed() -> None:
+    """The timer ends with the revocation."""
     h = ConsumerHarness()
     a, b = Client(h, "a"), Client(h, "b")
     settle(a)
@@ -290,8 +290,8 @@ def test_who_has_let_go_in_time_is_not_removed() -> None:
     assert set(h.group.members) == {"a", "b"}
 
 
-def test_a_member_in_a_state_of_another_version_begins_anew() -> None:
-    """It is fenced until it says that it has nothing."""
+def test_a_member_in_an_unknown_state_must_rejoin() -> None:
+    """It is fenced until it reports no partitions."""
     h = ConsumerHarness()
     h.join("a", "t")
     strange = replace(h.group.member(MemberId("a")).current, state=MemberState.UNKNOWN)
@@ -307,8 +307,8 @@ def test_a_member_in_a_state_of_another_version_begins_anew() -> None:
 
 
 @pytest.mark.parametrize("is_reloaded", [False, True])
-def test_new_partitions_reach_the_group(is_reloaded: bool) -> None:
-    """With the next heartbeat, also when the topic changed while we were away."""
+def test_new_partitions_are_assigned(is_reloaded: bool) -> None:
+    """With the next heartbeat, also if the topic changed during a crash."""
     h = ConsumerHarness()
     a = Client(h, "a")
     settle(a)
@@ -321,8 +321,8 @@ def test_new_partitions_reach_the_group(is_reloaded: bool) -> None:
     assert (a.owned, h.group.epoch) == (all_of("t", 5), 3)
 
 
-def test_a_topic_that_comes_into_being_is_assigned() -> None:
-    """The member named it before it was there."""
+def test_a_topic_created_after_the_subscription_is_assigned() -> None:
+    """The member named it before it existed."""
     h = ConsumerHarness()
     a = Client(h, "a", ("t", "new"))
     settle(a)
@@ -332,8 +332,8 @@ def test_a_topic_that_comes_into_being_is_assigned() -> None:
     assert a.owned == all_of("t", 3) | all_of("new", 2)
 
 
-def test_topics_that_a_group_does_not_read_do_not_disturb_it() -> None:
-    """Its epoch stays."""
+def test_unsubscribed_topics_do_not_affect_a_group() -> None:
+    """Its epoch does not change."""
     h = ConsumerHarness()
     settle(Client(h, "a"))
     h.change_topics(topics(other=9, u=7))
@@ -342,7 +342,7 @@ def test_topics_that_a_group_does_not_read_do_not_disturb_it() -> None:
 
 
 def test_a_load_alone_does_not_raise_the_epoch() -> None:
-    """The hash in the record tells that the topics are the same."""
+    """The hash in the record shows that the topics are the same."""
     h = ConsumerHarness()
     a = Client(h, "a")
     settle(a)
@@ -355,8 +355,8 @@ def test_a_load_alone_does_not_raise_the_epoch() -> None:
 # --- records ---
 
 
-def test_a_member_that_leaves_leaves_no_record() -> None:
-    """Of it there is a tombstone for each."""
+def test_a_leaving_member_leaves_no_record() -> None:
+    """Each has a tombstone."""
     h = ConsumerHarness()
     h.join("a", "t")
     h.join("b", "t")
@@ -369,8 +369,8 @@ def test_a_member_that_leaves_leaves_no_record() -> None:
     }
 
 
-def test_several_answers_may_be_lost_in_a_row() -> None:
-    """The epoch that the member knows is good as long as it has got no other, though ours rose twice."""
+def test_several_consecutive_responses_may_be_lost() -> None:
+    """The epoch that the member knows stays valid until it gets another one."""
     h = ConsumerHarness()
     h.join("a", "t")
     for count in (4, 5, 6):
@@ -380,8 +380,8 @@ def test_several_answers_may_be_lost_in_a_row() -> None:
     assert (again.member_epoch, pairs(again.assigned)) == (5, all_of("t", 6))
 
 
-def test_an_old_request_that_comes_late_fences_nobody() -> None:
-    """It takes the member further than that knows; the epoch it knows stays good all the same."""
+def test_a_delayed_request_does_not_fence_its_member() -> None:
+    """It moves the member to an epoch that it does not know; the one it knows stays valid."""
     h = ConsumerHarness()
     a = Client(h, "a")
     settle(a)
@@ -395,8 +395,8 @@ def test_an_old_request_that_comes_late_fences_nobody() -> None:
     assert (a.epoch, a.is_member) == (known + 1, True)
 
 
-def test_who_joined_again_is_not_known_by_an_epoch_of_its_former_life() -> None:
-    """Though that lies between what it has named, which is nothing, and the epoch it is in."""
+def test_a_rejoined_member_is_fenced_with_an_earlier_epoch() -> None:
+    """It has sent no epoch since its join."""
     h = ConsumerHarness()
     a = Client(h, "a")
     settle(a)
@@ -425,8 +425,8 @@ def at_last_epoch(*member_ids: str) -> ConsumerHarness:
 
 
 @pytest.mark.parametrize("what", ["join", "leave", "session", "topics"])
-def test_after_the_last_epoch_a_group_begins_anew(what: str) -> None:
-    """Whatever raises the epoch: all members join again, and nobody has anything before."""
+def test_after_the_last_epoch_a_group_starts_again(what: str) -> None:
+    """Whatever raises the epoch: all members rejoin."""
     h = at_last_epoch("a", "b")
     assert h.beat("a", LAST_EPOCH).member_epoch == LAST_EPOCH
     match what:

@@ -1,4 +1,6 @@
-"""Regular expressions are matched a slice a tick; in the end they mean what they say, whatever happened."""
+"""Regular expressions are matched in slices, one per tick; the result is correct, whatever happens
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ def matched(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 def test_a_tick_matches_a_slice(matched: list[str]) -> None:
-    """Whoever has a hundred thousand topics is not held up for all of them at once."""
+    """A hundred thousand topics take several ticks."""
     h = ConsumerHarness(MANY)
     h.beat("a", 0, **by("orders-.*"))
     assert matched == []
@@ -73,7 +75,7 @@ SLOW = "((a|b)?){900}"
 
 
 def test_an_expression_that_is_slow_to_match_takes_more_ticks(matched: list[str]) -> None:
-    """What a few characters compile to may take a thousand times longer: a tick matches but one name then."""
+    """A few characters may compile to a thousand times the cost: a tick then matches one name."""
     names = {f"{number:03b}".replace("0", "a").replace("1", "b") * 60: 1 for number in range(8)}
     h = ConsumerHarness(names)
     h.beat("a", 0, **by(SLOW))
@@ -84,8 +86,8 @@ def test_an_expression_that_is_slow_to_match_takes_more_ticks(matched: list[str]
     assert set(h.group.subscriptions.by_regex(SLOW)) == set(names)
 
 
-def test_an_expression_that_compiles_to_too_much_is_refused() -> None:
-    """A single match could hold everybody else up; the message says what to do."""
+def test_a_too_large_expression_is_refused() -> None:
+    """A single match would take too long; the message says what to do."""
     h = ConsumerHarness(MANY)
     refused = h.beat("a", 0, **by("(.?){999}"))
     assert refused.error is ErrorCode.INVALID_REGULAR_EXPRESSION
@@ -104,7 +106,7 @@ def readers(h: ConsumerHarness, regexes: list[str]) -> None:
 
 
 def test_a_topic_is_matched_once_for_all_groups_with_one_expression(matched: list[str]) -> None:
-    """On the spot, and nobody's tick has anything to do."""
+    """At once, without a tick."""
     h = ConsumerHarness({"orders-1": 1})
     readers(h, ["orders-.*"] * len(GROUPS))
     matched.clear()
@@ -113,10 +115,8 @@ def test_a_topic_is_matched_once_for_all_groups_with_one_expression(matched: lis
     assert not h.tick()
 
 
-def test_a_topic_is_matched_in_ticks_against_more_expressions_than_take_a_moment(
-    matched: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The group that means it learns of it, whichever it is; the others write nothing."""
+def test_many_expressions_are_matched_in_ticks(matched: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The group whose expression matches changes; the others write nothing."""
     h = ConsumerHarness({"orders-1": 1})
     readers(h, [f"(orders|payments)-.*-{number:02}" for number in range(len(GROUPS))])
     matched.clear()
@@ -132,8 +132,8 @@ def test_a_topic_is_matched_in_ticks_against_more_expressions_than_take_a_moment
     assert len(h.log) == written + 2
 
 
-def test_names_in_kafkas_order_are_found() -> None:
-    """Its records name topics in any order; a topic that goes is missed by nobody."""
+def test_unsorted_topics_of_kafkas_records_are_found() -> None:
+    """A deleted topic is removed from them."""
     h = ConsumerHarness({"b": 1, "a": 1, "c": 1})
     h.beat("x", 0, **by("."))
     h.advance(0)
@@ -149,7 +149,7 @@ def test_names_in_kafkas_order_are_found() -> None:
 
 
 def test_groups_take_turns() -> None:
-    """An expression is matched soon although another group has begun with many."""
+    """An expression is matched soon although another group has many."""
     h = ConsumerHarness(MANY)
     for regex in ("orders-.*1", "orders-.*2", "orders-.*3"):
         h.beat(regex, 0, **by(regex))
@@ -163,8 +163,8 @@ def test_groups_take_turns() -> None:
     assert not h.group.subscriptions.is_known
 
 
-def test_a_topic_that_comes_is_all_that_is_matched(matched: list[str]) -> None:
-    """What is known of the others stands."""
+def test_only_a_new_topic_is_matched(matched: list[str]) -> None:
+    """Results for the others are kept."""
     h = ConsumerHarness(MANY)
     h.beat("a", 0, **by("orders-.*"))
     h.advance(100)
@@ -175,8 +175,8 @@ def test_a_topic_that_comes_is_all_that_is_matched(matched: list[str]) -> None:
     assert "orders-new" in h.group.subscriptions.by_regex("orders-.*")
 
 
-def test_topics_that_change_while_they_are_matched_are_not_missed() -> None:
-    """Whether they come, go, or come again under their name."""
+def test_topics_that_change_during_a_match_are_not_missed() -> None:
+    """Created, deleted, or recreated ones."""
     h = ConsumerHarness(MANY)
     h.beat("a", 0, **by("orders-.*"))
     h.tick()
@@ -188,8 +188,8 @@ def test_topics_that_change_while_they_are_matched_are_not_missed() -> None:
     assert set(h.group.subscriptions.by_regex("orders-.*")) == {*MANY, "orders-new"} - {last}
 
 
-def test_an_expression_that_comes_while_others_are_matched_is_matched_next() -> None:
-    """And what is known by then counts."""
+def test_an_expression_added_during_a_match_is_matched_next() -> None:
+    """With the topics of that time."""
     h = ConsumerHarness(MANY)
     h.beat("a", 0, **by("orders-.*"))
     h.tick()
@@ -198,8 +198,8 @@ def test_an_expression_that_comes_while_others_are_matched_is_matched_next() -> 
     assert len(h.group.subscriptions.by_regex("orders-.*0")) == len(MANY) // 10
 
 
-def test_a_group_that_ends_while_it_is_matched_leaves_nothing() -> None:
-    """A new one of its name begins anew."""
+def test_a_group_deleted_during_a_match_leaves_no_state() -> None:
+    """A new one of its name starts again."""
     h = ConsumerHarness(MANY)
     h.beat("a", 0, **by("orders-.*"))
     h.tick()
@@ -212,8 +212,8 @@ def test_a_group_that_ends_while_it_is_matched_leaves_nothing() -> None:
     assert len(h.group.subscriptions.by_regex("orders-.*7")) == len(MANY) // 10
 
 
-def test_a_topic_that_went_while_we_were_down_is_not_meant() -> None:
-    """We were not told of it: it is just not among those there are."""
+def test_a_topic_deleted_during_a_crash_is_removed() -> None:
+    """It is not among the topics after the load."""
     h = ConsumerHarness({"orders-eu": 1, "orders-us": 1})
     h.beat("a", 0, **by("orders-.*"))
     h.advance(100)
@@ -239,8 +239,8 @@ STEPS = st.lists(
 
 @settings(deadline=None)
 @given(steps=STEPS)
-def test_whatever_happens_expressions_come_to_mean_what_they_say(steps: list[tuple[Any, Any, Any]]) -> None:
-    """Topics come and go, members too, slices are small, and there are crashes."""
+def test_expressions_match_their_topics_in_the_end(steps: list[tuple[Any, Any, Any]]) -> None:
+    """With changes of topics and members, small slices, and crashes."""
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(patterns, "STEPS_AT_ONCE", 100)
         monkeypatch.setattr(patterns, "_MATCHES_ON_THE_SPOT", 2)

@@ -30,8 +30,8 @@ def settle_in_time(h: ConsumerHarness, *clients: Client) -> None:
     settle(*clients)
 
 
-def test_an_expression_means_nothing_until_its_tick() -> None:
-    """The heartbeat that brings it matches nothing: the member is in with no partitions, in epoch 1."""
+def test_an_expression_has_no_topics_until_its_tick() -> None:
+    """The member joins without partitions, in epoch 1."""
     h = ConsumerHarness(ORDERS)
     result = h.beat("a", 0, **(joining() | BY_ORDERS))
     assert (result.error, result.member_epoch, result.assigned) == (ErrorCode.NONE, 1, {})
@@ -50,7 +50,7 @@ def test_an_expression_matches_whole_names() -> None:
 
 
 def test_an_expression_that_matches_nothing_leaves_the_member_in_epoch_one() -> None:
-    """It is known that it means nothing, and that is recorded."""
+    """A record has the empty result."""
     h = ConsumerHarness({"t": 1})
     a = reader(h)
     settle_in_time(h, a)
@@ -58,8 +58,8 @@ def test_an_expression_that_matches_nothing_leaves_the_member_in_epoch_one() -> 
 
 
 @pytest.mark.parametrize("regex", ["orders-(", "[", "(?=x)"])
-def test_what_is_no_expression_is_refused(regex: str) -> None:
-    """In words, and without a trace."""
+def test_an_invalid_expression_is_refused(regex: str) -> None:
+    """With a message, and without effects."""
     h = ConsumerHarness(ORDERS)
     result = h.beat("a", 0, **(joining() | {"subscribed_topic_regex": regex}))
     assert result.error is ErrorCode.INVALID_REGULAR_EXPRESSION
@@ -68,7 +68,7 @@ def test_what_is_no_expression_is_refused(regex: str) -> None:
     assert h.log == []
 
 
-def test_names_and_an_expression_add_up() -> None:
+def test_names_and_an_expression_are_combined() -> None:
     """A member may have both."""
     h = ConsumerHarness(ORDERS)
     a = Client(h, "a", more={"subscribed_topic_names": ("payments",), "subscribed_topic_regex": "orders-us"})
@@ -76,8 +76,8 @@ def test_names_and_an_expression_add_up() -> None:
     assert set(a.owned) == {("payments", 0), ("orders-us", 0)}
 
 
-def test_a_topic_that_comes_and_goes_is_seen() -> None:
-    """The members get it, and let it go."""
+def test_created_and_deleted_topics_are_detected() -> None:
+    """The members get them, and revoke them."""
     h = ConsumerHarness(ORDERS)
     a = reader(h)
     settle_in_time(h, a)
@@ -91,8 +91,8 @@ def test_a_topic_that_comes_and_goes_is_seen() -> None:
     assert a.owned == ALL_ORDERS
 
 
-def test_topics_that_no_expression_means_disturb_nobody() -> None:
-    """Nothing is written for them."""
+def test_topics_that_match_no_expression_have_no_effect() -> None:
+    """No record is written."""
     h = ConsumerHarness(ORDERS)
     a = reader(h)
     settle_in_time(h, a)
@@ -104,7 +104,7 @@ def test_topics_that_no_expression_means_disturb_nobody() -> None:
 
 
 def test_a_second_member_with_a_known_expression_joins_at_once() -> None:
-    """Its join raises the epoch: there is nothing to match."""
+    """Its join raises the epoch without a match."""
     h = ConsumerHarness(ORDERS)
     a, b = reader(h), reader(h, "b")
     settle_in_time(h, a)
@@ -114,8 +114,8 @@ def test_a_second_member_with_a_known_expression_joins_at_once() -> None:
     assert a.owned | b.owned == ALL_ORDERS
 
 
-def test_a_member_that_joins_by_what_is_known_to_mean_nothing_raises_the_epoch() -> None:
-    """As with a topic that does not exist, and as seen of Kafka 4.3.1."""
+def test_a_member_with_a_known_expression_without_topics_raises_the_epoch() -> None:
+    """As with an unknown topic, as seen of Kafka 4.3.1."""
     h = ConsumerHarness(ORDERS)
     more: dict[str, Any] = {"subscribed_topic_names": None, "subscribed_topic_regex": "nothing"}
     a, b = Client(h, "a", more=more), Client(h, "b", more=more)
@@ -126,8 +126,8 @@ def test_a_member_that_joins_by_what_is_known_to_mean_nothing_raises_the_epoch()
     assert (a.epoch, b.epoch) == (1, 2)
 
 
-def test_an_expression_that_nobody_uses_any_more_leaves_no_record() -> None:
-    """Whether its member leaves or subscribes otherwise."""
+def test_an_unused_expression_leaves_no_record() -> None:
+    """After a leave, and after a change of the subscription."""
     h = ConsumerHarness(ORDERS)
     a, b = reader(h), Client(h, "b", more={"subscribed_topic_names": None, "subscribed_topic_regex": "pay.*"})
     settle_in_time(h, a, b)
@@ -139,8 +139,8 @@ def test_an_expression_that_nobody_uses_any_more_leaves_no_record() -> None:
 
 
 @pytest.mark.parametrize("is_new_topic", [False, True])
-def test_what_an_expression_means_survives_a_crash(is_new_topic: bool) -> None:
-    """Topics that came meanwhile are seen as soon as we are told."""
+def test_the_topics_of_an_expression_survive_a_crash(is_new_topic: bool) -> None:
+    """Topics created meanwhile are matched after the load."""
     h = ConsumerHarness(ORDERS)
     a = reader(h)
     settle_in_time(h, a)
@@ -153,8 +153,8 @@ def test_what_an_expression_means_survives_a_crash(is_new_topic: bool) -> None:
     assert (("orders-jp", 0) in a.owned, len(h.log) > before) == (is_new_topic, is_new_topic)
 
 
-def test_an_expression_brought_before_a_crash_is_matched_after_it() -> None:
-    """The tick that was due is made up for."""
+def test_an_unmatched_expression_is_matched_after_a_crash() -> None:
+    """The tick that was due runs again."""
     h = ConsumerHarness(ORDERS)
     a = reader(h)
     a.beat()

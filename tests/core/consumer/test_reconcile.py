@@ -1,4 +1,4 @@
-"""A member's step towards its target, as a pure function: one test a transition."""
+"""Reconciliation of a member as a pure function: one test per transition."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def target_of(
 
 
 def test_stable_stays_stable_in_the_targets_epoch() -> None:
-    """The very same value: there is nothing to write."""
+    """The same object: there is no record to write."""
     now = has(STABLE, 5, {T: {0: 3}})
     assert reconciled(now, target_of(5, {T: (0,)}), None) is now
 
 
 def test_stable_to_stable_with_the_same_partitions_takes_the_new_epoch() -> None:
-    """What is kept keeps its assignment epoch (d)."""
+    """Kept partitions keep their assignment epochs (d)."""
     after = reconciled(has(STABLE, 5, {T: {0: 3}}), target_of(6, {T: (0,)}), None)
     assert after == has(STABLE, 6, {T: {0: 3}}, previous=5)
 
@@ -80,51 +80,50 @@ def test_stable_to_unreleased_with_nothing_free() -> None:
 
 
 def test_stable_to_unreleased_with_something_free() -> None:
-    """It has what there is and waits for the rest (b)."""
+    """It gets the free ones and waits for the rest (b)."""
     after = reconciled(has(STABLE, 5, {}), target_of(6, {T: (0, 1)}, (T, 1)), None)
     assert after == has(UNRELEASED, 6, {T: {0: 6}}, previous=5)
 
 
 @pytest.mark.parametrize("reported", [None, [(T, [0, 1])], [(T, [1])]])
 def test_stable_to_unrevoked(reported: Any) -> None:
-    """It stays in its epoch, also if it does not say what it has, and gets nothing new (a, R1.3)."""
+    """It stays in its epoch, also without a report, and gets nothing new (a, R1.3)."""
     after = reconciled(has(STABLE, 5, {T: {0: 3, 1: 4}}), target_of(6, {T: (0, 2)}), reported)
     assert after == has(UNREVOKED, 5, {T: {0: 3}}, {T: {1: 4}}, previous=5)
 
 
-def test_stable_to_stable_when_it_has_let_go_already() -> None:
-    """A member that says it has less is believed."""
+def test_stable_to_stable_when_it_has_revoked_already() -> None:
+    """By its report."""
     after = reconciled(has(STABLE, 5, {T: {0: 3, 1: 4}}), target_of(6, {T: (0, 2)}), [(T, [0])])
     assert after == has(STABLE, 6, {T: {0: 3, 2: 6}}, previous=5)
 
 
 @pytest.mark.parametrize("reported", [None, [(T, [0, 1])]])
-def test_unrevoked_stays_until_all_is_let_go(reported: Any) -> None:
-    """Nothing is written, whatever the target is now."""
+def test_unrevoked_stays_until_all_is_revoked(reported: Any) -> None:
+    """No record is written, whatever the target is."""
     now = has(UNREVOKED, 5, {T: {0: 3}}, {T: {1: 4}})
     assert reconciled(now, target_of(7, {T: (0, 1, 2)}), reported) is now
 
 
 def test_unrevoked_to_stable() -> None:
-    """All is let go: the new epoch, and what is free."""
+    """All is revoked: the new epoch, and the free partitions."""
     now = has(UNREVOKED, 5, {T: {0: 3}}, {T: {1: 4}})
     assert reconciled(now, target_of(6, {T: (0, 2)}), [(T, [0])]) == has(
         STABLE, 6, {T: {0: 3, 2: 6}}, previous=5
     )
 
 
-def test_unrevoked_to_unrevoked_when_a_newer_target_takes_more() -> None:
-    """It has to let that go too, before it comes into any epoch; until then nobody gets what it let go first.
-
-    A commit for that, sent in the epoch that the member is still in, would be believed.
+def test_unrevoked_to_unrevoked_when_a_newer_target_revokes_more() -> None:
+    """It must revoke these too before it moves to another epoch. Until then no member gets the first ones: a
+    commit with its present epoch would be accepted.
     """
     now = has(UNREVOKED, 5, {T: {0: 3, 2: 3}}, {T: {1: 4}})
     after = reconciled(now, target_of(7, {T: (0,)}), [(T, [0, 2])])
     assert after == has(UNREVOKED, 5, {T: {0: 3}}, {T: {1: 4, 2: 3}}, previous=5)
 
 
-def test_unrevoked_to_stable_with_a_partition_that_comes_back() -> None:
-    """It is assigned anew, in the new epoch: commits from before do not count for it."""
+def test_unrevoked_to_stable_with_a_partition_assigned_again() -> None:
+    """In the new epoch: earlier commits for it are refused."""
     now = has(UNREVOKED, 5, {T: {0: 3}}, {T: {1: 4}})
     assert reconciled(now, target_of(7, {T: (0, 1)}), [(T, [0])]) == has(
         STABLE, 7, {T: {0: 3, 1: 7}}, previous=5
@@ -137,27 +136,27 @@ def test_unreleased_to_stable_when_the_rest_is_free() -> None:
     assert after == has(STABLE, 6, {T: {0: 3, 1: 6}}, previous=6)
 
 
-def test_unreleased_stays_unreleased_without_a_trace() -> None:
-    """Its previous epoch stays the one before: the answer may have been lost several times."""
+def test_unreleased_stays_unreleased_without_a_record() -> None:
+    """Its previous epoch does not change: several responses may be lost."""
     now = has(UNRELEASED, 6, {T: {0: 3}}, previous=5)
     assert reconciled(now, target_of(6, {T: (0, 1)}, (T, 1)), None) is now
 
 
 def test_unreleased_to_unrevoked_with_a_newer_target() -> None:
-    """What it waited for is not meant for it any more, nor is what it has."""
+    """The partitions it waited for, and those it has, are assigned to others."""
     after = reconciled(has(UNRELEASED, 6, {T: {0: 3}}), target_of(7, {U: (0,)}), [(T, [0])])
     assert after == has(UNREVOKED, 6, {}, {T: {0: 3}}, previous=6)
 
 
-def test_what_is_not_read_is_not_given_though_the_target_says_so() -> None:
+def test_unsubscribed_partitions_of_the_target_are_not_assigned() -> None:
     """The target may be older than the subscription."""
     after = reconciled(has(STABLE, 5, {}), target_of(6, {T: (0,), U: (0,)}, subscribed={U}), None)
     assert after == has(STABLE, 6, {U: {0: 6}}, previous=5)
 
 
 @pytest.mark.parametrize("reported", [None, [(T, [0]), (U, [0])], [(U, [0])]])
-def test_what_is_not_read_any_more_is_pending_until_there_is_a_new_target(reported: Any) -> None:
-    """Also when the member has let it go: it is nobody else's before the member is in a later epoch."""
+def test_unsubscribed_partitions_are_pending_until_a_new_target(reported: Any) -> None:
+    """Also if the member has revoked them: no other member gets them before it is in a later epoch."""
     now = has(STABLE, 5, {T: {0: 3}, U: {0: 3}})
     where = target_of(5, {T: (0,), U: (0,)}, subscribed={U}, is_subscription_new=True)
     pending = has(UNREVOKED, 5, {U: {0: 3}}, {T: {0: 3}}, previous=5)
@@ -167,8 +166,8 @@ def test_what_is_not_read_any_more_is_pending_until_there_is_a_new_target(report
     assert reconciled(pending, target_of(6, {U: (0,)}), [(U, [0])]) == after
 
 
-def test_unreleased_lets_nothing_go_without_a_new_target() -> None:
-    """It reads less: that is pending, whatever it says."""
+def test_unreleased_keeps_revoked_partitions_until_a_new_target() -> None:
+    """They are pending, whatever it reports."""
     now = has(UNRELEASED, 5, {T: {0: 3}, U: {0: 3}})
     after = reconciled(
         now, target_of(5, {T: (0,), U: (0,)}, subscribed={U}, is_subscription_new=True), [(U, [0])]
@@ -176,15 +175,15 @@ def test_unreleased_lets_nothing_go_without_a_new_target() -> None:
     assert after == has(UNREVOKED, 5, {U: {0: 3}}, {T: {0: 3}}, previous=5)
 
 
-def test_a_state_of_another_version_begins_anew() -> None:
-    """A member that says it has nothing is believed, and given what is meant for it in the target's epoch."""
+def test_an_unknown_state_is_reset_without_partitions() -> None:
+    """A member that reports none is assigned the free ones in the target's epoch."""
     now = has(MemberState.UNKNOWN, 5, {T: {0: 3, 1: 3}}, {U: {0: 3}})
     assert reconciled(now, target_of(6, {T: (0,)}), [(T, [0])]) is None
     assert reconciled(now, target_of(6, {T: (0,)}), None) is None
     assert reconciled(now, target_of(6, {T: (0,)}), []) == has(STABLE, 6, {T: {0: 6}}, previous=6)
 
 
-def test_unrevoked_has_more_to_let_go_when_it_reads_less() -> None:
+def test_unrevoked_has_more_to_revoke_after_a_smaller_subscription() -> None:
     """Both are pending."""
     now = has(UNREVOKED, 5, {T: {0: 3}, U: {0: 3}}, {U: {1: 4}})
     where = target_of(6, {}, subscribed={U}, is_subscription_new=True)
@@ -206,8 +205,8 @@ def test_unrevoked_has_more_to_let_go_when_it_reads_less() -> None:
         ([(T, [0]), (U, [1])], True),
     ],
 )
-def test_a_member_owns_no_more_than_what_is_its_own(reported: Any, is_subset: bool) -> None:
-    """Also what it is to let go; who does not say may own anything."""
+def test_owns_no_more(reported: Any, is_subset: bool) -> None:
+    """With partitions pending revocation; without a report it may own any."""
     assert owns_no_more(reported, has(UNREVOKED, 5, {T: {0: 3, 1: 3}}, {U: {1: 3}})) is is_subset
 
 
@@ -235,7 +234,7 @@ _places = st.tuples(st.sampled_from([T, U]), st.integers(0, 5))
     is_new=st.booleans(),
     reported=_reported,
 )
-def test_every_step_keeps_what_must_not_break(
+def test_invariants_of_every_step(
     state: MemberState,
     assigned: Any,
     pending: Any,
@@ -245,7 +244,9 @@ def test_every_step_keeps_what_must_not_break(
     is_new: bool,
     reported: Any,
 ) -> None:
-    """Nothing is taken from another member, nothing goes without a later epoch, and epochs only rise."""
+    """No partition is taken from another member, none is released without a later epoch, and epochs only
+    rise.
+    """
     pending = pending if state is UNREVOKED else {}
     mine = {(topic, one) for part in (assigned, pending) for topic, ones in part.items() for one in ones}
     taken = taken - mine

@@ -1,4 +1,4 @@
-"""Static members: away for a while and back under another id, without anybody else noticing."""
+"""Static members: they leave temporarily and return with another id, without effects on others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AWAY = -2
 
 
 def two_members() -> tuple[ConsumerHarness, Client, Client]:
-    """A static member with instance id i, and a dynamic one; both in epoch 3."""
+    """Return a group of a static member with instance id i and a dynamic one, both in epoch 3."""
     h = ConsumerHarness({"t": 4})
     static, dynamic = Client(h, "s", more=dict(STATIC)), Client(h, "d")
     settle(static)
@@ -31,8 +31,8 @@ def two_members() -> tuple[ConsumerHarness, Client, Client]:
     return h, static, dynamic
 
 
-def test_a_static_member_that_comes_back_has_what_it_had() -> None:
-    """Under another id; the group's epoch stays and the others hear nothing."""
+def test_a_returning_static_member_keeps_its_assignment() -> None:
+    """With another id; the group epoch does not change."""
     h, static, dynamic = two_members()
     left = h.beat("s", AWAY, **STATIC)
     assert (left.error, left.member_id, left.member_epoch) == (ErrorCode.NONE, "s", AWAY)
@@ -44,8 +44,8 @@ def test_a_static_member_that_comes_back_has_what_it_had() -> None:
     assert h.beat("d", 3, reported=dynamic.owned).assigned is None
 
 
-def test_what_it_had_counts_as_assigned_from_the_beginning() -> None:
-    """Whatever epoch its commits have, they count; the old id is nobody (R1.8)."""
+def test_its_assignment_epochs_become_zero() -> None:
+    """Its commits are accepted with any epoch; the old id is unknown (R1.8)."""
     h, static, _ = two_members()
     (one, *_) = sorted(static.owned)
     h.beat("s", AWAY, **STATIC)
@@ -56,8 +56,8 @@ def test_what_it_had_counts_as_assigned_from_the_beginning() -> None:
     assert h.commit_as("s", 3, one) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_while_it_is_away_it_may_commit_in_the_epoch_of_leaving() -> None:
-    """Kafka takes it; any other epoch is too new."""
+def test_an_absent_member_may_commit_with_the_epoch_of_its_leave() -> None:
+    """As in Kafka; any other epoch is too large."""
     h, static, _ = two_members()
     (one, *_) = sorted(static.owned)
     h.beat("s", AWAY, **STATIC)
@@ -65,8 +65,8 @@ def test_while_it_is_away_it_may_commit_in_the_epoch_of_leaving() -> None:
     assert h.commit_as("s", 3, one) is ErrorCode.STALE_MEMBER_EPOCH
 
 
-def test_going_away_twice_changes_nothing() -> None:
-    """The second time nothing is written."""
+def test_leaving_temporarily_twice_changes_nothing() -> None:
+    """The second time no record is written."""
     h, _, _ = two_members()
     h.beat("s", AWAY, **STATIC)
     before = len(h.log)
@@ -74,8 +74,8 @@ def test_going_away_twice_changes_nothing() -> None:
     assert len(h.log) == before
 
 
-def test_what_it_was_to_let_go_is_free_when_it_goes_away() -> None:
-    """Nobody reads it any more."""
+def test_its_pending_revocations_are_complete_when_it_leaves() -> None:
+    """It no longer reads them."""
     h = ConsumerHarness({"t": 4})
     static, dynamic = Client(h, "s", more=dict(STATIC)), Client(h, "d")
     settle(static)
@@ -87,8 +87,8 @@ def test_what_it_was_to_let_go_is_free_when_it_goes_away() -> None:
     assert len(dynamic.owned) == 2
 
 
-def test_a_static_member_that_does_not_come_back_is_removed() -> None:
-    """A session after its last heartbeat; leaving is none."""
+def test_an_absent_static_member_is_removed() -> None:
+    """A session timeout after its last heartbeat; the leave does not restart the timer."""
     h, _, dynamic = two_members()
     h.advance(SESSION_TIMEOUT_MS // 2)
     h.beat("s", AWAY, **STATIC)
@@ -99,8 +99,8 @@ def test_a_static_member_that_does_not_come_back_is_removed() -> None:
     assert len(dynamic.owned) == 4
 
 
-def test_the_session_of_one_that_came_back_is_its_own() -> None:
-    """The deadline of its former life takes nothing from it."""
+def test_a_returned_member_has_its_own_session_timer() -> None:
+    """The former timer does not remove it."""
     h, _, dynamic = two_members()
     h.beat("s", AWAY, **STATIC)
     h.advance(SESSION_TIMEOUT_MS - 1)
@@ -110,8 +110,8 @@ def test_the_session_of_one_that_came_back_is_its_own() -> None:
     assert "s2" in h.group.members
 
 
-def test_a_static_member_that_leaves_for_good_frees_its_partitions() -> None:
-    """As any other."""
+def test_a_static_member_that_leaves_permanently_frees_its_partitions() -> None:
+    """Like any other."""
     h, _, dynamic = two_members()
     assert h.beat("s", -1, **STATIC).error is ErrorCode.NONE
     settle(dynamic)
@@ -132,10 +132,10 @@ def test_a_static_member_that_leaves_for_good_frees_its_partitions() -> None:
         ("s", 0, "i", ErrorCode.NONE),
     ],
 )
-def test_while_a_static_member_lives_nobody_else_is_it(
+def test_a_present_static_member_cannot_be_replaced(
     member_id: str, epoch: int, instance_id: str, error: ErrorCode
 ) -> None:
-    """One row a heartbeat; `s` is the member with instance id i, in epoch 3."""
+    """One row per heartbeat; `s` is the member with instance id i, in epoch 3."""
     h, _, _ = two_members()
     if epoch == 0:
         result = h.join(member_id, "t", instance_id=instance_id)
@@ -146,10 +146,10 @@ def test_while_a_static_member_lives_nobody_else_is_it(
 
 @pytest.mark.parametrize("interval_ms", ["0", "1000"])
 @pytest.mark.parametrize("other", [{}, {"instance_id": "j"}])
-def test_a_member_that_takes_a_static_place_leaves_its_own_to_the_others(
+def test_a_member_that_replaces_a_static_one_releases_its_own_partitions(
     other: dict[str, Any], interval_ms: str
 ) -> None:
-    """Nobody else is it any more: what it had is assigned anew, and its commits of before are refused."""
+    """They are reassigned, and its earlier commits are refused."""
     h = ConsumerHarness({"t": 6}, group_consumer_assignment_interval_ms=interval_ms)
     static, second, third = Client(h, "s", more=dict(STATIC)), Client(h, "d", more=other), Client(h, "x")
     for _ in range(4):
@@ -177,8 +177,8 @@ def test_a_member_that_takes_a_static_place_leaves_its_own_to_the_others(
     assert set(h.group.members) == {"d", "x"}, "no timer of a former life is left"
 
 
-def test_a_member_that_takes_a_static_place_takes_its_expression_along() -> None:
-    """No record of it is left, and its vote for an assignor does not count twice."""
+def test_a_member_that_replaces_a_static_one_leaves_no_records() -> None:
+    """Neither an expression nor a second vote for an assignor."""
     h = ConsumerHarness({"t": 2})
     h.join("s", "t", **STATIC, server_assignor="range")
     h.beat(
@@ -198,8 +198,8 @@ def test_a_member_that_takes_a_static_place_takes_its_expression_along() -> None
     assert not h.group.subscriptions.regex_users
 
 
-def test_a_full_group_takes_back_its_static_members() -> None:
-    """They take no new place."""
+def test_a_full_group_accepts_returning_static_members() -> None:
+    """They need no new place."""
     h = ConsumerHarness(group_consumer_max_size="1")
     h.join("s", "t", **STATIC)
     h.beat("s", AWAY, **STATIC)
@@ -207,8 +207,8 @@ def test_a_full_group_takes_back_its_static_members() -> None:
     assert h.join("x", "t", instance_id="j").error is ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
-def test_one_that_comes_back_with_another_subscription_raises_the_epoch() -> None:
-    """It lets go of what it does not read any more and gets the rest."""
+def test_a_returning_member_with_another_subscription_raises_the_epoch() -> None:
+    """It revokes unsubscribed partitions and gets the others."""
     h = ConsumerHarness()
     h.join("s", "t", **STATIC)
     h.beat("s", AWAY, **STATIC)
@@ -217,8 +217,8 @@ def test_one_that_comes_back_with_another_subscription_raises_the_epoch() -> Non
     assert (set(client.owned), h.group.epoch) == ({("u", 0), ("u", 1)}, 3)
 
 
-def test_being_away_survives_a_crash() -> None:
-    """It may come back to another life of ours."""
+def test_a_temporary_leave_survives_a_crash() -> None:
+    """The member may return after it."""
     h, static, _ = two_members()
     h.beat("s", AWAY, **STATIC)
     h.reload()

@@ -1,4 +1,4 @@
-"""What the members of a group read, whoever comes and goes."""
+"""The topics that a group's members subscribe to, after any joins and leaves."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def read_by(*some: ConsumerGroupMemberMetadata) -> set[TopicName]:
 
 
 @given(members, st.integers(0, 6), st.integers(0, 6), st.none() | said)
-def test_what_is_read_is_what_each_member_reads_taken_together(
+def test_the_groups_topics_are_those_of_all_members(
     before: list[ConsumerGroupMemberMetadata],
     removed: int,
     going: int,
     coming: tuple[list[TopicName], str | None] | None,
 ) -> None:
-    """After members came and went, and as it will be when some more do."""
+    """After changes, and as predicted before them."""
     subscriptions = Subscriptions(REGEXES)
     for one in before:
         subscriptions.add(one)
@@ -78,8 +78,8 @@ def test_what_is_read_is_what_each_member_reads_taken_together(
         assert subscriptions.of(one) == read_by(one)
 
 
-def test_members_that_read_the_same_share_its_names() -> None:
-    """As long as one of them is there; so that a large group has them in memory once."""
+def test_members_with_equal_subscriptions_share_their_names() -> None:
+    """So a large group has them in memory once."""
     subscriptions = Subscriptions({})
     one, two, three = (member(number, list(NAMES)) for number in range(3))
     shared = subscriptions.add(one).subscribed_topic_names

@@ -1,4 +1,4 @@
-"""Consumer groups among groups of other types: coming into being, listed, described, deleted, expired."""
+"""Consumer groups among groups of other types: creation, lists, descriptions, deletion, expiry."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def listed(h: ConsumerHarness) -> list[ListedGroup]:
 # --- of which type ---
 
 
-def test_a_group_that_only_ever_committed_becomes_what_its_first_member_is() -> None:
-    """Its offsets stay."""
+def test_a_group_that_only_commits_gets_the_type_of_its_first_member() -> None:
+    """It keeps its offsets."""
     h = ConsumerHarness()
     h.commit(G, offset=5)
     h.join("a", "t")
@@ -54,8 +54,8 @@ def test_a_group_that_only_ever_committed_becomes_what_its_first_member_is() -> 
     assert h.offset(G) == 5
 
 
-def test_a_classic_client_that_is_about_to_join_does_not_stay_in_the_way() -> None:
-    """A group that only ever committed gave it an id; members of the new protocol may commit all the same."""
+def test_a_pending_classic_member_does_not_prevent_a_consumer_group() -> None:
+    """Members of the consumer protocol may commit."""
     h = ConsumerHarness()
     h.commit(G, offset=5)
     given_id(h, "c")
@@ -65,7 +65,7 @@ def test_a_classic_client_that_is_about_to_join_does_not_stay_in_the_way() -> No
 
 
 def test_an_empty_classic_group_becomes_a_consumer_group() -> None:
-    """Its record goes, its offsets stay, and epochs begin from the beginning."""
+    """Its record is removed, its offsets are kept, and epochs start at the first one."""
     h = ConsumerHarness()
     h.stable_group("old", group_id=G)
     h.commit(G, offset=5, member_id=MemberId("old"), generation=1)
@@ -78,16 +78,16 @@ def test_an_empty_classic_group_becomes_a_consumer_group() -> None:
     assert h.offset(G) == 5
 
 
-def test_a_classic_group_with_members_takes_no_member_of_the_new_protocol() -> None:
-    """And is not disturbed."""
+def test_a_classic_group_with_members_refuses_members_of_the_consumer_protocol() -> None:
+    """It is not affected."""
     h = ConsumerHarness()
     generation = h.stable_group("old", group_id=G)
     assert h.ask(beat("a", 0, **joining("t"))).error is ErrorCode.GROUP_ID_NOT_FOUND
     assert h.ask(heartbeat("old", generation, group_id=G)) is ErrorCode.NONE
 
 
-def test_members_of_the_new_protocol_are_none_of_the_classic_one() -> None:
-    """Whatever epoch they name as their generation."""
+def test_members_of_the_consumer_protocol_are_unknown_to_classic_requests() -> None:
+    """With any epoch as the generation."""
     h = ConsumerHarness()
     h.join("a", "t")
     assert h.ask(heartbeat("a", 2, group_id=G)) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -95,7 +95,7 @@ def test_members_of_the_new_protocol_are_none_of_the_classic_one() -> None:
 
 
 def test_an_empty_consumer_group_becomes_a_classic_one() -> None:
-    """All its records go, its offsets stay."""
+    """All its records are removed, its offsets are kept."""
     h = ConsumerHarness()
     h.join("a", "t")
     h.commit_as("a", 2, ("t", 0))
@@ -107,8 +107,8 @@ def test_an_empty_consumer_group_becomes_a_classic_one() -> None:
     assert h.offset(G) == 7
 
 
-def test_a_stranger_with_an_id_of_its_own_does_not_take_an_empty_consumer_group_over() -> None:
-    """A classic member gets its id from us."""
+def test_an_unknown_member_id_does_not_convert_an_empty_consumer_group() -> None:
+    """A classic member gets its id from the coordinator."""
     h = ConsumerHarness()
     h.join("a", "t")
     h.beat("a", -1)
@@ -138,8 +138,8 @@ def given_id(h: ConsumerHarness, member_id: str) -> None:
 
 
 @pytest.mark.parametrize("crashes", [False, True])
-def test_a_client_that_is_only_given_its_id_changes_nothing(crashes: bool) -> None:
-    """It may never come back: the group is what it was, and its offsets have the time they had."""
+def test_giving_out_a_member_id_changes_nothing(crashes: bool) -> None:
+    """The client may never join: the group and the age of its offsets are unchanged."""
     h = hourly()
     emptied(h)
     written = len(h.log)
@@ -157,7 +157,7 @@ def test_a_client_that_is_only_given_its_id_changes_nothing(crashes: bool) -> No
 
 @pytest.mark.parametrize("crashes", [False, True])
 def test_offsets_of_a_group_that_becomes_classic_age_since_it_was_empty(crashes: bool) -> None:
-    """Also when its first classic member never gets as far as a generation."""
+    """Also if its first classic member never gets a generation."""
     h = hourly()
     emptied(h)
     h.advance(HOUR_MS // 2)
@@ -174,8 +174,8 @@ def test_offsets_of_a_group_that_becomes_classic_age_since_it_was_empty(crashes:
     assert h.offset(G) is None
 
 
-def test_every_client_that_was_given_an_id_joins_with_it() -> None:
-    """The first one makes the group a classic one, the others are expected in it."""
+def test_every_given_member_id_can_join() -> None:
+    """The first one converts the group, which expects the others."""
     h = hourly()
     emptied(h)
     for member_id in ("c", "d"):
@@ -185,8 +185,8 @@ def test_every_client_that_was_given_an_id_joins_with_it() -> None:
     assert [h.answers[one].error for one in joins] == [ErrorCode.NONE] * 2
 
 
-def test_an_id_that_was_given_out_is_good_for_a_session() -> None:
-    """After that it is nobody's, and its deadline takes no member that has it."""
+def test_a_given_member_id_expires_after_a_session_timeout() -> None:
+    """Its deadline does not remove a member with that id."""
     h = hourly()
     emptied(h)
     given_id(h, "c")
@@ -198,8 +198,8 @@ def test_an_id_that_was_given_out_is_good_for_a_session() -> None:
     assert set(h.group.members) == {"c"}
 
 
-def test_an_id_that_comes_back_as_a_static_members_holds_nobody_up() -> None:
-    """It is refused, and the group does not wait for it longer than for a session."""
+def test_a_given_id_used_with_an_instance_id_does_not_delay_the_group() -> None:
+    """It is refused, and expires."""
     h = hourly()
     emptied(h)
     for member_id in ("c", "d"):
@@ -211,7 +211,7 @@ def test_an_id_that_comes_back_as_a_static_members_holds_nobody_up() -> None:
     assert not classic_groups(h.shard).live[G].pending_joins
 
 
-def test_a_client_that_no_group_could_have_leaves_it_as_it_is() -> None:
+def test_an_invalid_join_changes_nothing() -> None:
     """It names no protocol."""
     h = hourly()
     emptied(h)
@@ -223,8 +223,8 @@ def test_a_client_that_no_group_could_have_leaves_it_as_it_is() -> None:
 # --- looked at ---
 
 
-def test_a_consumer_group_is_no_classic_group_to_describe() -> None:
-    """DescribeGroups does not find it."""
+def test_a_consumer_group_is_unknown_to_describe_groups() -> None:
+    """As in Kafka."""
     h = ConsumerHarness()
     h.join("a", "t")
     h.commit_as("a", 2, ("t", 0))
@@ -232,8 +232,8 @@ def test_a_consumer_group_is_no_classic_group_to_describe() -> None:
 
 
 @pytest.mark.parametrize("state", ["missing", "simple", "classic"])
-def test_groups_of_other_types_are_not_found_to_describe_as_consumer_groups(state: str) -> None:
-    """And the message says whether there is one."""
+def test_groups_of_other_types_are_unknown_to_consumer_group_describe(state: str) -> None:
+    """The message says whether the group exists."""
     h = ConsumerHarness()
     if state == "simple":
         h.commit(G)
@@ -244,8 +244,8 @@ def test_groups_of_other_types_are_not_found_to_describe_as_consumer_groups(stat
     assert ("not found" in refusal.message) == (state == "missing")
 
 
-def test_a_described_group_shows_what_members_have_and_are_to_have() -> None:
-    """In the middle of a move."""
+def test_a_description_has_current_and_target_assignments() -> None:
+    """During a reassignment."""
     h = ConsumerHarness({"t": 2})
     settle(Client(h, "a"))
     h.join("b", "t", instance_id="i", rack_id="r", server_assignor="range")
@@ -263,7 +263,7 @@ def test_a_described_group_shows_what_members_have_and_are_to_have() -> None:
 
 
 def test_an_administrator_removes_members_by_either_id() -> None:
-    """LeaveGroup is about members of either protocol; each has its own answer, and the epoch rises once."""
+    """LeaveGroup works for members of both protocols; each has its own error, and the epoch rises once."""
     h = ConsumerHarness()
     for name in "abc":
         h.join(name, "t", **({"instance_id": f"i{name}"} if name == "b" else {}))
@@ -282,7 +282,7 @@ def test_an_administrator_removes_members_by_either_id() -> None:
 
 
 def test_a_group_is_deleted_when_it_is_empty() -> None:
-    """With its offsets, and without a trace."""
+    """With its offsets and all records."""
     h = ConsumerHarness()
     h.join("a", "t")
     h.commit_as("a", 2, ("t", 0))
@@ -293,8 +293,8 @@ def test_a_group_is_deleted_when_it_is_empty() -> None:
     assert h.ask(DeleteGroup(G)) is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_offsets_of_topics_that_are_read_are_not_deleted() -> None:
-    """Of others they are, also while the group has members."""
+def test_offsets_of_subscribed_topics_are_not_deleted() -> None:
+    """Others are, also while the group has members."""
     h = ConsumerHarness()
     h.join("a", "t")
     h.commit_as("a", 2, ("t", 0), ("u", 0))
@@ -324,8 +324,8 @@ def long_alive() -> ConsumerHarness:
     return h
 
 
-def test_offsets_of_a_group_that_was_long_alive_are_kept_from_its_last_member_on() -> None:
-    """Not from the commit: in Kafka they would go at once (R0.4, R0.5, R0.12)."""
+def test_offsets_are_kept_for_a_retention_after_the_last_member_left() -> None:
+    """Not after the commit: in Kafka they would be removed at once (R0.4, R0.5, R0.12)."""
     h = long_alive()
     h.advance(HOUR_MS - MINUTE_MS)
     assert h.offset(G) == 7
@@ -333,8 +333,8 @@ def test_offsets_of_a_group_that_was_long_alive_are_kept_from_its_last_member_on
     assert (h.offset(G), listed(h)) == (None, [])
 
 
-def test_that_holds_after_a_crash_too() -> None:
-    """The time at which the group became empty is in its record."""
+def test_the_time_since_which_a_group_is_empty_survives_a_crash() -> None:
+    """It is in the group's record."""
     h = long_alive()
     h.advance(MINUTE_MS * 30)
     h.reload()
@@ -344,8 +344,8 @@ def test_that_holds_after_a_crash_too() -> None:
     assert h.offset(G) is None
 
 
-def test_a_member_stops_the_clock() -> None:
-    """Also one that reads nothing (R0.8)."""
+def test_a_member_stops_the_aging_of_offsets() -> None:
+    """Also one without topics (R0.8)."""
     h = hourly()
     a = Client(h, "a")
     settle(a)
@@ -357,8 +357,8 @@ def test_a_member_stops_the_clock() -> None:
     assert h.offset(G) == 7
 
 
-def test_what_is_not_read_any_more_expires_by_its_commit() -> None:
-    """While the group lives, and only that (R0.9)."""
+def test_unsubscribed_offsets_expire_by_their_commit_time() -> None:
+    """While the group has members, and only these (R0.9)."""
     h = hourly()
     a = Client(h, "a")
     settle(a)
@@ -367,7 +367,7 @@ def test_what_is_not_read_any_more_expires_by_its_commit() -> None:
     assert (h.offset(G, "t"), h.offset(G, "u")) == (7, None)
 
 
-def test_an_empty_group_without_offsets_goes_with_the_next_sweep() -> None:
+def test_an_empty_group_without_offsets_is_removed_by_the_next_sweep() -> None:
     """There is nothing to keep it for."""
     h = hourly()
     h.join("a", "t")
@@ -379,8 +379,8 @@ def test_an_empty_group_without_offsets_goes_with_the_next_sweep() -> None:
 # --- settings ---
 
 
-def test_a_group_may_have_settings_of_its_own() -> None:
-    """They count from the next heartbeat on, and go away again."""
+def test_a_group_may_have_overrides() -> None:
+    """They apply from the next heartbeat on, and can be removed."""
     h = ConsumerHarness()
     own = {"consumer.session.timeout.ms": 60_000, "consumer.heartbeat.interval.ms": 9_000}
     h.ask(ConsumerGroupConfigured(group_id=G, settings=own))
@@ -393,8 +393,8 @@ def test_a_group_may_have_settings_of_its_own() -> None:
     assert h.group.is_empty
 
 
-def test_a_target_stands_for_the_assignment_interval() -> None:
-    """Who joins meanwhile is in the old epoch with nothing, and gets its part afterwards."""
+def test_a_target_assignment_is_kept_for_the_assignment_interval() -> None:
+    """A member that joins meanwhile is in the old epoch without partitions, and gets its part afterwards."""
     h = ConsumerHarness(group_consumer_assignment_interval_ms="1000")
     a, b = Client(h, "a"), Client(h, "b")
     settle(a)
@@ -407,8 +407,8 @@ def test_a_target_stands_for_the_assignment_interval() -> None:
     assert (a.epoch, b.epoch, len(a.owned | b.owned), bool(b.owned)) == (3, 3, 3, True)
 
 
-def test_the_assignor_that_most_members_want_assigns() -> None:
-    """When another one has most votes the epoch rises."""
+def test_the_assignor_with_most_votes_is_used() -> None:
+    """When it changes, the epoch rises."""
     h = ConsumerHarness({"t": 3, "u": 3})
     a, b = Client(h, "a", ("t", "u")), Client(h, "b", ("t", "u"))
     settle(a)
@@ -423,8 +423,8 @@ def test_the_assignor_that_most_members_want_assigns() -> None:
     assert h.group.epoch == epoch + 1
 
 
-def test_a_group_keeps_partitions_of_a_deleted_topic_no_longer() -> None:
-    """Its members let them go."""
+def test_partitions_of_a_deleted_topic_are_revoked() -> None:
+    """By their members."""
     h = ConsumerHarness()
     a = Client(h, "a", ("t", "u"))
     settle(a)
@@ -433,8 +433,8 @@ def test_a_group_keeps_partitions_of_a_deleted_topic_no_longer() -> None:
     assert {name for name, _ in a.owned} == {"t"}
 
 
-def test_another_group_of_the_shard_is_another_group() -> None:
-    """Members and partitions of one are nothing to the other."""
+def test_groups_of_a_shard_are_independent() -> None:
+    """In members and partitions."""
     h = ConsumerHarness()
     h.join("a", "t")
     result = h.ask(beat("a", 0, group_id="other", **joining("t")))
@@ -445,7 +445,7 @@ def test_another_group_of_the_shard_is_another_group() -> None:
 
 
 @pytest.mark.parametrize("name", ["t", "u"])
-def test_only_groups_that_read_a_topic_look_again_when_it_changes(name: str) -> None:
+def test_only_groups_with_a_changed_topic_are_verified_again(name: str) -> None:
     """Among many topics that change at once."""
     h = ConsumerHarness()
     a = Client(h, "a", (name,))

@@ -1,4 +1,4 @@
-"""Heartbeats that no group takes: one row a request, the last column is the answer."""
+"""Invalid heartbeats: one row per request, the last column is the answer."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ REFUSED: list[tuple[str, int, dict[str, Any], ErrorCode]] = [
 
 
 @pytest.mark.parametrize(("member_id", "epoch", "more", "error"), REFUSED)
-def test_a_heartbeat_that_cannot_be_is_refused(
+def test_an_invalid_heartbeat_is_refused(
     member_id: str, epoch: int, more: dict[str, Any], error: ErrorCode
 ) -> None:
-    """With the reason in words, and without a trace."""
+    """With a message, and without effects."""
     h = ConsumerHarness()
     result = h.ask(beat(member_id, epoch, **more))
     assert (result.error, bool(result.message)) == (error, True)
     assert h.log == []
 
 
-def test_what_is_wrong_with_the_request_comes_before_what_is_wrong_with_the_group() -> None:
-    """The checks have an order: the assignor is looked at before the group."""
+def test_the_request_is_checked_before_the_group() -> None:
+    """The checks have an order: the assignor comes before the group."""
     h = ConsumerHarness()
     result = h.ask(beat("m", 5, server_assignor="other"))
     assert result.error is ErrorCode.UNSUPPORTED_ASSIGNOR
 
 
-def test_an_assignor_that_is_not_offered_is_named_with_those_that_are() -> None:
-    """The settings say which ones members may ask for."""
+def test_an_unsupported_assignor_is_named_with_the_supported_ones() -> None:
+    """By the settings."""
     h = ConsumerHarness(group_consumer_assignors="range")
     result = h.ask(beat("m", 0, **JOIN, server_assignor="uniform"))
     assert result.message == "ServerAssignor uniform is not supported. Supported assignors: range."
