@@ -11,6 +11,7 @@ from headgate.cli.consumer_groups import OptionalValues, consumer_groups
 from headgate.cli.log import log
 from headgate.cli.serve import serve
 from headgate.cli.settings import settings
+from headgate.cli.spark import spark
 from headgate.compiled import build_text
 
 app = typer.Typer(
@@ -23,6 +24,7 @@ app = typer.Typer(
 app.command()(serve)
 app.command()(settings)
 app.add_typer(log)
+app.add_typer(spark)
 app.command(cls=OptionalValues, no_args_is_help=True)(consumer_groups)
 
 

@@ -44,6 +44,11 @@ def run_of(records: Records, offset: int) -> Run | None:
     return None
 
 
+def last_run(records: Records) -> Run | None:
+    """The run of the last record; None if it is in none."""
+    return run_of(records, int(records.offset[-1])) if len(records) else None
+
+
 def _places(records: Records) -> tuple[Ints, Ints, Ints]:
     """The rows of records that are in runs, and of each the run's first offset and its size."""
     if not records.header_count.any():

@@ -117,6 +117,11 @@ class ViewReader(DataSourceReader):
         self.options = options
         self.names = view.names(options) if schema is None else view.names_in(schema)
 
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns that it gives."""
+        return arrow_schema(self.view.only(self.names))
+
     def partitions(self) -> list[InputPartition]:
         """One `Task` for each task."""
         return list(plan(self.options))
@@ -124,7 +129,7 @@ class ViewReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task, as Arrow record batches; raises CorruptLog at a batch that cannot be read."""
         assert isinstance(partition, Task)
-        schema = arrow_schema(self.view.only(self.names))
+        schema = self.arrow_schema
         columns = [self.view.aliases.get(name, name) for name in self.names]
         skipped: list[Corruption] = []
         for where, records, corruptions in _records(partition):

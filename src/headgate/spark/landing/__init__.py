@@ -1,0 +1,20 @@
+"""Land the coordinator's log as tables of Parquet files, exactly once.
+
+    TARGET/offset_commits/log_partition=7/date=2026-11-22/00000000000000001200-00000000000000005600.parquet
+    TARGET/group_events/...
+    TARGET/_headgate/progress.json
+
+A run fixes the ranges of offsets that it lands before any work starts, and says so in `progress.json`.
+Workers write each file aside, make it durable and rename it; then the progress moves past the ranges. A run
+that was killed is done again with the same ranges and the same names, so no row is lost or doubled. Readers
+who must not see the files of an unfinished run read up to the offsets in `progress.json`.
+
+Only what is durable is landed: up to the sync mark of a Headgate data directory, the high watermark
+checkpoint of a Kafka one, or the high watermark that a cluster tells.
+"""
+
+from headgate.spark.landing.job import Landed, LandingFailed, land, run_here, run_on_spark
+from headgate.spark.landing.progress import LandingRefused
+from headgate.spark.landing.work import TABLES
+
+__all__ = ["TABLES", "Landed", "LandingFailed", "LandingRefused", "land", "run_here", "run_on_spark"]

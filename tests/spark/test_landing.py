@@ -1,0 +1,186 @@
+"""The coordinator's log is landed exactly once, whatever happens on the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+from tests.spark.coordinator_records import GROUP, NOW
+from tests.spark.support import rows_of
+
+from headgate.domain.ids import GroupId, Millis, TopicName
+from headgate.log.batch import Record, encode_batch
+from headgate.log.filesystem import OsFileSystem
+from headgate.log.sync_mark import SyncMark, save_sync_mark
+from headgate.records import GroupTombstone, OffsetCommit, encode
+from headgate.records.runs import RunPlace
+from headgate.spark.landing import LandingFailed, LandingRefused, job, land
+from headgate.spark.landing.files import Folder
+from headgate.spark.source import GROUP_EVENTS_VIEW, OFFSET_COMMITS_VIEW
+
+TOPIC = "__consumer_offsets"
+DAY_MS = 86_400_000
+TABLES = {"offset_commits": OFFSET_COMMITS_VIEW, "group_events": GROUP_EVENTS_VIEW}
+
+
+class Broker:
+    """A data directory that grows."""
+
+    def __init__(self, directory: Path, cluster_id: str = "c1") -> None:
+        self.directory = directory
+        directory.mkdir()
+        (directory / "meta.properties").write_text(f"version=1\ncluster.id={cluster_id}\n")
+        self.ends = {0: 0, 1: 0}
+
+    def append(self, partition: int, records: list[Record], *, epoch: int = 0, durable: bool = True) -> None:
+        """Write a batch, and leave word that it is durable."""
+        folder = self.directory / f"{TOPIC}-{partition}"
+        folder.mkdir(exist_ok=True)
+        with (folder / f"{0:020}.log").open("ab") as file:
+            file.write(encode_batch(records, base_offset=self.ends[partition], leader_epoch=epoch))
+        self.ends[partition] += len(records)
+        if durable:
+            self.sync(partition, self.ends[partition])
+
+    def sync(self, partition: int, end: int) -> None:
+        """Leave word of how far the log is durable."""
+        folder = self.directory / f"{TOPIC}-{partition}"
+        assert save_sync_mark(OsFileSystem(), folder, SyncMark(0, 0, end))
+
+
+def commit(offset: int, day: int = 0, *headers: tuple[bytes, bytes]) -> Record:
+    """A commit of this offset."""
+    what = OffsetCommit(GroupId("g"), TopicName("t"), 0, offset, 0, "", Millis(NOW))
+    return Record(*encode(what), NOW + day * DAY_MS, headers)
+
+
+def event(day: int = 0) -> Record:
+    """The record of a group."""
+    return Record(*encode(GROUP), NOW + day * DAY_MS)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Broker:
+    """Two partitions with commits of three days and a few events."""
+    made = Broker(tmp_path / "data")
+    made.append(0, [commit(1), event(), commit(2, 1)])
+    made.append(0, [commit(3, 2), Record(*encode(GroupTombstone(GroupId("g"))), NOW)])
+    made.append(1, [commit(4), commit(5, 1)])
+    return made
+
+
+def rows(target: Path, table: str) -> list[dict[str, Any]]:
+    """The rows of a landed table, in the order of the log."""
+    folder = target / table
+    if not folder.exists():
+        return []
+    found = ds.dataset(folder, format="parquet", partitioning="hive").to_table()
+    rows = found.drop_columns(["date"]).to_pylist()
+    return sorted(rows, key=lambda row: (row["log_partition"], row["log_offset"]))
+
+
+def check(broker: Broker, target: Path) -> None:
+    """The landed tables are what the readers give of all that is durable."""
+    for table, view in TABLES.items():
+        assert rows(target, table) == rows_of(view, broker.directory, TOPIC)
+
+
+def test_what_is_durable_is_landed_once(broker: Broker, tmp_path: Path) -> None:
+    """In one file for each range and day; the next run begins where this one ended."""
+    target = tmp_path / "tables"
+    landed = land(str(broker.directory), str(target))
+    assert landed.rows == {"offset_commits": 5, "group_events": 2}
+    assert landed.ends == {0: 5, 1: 2}
+    check(broker, target)
+    days = sorted(file.parent.name for file in target.glob("offset_commits/log_partition=0/*/*.parquet"))
+    assert days == ["date=2023-11-14", "date=2023-11-15", "date=2023-11-16"]
+    assert land(str(broker.directory), str(target)).rows == {"offset_commits": 0, "group_events": 0}
+    broker.append(1, [commit(6), event(3)])
+    broker.append(1, [commit(7)], durable=False)
+    assert land(str(broker.directory), f"file://{target}").rows == {"offset_commits": 1, "group_events": 1}
+    broker.sync(1, broker.ends[1])
+    land(str(broker.directory), str(target))
+    check(broker, target)
+
+
+def test_a_run_killed_at_any_write_is_finished_by_the_next(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No row is lost or doubled, also when records come between the two runs."""
+    write = Folder.write
+    left = 0
+
+    def dying(self: Folder, name: str, content: bytes) -> None:
+        nonlocal left
+        if not left:
+            raise OSError("killed")
+        left -= 1
+        write(self, name, content)
+
+    survived = False
+    for step in range(20):
+        target = tmp_path / f"tables{step}"
+        left = step
+        monkeypatch.setattr(Folder, "write", dying)
+        try:
+            land(str(broker.directory), str(target))
+            survived = True
+        except (OSError, LandingFailed):
+            broker.append(0, [commit(100 + step)])
+        monkeypatch.setattr(Folder, "write", write)
+        land(str(broker.directory), str(target))
+        check(broker, target)
+        if survived:
+            break
+    assert survived
+    assert step == 8  # five files of commits, one of events, and the progress twice
+
+
+def test_large_logs_are_landed_range_by_range(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a worker has in memory is bounded."""
+    monkeypatch.setattr(job, "MOST_OFFSETS", 2)
+    target = tmp_path / "tables"
+    land(str(broker.directory), str(target))
+    check(broker, target)
+    assert len({file.name for file in target.glob("*/log_partition=0/*/*.parquet")}) == 3
+
+
+def test_a_run_that_is_not_complete_yet_is_not_landed(broker: Broker, tmp_path: Path) -> None:
+    """Half of a commit would be none: its beginning waits for its end, or is never landed if it was cut."""
+    target = tmp_path / "tables"
+    for at in range(0, 6, 2):
+        places = [RunPlace(2, at, 6), RunPlace(2, at + 1, 6)]
+        broker.append(1, [commit(10 + at, 0, place.header()) for place in places])
+        expected = 2 if at < 4 else 8
+        assert land(str(broker.directory), str(target)).ends[1] == expected
+    check(broker, target)
+    broker.append(1, [commit(20, 0, RunPlace(8, 0, 5).header())])
+    assert land(str(broker.directory), str(target)).ends[1] == 8
+    broker.append(1, [commit(30)])
+    assert land(str(broker.directory), str(target)).ends[1] == 10
+    check(broker, target)
+
+
+def test_another_log_is_refused(broker: Broker, tmp_path: Path) -> None:
+    """By its cluster, by an end before what was landed, and by the leader epochs of its batches."""
+    target = tmp_path / "tables"
+    land(str(broker.directory), str(target))
+    other = Broker(tmp_path / "other", "c2")
+    other.append(0, [commit(1)])
+    with pytest.raises(LandingRefused, match="cluster c1, not of c2"):
+        land(str(other.directory), str(target))
+    with pytest.raises(LandingRefused, match="has the tables"):
+        land(str(broker.directory), str(target), tables=["offset_commits"])
+    broker.sync(0, 4)
+    with pytest.raises(LandingRefused, match="ends at offset 4, but was landed up to 5"):
+        land(str(broker.directory), str(target))
+    file = broker.directory / f"{TOPIC}-0" / f"{0:020}.log"
+    file.unlink()
+    broker.ends[0] = 0
+    broker.append(0, [commit(1), event(), commit(2), commit(8), commit(9), commit(10)], epoch=3)
+    with pytest.raises(LandingRefused, match="leader epoch 3, but what was landed before has 0"):
+        land(str(broker.directory), str(target))
