@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow.dataset as ds
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -18,6 +19,7 @@ import headgate
 from headgate.client.cluster import Cluster
 from headgate.client.connection import Connection
 from headgate.spark import broker as broker_source
+from headgate.spark.landing import land
 from headgate.spark.options import parse
 from headgate.spark.plan import MissingData
 from headgate.spark.source import OFFSET_COMMITS_VIEW, RECORDS_VIEW, View, ViewReader
@@ -160,6 +162,16 @@ def test_a_broker_that_restarts_does_not_fail_a_read(running: headgate.Broker) -
     running.start()
     reading.join(20)
     assert sum(found) == COUNT * len(CODECS)
+
+
+def test_a_cluster_is_landed_like_its_files(running: headgate.Broker, tmp_path: Path) -> None:
+    """The same rows over the protocol as are in the files; the next run finds nothing new."""
+    target = tmp_path / "tables"
+    assert land(running.bootstrap_servers, str(target)).rows["offset_commits"] == 1
+    found = ds.dataset(target / "offset_commits", format="parquet", partitioning="hive").to_table()
+    rows = found.drop_columns(["date"]).to_pylist()
+    assert rows == rows_of(OFFSET_COMMITS_VIEW, running.data_dir, "__consumer_offsets")
+    assert not any(land(running.bootstrap_servers, str(target)).rows.values())
 
 
 def test_a_topic_that_is_not_there_is_named_with_those_that_are(running: headgate.Broker) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset as ds
 import pytest
 from tests.spark.coordinator_records import GROUP, NOW
 from tests.spark.support import rows_of
+from typer.testing import CliRunner
 
+from headgate.cli import app
 from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.log.batch import Record, encode_batch
 from headgate.log.filesystem import OsFileSystem
@@ -19,6 +21,9 @@ from headgate.records.runs import RunPlace
 from headgate.spark.landing import LandingFailed, LandingRefused, job, land
 from headgate.spark.landing.files import Folder
 from headgate.spark.source import GROUP_EVENTS_VIEW, OFFSET_COMMITS_VIEW
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 TOPIC = "__consumer_offsets"
 DAY_MS = 86_400_000
@@ -184,3 +189,17 @@ def test_another_log_is_refused(broker: Broker, tmp_path: Path) -> None:
     broker.append(0, [commit(1), event(), commit(2), commit(8), commit(9), commit(10)], epoch=3)
     with pytest.raises(LandingRefused, match="leader epoch 3, but what was landed before has 0"):
         land(str(broker.directory), str(target))
+
+
+@pytest.mark.timeout(120)
+def test_the_command_lands_with_spark(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
+    """The work is done in Spark's workers; what is refused is said in one line."""
+    target = tmp_path / "tables"
+    result = CliRunner().invoke(app, ["spark", "land", str(broker.directory), str(target)])
+    assert result.exit_code == 0, result.output
+    assert "landed 5 rows of offset_commits, 2 rows of group_events" in result.output
+    check(broker, target)
+    (broker.directory / "meta.properties").write_text("cluster.id=c9\n")
+    result = CliRunner().invoke(app, ["spark", "land", str(broker.directory), str(target)])
+    assert result.exit_code == 1
+    assert "cluster c1, not of c9" in result.output

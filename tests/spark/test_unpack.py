@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.spark.support import numbered
 from tests.spark.unpacked import CODECS, as_records, read
 
+from headgate.log import record_kernel
 from headgate.log.batch import CorruptBatch, Record, encode_batch, iterate_records
 from headgate.spark import unpack
 
@@ -34,18 +35,22 @@ def expected(data: bytes | bytearray) -> list[tuple[int, Record]]:
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(st.lists(_records, min_size=1, max_size=8), st.sampled_from(list(CODECS.values())))),
-    st.sampled_from([1, 3, 1000]),
+    st.sampled_from([1, 3, 1000, None]),
 )
 def test_columns_equal_the_records_read_one_by_one(
-    batches: list[tuple[list[Record], int]], walk_in_step_from: int
+    batches: list[tuple[list[Record], int]], walk_in_step_from: int | None
 ) -> None:
-    """Whatever the records and codecs, and whichever of the two walks finds them, nothing differs."""
+    """Whatever the records and codecs, and whichever of the walks finds them, nothing differs."""
     data, offset = bytearray(), 100
     for records, codec in batches:
         data += encode_batch(records, base_offset=offset, codec=codec)
         offset += len(records)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(unpack, "WALK_IN_STEP_FROM", walk_in_step_from)
+        if walk_in_step_from is None:
+            patch.setattr(record_kernel, "compiled_find_fields", record_kernel.find_fields)
+        else:
+            patch.setattr(record_kernel, "compiled_find_fields", None)
+            patch.setattr(unpack, "WALK_IN_STEP_FROM", walk_in_step_from)
         pieces, corruptions = read(data)
     assert as_records(pieces) == expected(data)
     assert corruptions == []
@@ -81,9 +86,17 @@ def test_log_append_time_replaces_the_records_own() -> None:
     assert {record.timestamp for _, record in as_records(pieces)} == {1_700_000_000_002}
 
 
+FINDERS = {"numpy": None, "kernel": record_kernel.find_fields}
+"""The two ways to find the fields of records; the kernel runs as plain Python here, compiled or not."""
+
+
+@pytest.mark.parametrize("finder", FINDERS)
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
-def test_a_batch_that_lies_under_a_right_crc_is_left_out_and_blamed(codec: int) -> None:
+def test_a_batch_that_lies_under_a_right_crc_is_left_out_and_blamed(
+    codec: int, finder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A producer may sum nonsense correctly: that batch alone is refused, and nothing is raised."""
+    monkeypatch.setattr(record_kernel, "compiled_find_fields", FINDERS[finder])
     lying = numbered(4, 10, codec=codec)
     if codec:
         lying[61:] = b"\xff" * len(lying[61:])
@@ -95,8 +108,10 @@ def test_a_batch_that_lies_under_a_right_crc_is_left_out_and_blamed(codec: int) 
     assert [(found.base_offset, found.size) for found in corruptions] == [(10, len(lying))]
 
 
-def test_garbage_under_a_right_crc_never_raises() -> None:
+@pytest.mark.parametrize("finder", FINDERS)
+def test_garbage_under_a_right_crc_never_raises(finder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """1,500 random changes inside batches: each is either read as `headgate.log` reads it, or blamed."""
+    monkeypatch.setattr(record_kernel, "compiled_find_fields", FINDERS[finder])
     dice = random.Random(5)
     header = Record(b"key", b"value" * 30, 1_700_000_000_000, ((b"h", b"x"), (b"i", None)))
     whole = encode_batch([header, Record(None, b"", 1_700_000_000_001), header])

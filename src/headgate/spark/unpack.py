@@ -1,9 +1,10 @@
 """Take the records out of checked batches, as columns.
 
-Records are framed by lengths of variable width, so each is found from the one before. Two walks do that: many
+Records are framed by lengths of variable width, so each is found from the one before. Where numba is
+installed that is done in machine code (`headgate.log.record_kernel`). Without it there are two walks: many
 batches are walked in step, one numpy operation for the n-th record of all of them; where few batches still
 have records left, a plain loop is faster. Once every record's place is known, its fields are read for all
-records at once. Keys and values are not copied here: a column says where in the payload each of them stands.
+records at once. Keys and values are not copied here: a column says where in the payload each of them is.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from headgate.log import record_kernel
 from headgate.log.batch_scan import PADDING, Batches, Bits, Corruption, Ints, Scan, corruption_of, only
 from headgate.log.compression import decompress
 from headgate.log.header import HEADER_BYTES, CorruptBatch
@@ -156,27 +158,19 @@ def _records(part: _Part) -> tuple[Records, dict[int, str]]:
         return _nothing(payload, batches), _blame(crowded, "it claims more records than it has room for")
     count = batches.record_count
     batch = np.repeat(np.arange(len(batches), dtype=np.int64), count)
-    body_at, body_end, astray = _walk(payload, begin, end, count)
+    find = _find_by_numpy if record_kernel.compiled_find_fields is None else _find_by_kernel
+    astray, fields = find(payload, begin, end, count)
     if astray.any():
         return _nothing(payload, batches), _blame(astray, "its record lengths do not add up to its size")
-
-    # The first byte of a record is its attributes, which nothing uses.
-    read = _FieldReader(np.frombuffer(payload, np.uint8), body_at + 1, body_end)
-    timestamp_delta = read.varint()
-    offset_delta = read.varint()
-    key_at, key_size = read.sized()
-    value_at, value_size = read.sized()
-    header_count = read.varint()
-    headers_at = read.at
-    wrong = read.overrun | (header_count < 0) | ~_offsets_rise(batches, batch, offset_delta)
-    _, headers_wrong = read_headers(payload, headers_at, body_end, header_count)
+    wrong = fields.overrun | (fields.header_count < 0) | ~_offsets_rise(batches, batch, fields.offset_delta)
+    _, headers_wrong = read_headers(payload, fields.headers_at, fields.end, fields.header_count)
     wrong |= headers_wrong
     if wrong.any():
         blamed = np.zeros(len(batches), dtype=np.bool_)
         blamed[batch[wrong]] = True
         return _nothing(payload, batches), _blame(blamed, "a record's fields do not fill the record")
 
-    timestamp = batches.base_timestamp[batch] + timestamp_delta
+    timestamp = batches.base_timestamp[batch] + fields.timestamp_delta
     appended = batches.uses_log_append_time
     if appended.any():
         timestamp = np.where(appended[batch], batches.max_timestamp[batch], timestamp)
@@ -184,16 +178,72 @@ def _records(part: _Part) -> tuple[Records, dict[int, str]]:
         payload=payload,
         batches=batches,
         batch=batch,
-        offset=batches.base_offset[batch] + offset_delta,
+        offset=batches.base_offset[batch] + fields.offset_delta,
         timestamp_ms=timestamp,
-        key_at=key_at,
-        key_size=key_size,
-        value_at=value_at,
-        value_size=value_size,
-        header_count=header_count,
-        headers_at=headers_at,
-        headers_end=body_end,
+        key_at=fields.key_at,
+        key_size=fields.key_size,
+        value_at=fields.value_at,
+        value_size=fields.value_size,
+        header_count=fields.header_count,
+        headers_at=fields.headers_at,
+        headers_end=fields.end,
     ), {}
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """The fields of records as columns, in the order of `record_kernel.find_fields`.
+
+    `overrun` tells where fields leave their record: the others of such a batch mean nothing then.
+    """
+
+    overrun: Bits
+    timestamp_delta: Ints
+    offset_delta: Ints
+    key_at: Ints
+    key_size: Ints
+    value_at: Ints
+    value_size: Ints
+    header_count: Ints
+    headers_at: Ints
+    end: Ints
+
+
+def _find_by_kernel(payload: bytes | bytearray, begin: Ints, end: Ints, count: Ints) -> tuple[Bits, _Fields]:
+    """The batches whose lengths do not add up, and the fields of all records: in machine code."""
+    find = record_kernel.compiled_find_fields or record_kernel.find_fields
+    out = np.zeros((record_kernel.COLUMNS, int(count.sum())), np.int64)
+    fault = np.zeros(len(count), np.int64)
+    find(np.frombuffer(payload, np.uint8), begin, end, count, out, fault)
+    overrun = np.repeat(fault == record_kernel.OVERRUN, count)
+    return fault == record_kernel.ASTRAY, _Fields(overrun, *out)
+
+
+def _find_by_numpy(payload: bytes | bytearray, begin: Ints, end: Ints, count: Ints) -> tuple[Bits, _Fields]:
+    """The same, field by field for all records at once."""
+    body_at, body_end, astray = _walk(payload, begin, end, count)
+    if astray.any():
+        return astray, _Fields(np.zeros(0, np.bool_), *([_NONE] * 9))
+    # The first byte of a record is its attributes, which nothing uses.
+    read = _FieldReader(np.frombuffer(payload, np.uint8), body_at + 1, body_end)
+    timestamp_delta = read.varint()
+    offset_delta = read.varint()
+    key_at, key_size = read.sized()
+    value_at, value_size = read.sized()
+    header_count = read.varint()
+    fields = _Fields(
+        read.overrun,
+        timestamp_delta,
+        offset_delta,
+        key_at,
+        key_size,
+        value_at,
+        value_size,
+        header_count,
+        read.at,
+        body_end,
+    )
+    return astray, fields
 
 
 def _offsets_rise(batches: Batches, batch: Ints, offset_delta: Ints) -> Bits:
