@@ -184,6 +184,12 @@ def test_new_partitions_of_a_topic_go_to_the_lightest_members() -> None:
     assert readable(assign_uniformly(spec)) == {"a": {"t": [0, 2]}, "b": {"t": [1, 3]}}
 
 
+def test_a_topic_of_which_every_partition_is_withheld_is_in_no_target() -> None:
+    """Also if a member has one of them, and other partitions are assigned."""
+    spec = group({"t": 1, "u": 1}, {"t": [0]}, a=member(["t", "u"], {"t": [0]}))
+    assert readable(assign_uniformly(spec)) == {"a": {"u": [0]}}
+
+
 def test_a_partition_that_two_members_have_stays_with_the_first() -> None:
     """A present target may be invalid; the result is not."""
     spec = group({"t": 2}, b=member(["t"], {"t": [0, 1]}), a=member(["t"], {"t": [1]}))

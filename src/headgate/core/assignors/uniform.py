@@ -179,7 +179,8 @@ def _ownerless(owned: Mapping[TopicId, list[int]], topics: _Topics) -> _Free:
         # check.
         if sorted(owned[topic]) != whole:
             taken = set(owned[topic])
-            free[topic] = tuple([p for p in whole if p not in taken] if taken else whole)
+            if left := tuple([p for p in whole if p not in taken] if taken else whole):
+                free[topic] = left
     return free
 
 
