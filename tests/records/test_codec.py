@@ -1,4 +1,4 @@
-"""The binary form of the records: bytes written by hand from Kafka's schemas, round trips, truncation."""
+"""The binary format of the records: bytes composed by hand from Kafka's schemas, round trips, truncation."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def group(state_timestamp: int, one: GroupMember) -> GroupMetadata:
 
 
 def group_value(version: int) -> bytes:
-    """A group of one member, written down field by field for a version before the flexible one."""
+    """Return the value of a group with one member, field by field, in a version that is not flexible."""
     value = short(version) + text("consumer") + int32(3) + text("range") + text("m")
     if version >= 2:
         value += int64(77)
@@ -138,44 +138,44 @@ GROUP_VALUES = [
 
 @pytest.mark.parametrize(("value", "expected"), OFFSET_VALUES)
 @pytest.mark.parametrize("key", [OFFSET_KEY, LEGACY_OFFSET_KEY])
-def test_an_offset_is_read_in_every_version_kafka_ever_wrote(
+def test_an_offset_is_read_in_every_version_of_kafka(
     key: bytes, value: bytes, expected: OffsetCommit
 ) -> None:
-    """Values of versions 0 to 4, with tagged fields known and unknown, under both key types (R0.2)."""
+    """Values of versions 0 to 4, with known and unknown tagged fields, with both key types (R0.2)."""
     assert decode(key, value) == expected
 
 
 @pytest.mark.parametrize(("value", "expected"), GROUP_VALUES)
-def test_a_group_is_read_in_every_version_kafka_ever_wrote(value: bytes, expected: GroupMetadata) -> None:
-    """Values of versions 0 to 4; what a version does not have gets Kafka's default (R0.3)."""
+def test_a_group_is_read_in_every_version_of_kafka(value: bytes, expected: GroupMetadata) -> None:
+    """Values of versions 0 to 4. A field that a version does not have gets Kafka's default (R0.3)."""
     assert decode(GROUP_KEY, value) == expected
 
 
 def test_an_offset_is_written_as_version_3() -> None:
-    """Tools that read the topic know version 3."""
+    """Tools that read the topic support version 3."""
     value = short(3) + int64(42) + int32(5) + text("note") + int64(1000)
     assert encode(offset(leader_epoch=5)) == (OFFSET_KEY, value)
 
 
 def test_an_offset_without_metadata_is_written_as_version_3() -> None:
-    """The usual case takes a road of its own; it leads to the same place."""
+    """This frequent case has code of its own; the bytes are the same."""
     value = short(3) + int64(42) + int32(-1) + text("") + int64(1000)
     assert encode(offset(metadata="")) == (OFFSET_KEY, value)
 
 
 def test_an_offset_with_an_expiry_is_written_as_version_1() -> None:
-    """Version 1 alone has a place for the expiry (R0.2)."""
+    """Only version 1 has a field for the expiry (R0.2)."""
     value = short(1) + int64(42) + text("note") + int64(1000) + int64(2000)
     assert encode(offset(expire_timestamp=2000)) == (OFFSET_KEY, value)
 
 
 def test_a_group_is_written_as_version_3() -> None:
-    """As Kafka writes it (R0.3)."""
+    """Kafka writes version 3 as well (R0.3)."""
     assert encode(group(77, member())) == (GROUP_KEY, group_value(3))
 
 
 def test_tombstones_have_a_key_and_no_value() -> None:
-    """What is gone is named by the key it had."""
+    """A tombstone has the key of the record that it removes."""
     gone_offset = OffsetTombstone(GroupId("g"), TopicName("t"), 7)
     gone_group = GroupTombstone(GroupId("g"))
     assert encode(gone_offset) == (OFFSET_KEY, None)
@@ -186,8 +186,8 @@ def test_tombstones_have_a_key_and_no_value() -> None:
 
 
 @pytest.mark.parametrize("value", [b"anything", b"", None])
-def test_a_record_of_an_unknown_type_passes_through_untouched(value: bytes | None) -> None:
-    """What a newer version wrote is kept byte for byte."""
+def test_a_record_of_an_unknown_type_is_kept_unchanged(value: bytes | None) -> None:
+    """A record that a newer version wrote is kept byte for byte."""
     key = short(2000) + b"whatever follows"
     record = decode(key, value)
     assert record == UnknownRecord(2000, key, value)
@@ -199,7 +199,7 @@ def test_a_record_of_an_unknown_type_passes_through_untouched(value: bytes | Non
     [(OFFSET_KEY, value) for value, _ in OFFSET_VALUES] + [(GROUP_KEY, value) for value, _ in GROUP_VALUES],
 )
 def test_every_truncation_is_malformed(key: bytes, value: bytes) -> None:
-    """A value or a key that ends early is refused wherever it ends, and so is one that goes on."""
+    """A key or a value that ends early is refused, whatever its length, and so is one with extra bytes."""
     for size in range(len(value)):
         with pytest.raises(MalformedRecord):
             decode(key, value[:size])
@@ -226,8 +226,8 @@ def test_every_truncation_is_malformed(key: bytes, value: bytes) -> None:
         (GROUP_KEY, short(4) + b"\xff\xff\xff\xff\xff\xff"),
     ],
 )
-def test_lies_are_malformed(key: bytes | None, value: bytes) -> None:
-    """Unknown versions, nulls where none may be, bad text, and counts that nothing stands behind."""
+def test_invalid_fields_are_malformed(key: bytes | None, value: bytes) -> None:
+    """Unknown versions, nulls in fields that are not nullable, invalid UTF-8, counts beyond the end."""
     with pytest.raises(MalformedRecord):
         decode(key, value)
 
@@ -282,14 +282,14 @@ records = st.one_of(
 
 
 @given(records)
-def test_every_record_survives_its_bytes(record: Record) -> None:
-    """What is written is read as it was."""
+def test_every_record_survives_a_round_trip(record: Record) -> None:
+    """Decoding an encoded record returns an equal record."""
     assert decode(*encode(record)) == record
 
 
 @given(st.binary(max_size=60), st.none() | st.binary(max_size=80))
 def test_garbage_is_a_record_or_malformed(key: bytes, value: bytes | None) -> None:
-    """Nothing but MalformedRecord is ever raised."""
+    """No error other than MalformedRecord is raised."""
     try:
         record = decode(key, value)
     except MalformedRecord:

@@ -1,4 +1,4 @@
-"""Columns of committed offsets stand for the records they are made of, byte for byte."""
+"""Columns of committed offsets encode to the same bytes as their single records."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def columns(draw: st.DrawFn, most: int = 40) -> OffsetCommits:
 
 
 @given(columns())
-def test_rows_are_the_bytes_of_single_records(commits: OffsetCommits) -> None:
-    """Encoding the columns gives, row by row, what encoding each record gives."""
+def test_rows_equal_the_bytes_of_single_records(commits: OffsetCommits) -> None:
+    """Each row of the encoded columns equals the encoded record."""
     keys, values = commits.encode()
     rows = [(key.tobytes(), value.tobytes()) for key, value in zip(keys, values, strict=True)]
     assert rows == [encode(record) for record in commits.each()]
@@ -107,8 +107,8 @@ def test_many_records_take_longer_offset_deltas() -> None:
         assert (offset, record.value) == (count - 1, values[-1].tobytes())
 
 
-def test_what_columns_stand_for() -> None:
-    """Each record has its own numbers and the shared rest."""
+def test_columns_yield_single_records() -> None:
+    """Each record has its own numbers and the shared fields."""
     commits = OffsetCommits(
         GroupId("g"), TopicName("t"), np.array([1, 2]), np.array([10, 20]), np.array([-1, 7]), "m", Millis(9)
     )

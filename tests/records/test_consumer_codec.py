@@ -1,4 +1,4 @@
-"""The records of consumer groups: bytes that Apache Kafka 4.3.1 wrote, round trips, truncation."""
+"""The records of consumer groups: bytes written by Apache Kafka 4.3.1, round trips, truncation."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ M = MemberId("m")
 
 
 def key(key_type: int, *texts: str) -> bytes:
-    """A key by hand: two bytes of type, then strings with two bytes of length."""
+    """Return a key composed by hand: a type of two bytes, then strings after their two-byte lengths."""
     packed = [struct.pack(">h", len(text.encode())) + text.encode() for text in texts]
     return struct.pack(">h", key_type) + b"".join(packed)
 
 
 def member(**changes: Any) -> ConsumerGroupMemberMetadata:
-    """A member that says as little as it can, but for the changes."""
+    """Return a member with minimal fields, except for the changes."""
     values: dict[str, Any] = {"group_id": G, "member_id": M, "client_id": "c", "client_host": "/h"}
     return ConsumerGroupMemberMetadata(**(values | changes))
 
 
 def current(**changes: Any) -> ConsumerGroupCurrentAssignment:
-    """A member's assignment, but for the changes."""
+    """Return a member's current assignment with default fields, except for the changes."""
     values: dict[str, Any] = {
         "group_id": G,
         "member_id": M,
@@ -60,7 +60,7 @@ def current(**changes: Any) -> ConsumerGroupCurrentAssignment:
     return ConsumerGroupCurrentAssignment(**(values | changes))
 
 
-# The values were written by Kafka's own classes.
+# Kafka's own classes wrote these values.
 KAFKA_WROTE: list[tuple[bytes, str, ConsumerRecord]] = [
     (key(3, "g"), "00000000000700", ConsumerGroupMetadata(group_id=G, epoch=7)),
     (
@@ -132,31 +132,29 @@ KAFKA_WROTE: list[tuple[bytes, str, ConsumerRecord]] = [
 
 
 @pytest.mark.parametrize(("record_key", "value", "record"), KAFKA_WROTE)
-def test_kafkas_bytes_are_read_and_written_alike(
-    record_key: bytes, value: str, record: ConsumerRecord
-) -> None:
-    """Key and value both ways, for every record type and every field that may be left out."""
+def test_kafkas_bytes_are_read_and_written(record_key: bytes, value: str, record: ConsumerRecord) -> None:
+    """Every record type and every optional field is decoded from Kafka's bytes and encoded to them."""
     assert decode(record_key, bytes.fromhex(value)) == record
     assert encode(record) == (record_key, bytes.fromhex(value))
 
 
-def test_without_assignment_epochs_all_are_the_members_epoch() -> None:
-    """Brokers before Kafka 4.3 wrote none (R1.6)."""
+def test_missing_assignment_epochs_are_the_members_epoch() -> None:
+    """Brokers before Kafka 4.3 wrote no assignment epochs (R1.6)."""
     epochs = "010009030000000300000005"
     without = KAFKA_WROTE[-2][1].replace(epochs, "00")
     read = decode(KAFKA_WROTE[-2][0], bytes.fromhex(without))
     assert read == current(assigned={T: {0: 5, 2: 5}})
 
 
-def test_epochs_that_are_not_as_many_as_the_partitions_are_not_believed() -> None:
-    """All partitions get the member's epoch then, as if there were none (R1.6)."""
+def test_epochs_that_differ_in_number_from_the_partitions_are_ignored() -> None:
+    """All partitions get the member's epoch, as if the epochs were missing (R1.6)."""
     one_short = KAFKA_WROTE[-2][1].replace("010009030000000300000005", "0100050200000003")
     read = decode(KAFKA_WROTE[-2][0], bytes.fromhex(one_short))
     assert read == current(assigned={T: {0: 5, 2: 5}})
 
 
-def test_epochs_of_a_static_member_that_is_away_are_zero() -> None:
-    """Its epoch is -2, at which nothing is ever assigned; Kafka wrote this value (R1.8)."""
+def test_epochs_of_a_static_member_that_left_temporarily_are_zero() -> None:
+    """Its member epoch is -2, and an assignment epoch is never negative. Kafka wrote this value (R1.8)."""
     value = "0000fffffffe000000040002000102030405060708090a0b0c0d0e0f030000000000000002000100"
     read = decode(key(8, "g", "m"), bytes.fromhex(value))
     assert read == current(
@@ -165,14 +163,14 @@ def test_epochs_of_a_static_member_that_is_away_are_zero() -> None:
 
 
 def test_a_state_of_another_version_is_unknown() -> None:
-    """Any number that is none of Kafka's states."""
+    """Any number that is not one of Kafka's states."""
     value = bytearray.fromhex(KAFKA_WROTE[-2][1])
     value[10] = 9
     assert decode(KAFKA_WROTE[-2][0], bytes(value)) == current(state=MemberState.UNKNOWN)
 
 
-def test_what_kafka_does_not_know_of_a_group_survives_its_bytes() -> None:
-    """When it became empty (R0.4) and lost a member last stands in tagged fields, which Kafka skips."""
+def test_the_tagged_fields_of_a_group_survive_a_round_trip() -> None:
+    """The time at which it became empty (R0.4) and the epoch of its last removal. Kafka skips both."""
     group = ConsumerGroupMetadata(
         group_id=G, epoch=7, metadata_hash=1, empty_since=Millis(1000), last_removal_epoch=5
     )
@@ -184,7 +182,7 @@ def test_what_kafka_does_not_know_of_a_group_survives_its_bytes() -> None:
 
 @pytest.mark.parametrize("record_type", ConsumerRecordType)
 def test_a_tombstone_of_each_type_is_read_and_written(record_type: ConsumerRecordType) -> None:
-    """A key without a value; the key of what a group has several of has a name."""
+    """A key without a value. Record types of which a group has several have a name in the key."""
     names = () if record_type in (3, 4, 6) else ("m",)
     tombstone = ConsumerGroupTombstone(record_type, G, *names)
     assert encode(tombstone) == (key(record_type, "g", *names), None)
@@ -195,7 +193,7 @@ def test_a_tombstone_of_each_type_is_read_and_written(record_type: ConsumerRecor
 def test_a_value_that_ends_too_early_is_malformed(
     record_key: bytes, value: str, record: ConsumerRecord
 ) -> None:
-    """Every prefix of every value is refused, and so is a byte too many."""
+    """Every prefix of every value is refused, and so is a value with an extra byte."""
     whole = bytes.fromhex(value)
     for size in range(len(whole)):
         with pytest.raises(MalformedRecord):
@@ -206,7 +204,7 @@ def test_a_value_that_ends_too_early_is_malformed(
 
 @pytest.mark.parametrize("record_type", ConsumerRecordType)
 def test_a_value_of_a_later_version_is_refused(record_type: ConsumerRecordType) -> None:
-    """What it would mean is not known."""
+    """The format of later versions is unknown."""
     names = () if record_type in (3, 4, 6) else ("m",)
     with pytest.raises(MalformedRecord, match="version 1"):
         decode(key(record_type, "g", *names), b"\x00\x01" + bytes(20))
@@ -222,10 +220,10 @@ _targets = st.dictionaries(
 
 
 @given(assigned=_owned, pending=_owned, epoch=_int32s, state=st.sampled_from(MemberState), name=_texts)
-def test_every_assignment_survives_its_bytes(
+def test_every_assignment_survives_a_round_trip(
     assigned: Any, pending: Any, epoch: int, state: MemberState, name: str
 ) -> None:
-    """Partitions, epochs and state come back as they were."""
+    """Partitions, epochs and state are decoded unchanged."""
     record = current(
         member_id=MemberId(name),
         member_epoch=epoch,
@@ -237,8 +235,8 @@ def test_every_assignment_survives_its_bytes(
 
 
 @given(partitions=_targets)
-def test_every_target_survives_its_bytes(partitions: Any) -> None:
-    """Also with more partitions than one byte of length can say."""
+def test_every_target_survives_a_round_trip(partitions: Any) -> None:
+    """Also with so many partitions that their count takes two bytes."""
     record = ConsumerGroupTargetMember(group_id=G, member_id=M, partitions=partitions)
     assert decode(*encode(record)) == record
 
@@ -249,8 +247,8 @@ def test_every_target_survives_its_bytes(partitions: Any) -> None:
     instance_id=st.none() | _texts.map(InstanceId),
     protocols=st.none() | st.lists(st.tuples(_texts, st.binary(max_size=300)), max_size=3),
 )
-def test_every_member_survives_its_bytes(names: Any, regex: Any, instance_id: Any, protocols: Any) -> None:
-    """Null and empty stay apart."""
+def test_every_member_survives_a_round_trip(names: Any, regex: Any, instance_id: Any, protocols: Any) -> None:
+    """Null and empty values are distinguished."""
     classic = None
     if protocols is not None:
         classic = ClassicMemberMetadata(session_timeout_ms=10, protocols=tuple(protocols))

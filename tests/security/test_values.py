@@ -1,4 +1,4 @@
-"""Principals, resources and rights: Kafka's names and numbers, and what a denied one is told."""
+"""Principals, resources and rights: Kafka's names and numbers, and the error codes of denied rights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CREATE = Need(Operation.CREATE, TOPIC, Need(Operation.CREATE, CLUSTER))
 
 
 class Only:
-    """Allows single rights."""
+    """A policy that allows the given rights only."""
 
     allows_everything = False
 
@@ -25,11 +25,11 @@ class Only:
         return (operation, resource) in self._rights
 
     def when_changed(self, action: object) -> None:
-        """It never changes."""
+        """Do nothing: the policy never changes."""
 
 
 def test_names_and_numbers_are_those_of_kafka() -> None:
-    """Of `AclOperation`, `ResourceType`, the cluster and the principal of who did not authenticate."""
+    """`AclOperation`, `ResourceType`, the cluster and the anonymous principal."""
     operations = "UNKNOWN ANY ALL READ WRITE CREATE DELETE ALTER DESCRIBE CLUSTER_ACTION DESCRIBE_CONFIGS"
     operations += " ALTER_CONFIGS IDEMPOTENT_WRITE CREATE_TOKENS DESCRIBE_TOKENS"
     assert [one.name for one in sorted(Operation)] == operations.split()
@@ -52,10 +52,10 @@ def test_names_and_numbers_are_those_of_kafka() -> None:
     ],
     ids=["nothing", "itself", "instead", "another", "everything"],
 )
-def test_a_need_is_met_by_its_right_or_by_one_that_will_do_instead(
+def test_a_need_is_met_by_its_right_or_by_one_that_suffices_instead(
     policy: Authorizer, is_allowed: bool
 ) -> None:
-    """And by no other."""
+    """Other rights do not meet it."""
     assert is_met(policy, ANONYMOUS, CREATE) == is_allowed
 
 
@@ -69,5 +69,5 @@ def test_a_need_is_met_by_its_right_or_by_one_that_will_do_instead(
     ],
 )
 def test_a_denied_right_has_the_error_of_its_resource(resource: Resource, error: ErrorCode) -> None:
-    """By which clients tell what they may not use."""
+    """Clients learn from the error code which type of resource was denied."""
     assert denied_error(resource) == error

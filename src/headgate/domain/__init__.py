@@ -1,1 +1,1 @@
-"""Values that every room shares: identifiers, times, error codes, settings. No behaviour lives here."""
+"""Values that all rooms share: identifiers, times, error codes, settings. They have no behaviour."""

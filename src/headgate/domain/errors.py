@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """What a response says of a request, or of one part of it. A refusal is returned, never raised."""
+    """The result of a request or of one part of it. Error codes are returned, never raised."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0

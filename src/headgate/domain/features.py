@@ -1,11 +1,11 @@
-"""Names for what a node knows beyond Kafka's documents, as ApiVersions advertises them (KIP-584).
+"""Names of Headgate's extensions to the protocol, as ApiVersions advertises them (KIP-584).
 
-A client that sends a field of ours asks for the name first: who does not know the field skips it.
+A client checks for the name before it sends an extension field, because other brokers skip unknown fields.
 """
 
 from __future__ import annotations
 
 CONDITIONAL_COMMIT = "headgate.conditional.commit"
-"""OffsetCommit from version 8 on: `expected_offset` in a partition, `current_offset` in the answer.
+"""OffsetCommit from version 8: a request's partitions have `expected_offset`, a response's `current_offset`.
 
-Of a request with a condition, `committed_offset` -1 removes the offset."""
+In a request with a condition, `committed_offset` -1 removes the committed offset."""

@@ -1,4 +1,4 @@
-"""The settings of a group of the new protocol; they fall back to a broker's."""
+"""The settings of a consumer group (KIP-848). The default of each is a broker setting."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GROUP_SETTINGS: Mapping[str, Setting] = table(
         "consumer.session.timeout.ms",
         Kind.INT,
         45_000,
-        "How long a member may be silent.",
+        "Time without a heartbeat after which a member is removed.",
         minimum=1,
         broker_name="group.consumer.session.timeout.ms",
     ),
@@ -23,7 +23,7 @@ GROUP_SETTINGS: Mapping[str, Setting] = table(
         "consumer.heartbeat.interval.ms",
         Kind.INT,
         5_000,
-        "How often members are to be heard of.",
+        "Interval between heartbeats of a member.",
         minimum=1,
         broker_name="group.consumer.heartbeat.interval.ms",
     ),
@@ -31,7 +31,7 @@ GROUP_SETTINGS: Mapping[str, Setting] = table(
         "consumer.assignment.interval.ms",
         Kind.INT,
         1_000,
-        "At least so long lies between two assignments.",
+        "Shortest time between two target assignments.",
         minimum=0,
         broker_name="group.consumer.assignment.interval.ms",
     ),

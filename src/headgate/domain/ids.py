@@ -1,7 +1,7 @@
-"""Identifiers and units, each with a type of its own so that one is never passed for another.
+"""Identifiers and units. Each has its own type, so that the type checker finds a mistaken argument.
 
-Times are integers of milliseconds since the epoch (`Millis`), durations are plain `int` named `..._ms`.
-A topic id is its 16 bytes as the wire carries them; `ZERO_TOPIC_ID` means "no id".
+Times are milliseconds since the epoch (`Millis`). Durations are plain `int`, and their names end in `_ms`.
+A topic id is its 16 bytes as on the wire; `ZERO_TOPIC_ID` means "no id".
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ ZERO_TOPIC_ID = TopicId(bytes(16))
 
 GROUP_OFFSETS_TOPIC = TopicName("__consumer_offsets")
 OFFSETS_HISTORY_TOPIC = TopicName("__consumer_offsets_history")
-"""What compaction takes out of the former, partition by partition."""
+"""Records that compaction removed from `__consumer_offsets`, in the partition of the same number."""
 
 
 class TopicPartition(NamedTuple):
-    """One partition of a topic, by the topic's name."""
+    """One partition of a topic, identified by the topic's name."""
 
     topic: TopicName
     partition: int

@@ -1,4 +1,4 @@
-"""Which partition of an internal topic holds a group's state: Kafka's own hash, so that its tools agree."""
+"""The partition of an internal topic that holds a group's state, by Kafka's hash, so that its tools agree."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import lru_cache
 
 
 def java_string_hash(text: str) -> int:
-    """Java's `String.hashCode`: 31-polynomial over the UTF-16 code units, as a signed 32-bit integer."""
+    """Return Java's `String.hashCode` of `text`: a signed 32-bit integer."""
     encoded = text.encode("utf-16-le", "surrogatepass")
     value = 0
     for unit in struct.unpack(f"<{len(encoded) // 2}H", encoded):
@@ -17,9 +17,9 @@ def java_string_hash(text: str) -> int:
 
 @lru_cache(maxsize=65_536)
 def partition_for(key: str, partition_count: int) -> int:
-    """The partition, 0 to `partition_count` - 1, that owns `key` (a group id or a transactional id).
+    """Return the partition, 0 to `partition_count` - 1, that owns `key` (a group id or a transactional id).
 
-    Kafka takes the absolute value of the hash, and 0 for the one value that has none.
+    Like Kafka, use the absolute value of the hash, and 0 for -2**31, whose absolute value is no Java `int`.
     """
     value = java_string_hash(key)
     return 0 if value == -(1 << 31) else abs(value) % partition_count

@@ -1,4 +1,4 @@
-"""What a setting is: a name, a type, a default, what it may hold, and what it means."""
+"""A setting: its name, type, default, valid values and description."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
 
 
 class Kind(Enum):
-    """The type of a setting's value; the numbers are those of DescribeConfigs."""
+    """The type of a setting's value, with its number in DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -32,12 +32,12 @@ class Kind(Enum):
 
 
 class InvalidSetting(ValueError):
-    """A setting that does not exist, or a value it cannot take; the message says which and what would do."""
+    """An unknown setting or an invalid value. The message names it and says what is valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting: its name, what it may hold, and what it means."""
+    """One setting of a broker, topic or group."""
 
     name: str
     kind: Kind
@@ -47,21 +47,21 @@ class Setting:
     maximum: float | None = None
     choices: tuple[str, ...] = ()
     excluded: tuple[int, ...] = ()
-    """Values between minimum and maximum that mean nothing."""
+    """Invalid values between minimum and maximum."""
     is_dynamic: bool = False
-    """For a broker's setting: whether it may be changed while the broker runs."""
+    """Whether a broker's setting can be changed while the broker runs."""
     broker_name: str | None = None
-    """For a topic's setting: the broker setting that holds its default."""
+    """The broker setting that is the default of a topic's or a group's setting."""
 
     def parse(self, text: str) -> Any:
-        """The value that `text` spells; raises InvalidSetting."""
+        """Return the value of `text`. Raises InvalidSetting."""
         value = self._read(text.strip())
         self._check_range(value, text)
         self._check_choices(value, text)
         return value
 
     def format(self, value: Any) -> str:
-        """The text that `parse` reads back as `value`. (None, which only a default may be, has none.)"""
+        """Return the text that `parse` reads as `value`. `value` must not be None (only a default can be)."""
         if self.kind is Kind.BOOLEAN:
             return "true" if value else "false"
         if self.kind is Kind.LIST:
@@ -103,38 +103,38 @@ class Setting:
 
 
 def table(*settings: Setting) -> dict[str, Setting]:
-    """Settings by name."""
+    """Return settings by name."""
     return {setting.name: setting for setting in settings}
 
 
-# What settings of the broker and of its topics have in common.
+# Descriptions that a broker's and a topic's settings share.
 DURABILITY = (
-    "When a write with acks=all, or to an internal topic, is answered: 'sync' after the disk has it, "
-    "'page-cache' when the operating system has it, as Kafka does."
+    "When a write with acks=all, or to an internal topic, is answered: 'sync' after it was synced to disk, "
+    "'page-cache' after it was written to the page cache, as in Kafka."
 )
 
 CLEANUP_POLICY = (
-    "What becomes of old records: 'delete' removes them by age or size; 'compact' wants a key in every "
-    "record and keeps the last one of each."
+    "What happens to old records: 'delete' removes them by age or size; 'compact' requires keys and keeps "
+    "the last record of each key."
 )
-DIRTY_RATIO = "How much of a log's closed segments must be new for it to be compacted."
-LEAST_LAG = "How long a record is safe from compaction."
-MOST_LAG = "When a log is compacted, and its segment closed, though little of it is new."
+DIRTY_RATIO = "Share of new bytes in the closed segments of a log from which it is compacted."
+LEAST_LAG = "Age below which a record is not compacted."
+MOST_LAG = "Age of a record from which its segment is closed and its log is compacted in any case."
 COMPRESSION = (
-    "How batches are kept: 'producer' as they were sent; otherwise by this codec, and those of another are "
-    "compressed anew ('uncompressed', 'gzip', 'snappy', 'lz4', 'zstd')."
+    "Compression of stored batches: 'producer' keeps that of the producer; with any other value, batches of "
+    "another codec are recompressed ('uncompressed', 'gzip', 'snappy', 'lz4', 'zstd')."
 )
 COMPRESSIONS = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
 
 
 def compression_levels(*, is_of_topic: bool) -> tuple[Setting, ...]:
-    """The levels of the codecs that have one, for a broker or for a topic."""
+    """Return the settings for the levels of codecs, for a topic or for a broker."""
     return tuple(
         Setting(
             name,
             Kind.INT,
             default,
-            f"Level of {name.split('.')[1]}, for batches that are compressed anew.",
+            f"Compression level of {name.split('.')[1]}, for batches that are recompressed.",
             minimum=lowest,
             maximum=highest,
             excluded=excluded,

@@ -1,10 +1,9 @@
-"""Every setting there is: Kafka's names and defaults where Kafka has it, `headgate.` names where not.
+"""All settings. Kafka's settings keep their names and defaults; the names of others begin with `headgate.`.
 
-`BROKER_SETTINGS` are given at start (`--set`, `--config`), some may be changed later; `TOPIC_SETTINGS` belong
-to a topic and `GROUP_SETTINGS` to a group of the new protocol: they fall back to a broker setting, then to
-their default.
-What is not in a table is refused by name, with the nearest name that exists; what is in a table and means
-nothing on a single node says so in its text.
+`BROKER_SETTINGS` are given at start-up (`--set`, `--config`); some can be changed later. `TOPIC_SETTINGS`
+belong to a topic and `GROUP_SETTINGS` to a consumer group. The value of these two is their own, else that of
+a broker setting, else their default. An unknown name is refused with the most similar known name. The
+description of a setting that has no effect on a single node says so.
 """
 
 from __future__ import annotations
@@ -36,37 +35,38 @@ __all__ = [
 
 
 def find(table: Mapping[str, Setting], name: str) -> Setting:
-    """The setting called `name`; raises InvalidSetting with the nearest name there is."""
+    """Return the setting called `name`. Raises InvalidSetting, which suggests the most similar name."""
     if name in table:
         return table[name]
     if name in SAID_ELSEWHERE:
-        raise InvalidSetting(f"{name} is no setting here: {SAID_ELSEWHERE[name]} says it")
+        raise InvalidSetting(f"{name} is not a setting of Headgate; use {SAID_ELSEWHERE[name]}")
     near = difflib.get_close_matches(name, table, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]}?" if near else ""
     raise InvalidSetting(f"there is no setting called {name}{hint}")
 
 
 class Layer(Enum):
-    """Who gave a setting of the broker its value: the first of these that did counts."""
+    """Where a broker setting has a value from. The first layer with a value counts."""
 
     THIS_BROKER = auto()
-    """An administrator, for this broker, while it ran."""
+    """Changed at run time, for this broker."""
     ALL_BROKERS = auto()
-    """An administrator, for the whole cluster."""
+    """Changed at run time, for all brokers of the cluster."""
     START = auto()
-    """Whoever started the broker."""
+    """Given at start-up."""
     DEFAULT = auto()
 
 
 class Settings(Mapping[str, Any]):
-    """The broker's settings in force: what was changed while it runs, over what was given at start, over the
-    defaults.
+    """The current values of the broker's settings.
+
+    A value is the one changed at run time, else the one given at start-up, else the default.
     """
 
     __slots__ = ("_in_force", "_layers")
 
     def __init__(self, given: Mapping[str, str] | None = None) -> None:
-        """`given` maps names to texts; raises InvalidSetting for the first that is unknown or unfit."""
+        """Parse `given`, name to text. Raises InvalidSetting for the first unknown name or invalid value."""
         defaults = {name: setting.default for name, setting in BROKER_SETTINGS.items()}
         self._layers: dict[Layer, Mapping[str, Any]] = {
             Layer.THIS_BROKER: {},
@@ -74,15 +74,15 @@ class Settings(Mapping[str, Any]):
             Layer.START: _parsed(given or {}),
             Layer.DEFAULT: defaults,
         }
-        self._work_out()
+        self._resolve()
 
     def change(self, of_all_brokers: Mapping[str, str], of_this_broker: Mapping[str, str]) -> None:
-        """Take over all that is set while the broker runs; raises InvalidSetting and changes nothing."""
+        """Replace all values changed at run time. Raises InvalidSetting and then changes nothing."""
         of_all, of_this = _parsed(of_all_brokers), _parsed(of_this_broker)
         self._layers[Layer.ALL_BROKERS], self._layers[Layer.THIS_BROKER] = of_all, of_this
-        self._work_out()
+        self._resolve()
 
-    def _work_out(self) -> None:
+    def _resolve(self) -> None:
         values: dict[str, Any] = {}
         for layer in reversed(Layer):
             values.update(self._layers[layer])
@@ -102,14 +102,14 @@ class Settings(Mapping[str, Any]):
         return len(self._in_force)
 
     def values_of(self, name: str) -> Iterator[tuple[Layer, Any]]:
-        """The values that a setting was given, the one that counts first, the default last if it has one."""
+        """Yield the values of a setting by layer: the current one first, the default last if there is one."""
         for layer in Layer:
             value = self._layers[layer].get(name)
             if value is not None:
                 yield layer, value
 
     def of_topic(self, overrides: Mapping[str, str], name: str) -> Any:
-        """The value of a topic's setting: its own, else the broker's, else the default."""
+        """Return the value of a topic's setting: its own, else the broker's, else the default."""
         setting = TOPIC_SETTINGS[name]
         if name in overrides:
             return setting.parse(overrides[name])

@@ -1,4 +1,4 @@
-"""The settings of a topic, by Kafka's names; most fall back to a broker's."""
+"""The settings of a topic, by Kafka's names. The default of most is a broker setting."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ TOPIC_SETTINGS: Mapping[str, Setting] = table(
         "delete.retention.ms",
         Kind.LONG,
         DAY_MS,
-        "How long tombstones outlive compaction.",
+        "How long compaction keeps tombstones.",
         minimum=0,
         broker_name="log.cleaner.delete.retention.ms",
     ),
@@ -71,14 +71,14 @@ TOPIC_SETTINGS: Mapping[str, Setting] = table(
         "flush.messages",
         Kind.LONG,
         LONG_MAX,
-        "After how many records a topic that trusts the page cache is synced; others always are.",
+        "Records between two syncs of a topic with durability 'page-cache'; others sync every write.",
         minimum=1,
     ),
     Setting(
         "flush.ms",
         Kind.LONG,
         LONG_MAX,
-        "After how long a record of a topic that trusts the page cache is synced; others always are.",
+        "Time to the sync of a record of a topic with durability 'page-cache'; others sync every write.",
         minimum=0,
     ),
     Setting(
@@ -101,7 +101,7 @@ TOPIC_SETTINGS: Mapping[str, Setting] = table(
         "max.message.bytes",
         Kind.INT,
         1_048_588,
-        "Largest record batch taken from a producer.",
+        "Largest record batch of a producer, in bytes.",
         minimum=0,
         broker_name="message.max.bytes",
     ),
@@ -109,7 +109,7 @@ TOPIC_SETTINGS: Mapping[str, Setting] = table(
         "message.timestamp.type",
         Kind.STRING,
         "CreateTime",
-        "Whose clock stamps a record.",
+        "Source of a record's timestamp: the producer or the broker.",
         choices=("CreateTime", "LogAppendTime"),
         broker_name="log.message.timestamp.type",
     ),
@@ -117,7 +117,7 @@ TOPIC_SETTINGS: Mapping[str, Setting] = table(
         "message.timestamp.before.max.ms",
         Kind.LONG,
         LONG_MAX,
-        "How old a producer's timestamp may be.",
+        "How far a producer's timestamp may lie in the past.",
         minimum=0,
         broker_name="log.message.timestamp.before.max.ms",
     ),
@@ -125,7 +125,7 @@ TOPIC_SETTINGS: Mapping[str, Setting] = table(
         "message.timestamp.after.max.ms",
         Kind.LONG,
         HOUR_MS,
-        "How far ahead a producer's timestamp may be.",
+        "How far a producer's timestamp may lie in the future.",
         minimum=0,
         broker_name="log.message.timestamp.after.max.ms",
     ),
@@ -150,20 +150,20 @@ TOPIC_SETTINGS: Mapping[str, Setting] = table(
         "min.insync.replicas",
         Kind.INT,
         1,
-        "How many replicas have a record with acks=all; as in Kafka no more than there are, which is one.",
+        "Replicas that must have a record with acks=all; as in Kafka at most those that exist, which is one.",
         minimum=1,
     ),
     Setting(
         "preallocate",
         Kind.BOOLEAN,
         False,
-        "Reserve room on the disk for a whole segment as soon as it is begun.",
+        "Reserve disk space for a whole segment when it is created.",
     ),
     Setting(
         "retention.bytes",
         Kind.LONG,
         -1,
-        "How many bytes a partition keeps; -1 all.",
+        "Most bytes kept in a partition; -1: all.",
         minimum=-1,
         broker_name="log.retention.bytes",
     ),
@@ -171,7 +171,7 @@ TOPIC_SETTINGS: Mapping[str, Setting] = table(
         "retention.ms",
         Kind.LONG,
         7 * DAY_MS,
-        "How long records are kept; -1 for ever.",
+        "How long records are kept; -1: for ever.",
         minimum=-1,
         broker_name="log.retention.ms",
     ),
@@ -179,7 +179,7 @@ TOPIC_SETTINGS: Mapping[str, Setting] = table(
         "segment.bytes",
         Kind.INT,
         1_073_741_824,
-        "When a segment file is full.",
+        "Size at which a segment is closed.",
         minimum=1024,
         broker_name="log.segment.bytes",
     ),
@@ -187,19 +187,19 @@ TOPIC_SETTINGS: Mapping[str, Setting] = table(
         "segment.jitter.ms",
         Kind.LONG,
         0,
-        "By how much earlier than segment.ms says a segment may be closed, by chance.",
+        "Longest random time by which a segment is closed before segment.ms.",
         minimum=0,
     ),
     Setting(
         "segment.ms",
         Kind.LONG,
         7 * DAY_MS,
-        "When a segment is closed though it is not full.",
+        "Age at which a segment is closed.",
         minimum=1,
         broker_name="log.roll.ms",
     ),
     *(
-        Setting(name, kind, default, "Taken because Kafka's tools send it; it changes nothing here.")
+        Setting(name, kind, default, "Accepted because Kafka's tools send it; it has no effect.")
         for name, kind, default in _KAFKA_ONLY
     ),
 )

@@ -1,6 +1,6 @@
-"""The records of `__consumer_offsets`: typed values and their binary form, the contract with disk and Spark.
+"""The records of `__consumer_offsets`: typed values and their binary format on disk, which Spark reads too.
 
-`encode` and `decode` translate between a `Record` and the key and value bytes Kafka's own tools read.
+`encode` and `decode` convert between a `Record` and its key and value bytes in Kafka's format.
 """
 
 from headgate.records.codec import decode, encode

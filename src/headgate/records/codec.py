@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets` to and from bytes: the first two bytes of a key say which record it is."""
+"""Records of `__consumer_offsets` to and from bytes. The first two bytes of a key are the record's type."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from headgate.records.reader import Reader
 
 
 def encode(record: Record) -> tuple[bytes, bytes | None]:
-    """The record's key and value; a tombstone's value is None."""
-    if type(record) is OffsetCommit:  # by far the most frequent, and the one that must be quick
+    """Return the record's key and value. The value of a tombstone is None."""
+    if type(record) is OffsetCommit:  # first, because it is by far the most frequent
         return offset_commit.encode_commit(record)
     if is_consumer_record(record):
         return consumer_group.encode_consumer(record)
@@ -46,9 +46,10 @@ def encode(record: Record) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: bytes | None, value: bytes | None, written: Millis = NEVER) -> Record:
-    """The record of a key and a value; raises MalformedRecord. Key types not known give an UnknownRecord.
+    """Return the record of a key and a value. Raises MalformedRecord.
 
-    `written` is the time at which a log has it, for records that keep it.
+    A record of an unknown key type is an UnknownRecord. `written` is the record's timestamp in the log, in
+    ms; ConsumerGroupMetadata keeps it.
     """
     if key is None:
         raise MalformedRecord("a record without a key")

@@ -1,7 +1,7 @@
-"""Offsets of many partitions, committed at once: one value for as many records of the log, in columns.
+"""A commit of many partitions as one value: columns of numbers for many records of the log.
 
-A wide commit differs from partition to partition in two or three numbers. Kept as columns of numbers it is
-checked, recorded and remembered in a few array operations; `each()` tells what it stands for.
+The partitions of a wide commit differ in two or three numbers. As columns they are checked, encoded and
+stored in a few array operations. `each()` yields the single records.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.records.model import OffsetCommit, Record
-from headgate.records.offset_blocks import Rows, keys_of
+from headgate.records.offset_blocks import ByteRows, keys_of
 from headgate.records.offset_commit import WRITTEN_VERSION, key_prefix
 from headgate.records.offset_rows import OffsetRows
 from headgate.records.standing_commits import StandingCommits
@@ -28,10 +28,10 @@ _timestamp = struct.Struct(">q")
 
 @dataclass(slots=True, eq=False)
 class OffsetCommits:
-    """Committed offsets of one group in one topic, all with the same metadata and none with an expiry.
+    """Committed offsets of one group in one topic, all with the same metadata, none with an expiry.
 
-    `partitions`, `offsets` and `leader_epochs` are int64 arrays of one length; a partition that stands
-    twice is committed twice, the last one wins.
+    `partitions`, `offsets` and `leader_epochs` are int64 arrays of the same length. If a partition occurs
+    twice, the last offset wins.
     """
 
     group_id: GroupId
@@ -46,7 +46,7 @@ class OffsetCommits:
         return len(self.partitions)
 
     def each(self) -> Iterator[OffsetCommit]:
-        """The records this stands for, in order."""
+        """Yield the single records, in order."""
         columns = zip(
             self.partitions.tolist(), self.offsets.tolist(), self.leader_epochs.tolist(), strict=True
         )
@@ -61,8 +61,8 @@ class OffsetCommits:
                 self.commit_timestamp,
             )
 
-    def encode(self) -> tuple[Rows, Rows]:
-        """Keys and values, a row each, as `encode` writes them one by one."""
+    def encode(self) -> tuple[ByteRows, ByteRows]:
+        """Return the keys and the values, one row for each record, with the same bytes as `codec.encode`."""
         count = len(self)
         keys = keys_of(key_prefix(self.group_id, self.topic), self.partitions)
         metadata = self.metadata.encode()
@@ -78,24 +78,24 @@ class OffsetCommits:
         return keys, values
 
     def value_fields(self) -> tuple[tuple[int, str], ...]:
-        """Where offset, leader epoch and commit timestamp stand in each value, and as which numpy type."""
+        """Return byte position and numpy type of offset, leader epoch and commit timestamp in each value."""
         return (2, ">i8"), (10, ">i4"), (_head.size + len(self.metadata.encode()), ">i8")
 
 
-def _big_endian(numbers: Int64s, layout: str) -> Rows:
+def _big_endian(numbers: Int64s, layout: str) -> ByteRows:
     return numbers.astype(layout).view(np.uint8).reshape(len(numbers), -1)
 
 
 _MANY = OffsetCommits, OffsetRows, StandingCommits
 Change = Record | OffsetCommits | OffsetRows | StandingCommits
-"""What a shard decides: one record, or many as one value."""
+"""A change of state that a shard decides: one record, or many records as one value."""
 
 
 def records_of(change: Change) -> Iterable[Record]:
-    """The records that a change stands for, in order."""
+    """Return the single records of a change, in order."""
     return change.each() if isinstance(change, _MANY) else (change,)
 
 
 def record_count(change: Change) -> int:
-    """How many records of the log a change takes."""
+    """Return the number of records of a change."""
     return len(change) if isinstance(change, _MANY) else 1

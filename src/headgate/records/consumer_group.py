@@ -1,10 +1,10 @@
 """The records of a consumer group (key types 3 to 8 and 16) to and from bytes: value version 0, flexible.
 
-Kafka's schemas, and one field more: the time at which a group became empty stands in a tagged field of ours
-at the end of ConsumerGroupMetadataValue, where other readers skip it. Keys are not flexible.
+The schemas are Kafka's. ConsumerGroupMetadataValue has two more tagged fields, which other readers skip: the
+time at which the group became empty, and the epoch of the last removal of a member. Keys are not flexible.
 
-Assignment epochs (KIP-1251, R1.6) may be missing, or not be as many as the partitions: then all of them are
-the member's epoch, and never below 0 (a static member that is away has -2).
+Assignment epochs (KIP-1251, R1.6) can be missing, or differ in number from the partitions. Then each is the
+member's epoch, but at least 0 (the epoch of a static member that left temporarily is -2).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _CLASSIC_TAG = 0
 _TIMESTAMP_TAG = 0
 _ASSIGNMENT_EPOCHS_TAG = 0
 _EPOCHS_HEAD = bytes((1, _ASSIGNMENT_EPOCHS_TAG))
-"""How tagged fields begin of which the assignment epochs are the only one."""
+"""The start of tagged fields that hold the assignment epochs only."""
 
 _TOPIC_ID_BYTES = 16
 _NAMES_KEPT = 256
@@ -72,7 +72,7 @@ _NAMED_TYPES = frozenset(
         ConsumerRecordType.REGULAR_EXPRESSION,
     }
 )
-"""Records of which a group has several, each with a name in its key."""
+"""Record types of which a group has several records, each with a name in its key."""
 
 KEY_TYPES = frozenset(ConsumerRecordType)
 
@@ -81,10 +81,10 @@ KEY_TYPES = frozenset(ConsumerRecordType)
 
 
 def encode_consumer(record: ConsumerRecord) -> tuple[bytes, bytes | None]:
-    """The key and the value of a record; a tombstone's value is None."""
+    """Return the key and the value of a record. The value of a tombstone is None."""
     kind = ConsumerRecordType
     group_id = record.group_id
-    match record:  # a large group has thousands of the first two
+    match record:  # the most frequent types come first
         case ConsumerGroupCurrentAssignment():
             return _key(kind.CURRENT_ASSIGNMENT, group_id, record.member_id), _current_value(record)
         case ConsumerGroupTargetMember():
@@ -113,7 +113,7 @@ def _key(kind: ConsumerRecordType, group_id: GroupId, name: str) -> bytes:
 
 @lru_cache(_KEY_HEADS_KEPT)
 def _key_head(kind: ConsumerRecordType, group_id: GroupId) -> bytes:
-    """The key of a record of the group, and how the keys of its members' records begin."""
+    """Return the key of a record of the group, which is also the start of its members' keys."""
     return key_bytes(kind, group_id)
 
 
@@ -145,7 +145,7 @@ def _member_value(member: ConsumerGroupMemberMetadata) -> bytes:
         protocols = compact_array(
             compact_text(name) + compact_blob(metadata) + _END for name, metadata in member.classic.protocols
         )
-        # A tagged struct that may be null begins with a byte that says whether it is.
+        # A nullable struct begins with a byte: 1 if it is not null.
         fields[_CLASSIC_TAG] = b"\x01" + int32_bytes(member.classic.session_timeout_ms) + protocols + _END
     return b"".join(
         (
@@ -165,7 +165,7 @@ def _member_value(member: ConsumerGroupMemberMetadata) -> bytes:
 
 @lru_cache(_NAMES_KEPT)
 def _names(names: tuple[TopicName, ...]) -> bytes:
-    """The members of a group mostly read the same."""
+    """Encode topic names. Cached, because the members of a group mostly have the same subscription."""
     return compact_array(map(compact_text, names))
 
 
@@ -216,7 +216,7 @@ def _regular_expression_value(regex: ConsumerGroupRegularExpression) -> bytes:
 
 
 def decode_consumer(key_type: int, key: Reader, value: bytes | None) -> ConsumerRecord:
-    """Read a record; `key` stands behind the key type, one of `KEY_TYPES`. Raises MalformedRecord."""
+    """Read a record. `key` is positioned after the key type, one of `KEY_TYPES`. Raises MalformedRecord."""
     kind = ConsumerRecordType(key_type)
     group_id = GroupId(key.text())
     name = key.text() if kind in _NAMED_TYPES else ""
@@ -409,4 +409,4 @@ _READERS: dict[ConsumerRecordType, tuple[str, _Read]] = {
         _read_regular_expression,
     ),
 }
-"""The name of each value, for error messages, and what reads it."""
+"""The name of each value, for error messages, and the function that reads it."""

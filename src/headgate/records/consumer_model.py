@@ -1,8 +1,8 @@
-"""The records of a consumer group (KIP-848) as values, free of their form on disk.
+"""The records of a consumer group (KIP-848) as values, independent of their format on disk.
 
-A group is many records: its epoch, the epoch of its target assignment, and for each member what it said of
-itself, what it is to have (the target) and what it has (the current assignment). Each stands alone under its
-key, the last one counts, and a `ConsumerGroupTombstone` takes one away.
+A group has a record for its epoch, one for the epoch of its target assignment, and for each member its
+metadata, its target assignment and its current assignment. Each has its own key. The last record of a key is
+the current one; a `ConsumerGroupTombstone` removes it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ NO_ASSIGNMENT_YET = Millis(0)
 UNKNOWN_EPOCH = -1
 
 TargetPartitions = Mapping[TopicId, tuple[int, ...]]
-"""Partitions by topic, ascending. Nobody changes one."""
+"""Partitions by topic, ascending. Immutable."""
 
 OwnedPartitions = Mapping[TopicId, Mapping[int, int]]
-"""Partitions by topic, each with its assignment epoch (KIP-1251). Nobody changes one."""
+"""Partitions by topic, each with its assignment epoch (KIP-1251). Immutable."""
 
 
 class ConsumerRecordType(IntEnum):
-    """The records of a consumer group, by their key types."""
+    """The key types of a consumer group's records."""
 
     GROUP = 3
     PARTITION_METADATA = 4
@@ -38,35 +38,35 @@ class ConsumerRecordType(IntEnum):
 
 
 class MemberState(IntEnum):
-    """How far a member is on the way to its target."""
+    """The state of a member's reconciliation with its target assignment."""
 
     STABLE = 0
-    """It has what it is to have."""
+    """The member has its target assignment."""
     UNREVOKED_PARTITIONS = 1
-    """It is to let partitions go and has not said that it did."""
+    """The member must revoke partitions and has not confirmed it."""
     UNRELEASED_PARTITIONS = 2
-    """It waits for partitions that others have not let go."""
+    """The member waits for partitions that other members have not released."""
     UNKNOWN = 127
-    """Written by a coordinator of another version."""
+    """A state written by a coordinator of another version."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ConsumerGroupMetadata:
-    """The epoch of a group: the group exists."""
+    """The epoch of a group. The group exists while it has this record."""
 
     group_id: GroupId
     epoch: int
     metadata_hash: int = 0
-    """Of the topics that its members read: when it differs, they changed."""
+    """Hash of the subscribed topics' metadata. It differs when the metadata changed."""
     empty_since: Millis = NEVER
-    """When its last member left (R0.4); -1: it has members, or Kafka wrote the record."""
+    """When the last member left (R0.4), in ms. -1: the group has members, or Kafka wrote the record."""
     last_removal_epoch: int = UNKNOWN_EPOCH
-    """The epoch of the target that was in force when a member id was last given up, 0 if none was.
+    """The target assignment's epoch at the last removal of a member id, 0 if none was removed.
 
-    -1: Kafka wrote the record, or a version that did not tell.
+    -1: the record was written by Kafka or by a version without this field.
     """
     written: Millis = field(default=NEVER, compare=False)
-    """When the record was written, if it was read from a log. Not part of the record itself."""
+    """The record's timestamp in the log it was read from, in ms. Not part of the record itself."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -79,7 +79,7 @@ class PartitionRacks:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class SubscribedTopic:
-    """A topic as the members of a group knew it."""
+    """Metadata of a topic that members of a group subscribed to."""
 
     topic_id: TopicId
     name: TopicName
@@ -89,7 +89,7 @@ class SubscribedTopic:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ConsumerGroupPartitionMetadata:
-    """The topics of a group. Brokers before Kafka 4.1 wrote it; the metadata hash has taken its place."""
+    """The topics of a group, written by Kafka before 4.1. Later versions write the metadata hash instead."""
 
     group_id: GroupId
     topics: tuple[SubscribedTopic, ...]
@@ -97,16 +97,16 @@ class ConsumerGroupPartitionMetadata:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ClassicMemberMetadata:
-    """What a member of the classic protocol said of itself when it came into a consumer group."""
+    """What a member of the classic protocol sent in its JoinGroup request to a consumer group."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
-    """Protocol names with the member's metadata for each, the preferred one first."""
+    """Protocol names with the member's metadata for each. The preferred one is first."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ConsumerGroupMemberMetadata:
-    """What a member said of itself."""
+    """What a member sent about itself: its client, subscription, rebalance timeout and assignor."""
 
     group_id: GroupId
     member_id: MemberId
@@ -115,17 +115,17 @@ class ConsumerGroupMemberMetadata:
     client_id: str = ""
     client_host: str = ""
     subscribed_topic_names: tuple[TopicName, ...] = ()
-    """Ascending, none twice."""
+    """Ascending, without duplicates."""
     subscribed_topic_regex: str | None = None
     rebalance_timeout_ms: int = -1
     server_assignor: str | None = None
     classic: ClassicMemberMetadata | None = None
-    """For a member of the classic protocol."""
+    """None for a member of the consumer protocol."""
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ConsumerGroupTargetMetadata:
-    """The group epoch that the target assignment was made for, and when."""
+    """The group epoch that the target assignment was computed for, and the time of the computation."""
 
     group_id: GroupId
     assignment_epoch: int
@@ -134,7 +134,7 @@ class ConsumerGroupTargetMetadata:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ConsumerGroupTargetMember:
-    """What a member is to have."""
+    """The target assignment of a member."""
 
     group_id: GroupId
     member_id: MemberId
@@ -143,7 +143,7 @@ class ConsumerGroupTargetMember:
 
 @dataclass(slots=True, frozen=True, kw_only=True)
 class ConsumerGroupCurrentAssignment:
-    """What a member has, and its epoch."""
+    """The current assignment of a member, its epochs and its state."""
 
     group_id: GroupId
     member_id: MemberId
@@ -161,20 +161,20 @@ class ConsumerGroupRegularExpression:
     group_id: GroupId
     regular_expression: str
     topics: tuple[TopicName, ...]
-    """Ascending, none twice."""
+    """Ascending, without duplicates."""
     version: int
-    """Of the topics' metadata when it was matched."""
+    """Version of the topics' metadata that the expression was matched with."""
     timestamp: Millis
 
 
 @dataclass(slots=True, frozen=True)
 class ConsumerGroupTombstone:
-    """One record of a consumer group is gone."""
+    """The tombstone of one record of a consumer group."""
 
     record_type: ConsumerRecordType
     group_id: GroupId
     name: str = ""
-    """The member's id, or the regular expression; "" for what is the group's."""
+    """The member id or the regular expression; "" for record types of which a group has one record."""
 
 
 ConsumerRecord = (
@@ -192,5 +192,5 @@ _CONSUMER_RECORDS = frozenset(get_args(ConsumerRecord))
 
 
 def is_consumer_record(record: object) -> TypeGuard[ConsumerRecord]:
-    """Whether a record is a consumer group's; quicker than to ask for one type after the other."""
+    """Tell whether a record belongs to a consumer group. One set lookup is faster than type by type."""
     return type(record) in _CONSUMER_RECORDS

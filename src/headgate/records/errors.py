@@ -1,7 +1,7 @@
-"""What can be wrong with a record's bytes."""
+"""The error of the record codec."""
 
 from __future__ import annotations
 
 
 class MalformedRecord(ValueError):
-    """Bytes that are not the record their key type and version claim; the message says where and why."""
+    """Bytes that do not match the format of their key type and version. The message says where and why."""

@@ -1,4 +1,4 @@
-"""GroupMetadataKey (type 2) and GroupMetadataValue: read in versions 0 to 4, written in 3 as Kafka does."""
+"""GroupMetadataKey (type 2) and GroupMetadataValue: reads versions 0 to 4, writes 3 as Kafka does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FLEXIBLE_VERSION = 4
 
 _NULL_TEXT = struct.pack(">h", -1)
 _SMALLEST_MEMBER_BYTES = 10
-"""A flexible member with nothing in it; older forms take more."""
+"""Size of a flexible member with empty fields; members of older versions are larger."""
 
 
 def _nullable_text_bytes(text: str | None) -> bytes:
@@ -32,7 +32,7 @@ def _key(group_id: GroupId) -> bytes:
 
 
 def encode_group(group: GroupMetadata) -> tuple[bytes, bytes]:
-    """The key and the value of a classic group."""
+    """Return the key and the value of a classic group."""
     parts = [
         struct.pack(">h", WRITTEN_VERSION),
         text_bytes(group.protocol_type),
@@ -55,12 +55,12 @@ def encode_group(group: GroupMetadata) -> tuple[bytes, bytes]:
 
 
 def encode_tombstone(tombstone: GroupTombstone) -> tuple[bytes, None]:
-    """The key of a group that is gone; the value is none."""
+    """Return the key of a removed group, and None as the value."""
     return _key(tombstone.group_id), None
 
 
 def decode_group(key: Reader, value: bytes | None) -> GroupMetadata | GroupTombstone:
-    """Read a group; `key` stands behind the key type. Raises MalformedRecord."""
+    """Read a group. `key` is positioned after the key type. Raises MalformedRecord."""
     group_id = GroupId(key.text())
     key.finish()
     if value is None:
@@ -68,7 +68,7 @@ def decode_group(key: Reader, value: bytes | None) -> GroupMetadata | GroupTombs
     reader = Reader(value, "GroupMetadataValue")
     version = reader.int16()
     if not 0 <= version <= FLEXIBLE_VERSION:
-        raise MalformedRecord(f"GroupMetadataValue: version {version} is none of 0 to {FLEXIBLE_VERSION}")
+        raise MalformedRecord(f"GroupMetadataValue: version {version} is not in 0 to {FLEXIBLE_VERSION}")
     is_flexible = version >= FLEXIBLE_VERSION
     protocol_type = reader.text(is_flexible=is_flexible)
     generation = reader.int32()
@@ -108,7 +108,7 @@ def _read_member(reader: Reader, version: int) -> GroupMember:
         instance_id=None if instance_id is None else InstanceId(instance_id),
         client_id=client_id,
         client_host=client_host,
-        # Before version 1 there was one timeout for both.
+        # Version 0 has one timeout for both.
         rebalance_timeout_ms=session_timeout_ms if rebalance_timeout_ms is None else rebalance_timeout_ms,
         session_timeout_ms=session_timeout_ms,
         subscription=subscription,

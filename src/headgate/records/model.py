@@ -1,7 +1,7 @@
-"""The records of `__consumer_offsets` as values, free of their version on disk.
+"""The records of `__consumer_offsets` as values, independent of their version on disk.
 
-A tombstone is a record of its own: it says what is gone. What this version does not understand is kept as it
-was read (`UnknownRecord`), so that nothing a newer Headgate or Kafka wrote is lost by passing through.
+Tombstones have types of their own. A record of an unknown key type is kept byte for byte (`UnknownRecord`),
+so that records of a newer Headgate or Kafka are not lost.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ NO_TIMESTAMP = Millis(-1)
 
 @dataclass(slots=True)
 class OffsetCommit:
-    """A committed offset. Not frozen, because one is made for every partition of every commit and a frozen
-    one takes five times as long; nobody changes one.
+    """A committed offset. Treat it as immutable.
+
+    It is not frozen because one is created for each partition of each commit, and creating a frozen one takes
+    five times as long.
     """
 
     group_id: GroupId
@@ -28,18 +30,18 @@ class OffsetCommit:
     partition: int
     offset: int
     leader_epoch: int
-    """The epoch of the leader the offset was read from; -1: not known."""
+    """The leader epoch of the last record consumed; -1: unknown."""
     metadata: str
     commit_timestamp: Millis
     expire_timestamp: Millis = NO_EXPIRY
-    """When a client of old asked the offset to expire; -1: as the broker's settings say."""
+    """When the offset expires, in ms, as an old client requested; -1: according to the broker's settings."""
     topic_id: TopicId = ZERO_TOPIC_ID
-    """Only ever read, from records that Kafka 4.1 and later wrote (value version 4)."""
+    """Read from records of Kafka 4.1 and later (value version 4), never written."""
 
 
 @dataclass(slots=True, frozen=True)
 class OffsetTombstone:
-    """A committed offset is gone: expired or deleted."""
+    """The tombstone of a committed offset that expired or was deleted."""
 
     group_id: GroupId
     topic: TopicName
@@ -48,7 +50,7 @@ class OffsetTombstone:
 
 @dataclass(slots=True, frozen=True)
 class GroupMember:
-    """A member of a classic group, as it was when its generation was settled."""
+    """A member of a classic group, as recorded at the end of a rebalance."""
 
     member_id: MemberId
     instance_id: InstanceId | None
@@ -57,13 +59,13 @@ class GroupMember:
     rebalance_timeout_ms: int
     session_timeout_ms: int
     subscription: bytes
-    """The member's metadata for the group's protocol, in that protocol's own format."""
+    """The member's metadata for the group's protocol, in the format of that protocol."""
     assignment: bytes
 
 
 @dataclass(slots=True, frozen=True)
 class GroupMetadata:
-    """A classic group: Stable when it has members, Empty when it has none."""
+    """A classic group. It is Stable if it has members, otherwise Empty."""
 
     group_id: GroupId
     protocol_type: str
@@ -72,24 +74,24 @@ class GroupMetadata:
     protocol_name: str | None
     leader: MemberId | None
     state_timestamp: Millis
-    """When the group came into its state; -1: not recorded."""
+    """When the group entered its state, in ms; -1: not recorded."""
     members: tuple[GroupMember, ...] = ()
 
 
 @dataclass(slots=True, frozen=True)
 class GroupTombstone:
-    """A classic or simple group is gone."""
+    """The tombstone of a classic or simple group."""
 
     group_id: GroupId
 
 
 @dataclass(slots=True, frozen=True)
 class UnknownRecord:
-    """A record of a key type this version does not know, byte for byte."""
+    """A record of an unknown key type, byte for byte."""
 
     key_type: int
     key: bytes
-    """The whole key, its type included."""
+    """The whole key, with its type."""
     value: bytes | None
 
 

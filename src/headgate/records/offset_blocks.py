@@ -1,6 +1,6 @@
-"""Many offset records as bytes, in blocks: those of one size are rows of one array.
+"""Many offset records as bytes, in blocks. The records of a block have the same size and are rows of arrays.
 
-The bytes are what `encode` makes of each record.
+The bytes equal those of `codec.encode`.
 """
 
 from __future__ import annotations
@@ -15,28 +15,29 @@ from headgate.records.model import NO_EXPIRY
 from headgate.records.offset_commit import EXPIRY_VERSION, WRITTEN_VERSION
 from headgate.records.offset_rows import VALUE_HEAD, Int64s, OffsetRows
 
-Rows = NDArray[np.uint8]
+ByteRows = NDArray[np.uint8]
+"""Byte strings of one length: a row for each."""
 
 _LARGEST_TEXT = 1 << 16
 _GONE = _LARGEST_TEXT - 1
-"""Stands for the size of the metadata where there is no value; longer than any."""
+"""Metadata size of tombstones in the sort key of blocks; larger than any real size."""
 _PARTITION_BYTES = 4
 _EXPIRY_HEAD = np.dtype([("version", ">i2"), ("offset", ">i8"), ("metadata", ">i2")])
 _EXPIRY_TAIL = np.dtype([("commit", ">i8"), ("expire", ">i8")])
 
 
 class OffsetBlock(NamedTuple):
-    """Records whose keys have one length and whose values have one length, a row each."""
+    """Records with keys of one length and values of one length, a row for each record."""
 
     places: Int64s
-    """Where they stand among all; ascending."""
-    keys: Rows
-    values: Rows | None
-    """None: they are tombstones."""
+    """The indexes of the records among all records; ascending."""
+    keys: ByteRows
+    values: ByteRows | None
+    """None for tombstones."""
 
 
 def blocks_of(rows: OffsetRows) -> Iterator[OffsetBlock]:
-    """All records, each in one block."""
+    """Yield all records in blocks. Each record is in one block."""
     if not len(rows):
         return
     texts = _Texts(rows)
@@ -55,7 +56,7 @@ def blocks_of(rows: OffsetRows) -> Iterator[OffsetBlock]:
 
 
 class _Texts:
-    """The metadata of rows, one behind the other."""
+    """The metadata of rows, concatenated."""
 
     def __init__(self, rows: OffsetRows) -> None:
         texts = rows.metadata.values()
@@ -64,13 +65,13 @@ class _Texts:
         lengths = map(len, texts) if together.isascii() else (len(text.encode()) for text in texts)
         at = np.fromiter(rows.metadata, np.int64, len(texts))
         self.sizes = np.zeros(len(rows), np.int64)
-        """How many bytes each row has."""
+        """Bytes of metadata of each row."""
         self.sizes[at] = np.fromiter(lengths, np.int64, len(texts))
         self._starts = np.zeros(len(rows), np.int64)
         self._starts[at] = np.cumsum(self.sizes[at]) - self.sizes[at]
 
-    def of(self, places: Int64s) -> Rows:
-        """The metadata of these rows, which have as much of it."""
+    def of(self, places: Int64s) -> ByteRows:
+        """Return the metadata of rows whose metadata has one size."""
         size = int(self.sizes[places[0]])
         if not size:
             return np.empty((len(places), 0), np.uint8)
@@ -79,8 +80,8 @@ class _Texts:
         return anywhere[self._starts[places]].view(np.uint8).reshape(len(places), size)
 
 
-def _keys(rows: OffsetRows, places: Int64s) -> Rows:
-    """The keys of rows whose prefixes have one length."""
+def _keys(rows: OffsetRows, places: Int64s) -> ByteRows:
+    """Return the keys of rows whose key prefixes have one length."""
     stretches = rows.stretch_of[places]
     keys = keys_of(rows.prefixes[stretches[0]], rows.partitions[places])
     if stretches[0] != stretches[-1]:
@@ -90,15 +91,15 @@ def _keys(rows: OffsetRows, places: Int64s) -> Rows:
     return keys
 
 
-def keys_of(prefix: bytes, partitions: Int64s) -> Rows:
-    """A key for each partition, all with this prefix."""
+def keys_of(prefix: bytes, partitions: Int64s) -> ByteRows:
+    """Return a key for each partition, all with the prefix `prefix`."""
     keys = np.empty((len(partitions), len(prefix) + _PARTITION_BYTES), np.uint8)
     keys[:, : len(prefix)] = np.frombuffer(prefix, np.uint8)
     keys[:, len(prefix) :] = partitions.astype(">i4").view(np.uint8).reshape(-1, _PARTITION_BYTES)
     return keys
 
 
-def _values(rows: OffsetRows, places: Int64s, texts: Rows) -> Rows:
+def _values(rows: OffsetRows, places: Int64s, texts: ByteRows) -> ByteRows:
     if rows.expire_timestamp != NO_EXPIRY:
         return _values_with_expiry(rows, places, texts)
     count, text_size = texts.shape
@@ -110,7 +111,7 @@ def _values(rows: OffsetRows, places: Int64s, texts: Rows) -> Rows:
     return np.hstack(columns)
 
 
-def _values_with_expiry(rows: OffsetRows, places: Int64s, texts: Rows) -> Rows:
+def _values_with_expiry(rows: OffsetRows, places: Int64s, texts: ByteRows) -> ByteRows:
     count, text_size = texts.shape
     heads, tails = np.empty(count, _EXPIRY_HEAD), np.empty(count, _EXPIRY_TAIL)
     heads["version"], heads["metadata"] = EXPIRY_VERSION, text_size

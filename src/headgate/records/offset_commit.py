@@ -1,8 +1,8 @@
-"""OffsetCommitKey (types 0 and 1) and OffsetCommitValue: read in versions 0 to 4, written in 3.
+"""OffsetCommitKey (types 0 and 1) and OffsetCommitValue: reads versions 0 to 4, writes 3.
 
-Version 1 alone carries an expiry, so an offset with one is written as 1 (and loses its leader epoch, in Kafka
-too). Version 4 is read but not written: tools that read the topic break on it. Both key types have one form;
-type 0 is what brokers before 0.9 wrote and is never written.
+Only version 1 has an expiry. An offset with an expiry is therefore written in version 1, without its leader
+epoch, as in Kafka. Version 4 is read but not written, because tools that read the topic fail on it. Both key
+types have the same format. Type 0 comes from brokers before 0.9 and is never written.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from headgate.records.reader import Reader
 LEGACY_KEY_TYPE = 0
 KEY_TYPE = 1
 KEY_STARTS = (struct.pack(">h", KEY_TYPE), struct.pack(">h", LEGACY_KEY_TYPE))
-"""How the keys of offsets begin."""
+"""The first two bytes of the keys of offsets."""
 
 WRITTEN_VERSION = 3
 EXPIRY_VERSION = 1
 FLEXIBLE_VERSION = 4
 
 LONGEST_TEXT_BYTES = 0x7FFF
-"""What the two-byte lengths of this format allow for metadata and names."""
+"""Limit for metadata and names: their lengths have two bytes."""
 
 _TOPIC_ID_TAG = 0
 _PREFIXES_KEPT = 8192
@@ -43,24 +43,24 @@ INT64_BYTES = 8
 
 
 def text_bytes(text: str) -> bytes:
-    """A string with its two-byte length in front."""
+    """Return a string as UTF-8 after its two-byte length."""
     encoded = text.encode()
     return struct.pack(">h", len(encoded)) + encoded
 
 
 @lru_cache(maxsize=_PREFIXES_KEPT)
 def key_prefix(group_id: str, topic: str) -> bytes:
-    """The key but for the partition, which is its last four bytes."""
+    """Return the key without the partition, which is its last four bytes."""
     return struct.pack(">h", KEY_TYPE) + text_bytes(group_id) + text_bytes(topic)
 
 
 def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
-    """The whole key."""
+    """Return the whole key."""
     return key_prefix(group_id, topic) + _pack_partition(partition)
 
 
 def encode_commit(commit: OffsetCommit) -> tuple[bytes, bytes]:
-    """The key and the value of a committed offset."""
+    """Return the key and the value of a committed offset."""
     key = encode_offset_key(commit.group_id, commit.topic, commit.partition)
     if commit.expire_timestamp != NO_EXPIRY:
         return key, _encode_with_expiry(commit)
@@ -72,16 +72,16 @@ def encode_commit(commit: OffsetCommit) -> tuple[bytes, bytes]:
 
 
 def encode_plain_value(offset: int, leader_epoch: int, commit_timestamp: Millis) -> bytes:
-    """The value of an offset without metadata and without an expiry; all of these have one length."""
+    """Return the plain value: of an offset without metadata and without an expiry. All have one length."""
     return _pack_without_metadata(WRITTEN_VERSION, offset, leader_epoch, 0, commit_timestamp)
 
 
 PLAIN_VALUE_START = struct.pack(">h", WRITTEN_VERSION)
-"""What stands before the offset in such a value; the commit's timestamp is its end."""
+"""The bytes before the offset in a plain value. The commit timestamp is at its end."""
 
 
 def between_offset_and_timestamp(leader_epoch: int) -> bytes:
-    """What stands between these two in such a value."""
+    """Return the bytes between the offset and the commit timestamp in a plain value."""
     return struct.pack(">ih", leader_epoch, 0)
 
 
@@ -92,13 +92,13 @@ def _encode_with_expiry(commit: OffsetCommit) -> bytes:
 
 
 def encode_tombstone(tombstone: OffsetTombstone) -> tuple[bytes, None]:
-    """The key of an offset that is gone; the value is none."""
+    """Return the key of a removed offset, and None as the value."""
     return encode_offset_key(tombstone.group_id, tombstone.topic, tombstone.partition), None
 
 
 @lru_cache(maxsize=_PREFIXES_KEPT)
 def names_of(prefix: bytes) -> tuple[GroupId, TopicName]:
-    """Group and topic of a key without its partition; raises MalformedRecord."""
+    """Return group and topic of a key without its partition. Raises MalformedRecord."""
     reader = Reader(prefix, "OffsetCommitKey")
     reader.int16()
     names = GroupId(reader.text()), TopicName(reader.text())
@@ -107,12 +107,12 @@ def names_of(prefix: bytes) -> tuple[GroupId, TopicName]:
 
 
 def decode_offset(key: bytes, value: bytes | None) -> OffsetCommit | OffsetTombstone:
-    """Read an offset by its whole key and its value. Raises MalformedRecord."""
-    group_id, topic = names_of(key[:-_PARTITION_BYTES])  # never without: a prefix takes six bytes
+    """Read an offset from its whole key and its value. Raises MalformedRecord."""
+    group_id, topic = names_of(key[:-_PARTITION_BYTES])  # raises for a key that is too short
     (partition,) = _unpack_partition(key[-_PARTITION_BYTES:])
     if value is None:
         return OffsetTombstone(group_id, topic, partition)
-    if len(value) == _without_metadata.size:  # nearly always: no need to go step by step
+    if len(value) == _without_metadata.size:  # the most frequent case, and much faster than `_decode_value`
         version, offset, leader_epoch, metadata_size, timestamp = _without_metadata.unpack(value)
         if version == WRITTEN_VERSION and metadata_size == 0:
             return OffsetCommit(group_id, topic, partition, offset, leader_epoch, "", timestamp)
@@ -123,7 +123,7 @@ def _decode_value(group_id: GroupId, topic: TopicName, partition: int, value: by
     reader = Reader(value, "OffsetCommitValue")
     version = reader.int16()
     if not 0 <= version <= FLEXIBLE_VERSION:
-        raise MalformedRecord(f"OffsetCommitValue: version {version} is none of 0 to {FLEXIBLE_VERSION}")
+        raise MalformedRecord(f"OffsetCommitValue: version {version} is not in 0 to {FLEXIBLE_VERSION}")
     offset = reader.int64()
     leader_epoch = reader.int32() if version >= 3 else NO_LEADER_EPOCH
     metadata = reader.text(is_flexible=version >= FLEXIBLE_VERSION)

@@ -1,8 +1,8 @@
-"""Committed offsets as columns of numbers: read together from a log, or decided together.
+"""Committed offsets as columns of numbers.
 
-For whoever loads millions of them, and for commits of many partitions that differ in more than numbers. What
-is read this way is what `decode` reads, and nothing is read this way but offsets as they are written nowadays
-(value version 3) and tombstones of offsets; the rest is told apart and stays for `decode`.
+Used for loading millions of offsets, and for commits of many partitions that differ in more than numbers.
+`read_rows` reads offsets of value version 3 and tombstones of offsets, with the same result as
+`codec.decode`. It leaves all other records to `codec.decode`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _PARTITION_BYTES = 4
 _SMALLEST_KEY = 10
 _WORD_BYTES = 8
 VALUE_HEAD = np.dtype([("version", ">i2"), ("offset", ">i8"), ("epoch", ">i4"), ("metadata", ">i2")])
-"""How a value begins; the metadata and the commit timestamp follow."""
+"""The head of a value. The metadata and the commit timestamp follow it."""
 _VALUE_BYTES = VALUE_HEAD.itemsize + 8
 _KEY_TYPES = np.array([struct.unpack(">H", start)[0] for start in KEY_STARTS], np.uint16)
 
 
 class Spans(NamedTuple):
-    """Where keys or values stand in a buffer; a size of -1 is a null."""
+    """Positions and sizes of keys or values in a buffer. A size of -1 means null."""
 
     starts: Int64s
     sizes: Int64s
@@ -40,28 +40,31 @@ class Spans(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class OffsetRows:
-    """Offsets committed or gone, in the order of the log; all arrays but the stretches have a row each."""
+    """Committed and removed offsets in the order of the log, one row for each.
+
+    A stretch is a sequence of rows with the same key prefix (group and topic).
+    """
 
     prefixes: list[bytes]
-    """The keys without the partition, one for each stretch of rows that have it in common."""
+    """The key prefix of each stretch: the key without the partition."""
     stretch_of: Int64s
-    """For each row the stretch it belongs to; ascending."""
+    """The stretch of each row; ascending."""
     partitions: Int64s
     offsets: Int64s
     leader_epochs: NDArray[np.int32]
     commit_timestamps: Int64s
     is_gone: NDArray[np.bool_]
-    """Rows that are tombstones: what the other columns say of them means nothing."""
+    """True for tombstones. Their offsets, leader epochs and timestamps have no meaning."""
     metadata: dict[int, str]
-    """By row, where there is any."""
+    """Metadata by row, for rows that have it."""
     expire_timestamp: Millis = NO_EXPIRY
-    """When the committed ones expire, if their commit said so; their records hold no leader epochs then."""
+    """When the committed offsets expire, in ms. With an expiry they have no leader epochs."""
 
     def __len__(self) -> int:
         return len(self.partitions)
 
     def each(self) -> Iterator[OffsetCommit | OffsetTombstone]:
-        """The records this stands for, in order. Raises MalformedRecord."""
+        """Yield the single records, in order. Raises MalformedRecord."""
         names = [names_of(prefix) for prefix in self.prefixes]
         columns = zip(
             self.stretch_of.tolist(),
@@ -83,7 +86,7 @@ class OffsetRows:
                 )
 
     def at(self, rows: Int64s) -> OffsetRows:
-        """These rows alone; they ascend."""
+        """Return these rows only. `rows` must ascend."""
         kept = {row: new for new, row in enumerate(rows.tolist())} if self.metadata else {}
         return OffsetRows(
             self.prefixes,
@@ -98,7 +101,7 @@ class OffsetRows:
         )
 
     def between(self, first: int, end: int) -> OffsetRows:
-        """The rows from `first` up to and without `end`."""
+        """Return the rows from `first` to `end` (exclusive)."""
         rows = slice(first, end)
         stretches = self.stretch_of[rows]
         low = int(stretches[0]) if len(stretches) else 0
@@ -117,20 +120,20 @@ class OffsetRows:
 
 
 def split_prefix(prefix: bytes) -> tuple[bytes, bytes]:
-    """Group and topic of a key without its partition, as they are written. Raises MalformedRecord."""
+    """Return the UTF-8 bytes of group and topic of a key without its partition. Raises MalformedRecord."""
     topic_at = 4 + (prefix[2] << 8 | prefix[3])
     topic = prefix[topic_at + 2 :]
     if len(prefix) < topic_at + 2 or len(topic) != prefix[topic_at] << 8 | prefix[topic_at + 1]:
         names_of(prefix)
-        raise MalformedRecord(f"the key {prefix!r} does not hold what it claims")
+        raise MalformedRecord(f"the key {prefix!r} does not match its lengths")
     return prefix[4:topic_at], topic
 
 
 def read_rows(data: bytes, keys: Spans, values: Spans) -> tuple[Int64s, OffsetRows]:
-    """The offsets among these records, and which of the records they are; `data` has some bytes to spare.
+    """Return the indexes of the offsets among these records, and the offsets. `data` must have spare bytes.
 
-    All other records are for `decode`, which says so if one does not read. Raises MalformedRecord for
-    metadata that is not text; that names are text is left to whoever looks them up.
+    The caller reads all other records with `codec.decode`, which finds malformed ones. Raises MalformedRecord
+    for metadata that is not UTF-8. Names are not checked here; whoever decodes them does it.
     """
     is_offset = _are_offsets(data, keys)
     is_gone = is_offset & (values.sizes == -1)
@@ -144,7 +147,7 @@ def read_rows(data: bytes, keys: Spans, values: Spans) -> tuple[Int64s, OffsetRo
     chosen[held] = True
     at = np.flatnonzero(chosen)
     count = len(at)
-    # Where the rows that are no tombstones come to stand among all.
+    # The rows of `at` that are not tombstones.
     places = np.searchsorted(at, held) if len(held) < count else slice(None)
     offsets, timestamps = np.zeros(count, np.int64), np.zeros(count, np.int64)
     epochs = np.zeros(count, np.int32)
@@ -182,7 +185,7 @@ def _texts(data: bytes, rows: Int64s, starts: Int64s, sizes: Int64s) -> dict[int
 
 
 def _numbers(data: bytes, form: str) -> NDArray[Any]:
-    """The buffer as numbers, one from each position on."""
+    """Return a view of the buffer with a number at each byte position."""
     kind = np.dtype(form)
     return np.ndarray((len(data) - kind.itemsize,), kind, data, strides=(1,))
 
@@ -195,12 +198,12 @@ def _are_offsets(data: bytes, keys: Spans) -> NDArray[np.bool_]:
 
 
 def _stretches(data: bytes, starts: Int64s, sizes: Int64s) -> tuple[list[bytes], Int64s]:
-    """The prefixes of keys, each as often as it begins anew, and for each key which one is its."""
+    """Return the key prefix of each stretch, and the stretch of each key."""
     count = len(starts)
     begins = np.ones(count, np.bool_)
     if count > 1:
         begins[1:] = sizes[1:] != sizes[:-1]
-        # A word at a time; of the last one only the bytes that belong to the prefix count.
+        # Compare each prefix with the one before it, eight bytes at a time; mask the bytes after its end.
         words = _numbers(data, "<u8")
         done = 0
         pending = np.flatnonzero(~begins)

@@ -1,4 +1,4 @@
-"""Reading the primitive types of Kafka's record schemas, every length checked against what is there."""
+"""A reader of the primitive types of Kafka's record schemas. It checks every length."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _VARINT_MAX_BYTES = 5
 
 
 class Reader:
-    """A cursor over one key or value. Every method raises MalformedRecord where the bytes end too early."""
+    """A cursor over one key or value. Every method raises MalformedRecord if the bytes end too early."""
 
     __slots__ = ("_at", "_data", "_what")
 
     def __init__(self, data: bytes, what: str) -> None:
-        """`what` names the record in error messages."""
+        """Read `data` from its start. `what` names the record in error messages."""
         self._data = data
         self._at = 0
         self._what = what
@@ -34,21 +34,21 @@ class Reader:
         return self._at
 
     def malformed(self, reason: str) -> MalformedRecord:
-        """The error to raise here, saying what was read and where."""
+        """Return an error that names the record, the position and `reason`."""
         return MalformedRecord(f"{self._what}, byte {self._at} of {len(self._data)}: {reason}")
 
     @property
     def remaining(self) -> int:
-        """How many bytes are left."""
+        """Bytes left."""
         return len(self._data) - self._at
 
     def finish(self) -> None:
-        """Check that nothing is left over."""
+        """Check that no bytes are left."""
         if self.remaining:
             raise self.malformed(f"{self.remaining} bytes too many")
 
     def take(self, size: int) -> bytes:
-        """The next `size` bytes."""
+        """Read `size` bytes."""
         if size < 0 or size > self.remaining:
             raise self.malformed(f"{size} bytes claimed, {self.remaining} left")
         self._at += size
@@ -62,19 +62,19 @@ class Reader:
         return int(value)
 
     def int16(self) -> int:
-        """A two-byte integer."""
+        """Read a signed two-byte integer."""
         return self._unpack(_INT16)
 
     def int32(self) -> int:
-        """A four-byte integer."""
+        """Read a signed four-byte integer."""
         return self._unpack(_INT32)
 
     def int64(self) -> int:
-        """An eight-byte integer."""
+        """Read a signed eight-byte integer."""
         return self._unpack(_INT64)
 
     def varint(self) -> int:
-        """An unsigned integer of seven bits a byte."""
+        """Read an unsigned varint: seven bits in each byte, at most five bytes."""
         value = 0
         for index in range(_VARINT_MAX_BYTES):
             (byte,) = self.take(1)
@@ -84,14 +84,14 @@ class Reader:
         raise self.malformed("an integer of more than five bytes")
 
     def text(self, *, is_flexible: bool = False) -> str:
-        """A string that may not be null."""
+        """Read a string that must not be null."""
         value = self.nullable_text(is_flexible=is_flexible)
         if value is None:
-            raise self.malformed("null where text must be")
+            raise self.malformed("null instead of a string")
         return value
 
     def nullable_text(self, *, is_flexible: bool = False) -> str | None:
-        """A string or null."""
+        """Read a string or null."""
         size = self.varint() - 1 if is_flexible else self.int16()
         if size == -1:
             return None
@@ -101,18 +101,18 @@ class Reader:
             raise self.malformed("text that is not UTF-8") from None
 
     def blob(self, *, is_flexible: bool = False) -> bytes:
-        """Bytes that may not be null."""
+        """Read a byte string that must not be null."""
         return self.take(self.varint() - 1 if is_flexible else self.int32())
 
     def count(self, *, smallest: int, is_flexible: bool = False) -> int:
-        """The length of an array of entries of at least `smallest` bytes each."""
+        """Read the length of an array whose entries have at least `smallest` bytes each."""
         count = self.varint() - 1 if is_flexible else self.int32()
         if count < 0 or count * smallest > self.remaining:
             raise self.malformed(f"{count} entries claimed, {self.remaining} bytes left")
         return count
 
     def tagged_fields(self) -> dict[int, bytes]:
-        """The tagged fields at the end of a flexible struct: tag to content."""
+        """Read the tagged fields at the end of a flexible struct. Return tag -> content."""
         fields: dict[int, bytes] = {}
         for _ in range(self.varint()):
             tag = self.varint()

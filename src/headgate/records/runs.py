@@ -1,13 +1,13 @@
-"""Runs: commits too large for one batch, all or nothing all the same (R3.12, R3.13).
+"""Runs: atomic commits that are too large for one batch (R3.12, R3.13).
 
-A batch stands or falls by its checksum, so a commit that fits one needs nothing more. A larger one is a run
-of records over several batches, each record with a header that says which run it belongs to, its place in it
-and how many there are. Readers that do not know the header ignore it. The run's id is the log offset of its
-first record: no two runs of one log share it.
+A batch is atomic because of its checksum, so a commit that fits in one batch needs no run. A larger commit is
+a run of records over several batches. A header of each record has the run's id, the record's place in the run
+and the number of records. Other readers ignore the header. The run's id is the log offset of its first
+record, which is unique in a log.
 
-A run that breaks off is as if it had never been written. But its records are the last ones of their keys, and
-whatever keeps only the last record of each key would keep them over the values that stand. So whoever finds
-a torn run at the end of a log writes the standing values of its keys once more, behind it.
+An incomplete run is torn: its records do not count. But they are the last records of their keys, so a reader
+that keeps the last record of each key would prefer them to the current values. Therefore loading appends the
+current values of these keys when it finds a torn run at the end of a log.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _HEADER = Struct(">qii")
 RUN_PLACE_BYTES = _HEADER.size
 """The value of the header: first offset int64, records before int32, records in all int32, big-endian."""
 _ONE = 2
-"""One, and below twice a size: numbers as they are written in a record."""
+"""The zigzag varint of 1. The varint of a small size is likewise twice the size."""
 _TAIL = np.dtype(
     [
         ("count", "u1"),
@@ -37,27 +37,32 @@ _TAIL = np.dtype(
         ("total", ">i4"),
     ]
 )
-"""How a record ends that has this one header."""
+"""The end of a record that has only this header."""
 RUN_HEADERS_BYTES = _TAIL.itemsize
 
 RecordT = TypeVar("RecordT")
 
 
 class RunPlace(NamedTuple):
-    """Where a record stands in its run: how many come before it, and how many there are."""
+    """The place of a record in its run."""
 
     first_offset: int
-    """The log offset of the run's first record."""
+    """The log offset of the run's first record: the run's id."""
     before: int
+    """Records of the run before this one."""
     total: int
+    """Records of the run."""
 
     def header(self) -> tuple[bytes, bytes]:
-        """The record header that says so."""
+        """Return the record header of this place."""
         return HEADER_KEY, _HEADER.pack(*self)
 
 
 def run_headers(place: RunPlace, count: int) -> NDArray[np.uint8]:
-    """What stands behind the values of `count` records from this place on, a row each: their one header."""
+    """Return the header bytes of `count` records from `place` on, a row for each record.
+
+    They follow the record's value and contain the number of headers, 1, and the header.
+    """
     first_offset, before, total = place
     tails = np.empty(count, _TAIL)
     tails["count"] = _ONE
@@ -69,7 +74,7 @@ def run_headers(place: RunPlace, count: int) -> NDArray[np.uint8]:
 
 
 def run_place(headers: Sequence[tuple[bytes, bytes | None]]) -> RunPlace | None:
-    """What the headers of a record say of its run; None for a record that is none's."""
+    """Return the record's place in its run; None for a record outside of runs."""
     for key, value in headers:
         if key == HEADER_KEY and value is not None and len(value) == _HEADER.size:
             return RunPlace(*_HEADER.unpack(value))
@@ -77,10 +82,10 @@ def run_place(headers: Sequence[tuple[bytes, bytes | None]]) -> RunPlace | None:
 
 
 def run_stretch(data: bytes, header_starts: NDArray[np.int64], ends: NDArray[np.int64]) -> RunPlace | None:
-    """The place of the first of some records, if they follow each other in one run; None if they do not.
+    """Return the place of the first record if the records follow each other in one run, else None.
 
-    `header_starts` says where in `data` each record's headers start, and `ends` where the record ends; the
-    buffer goes on for a few bytes behind the last.
+    `header_starts` are the positions in `data` of the records' headers, `ends` the positions after the
+    records. `data` must have spare bytes after the last record.
     """
     tails = np.ndarray((len(data) - _TAIL.itemsize,), _TAIL, data, strides=(1,))[header_starts]
     first, before, total = tails["first"], tails["before"], tails["total"]
@@ -100,7 +105,7 @@ def run_stretch(data: bytes, header_starts: NDArray[np.int64], ends: NDArray[np.
 
 
 class RunReader(Generic[RecordT]):
-    """Reads records in the order of the log and gives out those that count."""
+    """Reads records in the order of the log and returns those that are complete."""
 
     __slots__ = ("_open", "_place", "torn")
 
@@ -108,15 +113,15 @@ class RunReader(Generic[RecordT]):
         self._open: list[RecordT] = []
         self._place: RunPlace | None = None
         self.torn: list[RecordT] = []
-        """The records of runs that broke off, with nothing complete behind them so far."""
+        """The records of torn runs after the last complete record."""
 
     @property
     def is_open(self) -> bool:
-        """Whether a run has begun and not ended."""
+        """Whether a run has started and not ended."""
         return bool(self._open)
 
     def take(self, record: RecordT, place: RunPlace | None) -> Sequence[RecordT]:
-        """The records that are known to be complete now: this one, a whole run, or none yet."""
+        """Take a record and return the records that it completes: this one, a whole run, or none."""
         if place is None:
             self._break_off()
             self.torn = []
@@ -125,7 +130,7 @@ class RunReader(Generic[RecordT]):
         if expected is None or place != expected:
             self._break_off()
             if place.before:
-                self.torn.append(record)  # the run's beginning is not there
+                self.torn.append(record)  # the start of the run is missing
                 return ()
         self._open.append(record)
         if place.before + 1 < place.total:
@@ -135,7 +140,7 @@ class RunReader(Generic[RecordT]):
         return complete
 
     def end(self) -> Sequence[RecordT]:
-        """The log ends here: the records of all torn runs behind the last complete record."""
+        """End the log. Return the records of all torn runs after the last complete record."""
         self._break_off()
         return self.torn
 

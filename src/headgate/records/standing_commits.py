@@ -1,7 +1,7 @@
-"""Partitions that are committed over and over: many of them, of any groups, as one value.
+"""Repeated commits of partitions of any groups, as one value.
 
-From one commit of a partition to the next only the offset and the time differ. Whoever writes or remembers
-such commits finds out once what stays, so that a turn of the server costs what is new in its commits.
+Two commits of a partition differ only in offset and time. What stays the same is computed once and kept in a
+`StandingCommit`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from headgate.records.offset_commit import pack_int64
 
 
 class StandingCommit:
-    """A partition that a group commits without metadata and without an expiry: all but offset and time.
+    """The constant part of a partition's commits without metadata and expiry: all but offset and time.
 
-    Each is itself and equal to no other: what somebody remembers of it is found quickly.
+    Instances are compared by identity, so that caches find them quickly.
     """
 
     __slots__ = ("group_id", "leader_epoch", "partition", "topic")
@@ -28,14 +28,14 @@ class StandingCommit:
         self.leader_epoch = leader_epoch
 
     def at(self, offset: int, commit_timestamp: Millis) -> OffsetCommit:
-        """The record of one commit."""
+        """Return the record of one commit."""
         return OffsetCommit(
             self.group_id, self.topic, self.partition, offset, self.leader_epoch, "", commit_timestamp
         )
 
 
 class StandingCommits:
-    """An offset for each of some standing commits, all committed at one time."""
+    """An offset for each of some `StandingCommit`s, all committed at the same time."""
 
     __slots__ = ("commit_timestamp", "commits", "offsets")
 
@@ -48,15 +48,15 @@ class StandingCommits:
         return len(self.commits)
 
     def each(self) -> Iterator[OffsetCommit]:
-        """The records this stands for, in order."""
+        """Yield the single records, in order."""
         for commit, offset in zip(self.commits, self.offsets, strict=True):
             yield commit.at(offset, self.commit_timestamp)
 
     def offset_bytes(self) -> list[bytes]:
-        """The offsets as they stand in the records' values."""
+        """Return the offsets as in the records' values."""
         pack = pack_int64
         return [pack(offset) for offset in self.offsets]
 
     def timestamp_bytes(self) -> bytes:
-        """The time as it stands at the end of each of the values."""
+        """Return the commit timestamp as at the end of the records' values."""
         return pack_int64(self.commit_timestamp)

@@ -1,4 +1,4 @@
-"""Writing the primitive types of Kafka's flexible record schemas: what `Reader` reads."""
+"""Functions that encode the primitive types of Kafka's flexible record schemas, for `Reader` to read."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _SMALL = [bytes((value,)) for value in range(0x80)]
 
 
 def key_bytes(key_type: int, *texts: str) -> bytes:
-    """A key: its type, and its fields, all of them strings."""
+    """Encode a key: its type and its fields, which are strings."""
     return _int16.pack(key_type) + b"".join(map(text_bytes, texts))
 
 
 def varint_bytes(value: int) -> bytes:
-    """An unsigned integer, seven bits a byte."""
-    if value < len(_SMALL):  # as nearly all are
+    """Encode an unsigned varint: seven bits in each byte."""
+    if value < len(_SMALL):  # nearly always
         return _SMALL[value]
     parts = bytearray()
     while value > 0x7F:
@@ -33,43 +33,43 @@ def varint_bytes(value: int) -> bytes:
 
 
 def int16_bytes(value: int) -> bytes:
-    """A two-byte integer."""
+    """Encode a signed two-byte integer."""
     return _int16.pack(value)
 
 
 def int32_bytes(value: int) -> bytes:
-    """A four-byte integer."""
+    """Encode a signed four-byte integer."""
     return _int32.pack(value)
 
 
 def int64_bytes(value: int) -> bytes:
-    """An eight-byte integer."""
+    """Encode a signed eight-byte integer."""
     return _int64.pack(value)
 
 
 def compact_blob(blob: bytes) -> bytes:
-    """Bytes with their length in front."""
+    """Encode a byte string: its length and its bytes."""
     return varint_bytes(len(blob) + 1) + blob
 
 
 def compact_text(text: str | None) -> bytes:
-    """A string with its length in front, or null."""
+    """Encode a string or null."""
     return _NULL if text is None else compact_blob(text.encode())
 
 
 def compact_array(entries: Iterable[bytes]) -> bytes:
-    """An array of entries that are bytes already."""
+    """Encode an array of encoded entries."""
     parts = list(entries)
     return varint_bytes(len(parts) + 1) + b"".join(parts)
 
 
 def compact_int32s(numbers: list[int] | tuple[int, ...]) -> bytes:
-    """An array of four-byte integers."""
+    """Encode an array of four-byte integers."""
     return varint_bytes(len(numbers) + 1) + struct.pack(f">{len(numbers)}i", *numbers)
 
 
 def tagged_bytes(fields: Mapping[int, bytes]) -> bytes:
-    """The end of a flexible struct: the tagged fields, tag to content, in the order of their tags."""
+    """Encode the tagged fields (tag -> content) at the end of a flexible struct, ordered by tag."""
     parts = [varint_bytes(len(fields))]
     for tag in sorted(fields):
         content = fields[tag]

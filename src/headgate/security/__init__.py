@@ -1,1 +1,1 @@
-"""Who asks, and what they may do: values and one protocol, without I/O."""
+"""Principals, resources, operations and the access policy's protocol. There is no I/O here."""

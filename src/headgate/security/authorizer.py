@@ -1,11 +1,11 @@
-"""Who may do what: the protocol of an access policy, and the one policy there is, which allows everything.
+"""The protocol of an access policy, and the only policy so far, which allows everything.
 
-A request is allowed or refused as a whole. The server asks the policy for every `Need` of the request and
-refuses it over the first need that is denied, with the error of that need's resource. Kafka filters more
-finely: it serves the allowed topics of a request and refuses the others, and it leaves out of an answer what
-the request did not name and the principal may not see (groups in ListGroups, topics in the offsets of a whole
-group, authorized operations). That is left to the handlers, once there is a policy with rules: `Call` tells
-them the principal.
+A request is allowed or denied as a whole. The server asks the policy for every `Need` of the request. It
+denies the request at the first denied need, with the error code of that need's resource. Kafka decides for
+each resource: it serves the allowed topics of a request and denies the others, and it omits from a response
+what the request did not name and the principal may not see (groups in ListGroups, topics in the offsets of a
+whole group, authorized operations). Handlers can do so when there is a policy with rules: `Call` has the
+principal.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from headgate.security.resources import Operation, Resource
 
 
 class Need(NamedTuple):
-    """One right that a request takes."""
+    """A right that a request needs."""
 
     operation: Operation
     resource: Resource
     otherwise: Need | None = None
-    """Another right that will do instead."""
+    """Another right that suffices instead."""
 
 
 class Authorizer(Protocol):
@@ -31,21 +31,20 @@ class Authorizer(Protocol):
 
     @property
     def allows_everything(self) -> bool:
-        """Whether it never denies anything. Asked once a connection: then it is asked nothing else."""
+        """Whether the policy never denies anything. A connection reads it once and then skips `allows`."""
         ...
 
     def allows(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
-        """Whether the principal may do this. Called on the event loop: it must not block.
+        """Tell whether the principal may do this. Called on the event loop: it must not block.
 
-        What one right implies of others (in Kafka READ, WRITE, DELETE and ALTER imply DESCRIBE) is for the
-        policy to say.
+        The policy decides which rights imply others (in Kafka READ, WRITE, DELETE and ALTER imply DESCRIBE).
         """
         ...
 
     def when_changed(self, action: Callable[[], None]) -> None:
-        """Call `action` on the event loop whenever an answer of `allows` may be another than before.
+        """Call `action` on the event loop whenever the result of `allows` may have changed.
 
-        Requests that were allowed are remembered and served again without another question, until then.
+        The server caches allowed requests, and serves them without calling `allows`, until then.
         """
         ...
 
@@ -56,18 +55,18 @@ class AllowAll:
     allows_everything = True
 
     def allows(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
-        """Allow it."""
+        """Return True."""
         return True
 
     def when_changed(self, action: Callable[[], None]) -> None:
-        """Never call it."""
+        """Do nothing: the policy never changes."""
 
 
 ALLOW_ALL: Final = AllowAll()
 
 
 def is_met(authorizer: Authorizer, principal: Principal, need: Need) -> bool:
-    """Whether the principal has the right, or one that will do instead."""
+    """Tell whether the principal has the right, or another one that suffices."""
     wanted: Need | None = need
     while wanted is not None:
         if authorizer.allows(principal, wanted.operation, wanted.resource):

@@ -1,4 +1,4 @@
-"""Who asks: the principal of a connection, as Kafka writes it (`User:alice`)."""
+"""The principal of a connection, in Kafka's notation (`User:alice`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ USER_TYPE: Final = "User"
 
 
 class Principal(NamedTuple):
-    """Somebody who sends requests: a type, which is `User` unless a policy has others, and a name."""
+    """The sender of requests: a type, which is `User` unless a policy has others, and a name."""
 
     principal_type: str
     name: str
@@ -18,4 +18,4 @@ class Principal(NamedTuple):
 
 
 ANONYMOUS: Final = Principal(USER_TYPE, "ANONYMOUS")
-"""Everybody who did not authenticate, as in Kafka."""
+"""The principal of clients that did not authenticate, as in Kafka."""

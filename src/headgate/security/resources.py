@@ -1,4 +1,4 @@
-"""What is done, and to what: operations and resources, with the numbers and names of Kafka's access rules."""
+"""Operations and resources, with the numbers and names of Kafka's ACLs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headgate.domain.errors import ErrorCode
 
 
 class Operation(IntEnum):
-    """What somebody wants to do with a resource (Kafka's `AclOperation`)."""
+    """An operation on a resource (Kafka's `AclOperation`)."""
 
     UNKNOWN = 0
     ANY = 1
@@ -29,7 +29,7 @@ class Operation(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """The kinds of resources (Kafka's `org.apache.kafka.common.resource.ResourceType`)."""
+    """The type of a resource (Kafka's `org.apache.kafka.common.resource.ResourceType`)."""
 
     UNKNOWN = 0
     ANY = 1
@@ -42,14 +42,14 @@ class ResourceType(IntEnum):
 
 
 class Resource(NamedTuple):
-    """One topic, group or transactional id by its name, or the cluster."""
+    """A topic, group or transactional id by its name, or the cluster."""
 
     resource_type: ResourceType
     name: str
 
 
 CLUSTER: Final = Resource(ResourceType.CLUSTER, "kafka-cluster")
-"""The one resource of its type, by Kafka's name."""
+"""The only resource of its type, by Kafka's name."""
 
 _ERRORS: Final = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -60,5 +60,5 @@ _ERRORS: Final = {
 
 
 def denied_error(resource: Resource) -> ErrorCode:
-    """Return the error for a principal that may not do what it asked with this resource."""
+    """Return the error code for an operation denied on this resource."""
     return _ERRORS.get(resource.resource_type, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
