@@ -1,8 +1,8 @@
 """The oracle of the codec tests: kio, an independent implementation of Kafka's messages.
 
-A test message is a tree: nested dicts of plain values, by kio's field names. From it comes kio's message
-and ours; the two know nothing of each other's tables. Times are integers of milliseconds in a tree, and a
-uuid is its 16 bytes.
+A test message is a tree: nested dicts of plain values, by kio's field names. It is converted to kio's message
+and to Headgate's, with tables that are independent of each other. In a tree, times are integers in ms, and a
+uuid is 16 bytes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Case:
 
     @property
     def message_type(self) -> type[Message]:
-        """Our class of the message."""
+        """Headgate's class of the message."""
         info = APIS[self.api_key]
         module = importlib.import_module(f"headgate.wire.messages.{info.module}")
         message_type: type[Message] = getattr(module, info.name + self.side.title())
@@ -56,47 +56,47 @@ class Case:
 
     @property
     def kio_type(self) -> Any:
-        """kio's class of this version of it."""
+        """kio's class of this version of the message."""
         info = APIS[self.api_key]
         return kio_class(info.module, self.version, self.side)
 
     @property
     def is_flexible(self) -> bool:
-        """Whether kio says the version is flexible."""
+        """Whether the version is flexible according to kio."""
         return bool(self.kio_type.__flexible__)
 
     def trees(self) -> st.SearchStrategy[Tree]:
-        """Any message of this version."""
+        """Generate any message of this version."""
         return trees(self.kio_type)
 
     def edges(self) -> Iterator[Tree]:
-        """The emptiest message, and a full one with long texts and extreme numbers."""
+        """Return a minimal message, and a full one with long strings and extreme numbers."""
         yield edge(self.kio_type, _smallest)
         yield edge(self.kio_type, _largest)
 
     def typical(self) -> Tree:
-        """A message with two entries in every array and something in every field."""
+        """Return a message with two entries in every array and a value in every field."""
         return edge(self.kio_type, _typical)
 
     def ours(self, tree: Tree) -> Message:
-        """The tree as our message."""
+        """Return the tree as Headgate's message."""
         message: Message = to_ours(self.kio_type, importlib.import_module(self.message_type.__module__), tree)
         return message
 
     def kio_bytes(self, tree: Tree) -> bytes:
-        """What kio writes for the tree."""
+        """Return the bytes that kio writes for the tree."""
         with io.BytesIO() as out:
             entity_writer(self.kio_type)(out, to_kio(self.kio_type, tree))
             return out.getvalue()
 
     def kio_reads(self, data: bytes) -> Any:
-        """The message that kio reads from the data, all of it."""
+        """Return the message that kio reads from all of the data."""
         message, size = entity_reader(self.kio_type)(data, 0)
         assert size == len(data)
         return message
 
     def bytes_with_unknown_tags(self, tree: Tree, content: bytes) -> bytes:
-        """The tree as bytes, with an unknown tagged field in every struct."""
+        """Return the tree as bytes, with an unknown tagged field in every struct."""
         return _write_with_unknown_tag(to_kio(self.kio_type, tree), content)
 
 
@@ -110,7 +110,7 @@ CASES = [
 
 @functools.cache
 def trees(kio_type: Any) -> st.SearchStrategy[Tree]:
-    """Trees of one of kio's classes."""
+    """Generate trees of one of kio's classes."""
     return st.fixed_dictionaries({field.name: _values(field) for field in dataclasses.fields(kio_type)})
 
 
@@ -127,7 +127,7 @@ PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {
         kind: st.integers(-(1 << bits - 1), (1 << bits - 1) - 1)
         for kind, bits in (*INTEGER_BITS.items(), ("timedelta_i32", 32), ("timedelta_i64", 40))
     },
-    # kio holds times as datetime: from 1970 on, exact for some centuries, and None for -1.
+    # kio represents times as datetime: from 1970, exact for some centuries, None for -1.
     "datetime_i64": st.integers(-1, 1 << 41),
     "error_code": st.sampled_from([int(code.value) for code in ErrorCode]),
     "bool": st.booleans(),
@@ -139,13 +139,13 @@ PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {
 
 
 def edge(kio_type: Any, choose: Callable[[_Shape], Any]) -> Tree:
-    """A tree whose every value is chosen by its shape alone."""
+    """Return a tree in which the shape of each field determines its value."""
     tree: Tree = {}
     for field in dataclasses.fields(kio_type):
         shape = _shape(field)
         value = choose(shape) if shape.struct is None else edge(shape.struct, choose)
         if shape.is_array:
-            # More entries than one byte of a compact length can say, where they are cheap.
+            # More entries than a one-byte compact length allows, where entries are small.
             value = [value] * (
                 0 if choose is _smallest else 130 if choose is _largest and not shape.struct else 2
             )
@@ -176,7 +176,7 @@ def _typical(shape: _Shape) -> Any:
 
 
 def to_ours(kio_type: Any, module: types.ModuleType, tree: Tree) -> Any:
-    """The tree as our struct of the same name."""
+    """Return the tree as Headgate's struct of the same name."""
     values = {}
     for field in dataclasses.fields(kio_type):
         shape, value = _shape(field), tree[field.name]
@@ -196,7 +196,7 @@ def to_ours(kio_type: Any, module: types.ModuleType, tree: Tree) -> Any:
 
 
 def to_kio(kio_type: Any, tree: Tree) -> Any:
-    """The tree as kio's message."""
+    """Return the tree as kio's message."""
     values = {}
     for field in dataclasses.fields(kio_type):
         shape, value = _shape(field), tree[field.name]
@@ -225,7 +225,7 @@ def _value_to_kio(shape: _Shape, value: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class _Shape:
-    """What kio says of a field."""
+    """The shape of a field according to kio."""
 
     kind: str
     struct: Any
@@ -249,7 +249,7 @@ def _shape(field: dataclasses.Field[Any]) -> _Shape:
 
 
 def _write_with_unknown_tag(entity: Any, content: bytes) -> bytes:
-    """Write one of kio's structs, the tagged fields by hand: those it has, then one that nobody knows."""
+    """Write one of kio's structs, and by hand its tagged fields and an unknown one after them."""
     out, tagged = bytearray(), {UNKNOWN_TAG: content}
     for field in dataclasses.fields(entity):
         value = getattr(entity, field.name)

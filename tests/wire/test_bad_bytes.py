@@ -1,4 +1,4 @@
-"""Bytes that are not what they claim to be: whatever arrives, `MalformedMessage` and nothing else."""
+"""Invalid bytes raise `MalformedMessage` and no other error."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ MUTATIONS = 40
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_a_message_cut_short_anywhere_is_malformed(case: Case) -> None:
-    """Every byte of a message is needed: none of its beginnings reads as a message."""
+def test_a_truncated_message_is_malformed(case: Case) -> None:
+    """No proper prefix of a message is a valid message."""
     message = encode(case.ours(case.typical()), case.version)
     for size in range(len(message)):
         with pytest.raises(MalformedMessage, match=f"^{case.message_type.__name__} v{case.version}"):
@@ -30,7 +30,7 @@ def test_a_message_cut_short_anywhere_is_malformed(case: Case) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_mutated_message_is_malformed_or_another_message(case: Case) -> None:
-    """Changed, added and missing bytes: the reader refuses, or gives what the writer can write again."""
+    """With changed, added or missing bytes, the reader raises, or returns a message that can be written."""
     chance = random.Random(str(case))
     original = encode(case.ours(case.typical()), case.version)
     for _ in range(MUTATIONS if original else 0):
@@ -47,13 +47,13 @@ def test_a_mutated_message_is_malformed_or_another_message(case: Case) -> None:
 @settings(max_examples=300, deadline=None)
 @given(case=st.sampled_from(CASES), data=st.binary(max_size=200))
 def test_any_bytes_are_malformed_or_a_message(case: Case, data: bytes) -> None:
-    """Noise never raises anything but MalformedMessage."""
+    """Random bytes never raise an error other than MalformedMessage."""
     read, read_back = _read_and_read_back(case, data)
     assert read_back == read
 
 
 def _read_and_read_back(case: Case, data: bytes) -> tuple[Message | None, Message | None]:
-    """What is read, and what is read of it when it is written again; None of bytes that are malformed."""
+    """Return the message, and the message after writing and reading it again; None for malformed bytes."""
     try:
         message = decode(case.message_type, case.version, data)
     except MalformedMessage:
@@ -62,22 +62,22 @@ def _read_and_read_back(case: Case, data: bytes) -> tuple[Message | None, Messag
 
 
 NO_TOPICS_LEGACY = b"\x00\x01g" + bytes(4) + b"\x00\x00" + b"\xff\xff"
-"""An OffsetCommit v7 up to its topics: group g, generation 0, member "", no instance."""
+"""The start of an OffsetCommit v7, before its topics: group g, generation 0, member "", no instance id."""
 
 
 @pytest.mark.parametrize(
     ("version", "data", "reason"),
     [
-        (7, b"\xff\xff", "group_id is null, which it may not be"),
+        (7, b"\xff\xff", "group_id is null, but is not nullable"),
         (7, b"\xff\xfe", "group_id has the negative length -2"),
         (7, b"\x00\x05g", "group_id has the length 5, but 1 bytes are left"),
         (7, b"\x00\x02\xc3\x28", "group_id is not UTF-8"),
         (7, b"\x00\x03\xed\xa0\x80", "group_id is not UTF-8"),
         (7, b"\x00\x01g\x00", "member_id is truncated"),
-        (7, NO_TOPICS_LEGACY + b"\xff\xff\xff\xff", "topics is null, which it may not be"),
+        (7, NO_TOPICS_LEGACY + b"\xff\xff\xff\xff", "topics is null, but is not nullable"),
         (7, NO_TOPICS_LEGACY + b"\x7f\xff\xff\xff", "topics has the length 2147483647, but 0 bytes are left"),
         (7, NO_TOPICS_LEGACY + b"\x80\x00\x00\x00", "topics has the negative length -2147483648"),
-        (8, b"\x00", "group_id is null, which it may not be"),
+        (8, b"\x00", "group_id is null, but is not nullable"),
         (8, b"\xff\xff\xff\xff\x0fg", "group_id has the length 4294967294, but 1 bytes are left"),
         (8, b"\xff\xff\xff\xff\xff\xff", "group_id has a length of more than five bytes"),
         (8, b"", "group_id is truncated"),
@@ -88,21 +88,21 @@ NO_TOPICS_LEGACY = b"\x00\x01g" + bytes(4) + b"\x00\x00" + b"\xff\xff"
         ),
     ],
 )
-def test_a_refusal_says_which_field_is_wrong_and_why(version: int, data: bytes, reason: str) -> None:
-    """The text of the error is enough to find the fault in a captured frame."""
+def test_an_error_names_the_field_and_the_reason(version: int, data: bytes, reason: str) -> None:
+    """The error message is sufficient to find the fault in a captured frame."""
     with pytest.raises(MalformedMessage) as refused:
         decode(OffsetCommitRequest, version, data)
     assert str(refused.value) == f"OffsetCommitRequest v{version}: {reason}"
 
 
-def test_a_refusal_names_a_nested_field_by_its_path() -> None:
-    """A bad name inside an array is found as topics.name."""
+def test_an_error_names_a_nested_field_by_its_path() -> None:
+    """An invalid name inside of an array is reported as topics.name."""
     with pytest.raises(MalformedMessage, match=r"MetadataRequest v1: topics\.name is null"):
         decode(MetadataRequest, 1, b"\x00\x00\x00\x01\xff\xff")
 
 
-def test_an_array_of_integers_cannot_claim_more_than_there_is() -> None:
-    """The count times the size of an entry is checked before anything is made of it."""
+def test_an_array_of_integers_cannot_be_longer_than_the_data() -> None:
+    """The count times the size of an entry is checked before the entries are read."""
     broker_and_topic_head = (
         b"\x00\x00\x00\x00" + b"\x00\x00\x00\x01" + b"\x00\x00" + b"\x00\x01t" + b"\x00\x00\x00\x01"
     )
@@ -113,14 +113,14 @@ def test_an_array_of_integers_cannot_claim_more_than_there_is() -> None:
 
 
 def test_a_null_is_read_only_where_the_version_allows_it() -> None:
-    """A null list of topics means all topics from version 1 on, and is malformed before."""
+    """A null list of topics means all topics from version 1 on, and is malformed in version 0."""
     assert decode(MetadataRequest, 1, b"\xff\xff\xff\xff").topics is None
     with pytest.raises(MalformedMessage, match="topics is null"):
         decode(MetadataRequest, 0, b"\xff\xff\xff\xff")
 
 
-def test_a_known_tagged_field_of_another_size_than_its_tag_says_is_malformed() -> None:
-    """A tag's size and its content must agree, or the fields behind it would be read from the wrong place."""
+def test_a_known_tagged_field_with_a_wrong_size_is_malformed() -> None:
+    """The size and the content of a tagged field must agree; otherwise the next fields are misread."""
     case = Case(1, "response", 12)
     bad = bytearray(case.kio_bytes(case.typical()))
     three_fields_the_first_of_13_bytes = bytes([3, 0, 13])
@@ -129,8 +129,8 @@ def test_a_known_tagged_field_of_another_size_than_its_tag_says_is_malformed() -
         decode(case.message_type, 12, bytes(bad))
 
 
-def test_records_may_not_reach_behind_the_frame() -> None:
-    """A producer that claims more bytes of records than it sent is refused."""
+def test_records_longer_than_the_frame_are_malformed() -> None:
+    """A producer that sends fewer bytes of records than their length is refused."""
     message = encode(Case(0, "request", 9).ours(Case(0, "request", 9).typical()), 9)
     cut = message.replace(b"\x051234", b"\x7f1234", 1)
     assert cut != message

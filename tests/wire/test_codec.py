@@ -1,4 +1,4 @@
-"""What the codec promises beside agreeing with kio."""
+"""Properties of the codec other than agreement with kio."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from headgate.wire.writing import LONGEST_ERROR_MESSAGE, compile_writer
 
 @pytest.fixture
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a test registers is gone after it."""
+    """Restore the registry after a test."""
     monkeypatch.setattr(codec, "_readers", {})
     monkeypatch.setattr(codec, "_writers", {})
 
 
 def test_fields_the_version_does_not_have_are_dropped_and_read_as_their_defaults() -> None:
-    """One class serves all versions: what an older one cannot carry is gone after the way over it."""
+    """One class describes all versions: a field that the version does not have is lost in a round trip."""
     partition = OffsetCommitRequestPartition(committed_offset=5, committed_leader_epoch=3)
     request = OffsetCommitRequest(
         group_id="g",
@@ -51,7 +51,7 @@ def test_fields_the_version_does_not_have_are_dropped_and_read_as_their_defaults
 
 
 def test_a_tagged_struct_is_none_unless_it_was_sent() -> None:
-    """The leader of a partition is there when the response named one, in the versions that can."""
+    """The current leader of a partition is present if the response has it, in versions with the field."""
     partition = PartitionData(partition_index=1, current_leader=LeaderIdAndEpoch(leader_id=2))
     response = FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[partition])])
     newer = decode(FetchResponse, 12, encode(response, 12)).responses[0].partitions[0]
@@ -62,7 +62,7 @@ def test_a_tagged_struct_is_none_unless_it_was_sent() -> None:
 
 
 def test_a_tagged_field_with_its_default_is_not_sent() -> None:
-    """Most fetches leave the high watermark unknown, and pay no byte for it."""
+    """Most fetches do not set the high watermark, which then takes no bytes."""
     unknown = FetchRequest(topics=[FetchTopic(partitions=[FetchPartition()])])
     known = FetchRequest(topics=[FetchTopic(partitions=[FetchPartition(high_watermark=7)])])
     assert len(encode(known, 18)) == len(encode(unknown, 18)) + 10
@@ -70,7 +70,7 @@ def test_a_tagged_field_with_its_default_is_not_sent() -> None:
 
 
 def test_error_codes_are_written_by_name_and_read_as_integers() -> None:
-    """A handler writes the enum's member; a reader need not know every code."""
+    """Handlers write members of the enum. Readers accept codes that the enum does not have."""
     response = HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS)
     assert decode(HeartbeatResponse, 4, encode(response, 4)).error_code == 27
     assert decode(HeartbeatResponse, 4, b"\x00\x00\x00\x00\x03\xe7\x00").error_code == 999
@@ -78,7 +78,7 @@ def test_error_codes_are_written_by_name_and_read_as_integers() -> None:
 
 @pytest.mark.parametrize("version", [3, 13])
 def test_records_may_be_written_from_a_view_and_are_read_as_bytes(version: int) -> None:
-    """The log hands out slices; what is read does not keep the frame alive."""
+    """The log returns views. Records that were read do not keep the frame in memory."""
     records = memoryview(b"before-records-behind")[7:14]
     partition = PartitionProduceData(records=records)  # type: ignore[arg-type]
     request = ProduceRequest(topic_data=[TopicProduceData(partition_data=[partition])])
@@ -87,16 +87,16 @@ def test_records_may_be_written_from_a_view_and_are_read_as_bytes(version: int) 
     assert type(arrived.topic_data[0].partition_data[0].records) is bytes
 
 
-def test_a_message_follows_what_the_buffer_holds() -> None:
-    """A frame is built in one buffer: header first, message behind it."""
+def test_a_message_is_appended_to_the_buffer() -> None:
+    """A frame is built in one buffer: first the header, then the message."""
     out = bytearray(b"header")
     encode_into(out, HeartbeatRequest(group_id="g"), 4)
     assert out.startswith(b"header\x02g")
 
 
 @pytest.mark.parametrize("version", [2, 7])
-def test_an_error_message_is_cut(version: int) -> None:
-    """It may quote what a client sent, and a string of a message has 32,767 bytes at most."""
+def test_an_error_message_is_truncated(version: int) -> None:
+    """An error message can quote a request, and a string has at most 32,767 bytes."""
     long = CreatableTopicResult(name="t", error_code=17, error_message="é" * 40_000)
     short = CreatableTopicResult(name="u", error_code=17, error_message="é" * LONGEST_ERROR_MESSAGE)
     answer = encode(CreateTopicsResponse(topics=[long, short]), version)
@@ -105,8 +105,8 @@ def test_an_error_message_is_cut(version: int) -> None:
     assert second.error_message == short.error_message
 
 
-def test_an_unwritable_message_names_the_field_and_leaves_the_buffer_as_it_was() -> None:
-    """A null where the version has none, found half-way, spoils neither the frame nor the next message."""
+def test_an_unwritable_message_names_the_field_and_leaves_the_buffer_unchanged() -> None:
+    """An invalid null in the middle of a message damages neither the frame nor the next message."""
     response = JoinGroupResponse(leader="leader", protocol_name=None)
     out = bytearray(b"header")
     with pytest.raises(UnwritableMessage, match="JoinGroupResponse v6: protocol_name cannot be written"):
@@ -125,15 +125,15 @@ def test_an_unwritable_message_names_the_field_and_leaves_the_buffer_as_it_was()
     ],
     ids=["too big a number", "too long a text", "half a surrogate pair", "no text"],
 )
-def test_a_value_the_wire_cannot_carry_is_unwritable(request_: HeartbeatRequest) -> None:
-    """What does not fit is an error at the sender, never bytes that mean something else."""
+def test_a_value_that_does_not_fit_is_unwritable(request_: HeartbeatRequest) -> None:
+    """The sender gets an error; wrong bytes are never written."""
     with pytest.raises(UnwritableMessage, match="HeartbeatRequest v3"):
         encode(request_, 3)
 
 
 @pytest.mark.parametrize("version", [1, 11])
-def test_a_version_that_is_not_described_is_an_error_of_the_caller(version: int) -> None:
-    """Versions are checked against what is advertised before a message is read."""
+def test_an_unknown_version_is_an_error_of_the_caller(version: int) -> None:
+    """Versions are checked against the advertised ones before a message is read."""
     with pytest.raises(ValueError, match=f"the versions 2 to 10, not {version}"):
         decode(OffsetCommitRequest, version, b"")
     with pytest.raises(ValueError, match=f"the versions 2 to 10, not {version}"):
@@ -141,8 +141,8 @@ def test_a_version_that_is_not_described_is_an_error_of_the_caller(version: int)
 
 
 @pytest.mark.usefixtures("own_registry")
-def test_a_registered_reader_and_writer_take_the_place_of_the_compiled_ones() -> None:
-    """A hand-written codec is used for its version, by every way in, and for no other version."""
+def test_a_registered_reader_and_writer_replace_the_compiled_ones() -> None:
+    """All functions use a hand-written codec for its version, and for no other version."""
 
     def read(data: bytes, at: int) -> HeartbeatRequest:
         return HeartbeatRequest(group_id=f"by hand from {at}")

@@ -1,4 +1,4 @@
-"""Every version of every message, against kio."""
+"""Every version of every message, compared with kio."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ few = settings(max_examples=4, deadline=None, suppress_health_check=list(HealthC
 @few
 @given(data=st.data())
 def test_any_message_is_written_and_read_as_kio_does(case: Case, data: st.DataObject) -> None:
-    """The same bytes from us and from kio, and from these bytes the same message to both."""
+    """Headgate and kio write the same bytes, and read the same message from them."""
     tree = data.draw(case.trees())
     message, kio_bytes = case.ours(tree), case.kio_bytes(tree)
     encoded = encode(message, case.version)
@@ -28,7 +28,7 @@ def test_any_message_is_written_and_read_as_kio_does(case: Case, data: st.DataOb
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_the_emptiest_and_the_fullest_message_are_written_and_read_as_kio_does(case: Case) -> None:
+def test_a_minimal_and_a_full_message_are_written_and_read_as_kio_does(case: Case) -> None:
     """Nulls, empty arrays, extreme numbers, and lengths of more than one byte agree with kio."""
     for tree in case.edges():
         message, kio_bytes = case.ours(tree), case.kio_bytes(tree)
@@ -37,8 +37,8 @@ def test_the_emptiest_and_the_fullest_message_are_written_and_read_as_kio_does(c
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_bytes_behind_a_message_are_left_alone(case: Case) -> None:
-    """A message reads the same with something behind it, and with something before it."""
+def test_bytes_after_a_message_are_ignored(case: Case) -> None:
+    """Bytes before and after a message do not change the result."""
     for tree in case.edges():
         message, kio_bytes = case.ours(tree), case.kio_bytes(tree)
         assert decode(case.message_type, case.version, kio_bytes + b"\x01behind") == message
@@ -49,7 +49,7 @@ def test_bytes_behind_a_message_are_left_alone(case: Case) -> None:
 @few
 @given(data=st.data(), content=st.binary(max_size=5) | st.just(bytes(200)))
 def test_unknown_tagged_fields_are_skipped(case: Case, data: st.DataObject, content: bytes) -> None:
-    """A tagged field nobody knows, in every struct of the message, changes nothing of what is read."""
+    """An unknown tagged field in every struct of the message does not change the result."""
     tree = data.draw(case.trees())
     with_unknown = case.bytes_with_unknown_tags(tree, content)
     assert decode(case.message_type, case.version, with_unknown) == case.ours(tree)

@@ -1,4 +1,4 @@
-"""Messages of ours: declared like Kafka's, in a table of their own, and never in the way of Kafka's keys."""
+"""Headgate's own messages: declared like Kafka's, in a separate table, with keys that Kafka does not use."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ RESPONSE = DescribeOffsetHistoryResponse(
 
 
 @pytest.mark.parametrize("api_key", EXTENSIONS)
-def test_the_table_says_what_the_classes_say(api_key: int) -> None:
-    """Key, versions and flexibility; both sides carry the same key, and it is none of Kafka's."""
+def test_the_table_agrees_with_the_classes(api_key: int) -> None:
+    """API key, versions and flexibility agree. Request and response have the same key, unknown to Kafka."""
     info = EXTENSIONS[api_key]
     module = importlib.import_module(f"headgate.wire.extensions.{info.module}")
     assert facts_of_messages(module, info.name) == [facts_of_table(api_key, info)] * 2
@@ -82,8 +82,8 @@ def test_the_table_says_what_the_classes_say(api_key: int) -> None:
 
 
 @pytest.mark.parametrize("message", [REQUEST, RESPONSE, DescribeOffsetHistoryRequest()], ids=str)
-def test_a_message_comes_back_as_it_went(message: Message) -> None:
-    """Nulls, empty arrays and all; cut short anywhere it is refused, and nothing else happens."""
+def test_a_message_survives_a_round_trip(message: Message) -> None:
+    """Also with nulls and empty arrays. A truncated message is malformed."""
     data = encode(message, 0)
     assert decode(type(message), 0, data) == message
     for size in range(len(data)):
@@ -91,8 +91,8 @@ def test_a_message_comes_back_as_it_went(message: Message) -> None:
             decode(type(message), 0, data[:size])
 
 
-def test_the_bytes_of_a_request_are_these() -> None:
-    """Compact lengths, tagged fields: what a client in another language writes."""
+def test_the_bytes_of_a_request() -> None:
+    """The bytes that a client in another language writes, with compact lengths and tagged fields."""
     request = DescribeOffsetHistoryRequest(
         group_id="g", topics=[], mode=1, until_ms=258, limit=3, max_wait_ms=4
     )
@@ -153,6 +153,6 @@ def test_version_0_of_the_pause_messages_is_the_documents(message: Message, expe
     assert decode(type(message), 1, in_one) == message
 
 
-def test_a_response_may_be_bytes_already() -> None:
-    """What was encoded elsewhere is written as it is."""
+def test_a_response_can_be_encoded_already() -> None:
+    """The bytes of an encoded response are written unchanged."""
     assert encode(EncodedOffsetHistory(body=encode(RESPONSE, 0)), 0) == encode(RESPONSE, 0)

@@ -1,4 +1,4 @@
-"""Frames are cut from a stream however it arrives; headers follow the rules of their version."""
+"""Frames are split from a stream independently of its chunks; headers follow the rules of their version."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LIMIT = 1000
 
 
 def framed(content: bytes) -> bytes:
-    """The content with its length before it."""
+    """Return the content after its length."""
     return struct.pack(">i", len(content)) + content
 
 
@@ -37,10 +37,10 @@ def framed(content: bytes) -> bytes:
     rest=st.binary(max_size=3),
     cuts=st.lists(st.integers(1, 60), max_size=30),
 )
-def test_frames_come_out_whole_however_the_stream_is_cut(
+def test_frames_are_independent_of_the_chunks_of_the_stream(
     contents: list[bytes], rest: bytes, cuts: list[int]
 ) -> None:
-    """Where a network splits or joins the bytes does not show; what is incomplete waits."""
+    """The network may split and join the bytes anywhere. An incomplete frame is kept."""
     stream = b"".join(map(framed, contents)) + rest
     reader, frames, at = FrameReader(LIMIT), [], 0
     for cut in [*cuts, len(stream)]:
@@ -50,16 +50,16 @@ def test_frames_come_out_whole_however_the_stream_is_cut(
     assert reader.pending_bytes == len(rest)
 
 
-def test_frames_come_out_byte_by_byte() -> None:
-    """A frame is handed out with its last byte, not before."""
+def test_frames_are_returned_with_their_last_byte() -> None:
+    """If a stream arrives byte by byte, each frame is returned after its last byte, not before."""
     reader = FrameReader(LIMIT)
     stream = framed(b"first") + framed(b"second")
     arrived = [(at, frame) for at in range(len(stream)) for frame in reader.feed(stream[at : at + 1])]
     assert arrived == [(8, b"first"), (18, b"second")]
 
 
-def test_a_frame_is_bytes_of_its_own() -> None:
-    """Frames may be kept: they are no views of a buffer that goes on."""
+def test_a_frame_is_a_copy() -> None:
+    """Frames can be kept: they are not views of a buffer that changes."""
     reader = FrameReader(LIMIT)
     assert reader.feed(framed(b"first")[:6]) == []
     (frame,) = reader.feed(framed(b"first")[6:] + framed(b"second")[:7])
@@ -69,21 +69,21 @@ def test_a_frame_is_bytes_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("length", [0, -1, -(1 << 31)])
-def test_a_length_no_frame_can_have_is_malformed(length: int) -> None:
-    """Zero and negative lengths end the conversation, even before the rest of the frame is there."""
+def test_an_invalid_length_is_malformed(length: int) -> None:
+    """A length of zero or less is refused before the rest of the frame arrives."""
     with pytest.raises(MalformedFrame, match=f"the length {length}"):
         FrameReader(LIMIT).feed(struct.pack(">i", length))
 
 
-def test_a_frame_above_the_limit_is_refused_before_it_is_collected() -> None:
-    """Four bytes are enough to refuse; the limit itself is allowed."""
+def test_a_frame_above_the_limit_is_refused_before_it_arrives() -> None:
+    """The length is sufficient to refuse the frame. A frame of the limit's size is allowed."""
     with pytest.raises(OversizedFrame, match="1001 bytes; the limit is 1000"):
         FrameReader(LIMIT).feed(struct.pack(">i", LIMIT + 1))
     assert FrameReader(LIMIT).feed(framed(bytes(LIMIT))) == [bytes(LIMIT)]
 
 
-def test_text_sent_to_the_port_is_refused_as_a_frame() -> None:
-    """A browser or a TLS client on the wrong port is told apart from a big request."""
+def test_other_protocols_are_recognized() -> None:
+    """The error for a browser or a TLS client differs from that for a large request."""
     says = {b"GET / HTTP/1.1\r\n\r\n": "it looks like HTTP", b"\x16\x03\x01\x02\x00\x01": "it looks like TLS"}
     for hello, protocol in says.items():
         with pytest.raises(OversizedFrame, match=protocol):
@@ -91,8 +91,8 @@ def test_text_sent_to_the_port_is_refused_as_a_frame() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_every_message_survives_its_frame(case: Case) -> None:
-    """Header and message of every version are found again, and flexibility is what kio says it is."""
+def test_every_message_survives_a_round_trip_in_a_frame(case: Case) -> None:
+    """Header and message of every version are read back. Flexible versions are the same as kio's."""
     assert is_flexible(case.api_key, case.version) == case.is_flexible
     tree = case.typical()
     message, content = case.ours(tree), case.kio_bytes(tree)
@@ -121,14 +121,14 @@ def test_every_message_survives_its_frame(case: Case) -> None:
 def test_the_client_id_is_a_legacy_string_in_every_version(
     version: int, client_id: str | None, header: bytes
 ) -> None:
-    """A flexible request's header adds tagged fields and changes nothing else."""
+    """The header of a flexible request differs only in its tagged fields."""
     frame = request_frame(HeartbeatRequest(), version, 7, client_id)[4:]
     assert frame.startswith(header)
     assert read_request_header(frame) == (12, version, 7, client_id, len(header))
 
 
 def test_tagged_fields_of_a_header_are_skipped() -> None:
-    """Nobody knows them yet; the message begins behind them."""
+    """The message starts after the tagged fields of the header, all of which are unknown."""
     tagged = b"\x02\x00\x01x\x8f\x4e\x03abc"
     request = b"\x00\x0c\x00\x04\x00\x00\x00\x07\xff\xff" + tagged + b"body"
     assert request[read_request_header(request).body_at :] == b"body"
@@ -138,16 +138,16 @@ def test_tagged_fields_of_a_header_are_skipped() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 3, 4])
-def test_the_response_to_api_versions_has_the_oldest_header_always(version: int) -> None:
-    """A client reads this answer before it knows what the server speaks."""
+def test_the_response_to_api_versions_always_has_the_oldest_header(version: int) -> None:
+    """A client reads this response before it knows the server's versions."""
     frame = response_frame(7, 18, version, ApiVersionsResponse(error_code=35))[4:]
     assert frame[:6] == b"\x00\x00\x00\x07\x00\x23"
     assert read_response_header(frame, 18, version) == (7, 4)
     assert read_response_header(response_frame(7, 12, 4, HeartbeatResponse())[4:], 12, 4) == (7, 5)
 
 
-def test_an_unknown_api_or_version_still_has_a_header() -> None:
-    """Who asks something unknown can be answered, or at least named in the log."""
+def test_the_header_of_an_unknown_api_or_version_is_read() -> None:
+    """The server needs the header to respond, or to log the client."""
     assert read_request_header(b"\x7f\xff\x00\x00\x00\x00\x00\x07\x00\x01c") == (0x7FFF, 0, 7, "c", 11)
     newer = read_request_header(b"\x00\x12\x00\x63\x00\x00\x00\x07\x00\x01c\x00")
     assert newer == (18, 99, 7, "c", 12)
@@ -163,18 +163,18 @@ def test_an_unknown_api_or_version_still_has_a_header() -> None:
         (b"\x00\x0c\x00\x04\x00\x00\x00\x07\xff\xfe", "client_id has the negative length -2"),
         (b"\x00\x0c\x00\x04\x00\x00\x00\x07\x00\x01\xff\x00", "client_id is not UTF-8"),
         (b"\x00\x0c\x00\x04\x00\x00\x00\x07\x00\x01c", "truncated at 11 bytes"),
-        (b"\x00\x0c\x00\x04\x00\x00\x00\x07\x00\x01c\x01\x00\x09", "has a tagged field 0 that ends behind"),
+        (b"\x00\x0c\x00\x04\x00\x00\x00\x07\x00\x01c\x01\x00\x09", "has a tagged field 0 that ends after"),
     ],
 )
-def test_a_header_that_is_no_header_is_malformed(frame: bytes, reason: str) -> None:
-    """The reason stands in the error."""
+def test_an_invalid_header_is_malformed(frame: bytes, reason: str) -> None:
+    """The error has the reason."""
     with pytest.raises(MalformedMessage, match=f"^request header:? {reason}"):
         read_request_header(frame)
 
 
 @given(frame=st.binary(max_size=60), api_key=st.sampled_from([*APIS, 9999]), version=st.integers(-1, 20))
-def test_noise_is_a_header_or_malformed(frame: bytes, api_key: int, version: int) -> None:
-    """Headers of nonsense raise MalformedMessage and nothing else."""
+def test_any_bytes_are_a_header_or_malformed(frame: bytes, api_key: int, version: int) -> None:
+    """Random bytes raise no error other than MalformedMessage."""
     key_and_version = struct.pack(">hh", api_key, version)
     outcomes: list[object] = []
     for read in (
@@ -192,8 +192,8 @@ def test_noise_is_a_header_or_malformed(frame: bytes, api_key: int, version: int
     assert isinstance(answered, tuple | MalformedMessage)
 
 
-def test_a_request_and_its_response_pass_each_other() -> None:
-    """One round trip as both ends see it."""
+def test_a_request_and_its_response() -> None:
+    """One exchange, from both sides."""
     (request,) = FrameReader(LIMIT).feed(request_frame(ApiVersionsRequest(), 3, 1, None))
     header = read_request_header(request)
     assert decode(ApiVersionsRequest, header.api_version, request, header.body_at) == ApiVersionsRequest()

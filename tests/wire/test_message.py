@@ -1,4 +1,4 @@
-"""Messages as values, and how they describe themselves."""
+"""Messages as values, and their layouts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MESSAGES = Path(__file__).parents[2] / "src/headgate/wire/messages"
 
 
 def test_every_message_has_a_list_and_a_struct_of_its_own() -> None:
-    """Defaults are never shared: what is put into one message does not show in another."""
+    """Defaults are not shared: changing a list of one message does not change another message."""
     first, second = Member(), Member()
     first.subscribed_topic_names.append("t")
     first.assignment.topic_partitions.append(Assignment().topic_partitions)  # type: ignore[arg-type]
@@ -35,15 +35,15 @@ def test_every_message_has_a_list_and_a_struct_of_its_own() -> None:
 
 
 def run_fresh(script: str) -> tuple[int, str]:
-    """How a Python of its own ends that runs this, and what it complains of."""
+    """Run a program in a new interpreter. Return its exit code and its errors."""
     done = subprocess.run(
         [sys.executable, "-c", script], stderr=subprocess.PIPE, text=True, timeout=60, check=False
     )
     return done.returncode, done.stderr
 
 
-def test_making_a_struct_without_fields_leaves_the_others_as_they_are() -> None:
-    """The `__init__` that is compiled at first use belongs to one class, whatever was made before."""
+def test_creating_a_struct_without_fields_does_not_change_others() -> None:
+    """The `__init__` that is compiled at the first use belongs to one class only."""
     script = (
         "from headgate.wire.message import Request, Struct\n"
         "from headgate.wire.messages.heartbeat import HeartbeatRequest\n"
@@ -54,14 +54,14 @@ def test_making_a_struct_without_fields_leaves_the_others_as_they_are() -> None:
 
 
 def test_a_list_that_is_given_is_kept_and_none_stays_none() -> None:
-    """Only what is not given is made new."""
+    """A new list is created only for an argument that is not given."""
     topics = [MetadataRequestTopic(name="t")]
     assert MetadataRequest(topics=topics).topics is topics
     assert MetadataRequest(topics=None).topics is None
 
 
 def test_messages_are_equal_when_all_fields_are() -> None:
-    """Equality goes by class and fields, and by nothing else."""
+    """Equality depends on the class and the fields only."""
     assert OffsetCommitRequest(group_id="a") == OffsetCommitRequest(group_id="a")
     assert OffsetCommitRequest(group_id="a") != OffsetCommitRequest(group_id="b")
     assert OffsetCommitRequestTopic() != MetadataRequestTopic()
@@ -70,7 +70,7 @@ def test_messages_are_equal_when_all_fields_are() -> None:
 
 
 def test_a_message_shows_its_fields() -> None:
-    """The text of a message is the call that makes it."""
+    """The `repr` of a message is the expression that creates it."""
     topic = MetadataRequestTopic(name="t")
     text = repr(MetadataRequest(topics=[topic]))
     assert text.startswith("MetadataRequest(topics=[MetadataRequestTopic(topic_id=")
@@ -78,7 +78,7 @@ def test_a_message_shows_its_fields() -> None:
 
 
 def test_a_message_has_only_its_fields() -> None:
-    """A misspelt field is an error when a message is made, and when it is changed."""
+    """A misspelt field is an error when a message is created and when it is changed."""
     with pytest.raises(TypeError, match="grop_id"):
         OffsetCommitRequest(grop_id="g")  # type: ignore[call-arg]
     request = OffsetCommitRequest()
@@ -89,14 +89,14 @@ def test_a_message_has_only_its_fields() -> None:
 
 
 def test_messages_can_be_copied_and_pickled() -> None:
-    """Messages travel between processes and are compared with their copies, as plain values are."""
+    """A copied or unpickled message equals the original."""
     member = Member(member_id="m", subscribed_topic_names=["t"])
     assert copy.deepcopy(member) == member
     assert pickle.loads(pickle.dumps(member)) == member
 
 
-def test_a_layout_says_where_a_field_is_and_how() -> None:
-    """Versions, nulls, arrays, structs and tags are read from the text beside the Python type."""
+def test_a_layout_describes_a_field() -> None:
+    """Versions, nulls, arrays, structs and tags are read from the text of the annotation."""
     fields = {field.name: field for field in layout_of(FetchRequest)}
     assert fields["max_wait_ms"].versions == ALL_VERSIONS
     assert fields["replica_id"].versions == range(4, 15)
@@ -112,8 +112,8 @@ def test_a_layout_says_where_a_field_is_and_how() -> None:
     assert aborted.struct_type is not None and aborted.struct_type.__name__ == "AbortedTransaction"
 
 
-def test_flexible_versions_begin_where_the_message_says() -> None:
-    """The version before is not flexible, and an API may never be."""
+def test_flexible_versions_start_at_the_declared_version() -> None:
+    """Earlier versions are not flexible. Some APIs have no flexible version."""
     assert [is_flexible(OffsetCommitRequest, version) for version in (7, 8, 10)] == [False, True, True]
     offset_delete = importlib.import_module("headgate.wire.messages.offset_delete")
     assert not is_flexible(offset_delete.OffsetDeleteRequest, 0)
@@ -121,7 +121,7 @@ def test_flexible_versions_begin_where_the_message_says() -> None:
 
 @pytest.mark.parametrize("api_key", APIS)
 def test_the_index_agrees_with_the_messages(api_key: int) -> None:
-    """The table that is read without importing a message says what the messages say."""
+    """The table, which is read without importing the messages, agrees with their classes."""
     info = APIS[api_key]
     module = importlib.import_module(f"headgate.wire.messages.{info.module}")
     assert facts_of_messages(module, info.name) == [facts_of_table(api_key, info)] * 2
@@ -130,8 +130,8 @@ def test_the_index_agrees_with_the_messages(api_key: int) -> None:
 
 
 @pytest.mark.parametrize("api_key", APIS)
-def test_every_field_of_every_struct_has_a_layout_that_reads(api_key: int) -> None:
-    """No annotation is left that the codec would stumble over."""
+def test_every_field_of_every_struct_has_a_valid_layout(api_key: int) -> None:
+    """The codec can read every annotation."""
     module = importlib.import_module(f"headgate.wire.messages.{APIS[api_key].module}")
     structs = [
         member
@@ -145,7 +145,7 @@ def test_every_field_of_every_struct_has_a_layout_that_reads(api_key: int) -> No
 
 
 def test_the_messages_are_what_the_generator_writes(tmp_path: Path) -> None:
-    """Nobody edits generated modules; with another kio than they are from, there is nothing to compare."""
+    """Generated modules were not edited. Skipped if the installed kio differs from the generator's."""
     if f"kio {version('kio')}" != GENERATED_FROM:
         pytest.skip(f"the messages are generated from {GENERATED_FROM}")
     generator = Path(__file__).parents[2] / "tools/generate_messages.py"
@@ -155,7 +155,7 @@ def test_the_messages_are_what_the_generator_writes(tmp_path: Path) -> None:
 
 
 def test_importing_the_messages_needs_no_kio() -> None:
-    """kio is for development: neither the messages nor the codec import it."""
+    """kio is a development dependency: neither the messages nor the codec import it."""
     script = (
         "import sys, importlib, headgate.wire.codec\n"
         "from headgate.wire.messages import APIS\n"

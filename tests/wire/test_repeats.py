@@ -1,4 +1,4 @@
-"""Frames that come again: numbers come out, whatever else differs is noticed, responses take numbers in."""
+"""Repeated requests: numbers are extracted, other differences are detected, responses get their numbers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from headgate.wire.repeats import MOST_NARROW, Place, RequestShape, ResponseShap
 int64 = st.integers(-(2**63), 2**63 - 1)
 int32 = st.integers(-(2**31), 2**31 - 1)
 HEAD = 8
-"""Api key, version and correlation id."""
+"""API key, version and correlation id."""
 
 
 def frame(correlation_id: int, numbers: Sequence[int], between: Sequence[bytes]) -> bytes:
-    """A frame with these bytes before each number and behind the last."""
+    """Return a frame with these bytes before each number and after the last one."""
     parts = [between[0]]
     for number, piece in zip(numbers, between[1:], strict=True):
         parts += [struct.pack(">q", number), piece]
@@ -43,10 +43,10 @@ def frames(draw: st.DrawFn) -> tuple[list[int], list[bytes]]:
 
 
 @given(frames(), st.data())
-def test_other_numbers_come_out_and_the_rest_is_equal(
+def test_numbers_are_extracted_and_the_rest_is_equal(
     first: tuple[list[int], list[bytes]], data: st.DataObject
 ) -> None:
-    """From one example of a request every request that differs in numbers alone can be taken apart."""
+    """The shape from one request splits every request that differs in numbers only."""
     numbers, between = first
     shape = shape_of(numbers, between)
     others = data.draw(st.lists(int64, min_size=len(numbers), max_size=len(numbers)))
@@ -58,10 +58,10 @@ def test_other_numbers_come_out_and_the_rest_is_equal(
 
 
 @given(frames(), st.data())
-def test_any_other_byte_makes_another_request(
+def test_any_other_changed_byte_makes_another_request(
     first: tuple[list[int], list[bytes]], data: st.DataObject
 ) -> None:
-    """A frame of the same size that differs outside of its numbers is not taken for the same."""
+    """A frame of the same size that differs outside of its numbers has another rest."""
     numbers, between = first
     shape = shape_of(numbers, between)
     whole = frame(1, numbers, between)
@@ -73,8 +73,8 @@ def test_any_other_byte_makes_another_request(
     assert shape.split(bytes(other))[2] != shape.split(whole)[2]
 
 
-def test_a_difference_that_is_no_number_is_refused() -> None:
-    """Two writings that differ in one byte tell nothing of numbers."""
+def test_a_difference_that_is_not_a_number_is_refused() -> None:
+    """Two encodings that differ in one byte do not differ in a number."""
     with pytest.raises(ValueError, match="byte 2 is not a number of 8 bytes"):
         places_of(b"ab\x00defghijkl", b"ab\xffdefghijkl", (8,))
     with pytest.raises(ValueError, match="length"):
@@ -82,10 +82,10 @@ def test_a_difference_that_is_no_number_is_refused() -> None:
 
 
 @given(int32, st.lists(st.tuples(int64, int32), min_size=1, max_size=3 * MOST_NARROW), st.booleans())
-def test_a_response_takes_numbers_in(
+def test_a_response_gets_its_numbers(
     correlation_id: int, rows: list[tuple[int, int]], is_uneven: bool
 ) -> None:
-    """Narrow or wide, the frame is the one that would have been written with these numbers."""
+    """Narrow or wide, the frame equals an encoded response with these numbers."""
 
     def body(values: Sequence[tuple[int, int]]) -> bytes:
         parts = [b"-" + struct.pack(">qi", *row) for row in values]
@@ -107,12 +107,12 @@ def test_a_response_takes_numbers_in(
         assert before.frame(correlation_id) != expected or (offsets == epochs).all(), "it stays as it was"
 
 
-def test_a_response_without_numbers_takes_a_correlation_id() -> None:
-    """The answer to a commit differs in nothing else."""
+def test_a_response_without_numbers_gets_a_correlation_id() -> None:
+    """Responses to the same commit differ only in the correlation id."""
     assert WrittenResponse(b"the answer").frame(7) == struct.pack(">ii", 14, 7) + b"the answer"
 
 
-def test_places_count_from_the_beginning() -> None:
-    """A number of each size in turn."""
+def test_places_are_positions_from_the_start() -> None:
+    """The sizes repeat cyclically."""
     written, inverted = bytes(20), b"\x00" * 2 + b"\xff" * 12 + b"\x00" * 6
     assert places_of(written, inverted, (8, 4)) == [Place(2, 8), Place(10, 4)]

@@ -1,4 +1,4 @@
-"""Wide arrays: as columns or one by one, a message is the same message in the same bytes."""
+"""Wide arrays: a message and its bytes are the same as columns and struct by struct."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def partition(row: tuple[int, int, int], metadata: str | None) -> OffsetCommitRe
 
 
 @given(rows, versions, st.sampled_from([None, "", "m", "ä" * 100]))
-def test_reading_columns_is_reading_one_by_one(
+def test_reading_columns_equals_reading_struct_by_struct(
     numbers: list[tuple[int, int, int]], version: int, metadata: str | None
 ) -> None:
-    """What was written is read, in columns when there are many; what follows the array is read too."""
+    """Large arrays are read as columns. The fields after the array are read correctly."""
     partitions = [partition(row, metadata) for row in numbers]
     data = encode(request(partitions), version)
     read = decode(OffsetCommitRequest, version, data)
@@ -67,10 +67,10 @@ def test_reading_columns_is_reading_one_by_one(
 
 
 @given(rows, versions, st.lists(st.sampled_from(["", "m", "n", "longer"]), min_size=60, max_size=60))
-def test_partitions_that_are_not_alike_are_not_mistaken_for_each_other(
+def test_partitions_with_different_metadata_are_distinguished(
     numbers: list[tuple[int, int, int]], version: int, metadata: list[str]
 ) -> None:
-    """Different metadata, of one length or not, is nobody else's."""
+    """Each partition has its own metadata, also if all have the same length."""
     partitions = [partition(row, text) for row, text in zip(numbers, metadata, strict=False)]
     data = encode(request(partitions), version)
     read = decode(OffsetCommitRequest, version, data)
@@ -91,10 +91,10 @@ def conditional(row: tuple[int, int, int, int | None], metadata: str | None) -> 
 
 
 @given(conditional_rows, flexible_versions, st.sampled_from([None, "", "m"]))
-def test_a_number_at_the_end_of_each_struct_is_a_column_too(
+def test_a_number_at_the_end_of_each_struct_is_a_column(
     numbers: list[tuple[int, int, int, int]], version: int, metadata: str | None
 ) -> None:
-    """The tagged field in which conditional commits differ: read and written as one by one."""
+    """The tagged field of conditional commits is read and written as struct by struct."""
     partitions = [conditional(row, metadata) for row in numbers]
     data = encode(request(partitions), version)
     read = decode(OffsetCommitRequest, version, data)
@@ -106,15 +106,15 @@ def test_a_number_at_the_end_of_each_struct_is_a_column_too(
 
 
 def decode_one(one: OffsetCommitRequestPartition, version: int) -> OffsetCommitRequestPartition:
-    """The partition as it is read alone."""
+    """Read the partition as a single struct."""
     return decode(OffsetCommitRequest, version, encode(request([one]), version)).topics[0].partitions[0]
 
 
 @given(conditional_rows, flexible_versions, st.data())
-def test_structs_without_the_number_at_their_end_are_not_mistaken(
+def test_a_struct_without_the_number_at_its_end_is_recognized(
     numbers: list[tuple[int, int, int, int]], version: int, data: st.DataObject
 ) -> None:
-    """One of them without a condition, wherever it is: nobody gets another's number."""
+    """One partition, in any position, has no condition. The others keep their own."""
     without = data.draw(st.integers(0, len(numbers) - 1))
     rows = [(*row[:3], None if index == without else row[3]) for index, row in enumerate(numbers)]
     partitions = [conditional(row, "") for row in rows]
@@ -122,8 +122,8 @@ def test_structs_without_the_number_at_their_end_are_not_mistaken(
     assert [one.expected_offset for one in read.topics[0].partitions] == [row[3] for row in rows]
 
 
-def test_a_field_behind_the_number_keeps_it_out_of_the_columns() -> None:
-    """What stands at the end of the bytes is then somebody else's."""
+def test_a_number_with_a_field_after_it_is_not_a_column() -> None:
+    """The end of the bytes then belongs to another field."""
     one = conditional((1, 2, 3, 4), "")
     number = b"\xa1\x9c\x01\x08" + (4).to_bytes(8, "big")
     assert last_number(one, b"before" + number) == ("expected_offset", 10, np.dtype(">i8"))
@@ -132,8 +132,8 @@ def test_a_field_behind_the_number_keeps_it_out_of_the_columns() -> None:
 
 
 @given(st.lists(int32, min_size=1, max_size=100), versions, st.integers(-1, 130))
-def test_writing_columns_is_writing_one_by_one(indexes: list[int], version: int, error: int) -> None:
-    """An answer in columns has the bytes of the answer one by one."""
+def test_writing_columns_equals_writing_single_structs(indexes: list[int], version: int, error: int) -> None:
+    """A response with columns has the same bytes as a response with single structs."""
     one_by_one = [OffsetCommitResponsePartition(partition_index=index, error_code=error) for index in indexes]
     template = OffsetCommitResponsePartition(error_code=error)
     wide: Any = WideStructs(template, {"partition_index": np.array(indexes, np.int64)})
@@ -154,8 +154,8 @@ def encode_one(one: OffsetCommitResponsePartition, version: int) -> bytes:
 
 
 @given(st.integers(0, 2000))
-def test_a_wide_message_cut_anywhere_is_malformed(cut: int) -> None:
-    """An array that claims more than is there is refused, never read beyond the end."""
+def test_a_truncated_wide_message_is_malformed(cut: int) -> None:
+    """An array that is longer than the data is refused and not read beyond the end."""
     data = encode(request([partition((one, one, one), "m") for one in range(40)]), 8)
     if cut < len(data) - 1:
         with pytest.raises(MalformedMessage):
@@ -163,7 +163,7 @@ def test_a_wide_message_cut_anywhere_is_malformed(cut: int) -> None:
 
 
 def test_a_number_that_does_not_fit_is_unwritable() -> None:
-    """Columns are checked as single fields are."""
+    """Numbers in columns are checked like single fields."""
     wide: Any = WideStructs(
         OffsetCommitResponsePartition(), {"partition_index": np.array([1, 2**31], np.int64)}
     )
@@ -172,7 +172,7 @@ def test_a_number_that_does_not_fit_is_unwritable() -> None:
 
 
 def test_wide_structs_are_a_sequence() -> None:
-    """They have a length, are indexed and sliced, and iterate."""
+    """They have a length, and support indexing, slicing and iteration."""
     wide = WideStructs(OffsetCommitResponsePartition(error_code=3), {"partition_index": np.arange(20)})
     assert (len(wide), wide[7].partition_index, wide[-1].partition_index) == (20, 7, 19)
     assert [one.partition_index for one in wide[2:4]] == [2, 3]
@@ -185,22 +185,22 @@ texts = st.one_of(
 
 
 MIXED = 24
-"""From so many on, structs that are not alike are read in columns here: earlier than a server does."""
+"""The smallest array of differing structs that these tests read as columns; servers use a greater number."""
 
 
 @pytest.fixture(autouse=True, scope="module")
 def reads_few_in_columns() -> Iterator[None]:
-    """A few structs that are not alike are enough for columns."""
+    """Read small arrays of differing structs as columns."""
     with patch.object(wide_reading, "NARROWEST_MIXED", MIXED):
         yield
 
 
 @settings(deadline=None)
 @given(st.data(), versions, st.integers(NARROWEST_WIDE, 2 * MIXED), st.booleans())
-def test_structs_of_any_texts_and_numbers_are_what_each_is_alone(
+def test_structs_with_any_strings_and_numbers_equal_single_structs(
     data: st.DataObject, version: int, count: int, has_one_text: bool
 ) -> None:
-    """Read in columns from a certain number on, and written as they came; what follows is read too."""
+    """Large arrays are read as columns and written to the same bytes. The fields after them are read too."""
     text = st.just(data.draw(texts)) if has_one_text else texts
     expected = st.none() | int64 if version >= 8 else st.none()
     partitions = [
@@ -218,7 +218,7 @@ def test_structs_of_any_texts_and_numbers_are_what_each_is_alone(
 
 
 def mixed(version: int) -> bytes:
-    """A request of partitions with and without conditions, whose metadata differs."""
+    """Return a request of partitions with and without conditions and with different metadata."""
     partitions = [conditional((one, one, one, one if one % 3 else None), "m" * one) for one in range(40)]
     if version < 8:
         partitions = [partition((one, one, one), "m" * one) for one in range(40)]
@@ -226,8 +226,8 @@ def mixed(version: int) -> bytes:
 
 
 @pytest.mark.parametrize("version", [5, 8])
-def test_a_mixed_message_cut_anywhere_is_malformed(version: int) -> None:
-    """The same error as of structs read one by one: the field at which the bytes end."""
+def test_a_truncated_mixed_message_is_malformed(version: int) -> None:
+    """The error is the same as for single structs. It names the field at which the bytes end."""
     data = mixed(version)
     for cut in range(len(data) - 1):
         with pytest.raises(MalformedMessage):
@@ -236,8 +236,8 @@ def test_a_mixed_message_cut_anywhere_is_malformed(version: int) -> None:
 
 @pytest.mark.parametrize("version", [5, 8])
 @given(st.data())
-def test_a_mixed_message_with_any_byte_changed_reads_as_one_by_one(version: int, data: st.DataObject) -> None:
-    """It is the message that a reader of single structs makes of it, or malformed for the same reason."""
+def test_a_changed_mixed_message_equals_reading_struct_by_struct(version: int, data: st.DataObject) -> None:
+    """The message, or the error, is the same as from the reader of single structs."""
     changed = bytearray(mixed(version))
     changed[data.draw(st.integers(0, len(changed) - 1))] = data.draw(st.integers(0, 255))
     outcomes: list[OffsetCommitRequest | str] = []
@@ -250,15 +250,15 @@ def test_a_mixed_message_with_any_byte_changed_reads_as_one_by_one(version: int,
     assert outcomes[0] == outcomes[1]
 
 
-def test_a_text_too_long_among_mixed_structs_is_malformed() -> None:
-    """As where it stands alone: no record would hold it."""
+def test_a_string_that_is_too_long_is_malformed_in_mixed_structs() -> None:
+    """The limit is the same as in a single struct."""
     partitions = [partition((one, one, one), "m" * (0x8000 if one == 30 else one)) for one in range(40)]
     with pytest.raises(MalformedMessage, match=r"committed_metadata has the length 32768"):
         decode(OffsetCommitRequest, 8, encode(request(partitions), 8))
 
 
-def test_an_unknown_tagged_field_among_mixed_structs_is_skipped() -> None:
-    """Whatever it says, the others are what they are."""
+def test_an_unknown_tagged_field_is_skipped_in_mixed_structs() -> None:
+    """It does not change the other fields and structs."""
     data = mixed(8)
     known = b"\x01\xa1\x9c\x01\x08" + (7).to_bytes(8, "big")
     assert data.count(known) == 1
@@ -267,10 +267,10 @@ def test_an_unknown_tagged_field_among_mixed_structs_is_skipped() -> None:
 
 
 @given(st.lists(st.tuples(st.booleans(), int64), max_size=60), st.sampled_from([8, 9, 10]))
-def test_an_answer_with_some_numbers_is_written_as_its_structs_are(
+def test_a_response_with_some_numbers_equals_writing_struct_by_struct(
     rows: list[tuple[bool, int]], version: int
 ) -> None:
-    """Some have a number at their end and others do not, in any order."""
+    """Some structs have a number at their end and others do not, in any order."""
     is_there, current = (
         np.array([row[0] for row in rows], np.bool_),
         np.array([row[1] for row in rows], np.int64),

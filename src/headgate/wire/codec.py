@@ -1,7 +1,8 @@
-"""Bytes to messages and back: the registry of readers and writers, one pair a message type and version.
+"""Conversion between bytes and messages: the registry of readers and writers by message type and version.
 
-They are compiled when first used. A hand-written one takes the place of a compiled one by `register`, and the
-tests hold it to the same promises: equal to the compiled pair, only `MalformedMessage` on bad bytes.
+Readers and writers are compiled when they are first used. `register` replaces a compiled one by a
+hand-written one. A hand-written one must behave like the compiled one and raise only `MalformedMessage` for
+invalid bytes.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ _writers: dict[tuple[type[Message], int], Writer[Any]] = {}
 
 
 def decode(message_type: type[MessageT], version: int, data: bytes | memoryview, at: int = 0) -> MessageT:
-    """The message of this type and version that begins at byte `at` of the data.
+    """Return the message of this type and version that starts at byte `at` of the data.
 
-    Fields that the version does not have get their defaults; bytes behind the message are ignored. Raises
+    Fields that the version does not have get their defaults. Bytes after the message are ignored. Raises
     `MalformedMessage`.
     """
     reader = _readers.get((message_type, version)) or reader_for(message_type, version)
@@ -30,20 +31,20 @@ def decode(message_type: type[MessageT], version: int, data: bytes | memoryview,
 
 
 def encode(message: Message, version: int) -> bytes:
-    """The bytes of a message in this version. Raises `UnwritableMessage`."""
+    """Return the bytes of a message in this version. Raises `UnwritableMessage`."""
     out = bytearray()
     encode_into(out, message, version)
     return bytes(out)
 
 
 def encode_into(out: bytearray, message: Message, version: int) -> None:
-    """Write a message behind what `out` holds; when it raises `UnwritableMessage`, `out` is as it was."""
+    """Append a message to `out`. Raises `UnwritableMessage` and then leaves `out` unchanged."""
     writer = _writers.get((type(message), version)) or writer_for(type(message), version)
     writer(out, message)
 
 
 def reader_for(message_type: type[MessageT], version: int) -> Reader[MessageT]:
-    """The reader of this version, to be kept by a caller who needs it often. It takes `bytes` only."""
+    """Return the reader of this version, for callers that use it often. It accepts `bytes` only."""
     reader = _readers.get((message_type, version))
     if reader is None:
         _check(message_type, version)
@@ -52,7 +53,7 @@ def reader_for(message_type: type[MessageT], version: int) -> Reader[MessageT]:
 
 
 def writer_for(message_type: type[MessageT], version: int) -> Writer[MessageT]:
-    """The writer of this version, to be kept by a caller who needs it often."""
+    """Return the writer of this version, for callers that use it often."""
     writer = _writers.get((message_type, version))
     if writer is None:
         _check(message_type, version)
@@ -67,7 +68,7 @@ def register(
     reader: Reader[MessageT] | None = None,
     writer: Writer[MessageT] | None = None,
 ) -> None:
-    """Use a hand-written reader or writer for this version from now on."""
+    """Replace the reader or the writer of this version by a hand-written one."""
     _check(message_type, version)
     if reader is not None:
         _readers[message_type, version] = reader

@@ -1,23 +1,23 @@
-"""What can be wrong with bytes that came in, or with a message that should go out."""
+"""The errors of received bytes and of messages that cannot be written."""
 
 from __future__ import annotations
 
 
 class WireError(Exception):
-    """Base of what this room raises."""
+    """Base class of the errors of `headgate.wire`."""
 
 
 class MalformedFrame(WireError):
-    """A length that no frame can have: the stream cannot be followed any further."""
+    """An invalid frame length. The rest of the stream cannot be read."""
 
 
 class OversizedFrame(WireError):
-    """A frame longer than the reader was told to take."""
+    """A frame longer than the reader's limit."""
 
 
 class MalformedMessage(WireError):
-    """Bytes that are not the message they should be: truncated, a bad length, text that is not UTF-8."""
+    """Bytes that are not a valid message: truncated, with an invalid length, or with invalid UTF-8."""
 
 
 class UnwritableMessage(WireError):
-    """A message that its version cannot carry: a null that may not be, a number too big."""
+    """A message that its version cannot represent, for example with a number that is too large."""

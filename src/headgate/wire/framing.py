@@ -1,9 +1,9 @@
-"""Frames and the headers inside them.
+"""Frames and their headers.
 
-A frame is its length in four bytes, then that many bytes: a header, then a message. A request's header is the
-api key, the version, a correlation id and the client's id (a legacy nullable string, always); that of a
-response is the correlation id. Flexible versions put tagged fields behind either (skipped here), but for the
-response to ApiVersions: whoever asks cannot know yet what the other side speaks.
+A frame is a length of four bytes, then a header and a message of that length together. The header of a
+request has the API key, the version, a correlation id and the client id (always a nullable string with a
+two-byte length). The header of a response has the correlation id. In flexible versions, tagged fields follow
+(skipped here), except in the response to ApiVersions: its receiver does not know the server's versions yet.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headgate.wire.codec import encode_into
 from headgate.wire.errors import MalformedFrame, MalformedMessage, OversizedFrame
 from headgate.wire.extensions import ALL_APIS
 from headgate.wire.message import Message
-from headgate.wire.primitives import Refusal, skip_tagged_fields
+from headgate.wire.primitives import InvalidEncoding, skip_tagged_fields
 
 API_VERSIONS_KEY: Final = 18
 LENGTH_SIZE: Final = 4
@@ -34,7 +34,7 @@ _FLEXIBLE_SINCE = {
 
 
 class RequestHeader(NamedTuple):
-    """Who asks what; `body_at` is where in the frame the message begins."""
+    """The header of a request. `body_at` is the position of the message in the frame."""
 
     api_key: int
     api_version: int
@@ -44,20 +44,20 @@ class RequestHeader(NamedTuple):
 
 
 class FrameReader:
-    """Cuts a stream into frames: feed it what arrives, take what is complete."""
+    """Splits a stream into frames."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self.pending_bytes = 0
-        """How much of an incomplete frame is here."""
+        """Received bytes of an incomplete frame."""
         self._pending = bytearray()
         self._needed = LENGTH_SIZE
-        """How many pending bytes the next frame takes, as far as is known."""
+        """Pending bytes needed before the next frame can be complete."""
 
     def only_frame(self, data: bytes) -> bytes | None:
-        """The frame, without its length, if what arrived is one and nothing else; otherwise None: `feed` it.
+        """Return the frame without its length if `data` is exactly one frame, else None: then call `feed`.
 
-        That is how requests nearly always come.
+        Requests nearly always arrive in this way.
         """
         length = len(data) - LENGTH_SIZE
         if self.pending_bytes or not 0 < length <= self._max_bytes:
@@ -67,10 +67,10 @@ class FrameReader:
         return data[LENGTH_SIZE:]
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take bytes that arrived; returns the frames that are complete now, without their lengths.
+        """Add received bytes. Return the frames that are complete now, without their lengths.
 
-        Raises `MalformedFrame` for a length of zero or less and `OversizedFrame` for one above the limit. The
-        stream cannot be followed after either, and frames before it in the same bytes are lost with it.
+        Raises `MalformedFrame` for a length of zero or less and `OversizedFrame` for a length above the
+        limit. After either error the stream cannot be read, and complete frames in the same bytes are lost.
         """
         if not self._pending:
             frames, at = self._cut(data)
@@ -89,7 +89,7 @@ class FrameReader:
         return frames
 
     def _cut(self, data: bytes | memoryview) -> tuple[list[bytes], int]:
-        """The complete frames at the beginning of the data, and where they end."""
+        """Return the complete frames at the start of the data, and the position after them."""
         frames: list[bytes] = []
         at, size = 0, len(data)
         while size - at >= LENGTH_SIZE:
@@ -113,24 +113,24 @@ class FrameReader:
 
 
 def _other_protocol(length: int) -> str:
-    """What to say of a length that is the first four bytes of another protocol."""
+    """Return an explanation if the length is the first four bytes of another protocol."""
     if length >> 16 == TLS_HANDSHAKE:
-        return " (it looks like TLS, which is not spoken here: clients need security.protocol=PLAINTEXT)"
+        return " (it looks like TLS, which is not supported: set security.protocol=PLAINTEXT in the client)"
     if length.to_bytes(4, "big") in HTTP_METHODS:
-        return " (it looks like HTTP: only Kafka's protocol is spoken here; metrics are at --metrics-listen)"
+        return " (it looks like HTTP: this port serves Kafka's protocol; --metrics-listen serves the metrics)"
     return ""
 
 
 def is_flexible(api_key: int, api_version: int) -> bool:
-    """Whether this version of an API has compact lengths and tagged fields; False for an unknown key."""
+    """Tell whether this version of an API has compact lengths and tagged fields. False for an unknown key."""
     return api_version >= _FLEXIBLE_SINCE.get(api_key, _NEVER)
 
 
 def read_request_header(frame: bytes) -> RequestHeader:
-    """The header of a request. Raises `MalformedMessage`.
+    """Return the header of a request. Raises `MalformedMessage`.
 
-    An unknown key or version is not an error here: what can be read of the header is, and `body_at` is then
-    only where the message would begin without tagged fields.
+    An unknown key or version is not an error here. The header is then read without tagged fields, and
+    `body_at` is the position after it.
     """
     try:
         api_key, api_version, correlation_id, length = _REQUEST_HEADER.unpack_from(frame)
@@ -152,13 +152,13 @@ def read_request_header(frame: bytes) -> RequestHeader:
         raise MalformedMessage(f"request header: truncated at {len(frame)} bytes") from None
     except UnicodeDecodeError:
         raise MalformedMessage("request header: client_id is not UTF-8") from None
-    except Refusal as refusal:
-        raise MalformedMessage(f"request header {refusal}") from None
+    except InvalidEncoding as reason:
+        raise MalformedMessage(f"request header {reason}") from None
     return RequestHeader(api_key, api_version, correlation_id, client_id, at)
 
 
 def request_frame(message: Message, version: int, correlation_id: int, client_id: str | None) -> bytes:
-    """A request as it is sent, length first. Raises `UnwritableMessage`."""
+    """Return the whole frame of a request, with its length. Raises `UnwritableMessage`."""
     client = b"" if client_id is None else client_id.encode()
     out = bytearray(LENGTH_SIZE)
     out += _REQUEST_HEADER.pack(
@@ -173,7 +173,7 @@ def request_frame(message: Message, version: int, correlation_id: int, client_id
 
 
 def response_frame(correlation_id: int, api_key: int, api_version: int, body: Message) -> bytes:
-    """A response as it is sent, length first. Raises `UnwritableMessage`."""
+    """Return the whole frame of a response, with its length. Raises `UnwritableMessage`."""
     out = bytearray(_LENGTH_AND_CORRELATION_ID.pack(0, correlation_id))
     if api_key != API_VERSIONS_KEY and is_flexible(api_key, api_version):
         out.append(0)
@@ -183,15 +183,12 @@ def response_frame(correlation_id: int, api_key: int, api_version: int, body: Me
 
 
 def response_body(api_key: int, api_version: int, body: Message) -> bytes:
-    """What stands behind the correlation id of a response. Raises `UnwritableMessage`."""
+    """Return the part of a response's frame after the correlation id. Raises `UnwritableMessage`."""
     return response_frame(0, api_key, api_version, body)[_LENGTH_AND_CORRELATION_ID.size :]
 
 
 def read_response_header(frame: bytes, api_key: int, api_version: int) -> tuple[int, int]:
-    """The correlation id of a response, and where in the frame the message begins.
-
-    Raises `MalformedMessage`.
-    """
+    """Return the correlation id of a response, and the position of the message. Raises `MalformedMessage`."""
     try:
         (correlation_id,) = _LENGTH.unpack_from(frame)
         at = LENGTH_SIZE
@@ -199,6 +196,6 @@ def read_response_header(frame: bytes, api_key: int, api_version: int) -> tuple[
             at = skip_tagged_fields(frame, at + 1, frame[at])
     except (struct.error, IndexError):
         raise MalformedMessage(f"response header: truncated at {len(frame)} bytes") from None
-    except Refusal as refusal:
-        raise MalformedMessage(f"response header {refusal}") from None
+    except InvalidEncoding as reason:
+        raise MalformedMessage(f"response header {reason}") from None
     return correlation_id, at

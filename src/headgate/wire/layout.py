@@ -1,12 +1,12 @@
-"""How the wire carries each field of a message, read from the annotations of its class.
+"""The layout of each field on the wire, read from the annotations of the message's class.
 
-The text beside a field's Python type is
+The annotation's text after the Python type is
 
     [[]]kind [versions] [null [versions]] [tag number]
 
-`kind` is a type of the protocol or `struct`, after `[]` for an array. Versions are Kafka's notation: `6+`,
-`2-4`, `3`; none: every version that has the struct. `null`: in which versions it may be null, all by default.
-A field with a tag travels among the tagged fields, in any version that has it.
+`kind` is a type of the protocol or `struct`; `[]` before it means an array. Versions are in Kafka's notation:
+`6+`, `2-4`, `3`; without them, all versions of the struct have the field. `null` lists the versions in which
+the field is nullable, by default all. A field with a tag is a tagged field in all its versions.
 
     group_instance_id: Annotated[str | None, "string 7+ null"] = None
 """
@@ -23,12 +23,12 @@ ALL_VERSIONS = range(0x7FFF)
 NO_VERSIONS = range(0)
 
 FIXED_FORMATS = {"bool": "?", "int8": "b", "int16": "h", "int32": "i", "int64": "q", "uuid": "16s"}
-"""The kinds of fixed size, as the struct module writes them; the others are preceded by their length."""
+"""The kinds of fixed size, in the format of the struct module. Values of other kinds follow their length."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldLayout:
-    """One field: where it is, and how it is carried."""
+    """The layout of one field, and its default."""
 
     name: str
     kind: str
@@ -42,7 +42,7 @@ class FieldLayout:
 
 @cache
 def layout_of(struct_type: type[Struct]) -> tuple[FieldLayout, ...]:
-    """Every field of the struct over all versions, in the order of the wire."""
+    """Return the layouts of the struct's fields of all versions, in the order on the wire."""
     hints = get_type_hints(struct_type, include_extras=True)
     return tuple(
         _read_field(name, hints[name], default) for name, default in struct_type.FIELD_DEFAULTS.items()
@@ -50,7 +50,7 @@ def layout_of(struct_type: type[Struct]) -> tuple[FieldLayout, ...]:
 
 
 def is_flexible(message_type: type[Message], version: int) -> bool:
-    """Whether this version has compact lengths and tagged fields."""
+    """Tell whether this version has compact lengths and tagged fields."""
     since = message_type.FLEXIBLE_SINCE
     return since is not None and version >= since
 
@@ -92,7 +92,7 @@ def _read_versions(text: str) -> range:
 
 
 def _struct_in(python_type: Any) -> type[Struct]:
-    """The struct in `X`, `X | None`, `list[X]` or `list[X] | None`."""
+    """Return the struct in `X`, `X | None`, `list[X]` or `list[X] | None`."""
     if isinstance(python_type, type) and issubclass(python_type, Struct):
         return python_type
     return next(_struct_in(part) for part in get_args(python_type) if part is not type(None))

@@ -1,21 +1,22 @@
-"""What every message is made of: `Struct`, and the `Request` and `Response` at the top of a message.
+"""The base classes of messages: `Struct`, `Request` and `Response`.
 
-A message class describes itself, one line a field:
+A message class has one line for each field:
 
     committed_leader_epoch: Annotated[int, "int32 6+"] = -1
 
-The annotation says what Python sees, its text how the wire carries it (`layout.py` reads that text), the
-value what the field is when a version does not have it or nobody set it. One class serves all versions.
+The annotation has the Python type and a text that describes the field on the wire (see `layout.py`). The
+value is the default, for versions without the field and for messages where it was not set. One class
+describes all versions.
 
 Rules:
 
-* keyword arguments only; every field has a default, where `EMPTY` and `FRESH` make a new list or struct;
-* plain values: times are integers of milliseconds, ids of topics 16 bytes, error codes integers;
-* a struct that is carried as a tagged field is None when it was not sent.
+* Arguments are keyword arguments. Every field has a default; `EMPTY` makes a new list, `FRESH` a new struct.
+* Values are plain: times are integers in ms, topic ids 16 bytes, error codes integers.
+* A struct in a tagged field is None if it was not sent.
 
-These are not dataclasses because the whole set is wanted at start: the standard decorator compiles methods
-at once, 0.1 s for all classes. Here `__init__` is compiled when the first message of the class is
-made; type checkers see keyword-only dataclasses all the same.
+These classes are no dataclasses, because all of them are needed at start-up and the standard decorator
+compiles their methods immediately, which takes 0.1 s. Here `__init__` is compiled when the first instance of
+the class is created. For type checkers they are keyword-only dataclasses.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ import sys
 from typing import Any, ClassVar, Final, Generic, TypeVar, dataclass_transform, get_type_hints
 
 EMPTY: Final[list[Any]] = []
-"""The default of every list field: each message gets a new list. Never filled."""
+"""The default of list fields: each message gets a new list. This list stays empty."""
 
 FRESH: Final[Any] = object()
-"""The default of a struct that must be there: each message gets a new one."""
+"""The default of struct fields that are not nullable: each message gets a new struct."""
 
 ZERO_UUID: Final = bytes(16)
-"""Kafka's "no id"."""
+"""Kafka's uuid for "no id"."""
 
 
 def _first_init(self: Struct, *positional: Any, **values: Any) -> None:
-    """Every class's `__init__` until the first message of the class is made: puts the compiled one there."""
+    """Replace the class's `__init__` by a compiled one at the first call, and call it."""
     message_type = type(self)
     message_type.__init__ = _compile_init(message_type)  # type: ignore[method-assign]
     message_type.__init__(self, *positional, **values)
@@ -42,7 +43,7 @@ def _first_init(self: Struct, *positional: Any, **values: Any) -> None:
 
 @dataclass_transform(kw_only_default=True)
 class StructType(type):
-    """Turns annotated defaults into slots."""
+    """The metaclass that makes slots of annotated fields and keeps their defaults."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> StructType:
         defaults = {
@@ -55,10 +56,10 @@ class StructType(type):
 
 
 class Struct(metaclass=StructType):
-    """A part of a message: its fields, by name, with their defaults."""
+    """A message or a part of one. Structs are mutable, and equal if their class and all fields are equal."""
 
     FIELD_DEFAULTS: ClassVar[dict[str, Any]]
-    """Every field in the order of the wire, with its default."""
+    """The default of every field, in the order on the wire."""
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -73,28 +74,28 @@ class Struct(metaclass=StructType):
 
 
 class Message(Struct):
-    """What a frame carries behind its header."""
+    """The content of a frame after its header."""
 
     API_KEY: ClassVar[int]
     VERSIONS: ClassVar[tuple[int, int]]
-    """The first and the last version described."""
+    """The first and the last version of the message."""
     FLEXIBLE_SINCE: ClassVar[int | None]
-    """The first version with compact lengths and tagged fields; None: no version has them."""
+    """The first version with compact lengths and tagged fields; None if no version has them."""
 
 
 class Response(Message):
-    """An answer to a request."""
+    """A response to a request."""
 
 
 ResponseT = TypeVar("ResponseT", bound=Response)
 
 
 class Request(Message, Generic[ResponseT]):
-    """A question, and by its parameter the type of the answer."""
+    """A request. Its type parameter is the type of the response."""
 
     @classmethod
     def response_type(cls) -> type[ResponseT]:
-        """The type of the answer."""
+        """Return the type of the response."""
         name = cls.__name__.removesuffix("Request") + "Response"
         response_type: type[ResponseT] = getattr(sys.modules[cls.__module__], name)
         return response_type

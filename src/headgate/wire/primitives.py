@@ -1,17 +1,17 @@
-"""What readers, writers and headers share of the encoding: varints, bad lengths, unknown tagged fields."""
+"""Parts of the encoding that readers, writers and headers share: varints, lengths, unknown tagged fields."""
 
 from __future__ import annotations
 
 LONGEST_STRING_BYTES = 0x7FFF
-"""What a string takes at most, as in Kafka, also where its length could be larger: records hold no more."""
+"""Longest string, as in Kafka. It is also the limit for compact lengths, because records cannot hold more."""
 
 
-class Refusal(Exception):
-    """Why bytes are not what they should be; whoever knows the place makes it a MalformedMessage."""
+class InvalidEncoding(Exception):
+    """The reason why bytes are invalid. The caller that knows the field raises MalformedMessage instead."""
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The unsigned varint at a position, and the position behind it."""
+    """Return the unsigned varint at position `at`, and the position after it."""
     value = shift = 0
     while True:
         byte = data[at]
@@ -21,11 +21,11 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
             return value, at
         shift += 7
         if shift > 28:
-            raise Refusal("has a length of more than five bytes")
+            raise InvalidEncoding("has a length of more than five bytes")
 
 
 def skip_tagged_fields(data: bytes, at: int, first_byte: int) -> int:
-    """The position behind a section of tagged fields none of which is known."""
+    """Return the position after a section of unknown tagged fields."""
     count = first_byte
     if first_byte > 0x7F:
         count, at = read_varint(data, at - 1)
@@ -34,26 +34,26 @@ def skip_tagged_fields(data: bytes, at: int, first_byte: int) -> int:
         length, at = read_varint(data, at)
         at += length
         if at > len(data):
-            raise Refusal(f"has a tagged field {tag} that ends behind the data")
+            raise InvalidEncoding(f"has a tagged field {tag} that ends after the data")
     return at
 
 
-def bad_length(length: int, left: int) -> Refusal:
-    """Why a length cannot be."""
+def bad_length(length: int, left: int) -> InvalidEncoding:
+    """Return the error for an invalid length, with `left` bytes left."""
     if length == -1:
-        return Refusal("is null, which it may not be")
+        return InvalidEncoding("is null, but is not nullable")
     if length < 0:
-        return Refusal(f"has the negative length {length}")
-    return Refusal(f"has the length {length}, but {left} bytes are left")
+        return InvalidEncoding(f"has the negative length {length}")
+    return InvalidEncoding(f"has the length {length}, but {left} bytes are left")
 
 
-def too_long(length: int) -> Refusal:
-    """Why a string cannot be."""
-    return Refusal(f"has the length {length}, but no string is longer than {LONGEST_STRING_BYTES}")
+def too_long(length: int) -> InvalidEncoding:
+    """Return the error for a string of more than `LONGEST_STRING_BYTES`."""
+    return InvalidEncoding(f"has the length {length}, but no string is longer than {LONGEST_STRING_BYTES}")
 
 
 def write_varint(value: int) -> bytes:
-    """An unsigned varint."""
+    """Encode an unsigned varint."""
     if value < 0x80:
         return bytes((value,))
     encoded = bytearray()

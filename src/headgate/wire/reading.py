@@ -1,12 +1,12 @@
-"""Compiles the reader of one version of a message.
+"""The compiler of readers: one reader for each version of a message.
 
 Rules:
 
-1. A run of fields of fixed size is one call of `struct`; the length in front of a string, an array or the
-   tagged fields belongs to the run before it.
-2. Every length is checked against what is left before anything is made of it.
-3. Tagged fields that are not known are skipped; bytes behind the message are left alone.
-4. Whatever is wrong, `MalformedMessage` is raised and nothing else; it names the field.
+1. Consecutive fields of fixed size (a run) are read with one call of `struct`. A run can end with the length
+   of a string, of an array or of the tagged fields.
+2. Every length is checked against the bytes left before it is used.
+3. Unknown tagged fields are skipped. Bytes after the message are ignored.
+4. Invalid bytes always raise `MalformedMessage`, which names the field.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headgate.wire.layout import FIXED_FORMATS, FieldLayout, is_flexible, layout
 from headgate.wire.message import EMPTY, FRESH, Message, Struct
 from headgate.wire.primitives import (
     LONGEST_STRING_BYTES,
-    Refusal,
+    InvalidEncoding,
     bad_length,
     read_varint,
     skip_tagged_fields,
@@ -32,17 +32,17 @@ from headgate.wire.wide_reading import WideArray, read_wide
 
 MessageT = TypeVar("MessageT", bound=Message)
 Reader = Callable[[bytes, int], MessageT]
-"""Reads the message that begins at a position of the data."""
+"""Reads the message at a position of the data."""
 
 
 def compile_reader(message_type: type[MessageT], version: int) -> Reader[MessageT]:
-    """Make the reader of this version."""
+    """Compile the reader of this version."""
     reader: Reader[MessageT] = _ReaderSource(message_type, version).compile_reader()
     return reader
 
 
 class _ReaderSource:
-    """Writes the source. In it, `data`, `size` and `at` are the bytes, their number and the position."""
+    """Generates the source of a reader: its variables are `data`, its `size`, and the position `at`."""
 
     def __init__(self, message_type: type[Message], version: int) -> None:
         self.message_type = message_type
@@ -59,11 +59,11 @@ class _ReaderSource:
             read_wide=read_wide,
             WideArray=WideArray,
             malformed=self._malformed,
-            Refusal=Refusal,
-            faults=(IndexError, struct.error, UnicodeDecodeError, Refusal),
+            InvalidEncoding=InvalidEncoding,
+            faults=(IndexError, struct.error, UnicodeDecodeError, InvalidEncoding),
         )
         self.run: list[tuple[str, str]] = []
-        """Fields of fixed size not yet read: the format and the variable of each."""
+        """Format and variable of each field of fixed size that the source does not read yet."""
 
     def compile_reader(self) -> Any:
         source = self.source
@@ -78,7 +78,7 @@ class _ReaderSource:
         return source.compile("read")
 
     def _malformed(self, error: Exception) -> MalformedMessage:
-        if isinstance(error, Refusal):
+        if isinstance(error, InvalidEncoding):
             reason = str(error)
         elif isinstance(error, UnicodeDecodeError):
             reason = "is not UTF-8"
@@ -87,7 +87,7 @@ class _ReaderSource:
         return MalformedMessage(f"{self.source.place_of(error)} {reason}")
 
     def _struct(self, struct_type: type[Struct]) -> str:
-        """Read a struct; returns the variable that holds it."""
+        """Generate the reading of a struct. Return the variable that holds it."""
         source = self.source
         variable = source.fresh("m")
         source.line(f"{variable} = new({source.constant('type', struct_type)})")
@@ -116,7 +116,7 @@ class _ReaderSource:
             self._content(field.kind, target, may_be_null=self.version in field.null_versions)
 
     def _length(self, legacy_format: str) -> None:
-        """End the run with a length; `n` is then the length, -1 for null."""
+        """End the run with a length. The variable `n` is then the length, -1 for null."""
         if not self.flexible:
             self._end_run((legacy_format, "n"))
             return
@@ -200,7 +200,7 @@ class _ReaderSource:
                     source.line(f"{count} = 0")
 
     def _read_wide(self, struct_type: type[Struct], target: str, array_and_first: str) -> None:
-        """Read the whole array as columns and leave the loop over its structs, if that can be."""
+        """Generate the reading of the whole array as columns, and the exit from the loop if that succeeds."""
         source = self.source
         fields = source.constant("fields", leading_fields(struct_type, self.version))
         mixed = source.constant("mixed", mixed_layout(struct_type, self.version, self.flexible))
@@ -211,7 +211,7 @@ class _ReaderSource:
             source.line("break")
 
     def _may_be_wide(self, struct_type: type[Struct] | None) -> bool:
-        """Whether an array of these structs may be columns."""
+        """Tell whether an array of these structs can be read as columns."""
         if struct_type is None or struct_type.__name__ not in WIDE_STRUCTS:
             return False
         return bool(leading_fields(struct_type, self.version))
@@ -237,11 +237,11 @@ class _ReaderSource:
                         self._field(field, f"{variable}.{field.name}")
                         self._end_run()
                         with source.block(f"if at != {tag_end}:"):
-                            source.line("raise Refusal('has another size than its tag says')")
+                            source.line("raise InvalidEncoding('has another size than its tag says')")
                 source.line(f"at = {tag_end}")
 
     def _end_run(self, *more: tuple[str, str]) -> None:
-        """Read what the run has collected, and `more` fields of fixed size behind it."""
+        """Generate the reading of the run and of `more` fields of fixed size after it."""
         run = [*self.run, *more]
         self.run = []
         if not run:

@@ -1,12 +1,12 @@
-"""Frames that come again with other numbers in them.
+"""Repeated requests: frames that differ only in some numbers.
 
-A consumer commits the same partitions over and over: from one request to the next only the correlation id and
-the offsets differ, and in its answers only the correlation id. A `RequestShape` knows where these numbers
-stand in frames of one length; two frames whose other bytes are equal ask the same with other numbers, and
-nothing else of them has to be read. A `ResponseShape` puts numbers into a response that was written once.
+A consumer repeatedly commits the same partitions. Its requests differ only in the correlation id and the
+offsets, the responses only in the correlation id. A `RequestShape` knows the places of these numbers in
+frames of one size. Two frames with equal other bytes are the same request with other numbers, so the other
+bytes need not be decoded again. A `ResponseShape` puts numbers into an encoded response.
 
-Where the numbers are is found by writing the same message twice, the second time with every number inverted:
-what differs is numbers. So the message's layout is nowhere known but in the codec.
+To find the places, encode the same message twice, the second time with every number inverted, and compare. So
+only the codec knows the layout of messages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Int64s = NDArray[np.int64]
 Numbers = Sequence[int] | Int64s
 
 MOST_NARROW: Final = 12
-"""Up to so many numbers are taken out one by one; above, with arrays."""
+"""Up to this many numbers are extracted one by one, more of them with arrays."""
 
 _CORRELATION_ID_AT: Final = 4
 _CORRELATION_ID_END: Final = 8
@@ -37,19 +37,19 @@ _DTYPES = {4: ">i4", 8: ">i8"}
 
 
 class Place(NamedTuple):
-    """Where a number stands and how many bytes it takes."""
+    """The position of a number in a frame or body, and its size in bytes."""
 
     at: int
     size: int
 
 
 def places_of(written: bytes | bytearray, inverted: bytes | bytearray, sizes: Sequence[int]) -> list[Place]:
-    """Where two writings of one message differ: numbers of these sizes, which follow each other in turn.
+    """Return the places of numbers: where `written` and `inverted` differ. Their `sizes` repeat cyclically.
 
-    Raises ValueError if they differ anywhere else.
+    Raises ValueError for any other difference.
     """
     if len(written) != len(inverted):
-        raise ValueError("the two writings differ in length")
+        raise ValueError("the two encodings differ in length")
     differing = np.flatnonzero(np.frombuffer(written, np.uint8) != np.frombuffer(inverted, np.uint8)).tolist()
     places: list[Place] = []
     at = 0
@@ -57,22 +57,20 @@ def places_of(written: bytes | bytearray, inverted: bytes | bytearray, sizes: Se
         size = sizes[len(places) % len(sizes)]
         start = differing[at]
         if differing[at : at + size] != list(range(start, start + size)):
-            raise ValueError(f"what differs at byte {start} is not a number of {size} bytes")
+            raise ValueError(f"the difference at byte {start} is not a number of {size} bytes")
         places.append(Place(start, size))
         at += size
     return places
 
 
 Repeated = tuple[int, Numbers, Hashable]
-"""What a frame says anew and what it says again: the correlation id, the numbers, and the rest, which is
-equal for frames that differ in nothing else.
-"""
+"""A frame's correlation id, its numbers, and its rest, which is equal for repeated requests."""
 
 
 class RequestShape:
-    """Where the numbers are in request frames (without their length in front) of one size.
+    """The places of the numbers in request frames (without their length) of one size.
 
-    Up to `MOST_NARROW` numbers come out as a tuple of integers, more of them as an int64 array.
+    Up to `MOST_NARROW` numbers are returned as a tuple of integers, more of them as an int64 array.
     """
 
     __slots__ = ("_column", "_rest", "_unpack", "places", "size")
@@ -82,7 +80,7 @@ class RequestShape:
         self.places = tuple(places)
         self._unpack: Callable[[bytes], tuple[Any, ...]] | None = None
         self._rest = bytearray()
-        """A frame to take numbers out of; what is left of the last one."""
+        """The buffer from which numbers are extracted. It holds the rest of the last frame."""
         if len(places) <= MOST_NARROW:
             self._unpack = struct.Struct(_format(size, (Place(_CORRELATION_ID_AT, 4), *places))).unpack
         else:
@@ -90,7 +88,7 @@ class RequestShape:
             (self._column,) = _columns(self._rest, places)
 
     def split(self, frame: bytes) -> Repeated:
-        """Take the numbers out of a frame of this size."""
+        """Split a frame of this size into correlation id, numbers and rest."""
         if self._unpack is not None:
             fields = self._unpack(frame)
             return fields[1], fields[3::2], fields[::2]
@@ -102,7 +100,7 @@ class RequestShape:
 
 
 class WrittenResponse:
-    """A response of which nothing but the correlation id changes; `body` is what stands behind that."""
+    """An encoded response. `body` is the part after the correlation id."""
 
     __slots__ = ("_body", "size")
 
@@ -112,15 +110,15 @@ class WrittenResponse:
         self._body = body
 
     def frame(self, correlation_id: int) -> bytes:
-        """The response as it is sent, length first."""
+        """Return the whole frame, with its length and this correlation id."""
         return _pack_response_head(self.size, correlation_id) + self._body
 
 
 class ResponseShape:
-    """A response written once, in which numbers change.
+    """An encoded response with variable numbers.
 
-    `body` is what stands behind the correlation id; `places` are counted from its beginning and come in turns
-    of the sizes given.
+    `body` is the part after the correlation id. `places` are positions in `body`; their sizes repeat
+    cyclically.
     """
 
     __slots__ = ("_body", "_columns", "_fields", "_pieces")
@@ -138,46 +136,46 @@ class ResponseShape:
 
     @property
     def is_narrow(self) -> bool:
-        """Whether the numbers are so few that `narrow` takes them; otherwise `wide` does."""
+        """Whether to call `narrow`, because the numbers are few; otherwise call `wide`."""
         return self._fields is not None
 
     def narrow(self, numbers: Numbers) -> WrittenResponse:
-        """The response with these numbers, up to twice `MOST_NARROW` of them."""
+        """Return the response with these numbers, at most twice `MOST_NARROW`."""
         assert self._fields is not None
         pieces = self._pieces.copy()
         pieces[1::2] = numbers
         return WrittenResponse(self._fields.pack(*pieces))
 
     def wide(self, *columns: Int64s) -> WrittenResponse:
-        """The response with these numbers, a column for each size."""
+        """Return the response with these numbers, one column for each size."""
         for places, numbers in zip(self._columns, columns, strict=True):
             places.put(numbers)
         return WrittenResponse(bytes(self._body))
 
 
 class _Column:
-    """Many numbers of one size at equal distances, as those of partitions that follow each other are."""
+    """Many numbers of one size at equal distances, such as those of consecutive partitions."""
 
     __slots__ = ("_numbers",)
 
     def __init__(self, numbers: Int64s) -> None:
-        """`numbers` are those of a frame, where they stand."""
+        """`numbers` is a view of the numbers in a frame."""
         self._numbers = numbers
 
     def take(self) -> Int64s:
-        """The numbers; zeros are left in their places."""
+        """Return the numbers, and replace them in the frame by zeros."""
         places = self._numbers
         numbers = places.astype(np.int64)
         places.fill(0)
         return numbers
 
     def put(self, numbers: Int64s) -> None:
-        """Put these numbers in their places."""
+        """Write these numbers into the frame."""
         self._numbers[...] = numbers
 
 
 class _ScatteredColumn:
-    """Many numbers of one size, anywhere: several topics have their names between them."""
+    """Many numbers of one size at any distances, for example with topic names between them."""
 
     __slots__ = ("_dtype", "_frame", "_places")
 
@@ -187,20 +185,20 @@ class _ScatteredColumn:
         self._dtype = _DTYPES[size]
 
     def take(self) -> Int64s:
-        """The numbers; zeros are left in their places."""
+        """Return the numbers, and replace them in the frame by zeros."""
         frame, places = self._frame, self._places
         numbers: Int64s = frame[places].view(self._dtype).astype(np.int64)
         frame[places] = 0
         return numbers.ravel()
 
     def put(self, numbers: Int64s) -> None:
-        """Put these numbers in their places."""
+        """Write these numbers into the frame."""
         rows = np.asarray(numbers).astype(self._dtype)
         self._frame[self._places] = rows.view(np.uint8).reshape(self._places.shape)
 
 
 def _columns(frame: bytearray, places: Sequence[Place]) -> list[_Column | _ScatteredColumn]:
-    """A column of a frame for each size of number, in the order in which the sizes come."""
+    """Return a column for each size of number, in the order of the first place of each size."""
     return [
         _column(frame, np.array([place.at for place in places if place.size == size], np.intp), size)
         for size in dict.fromkeys(place.size for place in places)
@@ -216,7 +214,7 @@ def _column(frame: bytearray, starts: NDArray[np.intp], size: int) -> _Column | 
 
 
 def _format(size: int, places: Sequence[Place]) -> str:
-    """A struct format in which numbers and the bytes between them take turns, bytes first and last."""
+    """Return a struct format that alternates between bytes and numbers, bytes first and last."""
     parts = [">"]
     end = 0
     for at, width in places:

@@ -1,7 +1,7 @@
-"""Generated Python source: lines that know which field they are for, compiled into one function.
+"""Generated Python source of one function. Each line belongs to a field.
 
-The reader and the writer of a message are flat functions without a call per field. When one of their lines
-fails, its number tells the field; so a refusal names the field, and that costs nothing while nothing fails.
+The readers and writers of messages are flat functions without a call for each field. When a line fails, its
+line number identifies the field for the error message. This costs nothing as long as no line fails.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Source:
-    """Collects the lines of one function, and the objects they refer to."""
+    """The lines of one function, and the objects that they refer to."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -25,13 +25,13 @@ class Source:
         self._names = 0
 
     def line(self, text: str) -> None:
-        """Add a line at the present depth."""
+        """Add a line at the current depth."""
         self._lines.append(" " * self._depth + text)
         self._places.append(".".join(self._path))
 
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
-        """Add a line that opens a block, and indent what is added meanwhile."""
+        """Add a line that opens a block, and indent the lines added in the context."""
         self.line(head)
         self._depth += 1
         yield
@@ -39,18 +39,18 @@ class Source:
 
     @contextmanager
     def field(self, name: str) -> Iterator[None]:
-        """Mark what is added meanwhile as the doing of this field."""
+        """Assign the lines added in the context to this field."""
         self._path.append(name)
         yield
         self._path.pop()
 
     def fresh(self, stem: str) -> str:
-        """A variable name not used before."""
+        """Return an unused variable name."""
         self._names += 1
         return f"{stem}{self._names}"
 
     def constant(self, stem: str, value: object) -> str:
-        """A name by which the function finds an object."""
+        """Return a name for an object in the function's namespace."""
         for name, known in self.namespace.items():
             if known is value:
                 return name
@@ -59,19 +59,19 @@ class Source:
         return name
 
     def packing(self, verb: str, layout: str) -> tuple[str, int]:
-        """The name of `unpack_from` or `pack` for a big-endian layout, and the layout's size in bytes."""
+        """Return a name for `unpack_from` or `pack` of a big-endian layout, and its size in bytes."""
         name = f"{verb}_{layout.replace('?', 'o')}"
         packing = Packing(">" + layout)
         self.namespace.setdefault(name, getattr(packing, verb))
         return name, packing.size
 
     def compile(self, name: str) -> Any:
-        """The function of this name that the lines define."""
+        """Compile the lines. Return the function of this name."""
         exec(compile("\n".join(self._lines), f"<{self.title}>", "exec"), self.namespace)
         return self.namespace[name]
 
     def place_of(self, error: BaseException) -> str:
-        """The field whose line raised the error, as a dotted path; the title if it was none's."""
+        """Return title and dotted path of the field whose line raised the error, or the title only."""
         place = ""
         if error.__traceback__ is not None:
             place = self._places[error.__traceback__.tb_lineno - 1]

@@ -1,9 +1,9 @@
-"""Wide arrays: many structs that begin with numbers, kept as columns.
+"""Wide arrays: arrays of many structs, as columns of numbers.
 
-A commit or fetch of a thousand partitions is an array of structs that begin with fields of fixed size and go
-on with the same few bytes each, or with a text, and may have a tagged number at their end. It is read as
-columns and written from them, in a few array operations (`wide_reading`, `wide_writing`); whoever wants the
-structs themselves iterates over it as over any list.
+A commit or fetch of a thousand partitions is an array of structs. Each struct begins with fields of fixed
+size. A few equal bytes or a string follow, and possibly a tagged number at the end. Such an array is read as
+columns and written from columns in a few array operations (`wide_reading`, `wide_writing`). Iterating over it
+yields the structs.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ WIDE_STRUCTS: Final = frozenset(
         "OffsetFetchResponsePartitions",
     }
 )
-"""The structs whose arrays may be wide."""
+"""The structs whose arrays can be wide."""
 LAST_NUMBERS: Final = {
     "OffsetCommitRequestPartition": "expected_offset",
     "OffsetCommitResponsePartition": "current_offset",
 }
-"""The tagged fields (int64) that may be columns where a struct has no tagged field behind them."""
+"""The tagged fields (int64) that can be columns if a struct has no tagged field after them."""
 NARROWEST_WIDE: Final = 16
-"""Shorter arrays are read one by one: that is as quick."""
+"""The smallest array that is read as columns. Smaller ones are read as fast struct by struct."""
 
 _DTYPES: Final = {"b": ">i1", "h": ">i2", "i": ">i4", "q": ">i8"}
 _INT64: Final = np.dtype(">i8")
 
 
 class WideField(NamedTuple):
-    """A field of fixed size at the beginning of a struct: its name, its place, its type."""
+    """A number in a struct: its name, its position in the struct's bytes, its type."""
 
     name: str
     at: int
@@ -53,13 +53,13 @@ class WideField(NamedTuple):
 
 
 class SomeNumbers(NamedTuple):
-    """A field that only some of the structs have: arrays with a place for each."""
+    """A number that only some of the structs have. The arrays have an element for each struct."""
 
     is_there: NDArray[np.bool_]
     numbers: Int64s
 
     def each(self) -> list[int | None]:
-        """The number of each struct; None where it is not there."""
+        """Return the number of each struct, None for structs without it."""
         pairs = zip(self.is_there.tolist(), self.numbers.tolist(), strict=True)
         return [number if is_there else None for is_there, number in pairs]
 
@@ -68,10 +68,10 @@ _NO_COLUMNS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class WideStructs(Sequence[StructT], Generic[StructT]):
-    """Structs like `template` but for the fields in columns, each of which has a place for every struct.
+    """Structs that equal `template` except for the fields in columns.
 
-    `columns` are int64 arrays by name, at least one; `some` are numbers that only some of the structs have,
-    and `texts` strings.
+    Columns have an element for each struct. `columns` are int64 arrays by field name, at least one. `some`
+    are numbers that only some of the structs have. `texts` are strings.
     """
 
     __slots__ = ("columns", "some", "template", "texts")
@@ -120,7 +120,7 @@ class WideStructs(Sequence[StructT], Generic[StructT]):
 
 
 def struct_like(template: StructT, fields: Iterable[tuple[str, Any]]) -> StructT:
-    """A copy of a struct in which these fields are others."""
+    """Return a copy of a struct with these fields changed."""
     struct_type = type(template)
     struct = struct_type.__new__(struct_type)
     for name in struct_type.FIELD_DEFAULTS:
@@ -132,7 +132,7 @@ def struct_like(template: StructT, fields: Iterable[tuple[str, Any]]) -> StructT
 
 @cache
 def leading_fields(struct_type: type[Struct], version: int) -> tuple[WideField, ...]:
-    """The numbers at the beginning of a struct in this version: those that may be columns."""
+    """Return the numbers at the start of a struct in this version. They can be columns."""
     fields: list[WideField] = []
     at = 0
     for field in layout_of(struct_type):
@@ -148,7 +148,7 @@ def leading_fields(struct_type: type[Struct], version: int) -> tuple[WideField, 
 
 
 def last_number(struct: Struct, written: bytes) -> WideField | None:
-    """The tagged number at the very end of a struct that was written so; None if there is none."""
+    """Return the tagged number at the end of a struct whose bytes are `written`; None if there is none."""
     name = LAST_NUMBERS.get(type(struct).__name__)
     if name is None or getattr(struct, name) is None:
         return None
@@ -165,22 +165,23 @@ def _tag_and_size(struct_type: type[Struct], name: str) -> bytes:
 
 
 class MixedLayout(NamedTuple):
-    """What stands behind the numbers of structs that have one text there at most, and tagged fields."""
+    """The layout of structs after their numbers: at most one string, then tagged fields."""
 
     text: str | None
-    """The field that is a text."""
+    """The name of the string field."""
     may_be_null: bool
+    """Whether the string is nullable."""
     is_legacy: bool
-    """Whether there are no tagged fields in this version, and lengths take two bytes."""
+    """Whether this version has no tagged fields and two-byte lengths."""
     last: str | None
-    """The tagged number that some of them have."""
+    """The name of the tagged number, which only some of the structs have."""
     tagged: bytes
-    """How the tagged fields begin where that number is the only one."""
+    """The start of the tagged fields if that number is the only one."""
 
 
 @cache
 def mixed_layout(struct_type: type[Struct], version: int, is_flexible: bool) -> MixedLayout | None:
-    """How structs of this version may differ and be columns all the same; None if they may not."""
+    """Return the layout with which structs that differ can be columns; None if this version has none."""
     numbers = {field.name for field in leading_fields(struct_type, version)}
     others = [
         field

@@ -1,9 +1,9 @@
-"""Reading wide arrays as columns.
+"""The reader of wide arrays as columns.
 
-Mostly the structs are alike but for their numbers, and the array is a table of bytes. Where they are not,
-because their texts differ or only some have a tagged number, where each ends is found one after the other,
-and all else for all of them at once. What is read this way is what is read one by one; what does not read, or
-has anything else in it, is left to that.
+Mostly the structs differ only in their numbers, and the array is a table of bytes with equal rows. Otherwise
+(strings differ, or only some structs have a tagged number) the end of each struct is found one by one, and
+the values of all structs are read together. The result equals that of reading struct by struct. Malformed
+arrays, and structs with other tagged fields, are left to the reader of single structs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.wire.primitives import LONGEST_STRING_BYTES, Refusal, read_varint
+from headgate.wire.primitives import LONGEST_STRING_BYTES, InvalidEncoding, read_varint
 from headgate.wire.wide import (
     Int64s,
     MixedLayout,
@@ -26,14 +26,14 @@ from headgate.wire.wide import (
 )
 
 NARROWEST_MIXED: Final = 100
-"""Shorter arrays of structs that are not alike are read one by one: that is as quick."""
+"""The smallest array of differing structs that is read as columns."""
 
 NULL: Final = -1
 _INT64: Final = np.dtype(">i8")
 
 
 class WideArray(NamedTuple):
-    """An array that may be wide: of so many structs, the first of which stands at `span`."""
+    """An array that may be wide. `span` is the start and the end of its first struct."""
 
     data: bytes
     span: tuple[int, int]
@@ -43,7 +43,7 @@ class WideArray(NamedTuple):
 def read_wide(
     array: WideArray, first: StructT, fields: Sequence[WideField], mixed: MixedLayout | None
 ) -> tuple[WideStructs[StructT], int] | None:
-    """The structs and where they end; None if they have to be read one by one."""
+    """Return the structs and the position after them; None if they must be read struct by struct."""
     alike = _read_alike(array, first, fields)
     if alike is not None:
         start, end = array.span
@@ -54,7 +54,7 @@ def read_wide(
 
 
 def _read_alike(array: WideArray, first: StructT, fields: Sequence[WideField]) -> WideStructs[StructT] | None:
-    """Structs of the same bytes but for their numbers."""
+    """Read structs that differ only in their numbers; None if they differ otherwise."""
     data, (start, end), count = array
     width = end - start
     if count * width > len(data) - start:
@@ -78,7 +78,7 @@ def _read_alike(array: WideArray, first: StructT, fields: Sequence[WideField]) -
 def _read_mixed(
     array: WideArray, first: StructT, fields: Sequence[WideField], layout: MixedLayout
 ) -> tuple[WideStructs[StructT], int] | None:
-    """Structs with texts of their own, or of which only some have the last number."""
+    """Read structs whose strings differ, or of which only some have the last number."""
     data, (start, _), _ = array
     numbers_size = fields[-1].at + fields[-1].dtype.itemsize
     try:
@@ -89,7 +89,7 @@ def _read_mixed(
         starts = np.concatenate(([start], ends[:-1]))
         spans = _text_spans(data, starts + numbers_size, layout)
         texts = _texts(data, spans, layout)
-    except (IndexError, Refusal, UnicodeDecodeError):
+    except (IndexError, InvalidEncoding, UnicodeDecodeError):
         return None
     columns = {name: _numbers(data, dtype, starts + at) for name, at, dtype in fields}
     some = {}
@@ -108,9 +108,9 @@ def _read_mixed(
 
 
 def _ends_of_flexible(array: WideArray, numbers_size: int, layout: MixedLayout) -> list[int] | None:
-    """Where each struct ends, with a compact length and tagged fields; None if there are several of these.
+    """Return the end of each struct of a flexible version; None if one has several tagged fields.
 
-    One tagged field is taken for the last number: whether it is that is still to be seen.
+    A single tagged field is assumed to be the last number. The caller checks that.
     """
     data, (at, _), count = array
     has_text, tagged_size = layout.text is not None, len(layout.tagged) + _INT64.itemsize
@@ -135,7 +135,7 @@ def _ends_of_flexible(array: WideArray, numbers_size: int, layout: MixedLayout) 
 
 
 def _ends_of_legacy(array: WideArray, numbers_size: int, layout: MixedLayout) -> list[int]:
-    """Where each struct ends, with a length of two bytes and no tagged fields."""
+    """Return the end of each struct of a version with two-byte lengths and without tagged fields."""
     data, (at, _), count = array
     has_text = layout.text is not None
     ends = []
@@ -149,7 +149,7 @@ def _ends_of_legacy(array: WideArray, numbers_size: int, layout: MixedLayout) ->
 
 
 class _TextSpans(NamedTuple):
-    """Where texts begin and end, and which of them are null."""
+    """Start and end positions of strings, and which of them are null."""
 
     begins: Int64s
     ends: Int64s
@@ -157,7 +157,7 @@ class _TextSpans(NamedTuple):
 
 
 def _text_spans(data: bytes, lengths_at: Int64s, layout: MixedLayout) -> _TextSpans:
-    """The texts whose lengths stand at these places. Raises Refusal for a length that cannot be."""
+    """Return the spans of the strings whose lengths are at these positions. Raises InvalidEncoding."""
     if layout.text is None:
         return _TextSpans(lengths_at, lengths_at, np.zeros(len(lengths_at), np.bool_))
     if layout.is_legacy:
@@ -170,12 +170,12 @@ def _text_spans(data: bytes, lengths_at: Int64s, layout: MixedLayout) -> _TextSp
     is_null = sizes == NULL
     is_fit = (sizes >= NULL) & (sizes <= LONGEST_STRING_BYTES)
     if not is_fit.all() or (is_null.any() and not layout.may_be_null):
-        raise Refusal("has a length that cannot be")
+        raise InvalidEncoding("has an invalid length")
     return _TextSpans(begins, begins + np.maximum(sizes, 0), is_null)
 
 
 def _texts(data: bytes, spans: _TextSpans, layout: MixedLayout) -> Mapping[str, Sequence[str | None]]:
-    """The text of each struct; nothing if all of them are the first one's."""
+    """Return the string of each struct; nothing if all equal the first one."""
     begins, ends, is_null = spans
     first = None if is_null[0] else data[begins[0] : ends[0]]
     if layout.text is None or (first is None and is_null.all()):
@@ -193,7 +193,7 @@ def _texts(data: bytes, spans: _TextSpans, layout: MixedLayout) -> Mapping[str, 
 
 
 def _all_are(data: bytes, places: Int64s, content: bytes) -> bool:
-    """Whether these bytes stand at all of these places."""
+    """Tell whether `content` is at all of these positions."""
     if not content or not len(places):
         return True
     rows = _each_place(data, np.dtype(f"V{len(content)}"))[places].view(np.uint8).reshape(len(places), -1)
@@ -206,5 +206,5 @@ def _numbers(data: bytes, dtype: np.dtype[Any], places: Int64s) -> Int64s:
 
 
 def _each_place(data: bytes, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """The value at each place of the data."""
+    """Return a view of the data with a value at each byte position."""
     return np.ndarray((len(data) - dtype.itemsize + 1,), dtype, data, strides=(1,))

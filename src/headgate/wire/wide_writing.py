@@ -1,4 +1,4 @@
-"""Writing wide arrays from columns: the template is written once, and its bytes are those of every struct."""
+"""The writer of wide arrays: it encodes the template once, repeats its bytes, and puts in the columns."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from headgate.wire.wide import WideField, WideStructs, last_number, struct_like
 
 
 def parts_of(out: bytearray, structs: WideStructs[Any]) -> Iterator[Sequence[Any]]:
-    """What the array is written from, part by part; each is written before the next one is asked for.
+    """Yield the parts of the array to be written. The caller writes each part before it takes the next one.
 
-    Those that have a number which only some have are one part and the others are another. When both are
-    written, their bytes are put in the order of the structs. Texts are written one by one.
+    If only some structs have a number, these are one part and the others another part. After both are
+    written, their bytes are put in the order of the structs. Structs with strings of their own are written
+    one by one.
     """
     if structs.texts or len(structs.some) > 1:
         yield list(structs)
@@ -38,7 +39,7 @@ def _part(
     fields: dict[str, int | None],
     columns: dict[str, NDArray[np.int64]],
 ) -> WideStructs[Struct]:
-    """Some of the structs; the template of these has other `fields`."""
+    """Return the structs of `rows`, with `fields` changed in the template."""
     all_columns = {**structs.columns, **columns}
     return WideStructs(
         struct_like(structs.template, fields.items()),
@@ -47,7 +48,7 @@ def _part(
 
 
 def _put_in_order(out: bytearray, start: int, middle: int, is_second: NDArray[np.bool_]) -> None:
-    """Structs of two sizes, those of the first from `start` and those of the second from `middle` on."""
+    """Put structs of two sizes in order: those of one size are at `start`, of the other at `middle`."""
     counts = (int(np.count_nonzero(~is_second)), int(np.count_nonzero(is_second)))
     if not all(counts):
         return
@@ -64,9 +65,9 @@ def _put_in_order(out: bytearray, start: int, middle: int, is_second: NDArray[np
 
 
 def repeat_wide(out: bytearray, start: int, structs: WideStructs[Any], fields: Sequence[WideField]) -> None:
-    """Make the template's bytes, which are `out` from `start` on, those of every struct.
+    """Repeat the template's bytes, which are `out` from `start` on, for every struct, with its numbers.
 
-    Raises OverflowError for a number that its field cannot hold.
+    Raises OverflowError for a number that does not fit into its field.
     """
     template = np.frombuffer(bytes(out[start:]), np.uint8)
     last = last_number(structs.template, bytes(out[start:]))
@@ -79,6 +80,6 @@ def repeat_wide(out: bytearray, start: int, structs: WideStructs[Any], fields: S
         if column is not None:
             written = column.astype(dtype)
             if not (written == column).all():
-                raise OverflowError(f"{name} holds a number that does not fit")
+                raise OverflowError(f"{name} has a number that does not fit")
             rows[:, at : at + dtype.itemsize] = written.view(np.uint8).reshape(len(structs), dtype.itemsize)
     out[start:] = rows.tobytes()

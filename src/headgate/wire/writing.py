@@ -1,12 +1,13 @@
-"""Compiles the writer of one version of a message.
+"""The compiler of writers: one writer for each version of a message.
 
 Rules:
 
-1. A run of fields of fixed size is one call of `struct`; the length in front of a string, an array or the
-   tagged fields belongs to the run before it.
-2. Fields that the version does not have are left out; so are tagged fields that have their default.
-3. What the version cannot carry raises `UnwritableMessage`, which names the field; nothing is written then.
-4. An error message is cut to `LONGEST_ERROR_MESSAGE` characters: it may quote what a client sent.
+1. Consecutive fields of fixed size (a run) are written with one call of `struct`. A run can end with the
+   length of a string, of an array or of the tagged fields.
+2. Fields that the version does not have are omitted. Tagged fields with their default are omitted too.
+3. A value that the version cannot represent raises `UnwritableMessage`, which names the field. Then nothing
+   is written.
+4. Error messages are truncated to `LONGEST_ERROR_MESSAGE` characters, because they can quote a request.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from headgate.wire.wide_writing import parts_of, repeat_wide
 
 MessageT = TypeVar("MessageT", bound=Message)
 Writer = Callable[[bytearray, MessageT], None]
-"""Writes a message behind what the buffer holds already."""
+"""Appends a message to a buffer."""
 
 LONGEST_ERROR_MESSAGE = 1_000
-"""In characters; a string has 32,767 bytes at most."""
+"""In characters. A string on the wire has at most 32,767 bytes."""
 TAGGED_FIELDS_NONE = ("x", "")
-"""The number of tagged fields where there are none: a zero byte, which `struct` writes for `x`."""
+"""An empty section of tagged fields: a zero byte, which `struct` writes for `x`."""
 
 
 def compile_writer(message_type: type[MessageT], version: int) -> Writer[MessageT]:
-    """Make the writer of this version."""
+    """Compile the writer of this version."""
     writer: Writer[MessageT] = _WriterSource(message_type, version).compile_writer()
     return writer
 
@@ -46,7 +47,7 @@ def _short(error_message: str | None) -> str | None:
 
 
 class _WriterSource:
-    """Writes the source. In it, `out` is the buffer and `message` what is written."""
+    """Generates the source of a writer. Its variables are the buffer `out` and the `message`."""
 
     def __init__(self, message_type: type[Message], version: int) -> None:
         self.message_type = message_type
@@ -65,7 +66,7 @@ class _WriterSource:
         )
         self.out = "out"
         self.run: list[tuple[str, str]] = []
-        """Fields of fixed size not yet written: the format and the expression of each."""
+        """Format and expression of each field of fixed size that the source does not write yet."""
 
     def compile_writer(self) -> Any:
         source = self.source
@@ -129,7 +130,7 @@ class _WriterSource:
         source.line(f"{self.out} += {content}")
 
     def _length(self, legacy_format: str) -> None:
-        """Write the run and behind it the length `n`, -1 for null."""
+        """Generate the writing of the run and of the length `n` after it, -1 for null."""
         if not self.flexible:
             self._end_run((legacy_format, "n"))
             return
@@ -186,7 +187,7 @@ class _WriterSource:
             self._end_run()
 
     def _wide_array(self, struct_type: type[Struct], items: str) -> None:
-        """The structs of an array that may be in columns."""
+        """Generate the writing of an array that can be `WideStructs`."""
         source = self.source
         part, item, wide, at = (source.fresh(name) for name in ("part", "m", "wide", "at"))
         fields = source.constant("fields", leading_fields(struct_type, self.version))
@@ -216,7 +217,7 @@ class _WriterSource:
         source.line(f"{self.out} += {section}")
 
     def _tagged_field(self, field: FieldLayout, value: str, section: str) -> None:
-        """Write one tagged field into a buffer of its own, for its size goes before it."""
+        """Generate the writing of a tagged field, in a buffer of its own because its size precedes it."""
         source = self.source
         assert field.tag is not None
         outer, self.out = (self.out, self.run), source.fresh("out")
@@ -236,7 +237,7 @@ class _WriterSource:
         return f"{value} != {field.default!r}"
 
     def _end_run(self, *more: tuple[str, str]) -> None:
-        """Write what the run has collected, and `more` fields of fixed size behind it."""
+        """Generate the writing of the run and of `more` fields of fixed size after it."""
         run = [*self.run, *more]
         self.run = []
         if not run:

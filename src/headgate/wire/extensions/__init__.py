@@ -1,6 +1,7 @@
-"""Messages that Kafka does not have, one module an API, written by hand like the generated ones beside them.
+"""Messages of APIs that Kafka does not have: one module for each API, written by hand in the generated form.
 
-Their keys are above Kafka's and ApiVersions advertises them; clients that do not know a key pass over it.
+Their API keys are greater than Kafka's. ApiVersions advertises them; clients ignore keys that they do not
+know.
 """
 
 from __future__ import annotations
@@ -15,4 +16,4 @@ EXTENSIONS: dict[int, ApiInfo] = {
 }
 
 ALL_APIS: dict[int, ApiInfo] = {**APIS, **EXTENSIONS}
-"""Kafka's and ours."""
+"""Kafka's APIs and Headgate's."""

@@ -1,6 +1,6 @@
-"""DescribeOffsetHistory (api key 20004), version 0, flexible: what a group's offsets were, and when.
+"""DescribeOffsetHistory (api key 20004), version 0, flexible: the history of a group's committed offsets.
 
-An extension of Headgate's, written by hand; clients that do not know it never notice.
+An extension of Headgate, written by hand.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from headgate.wire.message import EMPTY, ZERO_UUID, Request, Response, Struct
 class DescribeOffsetHistoryRequest(Request["DescribeOffsetHistoryResponse"]):
     """The request of api key 20004. Times are in ms since the epoch.
 
-    `mode` 0 lists entries from `since_ms` up to `until_ms`, 1 asks for the offsets in force at `until_ms`, 2
-    for the newest change in scope and what stood before it.
+    `mode` 0 lists the entries from `since_ms` to `until_ms`. `mode` 1 returns the offsets that were current
+    at `until_ms`. `mode` 2 returns the newest change in scope and the offsets before it.
     """
 
     API_KEY: ClassVar[int] = 20004
@@ -32,7 +32,7 @@ class DescribeOffsetHistoryRequest(Request["DescribeOffsetHistoryResponse"]):
 
 
 class DescribeOffsetHistoryRequestTopic(Struct):
-    """In `DescribeOffsetHistoryRequest.topics`; null partitions: every one of which anything is known."""
+    """In `DescribeOffsetHistoryRequest.topics`. Null partitions: all partitions in the history."""
 
     name: Annotated[str, "string"] = ""
     partition_indexes: Annotated[list[int] | None, "[]int32 null"] = EMPTY
@@ -41,7 +41,7 @@ class DescribeOffsetHistoryRequestTopic(Struct):
 class DescribeOffsetHistoryResponse(Response):
     """The response of api key 20004.
 
-    Of what was in force at `known_since_ms` or later nothing is missing here; -1: since ever.
+    All offsets that were current at `known_since_ms` or later are known; -1: the history is complete.
     """
 
     API_KEY: ClassVar[int] = 20004
@@ -58,7 +58,8 @@ class DescribeOffsetHistoryResponse(Response):
 class DescribeOffsetHistoryResponseTopic(Struct):
     """In `DescribeOffsetHistoryResponse.topics`.
 
-    `topic_id` and `created_ms` are of the topic that has the name now; without one they are zero and -1.
+    `topic_id` and `created_ms` describe the topic that has the name now. If there is none, they are zero and
+    -1.
     """
 
     name: Annotated[str, "string"] = ""
@@ -68,11 +69,11 @@ class DescribeOffsetHistoryResponseTopic(Struct):
 
 
 class DescribeOffsetHistoryResponsePartition(Struct):
-    """In `DescribeOffsetHistoryResponseTopic.partitions`; entries are newest first.
+    """In `DescribeOffsetHistoryResponseTopic.partitions`. The newest entry is first.
 
-    `earlier` tells of the time before the oldest entry, or of all of it without one: 0 there was no offset,
-    1 there are more entries, 2 it is not known. The last `former_entries` of the entries are of another topic
-    of that name, which is gone.
+    `earlier` describes the time before the oldest entry, or all time if there is no entry: 0 means there was
+    no offset, 1 there are more entries, 2 it is unknown. The last `former_entries` entries belong to a
+    deleted topic of the same name.
     """
 
     partition_index: Annotated[int, "int32"] = 0
@@ -84,8 +85,8 @@ class DescribeOffsetHistoryResponsePartition(Struct):
 class DescribeOffsetHistoryResponseEntry(Struct):
     """In `DescribeOffsetHistoryResponsePartition.entries`.
 
-    `kind` 0 is a commit, 1 a removal, which has no offset. `time_ms` is when it came into force, the commit
-    timestamp or the time of removal; `written_ms` is the same for all that one request changed.
+    `kind` 0 is a commit, 1 is a removal, which has no offset. `time_ms` is the commit timestamp or the time
+    of the removal. `written_ms` is the same for all changes of one request.
     """
 
     kind: Annotated[int, "int8"] = 0
@@ -98,7 +99,7 @@ class DescribeOffsetHistoryResponseEntry(Struct):
 
 
 class EncodedOffsetHistory(Response):
-    """A `DescribeOffsetHistoryResponse` as bytes: a long one is encoded where it blocks nobody."""
+    """An encoded `DescribeOffsetHistoryResponse`. Long responses are encoded outside of the event loop."""
 
     API_KEY: ClassVar[int] = 20004
     VERSIONS: ClassVar[tuple[int, int]] = (0, 0)
