@@ -1,4 +1,4 @@
-"""What the admin's tests share: a real server with a topic whose records are a second apart."""
+"""Fixtures of the Admin API's tests: a real server with a topic whose records are a second apart."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ FLIGHTS = TopicName("flights")
 PARTITIONS = [TopicPartition(FLIGHTS, index) for index in range(3)]
 START_MS = 1_700_000_000_000
 RECORDS = 10
-"""In each partition."""
+"""Records of each partition."""
 
 
 @pytest.fixture(scope="package")
 def bootstrap_servers() -> Iterator[str]:
-    """A server with `flights`: three partitions of ten records, one a second from START_MS on."""
+    """Start a server with `flights`: three partitions of ten records, one each second from START_MS on."""
     with run({"offsets.topic.num.partitions": "4"}) as broker:
         with Admin(broker.bootstrap_servers) as admin:
             topic = CreatableTopic(name=FLIGHTS, num_partitions=len(PARTITIONS), replication_factor=1)
@@ -40,21 +40,21 @@ def bootstrap_servers() -> Iterator[str]:
 
 @pytest.fixture
 def admin(bootstrap_servers: str) -> Iterator[Admin]:
-    """An admin of this test's own."""
+    """A new `Admin`."""
     with Admin(bootstrap_servers) as admin:
         yield admin
 
 
 @pytest.fixture
 def member(bootstrap_servers: str, group: str) -> Iterator[Consumer]:
-    """A consumer in the test's group, with an assignment."""
+    """A member of the test's group, with an assignment."""
     with reading(bootstrap_servers, group, FLIGHTS, {"client.id": "reader"}) as consumer:
         yield consumer
 
 
 @pytest.fixture
 def consumer_member(bootstrap_servers: str, group: str) -> Iterator[Consumer]:
-    """The same in a group of the new protocol."""
+    """The same in a consumer group."""
     settings = {"client.id": "reader", "group.protocol": "consumer"}
     with reading(bootstrap_servers, group, FLIGHTS, settings) as consumer:
         yield consumer
@@ -62,5 +62,5 @@ def consumer_member(bootstrap_servers: str, group: str) -> Iterator[Consumer]:
 
 @pytest.fixture
 def group(request: pytest.FixtureRequest) -> str:
-    """A group id of this test's own."""
+    """A new group id."""
     return str(request.node.name)

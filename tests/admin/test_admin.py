@@ -1,4 +1,4 @@
-"""`headgate.admin` against a real server."""
+"""`headgate.admin` with a real server."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ NOWHERE = TopicPartition(FLIGHTS, 99)
 pytestmark = pytest.mark.timeout(60)
 
 
-def test_what_is_committed_is_fetched_with_all_that_was_given(admin: Admin, group: str) -> None:
-    """A bare number, and an offset with leader epoch and metadata; partitions without one are left out."""
+def test_committed_offsets_are_fetched_with_all_fields(admin: Admin, group: str) -> None:
+    """An integer, and an offset with leader epoch and metadata. Partitions without an offset are omitted."""
     with_metadata = CommittedOffset(7, 3, "näher")
     admin.alter_offsets(group, {FIRST: 4, SECOND: with_metadata})
     both = {FIRST: CommittedOffset(4), SECOND: with_metadata}
@@ -41,8 +41,8 @@ def test_what_is_committed_is_fetched_with_all_that_was_given(admin: Admin, grou
     assert admin.committed_offsets("nobody") == {}
 
 
-def test_what_python_would_take_without_a_word_is_refused(admin: Admin, group: str) -> None:
-    """A bare string is no list of groups, of states or of topics; no record has an offset below 0."""
+def test_surely_mistaken_arguments_are_refused(admin: Admin, group: str) -> None:
+    """A single string instead of a list of groups, states or topics, and a negative offset."""
     admin.alter_offsets(group, {FIRST: 4})
     of_strings: list[Callable[[Any], Any]] = [
         admin.delete_groups,
@@ -61,8 +61,8 @@ def test_what_python_would_take_without_a_word_is_refused(admin: Admin, group: s
     assert admin.committed_offsets(group) == {FIRST: CommittedOffset(4)}
 
 
-def test_a_hundred_refusals_are_told_in_short(admin: Admin, group: str) -> None:
-    """All are in the error, the first few in its message."""
+def test_the_message_of_a_hundred_errors_is_short(admin: Admin, group: str) -> None:
+    """The error has all of them, its message the first few."""
     nowhere = {TopicPartition(TopicName("nowhere"), index): index for index in range(100)}
     with pytest.raises(PartlyRefused) as refused:
         admin.alter_offsets(group, nowhere)
@@ -70,8 +70,8 @@ def test_a_hundred_refusals_are_told_in_short(admin: Admin, group: str) -> None:
     assert "; and 97 more" in str(refused.value)
 
 
-def test_partitions_that_are_not_there_are_refused_and_the_others_set(admin: Admin, group: str) -> None:
-    """The error says which."""
+def test_unknown_partitions_are_refused_and_the_others_committed(admin: Admin, group: str) -> None:
+    """The error has the unknown partitions."""
     with pytest.raises(PartlyRefused) as refused:
         admin.alter_offsets(group, {FIRST: 1, NOWHERE: 1})
     (error,) = refused.value.refused.values()
@@ -80,10 +80,10 @@ def test_partitions_that_are_not_there_are_refused_and_the_others_set(admin: Adm
     assert admin.committed_offsets(group) == {FIRST: CommittedOffset(1)}
 
 
-def test_a_group_is_described_with_its_members_and_what_they_read(
+def test_a_group_is_described_with_its_members_and_assignments(
     admin: Admin, group: str, member: Consumer
 ) -> None:
-    """A classic group of one, by Kafka's names; one that is not there is None."""
+    """A classic group of one member, with Kafka's names. A group that does not exist is None."""
     described = admin.describe_groups([group, "nobody"])
     assert described.keys() == {group, "nobody"}
     assert admin.describe_group("nobody") is None
@@ -97,7 +97,7 @@ def test_a_group_is_described_with_its_members_and_what_they_read(
 
 
 def test_groups_are_listed_by_state_and_type(admin: Admin, group: str, member: Consumer) -> None:
-    """Filters are by Kafka's names."""
+    """The filters use Kafka's names."""
     admin.alter_offsets("only-offsets", {FIRST: 1})
     listed = {str(listing.group_id): listing for listing in admin.list_groups()}
     assert (listed[group].state, listed[group].group_type) == ("Stable", "Classic")
@@ -107,10 +107,10 @@ def test_groups_are_listed_by_state_and_type(admin: Admin, group: str, member: C
     assert admin.list_groups(types=["consumer"]) == []
 
 
-def test_a_group_of_the_new_protocol_is_described_listed_and_left_alone(
+def test_a_consumer_group_is_described_and_listed_and_not_reset_while_active(
     admin: Admin, group: str, consumer_member: Consumer
 ) -> None:
-    """With its epochs and what each member is to read; while it has members it is not reset."""
+    """The description has epochs and target assignments. A group with members cannot be reset."""
     found = admin.describe_group(group)
     assert found is not None
     assert (found.group_type, found.state, found.assignor) == ("Consumer", "Stable", "uniform")
@@ -124,10 +124,10 @@ def test_a_group_of_the_new_protocol_is_described_listed_and_left_alone(
         admin.reset_offsets(group, PARTITIONS, ToEarliest())
 
 
-def test_a_group_of_the_new_protocol_is_reset_on_condition_when_it_is_empty(
+def test_an_empty_consumer_group_is_reset_and_deleted(
     admin: Admin, group: str, consumer_member: Consumer
 ) -> None:
-    """As any other, and then deleted."""
+    """The reset is a conditional commit, as for a classic group."""
     consumer_member.commit(offsets=[_kafka(FIRST, 4)], asynchronous=False)
     consumer_member.close()
     found = admin.describe_group(group)
@@ -142,8 +142,8 @@ def test_a_group_of_the_new_protocol_is_reset_on_condition_when_it_is_empty(
     assert admin.describe_group(group) is None
 
 
-def test_positions_tell_lag_and_reader(admin: Admin, group: str, member: Consumer) -> None:
-    """Also of a partition that is read and never committed, and of one that is no more."""
+def test_positions_have_lag_and_member(admin: Admin, group: str, member: Consumer) -> None:
+    """Also for an assigned partition without a committed offset, and for a deleted partition."""
     member.commit(offsets=[_kafka(FIRST, 4), _kafka(SECOND, 10)], asynchronous=False)
     positions = admin.positions(group)
     assert [each.partition for each in positions] == PARTITIONS
@@ -152,8 +152,8 @@ def test_positions_tell_lag_and_reader(admin: Admin, group: str, member: Consume
     assert {each.member.client_id for each in positions if each.member} == {"reader"}
 
 
-def test_an_active_group_is_left_alone(admin: Admin, group: str, member: Consumer) -> None:
-    """Its members would not hear of it."""
+def test_an_active_group_is_not_changed(admin: Admin, group: str, member: Consumer) -> None:
+    """Its members would not notice the change."""
     for change in (
         lambda: admin.alter_offsets(group, {FIRST: 1}),
         lambda: admin.reset_offsets(group, PARTITIONS, ToEarliest()),
@@ -168,8 +168,8 @@ def test_an_active_group_is_left_alone(admin: Admin, group: str, member: Consume
     assert admin.committed_offsets(group) == {}
 
 
-def test_a_reset_is_planned_and_done(admin: Admin, group: str) -> None:
-    """Planning changes nothing; both say what was, what comes, and what was moved into the log."""
+def test_a_reset_is_planned_and_executed(admin: Admin, group: str) -> None:
+    """Planning changes nothing. Both return the old, the new and the requested offset."""
     admin.alter_offsets(group, {FIRST: 4, SECOND: 9})
     planned = admin.plan_reset(group, [SECOND, FIRST], ShiftBy(3))
     assert [(each.partition, each.offset, each.asked_for) for each in planned] == [
@@ -186,8 +186,8 @@ def test_a_reset_is_planned_and_done(admin: Admin, group: str) -> None:
     assert in_time[2].committed is None
 
 
-def test_offsets_are_set_on_condition_of_what_they_are(admin: Admin, group: str) -> None:
-    """All of them, or none and an error that carries what is committed."""
+def test_offsets_are_committed_on_condition(admin: Admin, group: str) -> None:
+    """All are committed, or none, with an error that has the committed offsets."""
     admin.alter_offsets(group, {FIRST: 4, SECOND: 9}, expected={FIRST: None, SECOND: None})
     with pytest.raises(OffsetsMoved) as moved:
         admin.alter_offsets(group, {FIRST: 5, SECOND: 5}, expected={FIRST: 3, SECOND: 9})
@@ -195,8 +195,8 @@ def test_offsets_are_set_on_condition_of_what_they_are(admin: Admin, group: str)
     assert admin.committed_offsets(group) == {FIRST: CommittedOffset(4), SECOND: CommittedOffset(9)}
 
 
-def test_a_reset_is_done_only_from_where_it_was_planned(admin: Admin, group: str) -> None:
-    """Whoever moved one offset meanwhile stops all of it."""
+def test_a_reset_fails_if_an_offset_changed_since_the_plan(admin: Admin, group: str) -> None:
+    """One changed offset is sufficient; nothing is reset."""
     admin.alter_offsets(group, {FIRST: 4, SECOND: 9})
     planned = admin.plan_reset(group, PARTITIONS, ToEarliest())
     admin.alter_offsets(group, {THIRD: 2})
@@ -211,8 +211,8 @@ def test_a_reset_is_done_only_from_where_it_was_planned(admin: Admin, group: str
     assert set(admin.committed_offsets(group).values()) == {CommittedOffset(0)}
 
 
-def test_what_cannot_be_reset_is_refused(admin: Admin, group: str) -> None:
-    """Nothing to shift from, no partitions at all, partitions that are not there."""
+def test_an_impossible_reset_is_refused(admin: Admin, group: str) -> None:
+    """No committed offset to shift, no partitions, unknown partitions."""
     with pytest.raises(NothingToReset, match="flights-0"):
         admin.plan_reset(group, [FIRST], ShiftBy(1))
     with pytest.raises(NothingToReset, match="no partitions"):
@@ -222,7 +222,7 @@ def test_what_cannot_be_reset_is_refused(admin: Admin, group: str) -> None:
 
 
 def test_offsets_and_groups_are_deleted(admin: Admin, group: str) -> None:
-    """What is refused is told; what can be is done all the same."""
+    """Errors are reported for some; the others are deleted."""
     admin.alter_offsets(group, {FIRST: 4, SECOND: 9})
     with pytest.raises(PartlyRefused) as refused:
         admin.delete_offsets(group, [FIRST, NOWHERE])

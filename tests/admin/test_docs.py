@@ -1,4 +1,4 @@
-"""The examples of the documentation do what it says, word for word, but for the port."""
+"""The examples of the documentation run unchanged, except for the port, with the documented results."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ pytestmark = pytest.mark.timeout(60)
 
 
 def python_of(document: str) -> str:
-    """The first program of a document."""
+    """Return the first program of a document."""
     found = re.search(r"```python\n(.*?)```", (DOCS / document).read_text(), re.DOTALL)
     assert found is not None
     return found[1]
 
 
 def run(document: str, bootstrap_servers: str) -> None:
-    """Run it against the server."""
+    """Run a program with the server."""
     code = python_of(document)
     assert PORT_AS_WRITTEN in code
     exec(compile(code.replace(PORT_AS_WRITTEN, bootstrap_servers), document, "exec"), {})
 
 
 def test_the_program_that_resets_a_group_runs(admin: Admin, capsys: pytest.CaptureFixture[str]) -> None:
-    """It shows what it does to each partition, and does it."""
+    """It prints the plan for each partition and executes it."""
     admin.alter_offsets("billing", dict.fromkeys(PARTITIONS, 7))
     run("consumer-groups.md", admin.cluster.any_node().address)
     assert capsys.readouterr().out.count("->") == len(PARTITIONS)
@@ -41,7 +41,7 @@ def test_the_program_that_resets_a_group_runs(admin: Admin, capsys: pytest.Captu
 
 
 def test_the_program_that_commits_on_condition_runs(admin: Admin, capsys: pytest.CaptureFixture[str]) -> None:
-    """It says who was faster, and where it is not the case it commits."""
+    """It reports a concurrent change; without one it commits."""
     first = PARTITIONS[0]
     for offset, left, said in ((1100, 1100, f"somebody was faster: {{{first!r}: 1100}}\n"), (1000, 1200, "")):
         admin.alter_offsets("nightly", {first: offset})
@@ -51,7 +51,7 @@ def test_the_program_that_commits_on_condition_runs(admin: Admin, capsys: pytest
 
 
 def test_the_commands_of_the_documentation_run(admin: Admin, bootstrap_servers: str) -> None:
-    """Every line of the first block, in order."""
+    """All lines of the first block, in order."""
     admin.alter_offsets("billing", dict.fromkeys(PARTITIONS, 7))
     found = re.search(r"```\n(.*?)```", (DOCS / "consumer-groups.md").read_text(), re.DOTALL)
     assert found is not None

@@ -1,4 +1,4 @@
-"""What the admin's messages say."""
+"""The error messages of the Admin API."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ from headgate.domain.ids import Millis
         (2**63 - 1, "9223372036854775807"),
     ],
 )
-def test_a_time_is_told_even_where_no_calendar_has_it(time: int, text: str) -> None:
-    """A commit timestamp is whatever the clock said when it was written."""
+def test_a_time_out_of_range_is_shown_as_a_number(time: int, text: str) -> None:
+    """A commit timestamp can have any value, if the clock was wrong."""
     assert moment(Millis(time)) == text

@@ -1,4 +1,4 @@
-"""What offsets were, undo and restore, against a real server that compacts all the time."""
+"""History of offsets, undo and restore, with a real server that compacts continuously."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.timeout(60)
 FLIGHTS = TopicName("flights")
 FIRST, SECOND, THIRD = (TopicPartition(FLIGHTS, index) for index in range(3))
 COMPACTING = {
-    "headgate.durability": "page-cache",  # these tests commit much
+    "headgate.durability": "page-cache",  # these tests commit often
     "offsets.topic.segment.bytes": "2000",
     "offsets.topic.num.partitions": "2",
     "log.cleaner.backoff.ms": "20",
@@ -51,7 +51,7 @@ COMPACTING = {
 
 
 def create_flights(broker: Broker) -> None:
-    """The topic `flights`, three partitions."""
+    """Create the topic `flights` with three partitions."""
     with Admin(broker.bootstrap_servers) as admin:
         topic = CreatableTopic(name=FLIGHTS, num_partitions=3, replication_factor=1)
         created = admin.cluster.any_node().request(CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
@@ -60,7 +60,7 @@ def create_flights(broker: Broker) -> None:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A server that compacts all the time."""
+    """Start a server that compacts continuously."""
     with run(COMPACTING, data_dir=tmp_path_factory.mktemp("history") / "data") as broker:
         create_flights(broker)
         yield broker
@@ -68,30 +68,30 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture
 def admin(broker: Broker) -> Iterator[Admin]:
-    """An admin of this test's own."""
+    """A new `Admin`."""
     with Admin(broker.bootstrap_servers) as admin:
         yield admin
 
 
 def a_moment_later() -> None:
-    """Let the clock, which counts in milliseconds, tell what comes from what was before."""
+    """Wait until the next changes have a later time in ms than the previous ones."""
     time.sleep(0.003)
 
 
 def now() -> Millis:
-    """The time, and a little later than anything that was asked for before."""
+    """Return the time in ms. It is later than all earlier changes."""
     a_moment_later()
     return Millis(time.time_ns() // 1_000_000)
 
 
 def alter(admin: Admin, group: str, **offsets: int | CommittedOffset) -> None:
-    """Commit offsets of flights by `p0`, `p1`, `p2`, a moment after whatever was before."""
+    """Commit offsets of flights by `p0`, `p1`, `p2`, at a later time than all earlier changes."""
     a_moment_later()
     admin.alter_offsets(group, {TopicPartition(FLIGHTS, int(p[1])): one for p, one in offsets.items()})
 
 
 def fill(admin: Admin, count: int = 20) -> None:
-    """Have the server compact all that is there: commit so much that every segment was closed since."""
+    """Let the server compact all earlier records: commit until every segment was closed."""
     history = [TopicPartition(OFFSETS_HISTORY_TOPIC, index) for index in range(2)]
     moved_before = admin.log_end_offsets(history)
     for filler in ("filler-1", "filler-2", "filler-3"):  # a group in each partition of the log
@@ -109,7 +109,7 @@ def fill(admin: Admin, count: int = 20) -> None:
 def test_every_change_is_listed_newest_first_through_compaction_and_a_crash(
     broker: Broker, admin: Admin, group: str
 ) -> None:
-    """Offset, leader epoch and metadata of each commit, and removals, as if nothing had been compacted."""
+    """Offset, leader epoch and metadata of each commit, and removals, are returned in spite of compaction."""
     alter(admin, group, p0=CommittedOffset(1, 7, "first"), p1=5)
     alter(admin, group, p0=2)
     fill(admin)
@@ -134,8 +134,8 @@ def test_every_change_is_listed_newest_first_through_compaction_and_a_crash(
     assert limited.partitions[0].earlier is Earlier.MORE
 
 
-def test_offsets_are_told_as_they_were_at_any_time(admin: Admin, group: str) -> None:
-    """Before the first commit there was none; of partitions by name, of topics, of all."""
+def test_offsets_as_of_any_time_are_returned(admin: Admin, group: str) -> None:
+    """Before the first commit there is none. The scope is partitions, topics, or everything."""
     before = now()
     alter(admin, group, p0=1)
     between = now()
@@ -151,8 +151,8 @@ def test_offsets_are_told_as_they_were_at_any_time(admin: Admin, group: str) -> 
     assert [each.committed for each in after] == [CommittedOffset(2), CommittedOffset(9)]
 
 
-def test_an_undo_puts_back_exactly_what_stood_before_a_reset(admin: Admin, group: str) -> None:
-    """Metadata and leader epoch too; what had no offset has none again; an undo is undone only if asked."""
+def test_an_undo_restores_exactly_the_offsets_before_a_reset(admin: Admin, group: str) -> None:
+    """Also metadata, leader epoch and missing offsets. An undo is undone only with `redo`."""
     kept = {FIRST: CommittedOffset(41, 3, "at the gate"), SECOND: CommittedOffset(7)}
     alter(admin, group, p0=kept[FIRST], p1=kept[SECOND])
     fill(admin)
@@ -167,7 +167,7 @@ def test_an_undo_puts_back_exactly_what_stood_before_a_reset(admin: Admin, group
     admin.undo(group)
     assert admin.committed_offsets(group) == kept
     a_moment_later()
-    with pytest.raises(AlreadyUndone, match="already took back the one of") as already:
+    with pytest.raises(AlreadyUndone, match="already undid the one of") as already:
         admin.undo(group)
     assert already.value.took_back == planned.changed_at
     assert admin.committed_offsets(group) == kept, "a second undo by mistake changes nothing"
@@ -178,7 +178,7 @@ def test_an_undo_puts_back_exactly_what_stood_before_a_reset(admin: Admin, group
 
 
 def test_an_undo_reverts_only_the_last_change_and_only_in_scope(admin: Admin, group: str) -> None:
-    """What other requests changed stays, as do partitions that were not named; a removal is undone too."""
+    """Changes of other requests and partitions outside of the scope are kept. A removal is undone too."""
     alter(admin, group, p0=1, p1=1)
     alter(admin, group, p1=2, p2=2)
     alter(admin, group, p0=3)
@@ -191,19 +191,19 @@ def test_an_undo_reverts_only_the_last_change_and_only_in_scope(admin: Admin, gr
     assert admin.committed_offsets(group) == {FIRST: CommittedOffset(3), SECOND: CommittedOffset(1)}
 
 
-def test_a_deletion_of_what_was_committed_once_is_undone(admin: Admin, group: str) -> None:
-    """That nothing is committed, as before the only commit, does not make a deletion an undo."""
+def test_the_deletion_of_an_offset_committed_once_is_undone(admin: Admin, group: str) -> None:
+    """A deletion restores the state before the only commit, but does not count as an undo."""
     alter(admin, group, p0=3, p1=5)
     admin.delete_groups([group])
     admin.undo(group)
     assert admin.committed_offsets(group) == {FIRST: CommittedOffset(3), SECOND: CommittedOffset(5)}
 
 
-def test_an_undo_is_refused_while_the_group_reads_and_where_there_is_nothing(
+def test_an_undo_is_refused_for_an_active_group_and_without_a_change(
     broker: Broker, admin: Admin, group: str
 ) -> None:
-    """Members would commit over it; a group nobody knows has no last change."""
-    with pytest.raises(NothingToReset, match="no change of group nobody"):
+    """Members would overwrite it. An unknown group has no last change."""
+    with pytest.raises(NothingToReset, match="group nobody has no known change"):
         admin.undo("nobody")
     with reading(broker.bootstrap_servers, group, FLIGHTS) as consumer:
         consumer.commit(offsets=[KafkaTopicPartition(FLIGHTS, 0, 3)], asynchronous=False)
@@ -214,8 +214,8 @@ def test_an_undo_is_refused_while_the_group_reads_and_where_there_is_nothing(
     assert admin.committed_offsets(group) == {}
 
 
-def test_a_commit_in_between_stops_an_undo_whole(admin: Admin, group: str) -> None:
-    """What was planned from is no longer there: nothing is changed, not even elsewhere."""
+def test_a_concurrent_commit_prevents_the_whole_undo(admin: Admin, group: str) -> None:
+    """An offset differs from the plan, so no partition is changed."""
     alter(admin, group, p0=1, p1=1)
     alter(admin, group, p0=2, p1=2)
     planned = admin.plan_undo(group)
@@ -225,8 +225,8 @@ def test_a_commit_in_between_stops_an_undo_whole(admin: Admin, group: str) -> No
     assert admin.committed_offsets(group) == {FIRST: CommittedOffset(2), SECOND: CommittedOffset(3)}
 
 
-def test_offsets_are_put_back_to_a_time(admin: Admin, group: str) -> None:
-    """All of the group as it was then, in one step; what had no offset then has none."""
+def test_offsets_are_restored_as_of_a_time(admin: Admin, group: str) -> None:
+    """All of the group's offsets in one step. Partitions without an offset then have none afterwards."""
     alter(admin, group, p0=1, p1=1)
     then = now()
     alter(admin, group, p0=5)
@@ -242,7 +242,7 @@ def test_offsets_are_put_back_to_a_time(admin: Admin, group: str) -> None:
 
 
 def recreate_flights(broker: Broker, delete_only: bool = False) -> None:
-    """Delete the topic, which is answered when its offsets are gone, and create another of its name."""
+    """Delete the topic, with its committed offsets, and create another one of the same name."""
     with Admin(broker.bootstrap_servers) as admin:
         request = DeleteTopicsRequest(topic_names=[FLIGHTS], timeout_ms=10_000)
         deleted = admin.cluster.any_node().request(request, 3)
@@ -252,10 +252,10 @@ def recreate_flights(broker: Broker, delete_only: bool = False) -> None:
 
 
 @pytest.mark.parametrize("happening", ["compaction", "a crash in between", "a crash after"])
-def test_offsets_of_a_topic_that_is_gone_are_never_put_back_into_one_that_has_its_name(
+def test_offsets_of_a_deleted_topic_are_not_restored_into_one_of_its_name(
     broker: Broker, admin: Admin, group: str, happening: str
 ) -> None:
-    """Whether the offset went with the topic or before; and what was committed since is undone as ever."""
+    """Whether the offset was removed with the topic or before. Later commits can be undone."""
     alter(admin, group, p0=1, p1=CommittedOffset(5, 1, "of the first"))
     then = now()
     time.sleep(0.003)
@@ -272,9 +272,9 @@ def test_offsets_of_a_topic_that_is_gone_are_never_put_back_into_one_that_has_it
         assert deleted.value.topics == {FLIGHTS: None}
         create_flights(broker)
     for places in (None, [FIRST], [SECOND], [FLIGHTS]):
-        with pytest.raises(TopicGone, match="made anew at"):
+        with pytest.raises(TopicGone, match="created again at"):
             admin.undo(group, places)
-        with pytest.raises(TopicGone, match="made anew at"):
+        with pytest.raises(TopicGone, match="created again at"):
             admin.restore_offsets(group, then, places)
     assert [each.topic_now for each in admin.offsets_as_of(group, then)] == [TopicNow.RECREATED] * 2
     assert admin.committed_offsets(group) == {}
@@ -301,8 +301,8 @@ def test_offsets_of_a_topic_that_is_gone_are_never_put_back_into_one_that_has_it
     assert admin.committed_offsets(group) == {FIRST: CommittedOffset(0)}
 
 
-def test_a_plan_is_of_the_topic_that_it_was_made_for(broker: Broker, admin: Admin, group: str) -> None:
-    """Another that takes its name before the plan is done gets nothing of it."""
+def test_a_plan_belongs_to_the_topic_id(broker: Broker, admin: Admin, group: str) -> None:
+    """If the topic is deleted and created again before the plan is executed, the plan fails."""
     alter(admin, group, p0=4)
     time.sleep(0.003)
     admin.delete_offsets(group, [FIRST])
@@ -313,10 +313,10 @@ def test_a_plan_is_of_the_topic_that_it_was_made_for(broker: Broker, admin: Admi
     assert admin.committed_offsets(group) == {}
 
 
-def test_records_of_the_history_topic_are_fetched_and_read_like_those_of_the_log(
+def test_records_of_the_history_topic_are_fetched_and_decoded(
     broker: Broker, admin: Admin, group: str
 ) -> None:
-    """It is a topic: any consumer reads it, in Kafka's formats; nobody writes or deletes it."""
+    """Any consumer can read the topic in Kafka's formats; clients cannot write or delete it."""
     for at in range(30):
         alter(admin, group, p0=at)
     fill(admin)
@@ -337,8 +337,8 @@ def test_records_of_the_history_topic_are_fetched_and_read_like_those_of_the_log
     assert len(commits) >= 28
 
 
-def test_what_is_asked_for_badly_is_refused_in_words(admin: Admin, group: str) -> None:
-    """A mode that there is not, a list without a limit, a time that is missing."""
+def test_invalid_requests_are_refused_with_a_message(admin: Admin, group: str) -> None:
+    """An unknown mode, a list without a limit, a missing time."""
     for message, problem in (
         (DescribeOffsetHistoryRequest(group_id=group, mode=9), "no mode 9"),
         (DescribeOffsetHistoryRequest(group_id=group, limit=0), "limit"),
@@ -352,8 +352,8 @@ def test_what_is_asked_for_badly_is_refused_in_words(admin: Admin, group: str) -
         admin.offset_history("g" * 40_000)
 
 
-def test_what_is_older_than_the_history_is_not_known(tmp_path: Path) -> None:
-    """With a short retention the past goes; an undo that would need it is refused, nothing is guessed."""
+def test_offsets_older_than_the_history_are_unknown(tmp_path: Path) -> None:
+    """With a short retention, an undo that needs deleted history is refused."""
     settings = {**COMPACTING, "offsets.history.retention.ms": "300"}
     with run(settings, data_dir=tmp_path / "data") as broker, Admin(broker.bootstrap_servers) as admin:
         create_flights(broker)

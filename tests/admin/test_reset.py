@@ -1,4 +1,4 @@
-"""Where a reset leads: the rules, as a table."""
+"""The rules of resets, as a table."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from headgate.domain.ids import Millis, TopicName
 A, B = (TopicPartition(TopicName("flights"), index) for index in range(2))
 NOW = Millis(100_000)
 COMMITTED = {A: CommittedOffset(50)}
-# A: offsets 10 up to 90, record n at time 1000 n. B: offsets 0 up to 20, likewise.
+# A has offsets 10 to 90, B has offsets 0 to 20. Record n has the timestamp 1000 n.
 LOGS = {A: (10, 90), B: (0, 20)}
 
 
 def offsets_at(timestamp: int) -> Mapping[TopicPartition, int]:
-    """ListOffsets over the two logs."""
+    """Return what ListOffsets returns for the two logs."""
     if timestamp == EARLIEST:
         return {partition: start for partition, (start, _) in LOGS.items()}
     if timestamp == LATEST:
@@ -62,20 +62,20 @@ def offsets_at(timestamp: int) -> Mapping[TopicPartition, int]:
     ],
     ids=str,
 )
-def test_each_target_leads_where_kafkas_tool_leads(target: Target, offsets: list[int]) -> None:
-    """Inside the log, always; a time behind the last record is the log's end."""
+def test_each_target_has_the_result_of_kafkas_tool(target: Target, offsets: list[int]) -> None:
+    """The result is always inside of the log. A time after the last record means the end of the log."""
     assert [each.offset for each in plan(target, [B, A], COMMITTED, offsets_at, NOW)] == offsets
 
 
-def test_what_was_moved_into_the_log_is_told() -> None:
-    """`asked_for` is the number that was given."""
+def test_an_offset_that_was_moved_into_the_log_is_reported() -> None:
+    """`asked_for` is the requested offset."""
     first, second = plan(ToOffset(5), [A, B], COMMITTED, offsets_at, NOW)
     assert (first.offset, first.asked_for, first.committed) == (10, 5, CommittedOffset(50))
     assert (second.offset, second.asked_for, second.committed) == (5, 5, None)
 
 
-def test_a_shift_needs_something_to_shift_from() -> None:
-    """Back and forth from what is committed; a partition without is refused by name."""
+def test_a_shift_needs_a_committed_offset() -> None:
+    """A shift moves the committed offset forward or back. A partition without one is named in the error."""
     assert [each.offset for each in plan(ShiftBy(-3), [A], COMMITTED, offsets_at, NOW)] == [47]
     with pytest.raises(NothingToReset, match="flights-1"):
         plan(ShiftBy(1), [A, B], COMMITTED, offsets_at, NOW)

@@ -1,4 +1,4 @@
-"""What the tests of the command share: how they call it, and how they read what it prints."""
+"""Helpers of the command's tests: they call the command and parse its output."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ START_MS = 1_700_000_000_000  # 2023-11-14T22:13:20Z
 
 
 def rows(result: Result) -> list[list[str]]:
-    """The lines of a table, the heading among them."""
+    """Return the lines of a table, with the heading."""
     assert result.exit_code == 0, result.stderr
     return [line.split() for line in result.stdout.splitlines()]
 
 
 def committed(command: Command, group: str) -> dict[int, int]:
-    """What the group has now, by partition."""
+    """Return the group's committed offsets by partition."""
     (described,) = json.loads(command("--describe", "--group", group, "--output", "json").stdout)["groups"]
     return {each["partition"]: each["current_offset"] for each in described["offsets"]}

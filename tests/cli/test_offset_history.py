@@ -1,4 +1,4 @@
-"""`headgate consumer-groups --history`, `--offsets-as-of` and `--undo`, as a person at a shell meets them."""
+"""`headgate consumer-groups --history`, `--offsets-as-of` and `--undo`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Command = Callable[..., Result]
 
 @pytest.fixture(scope="module")
 def bootstrap_servers() -> Iterator[str]:
-    """A server with the topic `flights`, two partitions."""
+    """Start a server with the topic `flights` of two partitions."""
     with run({"headgate.durability": "page-cache"}) as broker:
         with Admin(broker.bootstrap_servers) as admin:
             topic = CreatableTopic(name="flights", num_partitions=2, replication_factor=1)
@@ -38,7 +38,7 @@ def bootstrap_servers() -> Iterator[str]:
 
 @pytest.fixture
 def command(bootstrap_servers: str) -> Command:
-    """The command in this process, against that server."""
+    """Run the command in this process with that server."""
 
     def invoke(*arguments: str) -> Result:
         return CliRunner().invoke(
@@ -50,7 +50,7 @@ def command(bootstrap_servers: str) -> Command:
 
 @pytest.fixture
 def group(bootstrap_servers: str, request: pytest.FixtureRequest) -> str:
-    """A group that was at 4 in one partition, and was reset to 0 in both."""
+    """Create a group that committed 4 in one partition and was reset to 0 in both."""
     name = str(request.node.name)
     with Admin(bootstrap_servers) as admin:
         admin.alter_offsets(name, {FIRST: CommittedOffset(4, 2, "by hand")})
@@ -60,24 +60,24 @@ def group(bootstrap_servers: str, request: pytest.FixtureRequest) -> str:
 
 
 def moment(time_s: float) -> str:
-    """A time as the options take it."""
+    """Return a time in the format of the options."""
     return datetime.fromtimestamp(time_s, UTC).isoformat()
 
 
 def rows(result: Result) -> list[list[str]]:
-    """The lines of a table, the heading among them."""
+    """Return the lines of a table, with the heading."""
     assert result.exit_code == 0, result.stderr
     return [line.split() for line in result.stdout.splitlines()]
 
 
 def as_json(result: Result) -> Any:
-    """What was printed."""
+    """Return the printed JSON object."""
     assert result.exit_code == 0, result.stderr
     return json.loads(result.stdout)
 
 
 def test_the_changes_of_a_group_are_listed_newest_first(command: Command, group: str) -> None:
-    """As a table, as CSV and as JSON, which says how far back it goes."""
+    """As a table, as CSV and as JSON, which has the start of the history."""
     heading, *lines = rows(command("--history", "--group", group))
     assert heading[:5] == ["GROUP", "TIME", "TOPIC", "PARTITION", "CHANGE"]
     assert [[line[0], *line[2:]] for line in lines] == [
@@ -99,8 +99,8 @@ def test_the_changes_of_a_group_are_listed_newest_first(command: Command, group:
     assert [change["offset"] for change in until["groups"][0]["changes"]] == [4]
 
 
-def test_offsets_are_shown_as_they_were(command: Command, group: str) -> None:
-    """What was in force then, and since when."""
+def test_offsets_as_of_a_time_are_shown(command: Command, group: str) -> None:
+    """The offsets that were current then, with the time of their commit."""
     history = as_json(command("--history", "--group", group, "--output", "json"))
     first = history["groups"][0]["changes"][2]["time"]
     _, line = rows(command("--offsets-as-of", first, "--group", group))
@@ -114,7 +114,7 @@ def test_offsets_are_shown_as_they_were(command: Command, group: str) -> None:
 
 
 def create(bootstrap_servers: str, topic: str) -> None:
-    """A topic of one partition."""
+    """Create a topic of one partition."""
     with Admin(bootstrap_servers) as admin:
         request = CreateTopicsRequest(
             topics=[CreatableTopic(name=topic, num_partitions=1, replication_factor=1)]
@@ -123,16 +123,16 @@ def create(bootstrap_servers: str, topic: str) -> None:
 
 
 def delete(bootstrap_servers: str, topic: str) -> None:
-    """A topic that goes, with its offsets."""
+    """Delete a topic, with its offsets."""
     with Admin(bootstrap_servers) as admin:
         request = DeleteTopicsRequest(topic_names=[topic], timeout_ms=10_000)
         assert admin.cluster.any_node().request(request, 3).responses[0].error_code == 0
 
 
-def test_a_topic_that_was_made_anew_parts_the_history_and_stops_an_undo(
+def test_a_recreated_topic_separates_the_history_and_prevents_an_undo(
     command: Command, bootstrap_servers: str
 ) -> None:
-    """While it is gone, and when there is another: listed with what parts them, and never put back."""
+    """While it is deleted and when there is another one: a row separates the changes; nothing is restored."""
     create(bootstrap_servers, "gates")
     partition = TopicPartition(TopicName("gates"), 0)
     with Admin(bootstrap_servers) as admin:
@@ -147,20 +147,20 @@ def test_a_topic_that_was_made_anew_parts_the_history_and_stops_an_undo(
         refused = command(*asked)
         assert (refused.exit_code, refused.stdout) == (1, "")
         assert "group boarding: topic gates was deleted: offsets from before" in refused.stderr
-        assert "--topic with other topics leaves them out" in refused.stderr
+        assert "to exclude this topic, name the others with --topic" in refused.stderr
     assert "topic gates is deleted" in command("--history", *of_boarding).stderr
     was = command("--offsets-as-of", then, *of_boarding)
     assert [[line[1], line[3], line[-1]] for line in rows(was)[1:]] == [
         ["flights", "1", "same"],
         ["gates", "7", "deleted"],
     ]
-    assert "its offsets in gates were of a topic that was deleted since" in was.stderr
+    assert "its offsets in gates belong to a topic that was deleted since" in was.stderr
 
     create(bootstrap_servers, "gates")
     for asked in (undo, (*undo, "--execute"), restore, (*restore, "--execute")):
         refused = command(*asked)
         assert (refused.exit_code, refused.stdout) == (1, "")
-        assert "topic gates was deleted, and made anew at 20" in refused.stderr
+        assert "topic gates was deleted, and created again at 20" in refused.stderr
     with Admin(bootstrap_servers) as admin:
         assert admin.committed_offsets("boarding") == {FIRST: CommittedOffset(1)}
         admin.alter_offsets("boarding", {partition: 2})
@@ -176,39 +176,39 @@ def test_a_topic_that_was_made_anew_parts_the_history_and_stops_an_undo(
     assert [change["partition"] for change in told["changes"]] == [0, None, 0, 0]
     assert rows(command(*undo, "--execute"))[1:] == [["boarding", "gates", "0", "2", "-", "-"]]
     only_flights = ("--reset-offsets", "--to-offsets-as-of", then, "--topic", "flights", *of_boarding)
-    assert "all offsets are what they were" in command(*only_flights).stderr
+    assert "all offsets are already as they were then" in command(*only_flights).stderr
 
 
-def test_an_undo_is_shown_first_and_done_with_execute(command: Command, group: str) -> None:
-    """The table is the same; what had no offset has none again; --redo brings the reset back."""
+def test_an_undo_is_shown_first_and_executed_with_execute(command: Command, group: str) -> None:
+    """The table is the same. A partition without an offset has none again. --redo repeats the reset."""
     expected = [[group, "flights", "0", "0", "4", "by", "hand"], [group, "flights", "1", "0", "-", "-"]]
     shown = command("--undo", "--group", group, "--all-topics")
     assert rows(shown)[1:] == expected
     assert "the last change was at 20" in shown.stderr
-    assert "--execute does it" in shown.stderr
+    assert "add --execute" in shown.stderr
     assert rows(command("--undo", "--group", group, "--topic", "flights", "--execute"))[1:] == expected
     described = rows(command("--describe", "--group", group))
     assert [line[2:4] for line in described[1:]] == [["0", "4"]]
     once_more = ("--undo", "--group", group, "--all-topics")
-    assert "already took back the one of" in command(*once_more).stderr
+    assert "already undid the one of" in command(*once_more).stderr
     refused = command(*once_more, "--execute")
     assert refused.exit_code == 1
-    assert "already took back the one of" in refused.stderr and "--redo" in refused.stderr
+    assert "already undid the one of" in refused.stderr and "--redo" in refused.stderr
     assert rows(command("--describe", "--group", group)) == described
     again = as_json(command(*once_more, "--redo", "--execute", "--output", "json"))
     assert again["is_executed"] is True
     assert [each["new_offset"] for each in again["offsets"]] == [0, 0]
 
 
-def test_a_reset_leads_to_what_offsets_were(command: Command, group: str) -> None:
-    """Shown, exported, done; then there is nothing left to do."""
+def test_a_reset_restores_the_offsets_as_of_a_time(command: Command, group: str) -> None:
+    """It is shown, exported and executed. Then there is nothing left to restore."""
     history = as_json(command("--history", "--group", group, "--output", "json"))
     then: str = history["groups"][0]["changes"][2]["time"]
     asked = ("--reset-offsets", "--to-offsets-as-of", then, "--group", group, "--all-topics")
     assert [line[3:5] for line in rows(command(*asked))[1:]] == [["0", "4"], ["0", "-"]]
     assert command(*asked, "--export").stdout == "flights,0,4\n"
     assert command(*asked, "--execute").exit_code == 0
-    assert "all offsets are what they were" in command(*asked, "--execute").stderr
+    assert "all offsets are already as they were then" in command(*asked, "--execute").stderr
 
 
 @pytest.mark.parametrize(
@@ -216,14 +216,14 @@ def test_a_reset_leads_to_what_offsets_were(command: Command, group: str) -> Non
     [
         (["--undo", "--group", "g"], "--topic or --all-topics is expected with --undo"),
         (["--undo", "--all-topics"], "--group or --all-groups is expected with --undo"),
-        (["--history", "--group", "g", "--execute"], "--execute does not go with --history"),
+        (["--history", "--group", "g", "--execute"], "--execute cannot be combined with --history"),
         (["--history", "--group", "g", "--since", "monday"], "--since monday: a date and time is expected"),
         (["--offsets-as-of", "soon", "--group", "g"], "--offsets-as-of soon: a date and time is expected"),
-        (["--offsets-as-of", "1969-01-01", "--group", "g"], "before 1970 there were no offsets"),
-        (["--history", "--group", "g", "--until", "1969-01-01"], "before 1970 there were no offsets"),
+        (["--offsets-as-of", "1969-01-01", "--group", "g"], "a time from 1970 on is expected"),
+        (["--history", "--group", "g", "--until", "1969-01-01"], "a time from 1970 on is expected"),
         (
             ["--reset-offsets", "--to-offsets-as-of", "1969-01-01", "--group", "g", "--all-topics"],
-            "before 1970 there were no offsets",
+            "a time from 1970 on is expected",
         ),
         (
             ["--history", "--group", "g", "--since", "2026-02-02", "--until", "2026-02-01"],
@@ -231,19 +231,15 @@ def test_a_reset_leads_to_what_offsets_were(command: Command, group: str) -> Non
         ),
     ],
 )
-def test_what_cannot_be_meant_is_refused_with_what_would_do(
-    command: Command, arguments: list[str], problem: str
-) -> None:
-    """On one line, exit code 2, nothing on standard output."""
+def test_an_invalid_command_line_is_refused(command: Command, arguments: list[str], problem: str) -> None:
+    """The error is one line. The exit code is 2, and standard output is empty."""
     refused = command(*arguments)
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert problem in refused.stderr
 
 
-def test_a_mistyped_group_or_topic_is_answered_with_the_nearest_there_is(
-    command: Command, group: str
-) -> None:
-    """Nothing is known of it, whatever is asked; to put it back is refused, to look at it is no error."""
+def test_the_error_for_a_mistyped_group_or_topic_suggests_a_name(command: Command, group: str) -> None:
+    """Restoring its offsets is refused. Showing them is no error."""
     when = ("2026-01-01",)
     actions = [
         (("--history",), 0),
@@ -264,12 +260,12 @@ def test_a_mistyped_group_or_topic_is_answered_with_the_nearest_there_is(
             answered.stderr
             == command(*action, "--topic", "fligths:1", "--group", group, "--output", "json").stderr
         )
-        nothing = f"nothing is known of offsets of group {group} in fligths:1; did you mean flights?"
+        nothing = f"group {group} has no known offsets in fligths:1; did you mean flights?"
         assert nothing in answered.stderr
 
 
-def test_what_lies_outside_of_all_that_is_known_is_said_to(command: Command, group: str) -> None:
-    """Before the first commit, in the time to come, and between two changes."""
+def test_a_time_without_known_changes_is_reported(command: Command, group: str) -> None:
+    """Before the first commit, in the future, and between two changes."""
     before = command("--offsets-as-of", "2026-01-01", "--group", group)
     assert (before.exit_code, before.stdout) == (0, "")
     assert f"group {group} had no offsets then" in before.stderr
@@ -278,17 +274,15 @@ def test_what_lies_outside_of_all_that_is_known_is_said_to(command: Command, gro
         ("--offsets-as-of", later),
         ("--reset-offsets", "--all-topics", "--to-offsets-as-of", later),
     ):
-        assert (
-            "is still to come: what is told is what is known now" in command(*action, "--group", group).stderr
-        )
+        assert "is in the future: the present offsets are used" in command(*action, "--group", group).stderr
     for span in (("--since", later), ("--until", "2026-01-01")):
         nothing = command("--history", "--group", group, *span)
         assert (nothing.exit_code, nothing.stdout) == (0, "")
-        assert f"group {group}: no change of its offsets is known of that time" in nothing.stderr
+        assert f"group {group}: there is no known change of its offsets in that time" in nothing.stderr
 
 
-def test_where_there_are_no_groups_it_is_said() -> None:
-    """All groups of a fresh server: an empty table would look like a broken command."""
+def test_it_is_reported_if_there_are_no_groups() -> None:
+    """An empty table for all groups of a new server would look like a failure."""
     with run({"headgate.durability": "page-cache"}) as broker:
         arguments = ["consumer-groups", "--bootstrap-server", broker.bootstrap_servers, "--all-groups"]
         for action in (["--history"], ["--offsets-as-of", "2026-01-01"], ["--undo", "--all-topics"]):

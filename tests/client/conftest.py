@@ -1,4 +1,4 @@
-"""What the client's tests share: nodes that follow a script, and clusters that are real."""
+"""Fixtures of the client's tests: scripted nodes and real clusters."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ StartNode = Callable[[Script], ScriptedNode]
 
 @pytest.fixture
 def start_node() -> Iterator[StartNode]:
-    """Starts scripted nodes, which end with the test."""
+    """Start scripted nodes, which are closed after the test."""
     nodes: list[ScriptedNode] = []
 
     def start(script: Script) -> ScriptedNode:
@@ -36,7 +36,7 @@ def start_node() -> Iterator[StartNode]:
 
 @pytest.fixture(scope="module", params=["headgate", "three mock brokers"])
 def bootstrap_servers(request: pytest.FixtureRequest) -> Iterator[str]:
-    """A cluster with a topic of four partitions and a hundred records, shared by a module."""
+    """Start a cluster with a topic of four partitions and a hundred records, once for each module."""
     if request.param == "headgate":
         with run() as broker:
             with Cluster(broker.bootstrap_servers) as cluster:
@@ -46,7 +46,7 @@ def bootstrap_servers(request: pytest.FixtureRequest) -> Iterator[str]:
             _produce(Producer({"bootstrap.servers": broker.bootstrap_servers}))
             yield broker.bootstrap_servers
     else:
-        # librdkafka's own, in this process: three brokers that share out partitions and groups.
+        # librdkafka's mock cluster in this process: three brokers that lead partitions and coordinate groups.
         producer = Producer({"bootstrap.servers": "none", "test.mock.num.brokers": 3, "log_level": 0})
         _produce(producer)
         yield ",".join(

@@ -1,4 +1,4 @@
-"""What leaders of classic groups write."""
+"""The assignments that leaders of classic groups write."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import struct
 
 
 def assignment(version: int, topics: dict[str, list[int]], user_data: bytes = b"\xff\xff\xff\xff") -> bytes:
-    """The bytes as the Java client writes them."""
+    """Return the bytes as the Java client writes them."""
     data = struct.pack(">hi", version, len(topics))
     for name, partitions in topics.items():
         data += struct.pack(">h", len(name.encode())) + name.encode()

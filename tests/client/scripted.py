@@ -1,4 +1,4 @@
-"""A node whose answers a test writes: for what no honest node does, or does only in bad moments."""
+"""A node with scripted responses, for behaviour that real nodes never or rarely show."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from headgate.wire.messages import APIS
 from headgate.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 
 Answer = Message | bytes | None
-"""A response, bytes to send as they are, or None to say nothing."""
+"""A response, bytes to send unchanged, or None to send nothing."""
 
 Script = Callable[[RequestHeader, bytes], Answer]
-"""From a request's header and its whole frame to the answer."""
+"""Returns the response for a request's header and its whole frame."""
 
 CLOSE = b""
-"""The bytes that mean: hang up."""
+"""The bytes that make the node close the connection."""
 
 
 def every_version() -> ApiVersionsResponse:
-    """The answer of a node that offers all there is."""
+    """Return the response to ApiVersions of a node that supports all versions."""
     keys = [
         ApiVersion(api_key=key, min_version=info.min_version, max_version=info.max_version)
         for key, info in APIS.items()
@@ -32,7 +32,7 @@ def every_version() -> ApiVersionsResponse:
 
 
 class ScriptedNode:
-    """Listens on a port of its own and answers each request by the script; `requests` are those it got."""
+    """A node that listens on its own port and follows a script. `requests` are the received requests."""
 
     def __init__(self, script: Script) -> None:
         self.requests: list[tuple[int, int]] = []
@@ -44,7 +44,7 @@ class ScriptedNode:
         self._threads[0].start()
 
     def close(self) -> None:
-        """Hang up on everyone and wait for the threads."""
+        """Close all connections and wait for the threads."""
         for each in (self._listener, *self._open):
             with contextlib.suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""ConsumerProtocolAssignment: what leaders write, and what is something else."""
+"""ConsumerProtocolAssignment: assignments that leaders write, and other bytes."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from headgate.domain.ids import TopicName, TopicPartition
 
 @pytest.mark.parametrize("version", [0, 1, 3])
 def test_the_partitions_are_read_in_every_version(version: int) -> None:
-    """In order, whatever order they were written in."""
+    """The partitions are sorted, whatever their order in the bytes."""
     data = assignment(version, {"é": [2, 0], "a": [7]})
     expected = [("a", 7), ("é", 0), ("é", 2)]
     assert read_assignment(data) == tuple(TopicPartition(TopicName(topic), at) for topic, at in expected)
 
 
-def test_a_member_without_an_assignment_reads_nothing() -> None:
-    """Empty bytes, or an empty list."""
+def test_a_member_without_an_assignment_has_no_partitions() -> None:
+    """Both for empty bytes and for an empty list of topics."""
     assert read_assignment(b"") == ()
     assert read_assignment(assignment(0, {})) == ()
 
 
-def test_what_is_cut_short_is_not_known() -> None:
-    """At every byte of the part that matters."""
+def test_a_truncated_assignment_is_unknown() -> None:
+    """Truncated at every byte before the user data."""
     data = assignment(0, {"flights": [0, 1]}, b"")
     for cut in range(1, len(data)):
         assert read_assignment(data[:cut]) is None
@@ -41,6 +41,6 @@ def test_what_is_cut_short_is_not_known() -> None:
         b"\0\0\0\0\0\1\0\1\xff",
     ],
 )
-def test_what_is_no_assignment_is_not_known(data: bytes) -> None:
-    """Whatever a group of something else keeps there."""
+def test_other_bytes_are_unknown(data: bytes) -> None:
+    """Groups of another protocol type have assignments in another format."""
     assert read_assignment(data) is None

@@ -1,4 +1,4 @@
-"""A cluster through the client: a real Headgate, mock brokers, and nodes that change their minds."""
+"""A cluster through the client: a real Headgate, mock brokers, and nodes that stop leading partitions."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ FETCH, METADATA, FIND_COORDINATOR, HEARTBEAT, API_VERSIONS = 1, 3, 10, 12, 18
 
 @pytest.fixture
 def cluster(bootstrap_servers: str) -> Iterator[Cluster]:
-    """The shared cluster through a client of this test's own."""
+    """A new client of the shared cluster."""
     with Cluster(bootstrap_servers) as client:
         yield client
 
 
 def test_a_topic_and_its_partitions_are_found(cluster: Cluster) -> None:
-    """Metadata by name, and of all topics."""
+    """Metadata of a topic by name, and of all topics."""
     assert cluster.partitions_of(ORDERS) == list(range(PARTITIONS))
     assert TOPIC in [topic.name for topic in cluster.metadata().topics]
 
 
-def test_a_topic_that_is_not_there_is_refused_at_once_and_not_made(cluster: Cluster) -> None:
-    """A misspelt name costs no waiting, and leaves no topic behind."""
+def test_an_unknown_topic_is_refused_immediately_and_not_created(cluster: Cluster) -> None:
+    """A misspelt name is not retried and creates no topic."""
     started = time.monotonic()
     for ask in (
         lambda: cluster.partitions_of(TopicName("ordesr")),
@@ -66,7 +66,7 @@ def test_a_topic_that_is_not_there_is_refused_at_once_and_not_made(cluster: Clus
 
 
 def test_offsets_are_listed_over_all_leaders(cluster: Cluster) -> None:
-    """Both ends of every partition, whoever leads it."""
+    """The start and the end of every partition, from its leader."""
     partitions = [TopicPartition(ORDERS, number) for number in range(PARTITIONS)]
     assert cluster.list_offsets(dict.fromkeys(partitions, EARLIEST)) == dict.fromkeys(partitions, 0)
     ends = cluster.list_offsets(dict.fromkeys(partitions, LATEST))
@@ -74,7 +74,7 @@ def test_offsets_are_listed_over_all_leaders(cluster: Cluster) -> None:
 
 
 def test_records_are_fetched_from_an_offset_to_the_end(cluster: Cluster) -> None:
-    """Following the batches from the start gives every record once, in order."""
+    """Consecutive fetches from the start return every record once, in order."""
     values: list[bytes | None] = []
     offset, end = 0, RECORDS // PARTITIONS
     while offset < end:
@@ -87,8 +87,8 @@ def test_records_are_fetched_from_an_offset_to_the_end(cluster: Cluster) -> None
     assert values == [f"value-{number}".encode() for number in range(1, RECORDS, PARTITIONS)]
 
 
-def test_a_fetch_at_the_end_waits_as_long_as_it_is_told_and_is_empty(cluster: Cluster) -> None:
-    """No records is no error."""
+def test_a_fetch_at_the_end_waits_and_returns_no_records(cluster: Cluster) -> None:
+    """An empty result after `max_wait_ms` is not an error."""
     started = time.monotonic()
     fetched = cluster.fetch(ORDERS, 0, RECORDS // PARTITIONS, max_wait_ms=300)
     assert fetched.records == b""
@@ -96,15 +96,15 @@ def test_a_fetch_at_the_end_waits_as_long_as_it_is_told_and_is_empty(cluster: Cl
 
 
 def test_a_fetch_outside_the_log_is_refused(cluster: Cluster) -> None:
-    """The caller learns that its offset is gone or never was."""
+    """The error tells the caller that the offset does not exist."""
     with pytest.raises(RequestRefused, match=f"fetch of {TOPIC}-0: OFFSET_OUT_OF_RANGE"):
         cluster.fetch(ORDERS, 0, 1_000_000)
 
 
-def test_a_group_is_asked_at_its_coordinator(cluster: Cluster) -> None:
-    """A commit sent to the coordinator is taken; to any other node it would not be.
+def test_requests_of_a_group_go_to_its_coordinator(cluster: Cluster) -> None:
+    """The coordinator accepts a commit; other nodes refuse it.
 
-    The newest version that the node speaks may have the topic's name, or its id.
+    In the newest version that the node supports, the commit has the topic's name or its id.
     """
     (topic,) = cluster.metadata([ORDERS]).topics
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=5)
@@ -114,11 +114,11 @@ def test_a_group_is_asked_at_its_coordinator(cluster: Cluster) -> None:
     assert response.topics[0].partitions[0].error_code == ErrorCode.NONE
 
 
-# --- nodes that change their minds ---
+# --- nodes that stop leading partitions ---
 
 
 def metadata_of(leader: ScriptedNode) -> MetadataResponse:
-    """One broker, which leads orders-0."""
+    """Return metadata with one broker, which leads orders-0."""
     topic = MetadataResponseTopic(
         name=TOPIC, partitions=[MetadataResponsePartition(partition_index=0, leader_id=1)]
     )
@@ -127,7 +127,7 @@ def metadata_of(leader: ScriptedNode) -> MetadataResponse:
 
 
 def fetch_of(error_code: int, records: bytes = b"") -> FetchResponse:
-    """The answer to a fetch of orders-0."""
+    """Return the response to a fetch of orders-0."""
     partition = PartitionData(error_code=error_code, high_watermark=7, records=records)
     return FetchResponse(responses=[FetchableTopicResponse(topic=TOPIC, partitions=[partition])])
 
@@ -136,7 +136,7 @@ def fetch_of(error_code: int, records: bytes = b"") -> FetchResponse:
     "goodbye", [fetch_of(ErrorCode.NOT_LEADER_OR_FOLLOWER), CLOSE], ids=["refuses", "dies"]
 )
 def test_a_fetch_follows_the_leader_when_it_moves(start_node: StartNode, goodbye: Answer) -> None:
-    """The old leader refuses or dies, the metadata names the new one, and the caller sees only records."""
+    """If the old leader refuses or ends, the client fetches from the new leader without an error."""
     leaders: list[ScriptedNode] = []
 
     def any_leader(header: RequestHeader, frame: bytes) -> Answer:
@@ -154,8 +154,8 @@ def test_a_fetch_follows_the_leader_when_it_moves(start_node: StartNode, goodbye
         assert cluster.fetch(ORDERS, 0, 0).records == b"records"
 
 
-def test_a_coordinator_that_is_not_there_yet_is_waited_for(start_node: StartNode) -> None:
-    """A cluster that has just started answers COORDINATOR_NOT_AVAILABLE for a while."""
+def test_the_client_waits_for_a_coordinator(start_node: StartNode) -> None:
+    """A cluster that has just started returns COORDINATOR_NOT_AVAILABLE for some time."""
     not_yet = [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_NOT_AVAILABLE]
 
     def script(header: RequestHeader, frame: bytes) -> Answer:
@@ -177,8 +177,8 @@ def test_a_coordinator_that_is_not_there_yet_is_waited_for(start_node: StartNode
     assert asked.count(API_VERSIONS) == 1
 
 
-def test_a_partition_without_a_leader_leaves_the_others_reachable(start_node: StartNode) -> None:
-    """It alone is refused, in time; whoever asks for another partition of the topic gets it."""
+def test_a_partition_without_a_leader_does_not_affect_the_others(start_node: StartNode) -> None:
+    """Only requests for it are refused, after the timeout. Other partitions of the topic are served."""
     partitions = [
         MetadataResponsePartition(partition_index=0, leader_id=1),
         MetadataResponsePartition(partition_index=1, leader_id=-1, error_code=ErrorCode.LEADER_NOT_AVAILABLE),
@@ -200,8 +200,8 @@ def test_a_partition_without_a_leader_leaves_the_others_reachable(start_node: St
     assert [key for key, _ in node.requests][-2:] == [API_VERSIONS, FETCH]
 
 
-def test_nodes_that_cannot_be_reached_are_waited_for_only_if_told(start_node: StartNode) -> None:
-    """A wrong address is told at once; servers known to be right may be restarting."""
+def test_the_client_waits_for_unreachable_nodes_only_on_request(start_node: StartNode) -> None:
+    """A wrong address is reported immediately. With `waits_for_nodes`, servers can be restarting."""
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         port = nobody.getsockname()[1]
     with (
@@ -218,8 +218,8 @@ def test_nodes_that_cannot_be_reached_are_waited_for_only_if_told(start_node: St
     assert time.monotonic() - started > 0.2
 
 
-def test_a_call_and_its_repetitions_have_one_deadline(cluster: Cluster) -> None:
-    """What is left of the timeout is what the next attempt has; the next call has all of it again."""
+def test_a_call_and_its_retries_have_one_deadline(cluster: Cluster) -> None:
+    """An attempt has the rest of the timeout. The next call has the whole timeout again."""
     left: list[float] = []
 
     def attempt() -> float:
@@ -233,8 +233,8 @@ def test_a_call_and_its_repetitions_have_one_deadline(cluster: Cluster) -> None:
     assert cluster.any_node().timeout_s == cluster.timeout_s
 
 
-def test_waiting_ends_with_the_timeout_and_the_last_refusal(start_node: StartNode) -> None:
-    """A leader that never comes is reported as that, in time."""
+def test_retries_end_with_the_timeout_and_the_last_error(start_node: StartNode) -> None:
+    """If there is no leader until the timeout, the error says so."""
     partition = MetadataResponsePartition(
         partition_index=0, leader_id=-1, error_code=ErrorCode.LEADER_NOT_AVAILABLE
     )
@@ -250,8 +250,8 @@ def test_waiting_ends_with_the_timeout_and_the_last_refusal(start_node: StartNod
     assert [key for key, _ in node.requests].count(METADATA) > 1
 
 
-def test_an_error_code_from_the_future_is_shown_by_its_number(start_node: StartNode) -> None:
-    """A newer node may refuse for a reason that has no name here."""
+def test_an_unknown_error_code_is_shown_as_a_number(start_node: StartNode) -> None:
+    """A newer node can return an error code that has no name here."""
     node = start_node(
         lambda header, frame: {API_VERSIONS: every_version(), METADATA: metadata_of(node)}.get(
             header.api_key, fetch_of(999)
@@ -266,7 +266,7 @@ def test_an_error_code_from_the_future_is_shown_by_its_number(start_node: StartN
 
 
 def test_the_next_bootstrap_server_is_tried_when_one_is_down(start_node: StartNode) -> None:
-    """One that answers is enough; if none does, the error names all of them, at once."""
+    """One reachable server suffices. If there is none, the error immediately names all of them."""
     down = start_node(lambda header, frame: None)
     down.close()
     node = start_node(lambda header, frame: every_version())
@@ -284,12 +284,12 @@ def test_the_next_bootstrap_server_is_tried_when_one_is_down(start_node: StartNo
     [("localhost:9092", ("localhost", 9092)), (" [::1]:1 ", ("::1", 1)), ("a.b:65535", ("a.b", 65535))],
 )
 def test_an_address_is_host_and_port(text: str, address: tuple[str, int]) -> None:
-    """As Kafka writes bootstrap servers."""
+    """The format is that of Kafka's bootstrap servers."""
     assert parse_address(text) == address
 
 
 @pytest.mark.parametrize("text", ["localhost", ":9092", "localhost:", "localhost:http", ""])
-def test_what_is_no_address_is_refused_with_what_was_given(text: str) -> None:
-    """The error quotes the text."""
+def test_an_invalid_address_is_refused(text: str) -> None:
+    """The error quotes the address."""
     with pytest.raises(ValueError, match=r"not an address of the form host:port"):
         parse_address(text)

@@ -1,4 +1,4 @@
-"""One connection: versions are agreed on, and every way to fail has an error that says so."""
+"""One connection: versions are negotiated, and each kind of failure has its own error."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ HEARTBEAT, API_VERSIONS = 12, 18
 
 
 def connect(node: ScriptedNode, timeout_s: float = 5.0) -> Connection:
-    """A connection to a scripted node."""
+    """Open a connection to a scripted node."""
     return Connection(node.host, node.port, timeout_s)
 
 
 def with_heartbeat(answer: Answer) -> Script:
-    """A script: all versions are offered, and every heartbeat gets this answer."""
+    """Return a script: all versions are supported, and every heartbeat gets this response."""
     return lambda header, frame: every_version() if header.api_key == API_VERSIONS else answer
 
 
 def offering(*keys: ApiVersion) -> Script:
-    """A script: only these versions are offered, heartbeats go well."""
+    """Return a script: only these versions are supported, and heartbeats succeed."""
     versions = ApiVersionsResponse(api_keys=list(keys))
     return lambda header, frame: versions if header.api_key == API_VERSIONS else HeartbeatResponse()
 
 
-def test_a_request_takes_the_newest_version_both_sides_know(start_node: StartNode) -> None:
-    """The node's newest, when ours is newer; the caller may ask for an older one."""
+def test_a_request_uses_the_newest_version_that_both_sides_support(start_node: StartNode) -> None:
+    """That is the node's newest version if the client's is newer. The caller can choose an older one."""
     node = start_node(offering(ApiVersion(api_key=HEARTBEAT, min_version=0, max_version=2)))
     with connect(node) as connection:
         assert connection.request(HeartbeatRequest()) == HeartbeatResponse()
@@ -46,8 +46,8 @@ def test_a_request_takes_the_newest_version_both_sides_know(start_node: StartNod
     assert node.requests[1:] == [(HEARTBEAT, 2), (HEARTBEAT, 1), (HEARTBEAT, 0)]
 
 
-def test_a_request_no_version_of_which_both_know_is_not_sent(start_node: StartNode) -> None:
-    """The error names the API and the versions; the connection stays good."""
+def test_a_request_without_a_common_version_is_not_sent(start_node: StartNode) -> None:
+    """The error names the API and the versions. The connection stays open."""
     node = start_node(
         offering(
             ApiVersion(api_key=HEARTBEAT, min_version=0, max_version=4),
@@ -55,16 +55,16 @@ def test_a_request_no_version_of_which_both_know_is_not_sent(start_node: StartNo
         )
     )
     with connect(node) as connection:
-        with pytest.raises(VersionNotSupported, match="does not offer ListGroups"):
+        with pytest.raises(VersionNotSupported, match="does not support ListGroups"):
             connection.request(ListGroupsRequest())
-        with pytest.raises(VersionNotSupported, match="offers Fetch 13 to 18; 4 to 12 would do"):
+        with pytest.raises(VersionNotSupported, match="supports Fetch 13 to 18; one of 4 to 12 is needed"):
             connection.request(FetchRequest(), at_most=12)
         assert connection.request(HeartbeatRequest()) == HeartbeatResponse()
     assert node.requests == [(API_VERSIONS, 4), (HEARTBEAT, 4)]
 
 
-def test_an_old_node_is_asked_for_its_versions_in_the_oldest_way(start_node: StartNode) -> None:
-    """A node that refuses our ApiVersions answers in version 0, whatever stands behind its error code."""
+def test_an_old_node_is_asked_for_its_versions_in_version_0(start_node: StartNode) -> None:
+    """A node that refuses the client's ApiVersions responds in version 0, with any content."""
     refusal = b"\x00\x23\x01\x00\x12"
 
     def old_node(header: RequestHeader, frame: bytes) -> Answer:
@@ -79,16 +79,16 @@ def test_an_old_node_is_asked_for_its_versions_in_the_oldest_way(start_node: Sta
     assert node.requests == [(API_VERSIONS, 4), (API_VERSIONS, 0)]
 
 
-def test_a_port_where_nobody_listens_fails_at_once_with_its_address() -> None:
-    """The message says where no connection was possible, and why."""
+def test_a_port_without_a_server_fails_immediately_with_its_address() -> None:
+    """The message has the address and the reason."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with pytest.raises(ConnectionFailed, match=f"no connection to 127.0.0.1:{port}: Connection refused"):
         Connection("127.0.0.1", port)
 
 
-def test_a_node_that_says_nothing_times_out(start_node: StartNode) -> None:
-    """The caller is back after its timeout, and the late answer can be nobody's: the connection is closed."""
+def test_a_node_that_does_not_respond_times_out(start_node: StartNode) -> None:
+    """The call ends after its timeout and closes the connection, so that a late response is not misread."""
     connection = connect(start_node(with_heartbeat(None)), timeout_s=0.2)
     started = time.monotonic()
     with pytest.raises(RequestTimedOut, match=r"did not answer Heartbeat within 0\.2 s"):
@@ -99,8 +99,8 @@ def test_a_node_that_says_nothing_times_out(start_node: StartNode) -> None:
         connection.request(HeartbeatRequest())
 
 
-def test_a_request_that_makes_the_node_wait_may_take_that_much_longer(start_node: StartNode) -> None:
-    """A long poll is no timeout."""
+def test_the_timeout_is_extended_for_a_request_that_lets_the_node_wait(start_node: StartNode) -> None:
+    """A long poll does not time out."""
 
     def slow(header: RequestHeader, frame: bytes) -> Answer:
         if header.api_key == HEARTBEAT:
@@ -111,12 +111,10 @@ def test_a_request_that_makes_the_node_wait_may_take_that_much_longer(start_node
         assert connection.request(HeartbeatRequest(), extra_time_s=5) == HeartbeatResponse()
 
 
-def test_a_node_that_hangs_up_is_told_from_one_that_is_slow(start_node: StartNode) -> None:
-    """A lost connection is noticed before the timeout."""
+def test_a_closed_connection_differs_from_a_timeout(start_node: StartNode) -> None:
+    """A closed connection is detected before the timeout."""
     connection = connect(start_node(with_heartbeat(CLOSE)))
-    with pytest.raises(
-        ConnectionFailed, match="was lost while asked for Heartbeat: closed by the other side"
-    ):
+    with pytest.raises(ConnectionFailed, match="lost during Heartbeat: closed by the other side"):
         connection.request(HeartbeatRequest())
     assert not connection.is_open
 
@@ -124,18 +122,22 @@ def test_a_node_that_hangs_up_is_told_from_one_that_is_slow(start_node: StartNod
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (response_frame(99, HEARTBEAT, 4, HeartbeatResponse()), "the answer to request 99, not 2"),
+        (response_frame(99, HEARTBEAT, 4, HeartbeatResponse()), "correlation id 99, expected 2"),
         (b"\x00\x00\x00\x05\x00\x00\x00\x02\x00", "HeartbeatResponse v4 is truncated"),
         (b"\x00\x00\x00\x02\x00\x00", "response header: truncated at 2 bytes"),
         (b"\xff\xff\xff\xff", "a frame cannot have the length -1"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "a frame of 1213486160 bytes"),
     ],
-    ids=["somebody else's", "truncated message", "truncated header", "negative length", "another protocol"],
+    ids=[
+        "another correlation id",
+        "truncated message",
+        "truncated header",
+        "negative length",
+        "another protocol",
+    ],
 )
-def test_an_answer_that_is_none_closes_the_connection(
-    start_node: StartNode, answer: bytes, reason: str
-) -> None:
-    """Nonsense is never taken for a response, nor for the next one."""
+def test_an_invalid_response_closes_the_connection(start_node: StartNode, answer: bytes, reason: str) -> None:
+    """Invalid bytes are not taken for the response, nor for the next one."""
     connection = connect(start_node(with_heartbeat(answer)))
     with pytest.raises(BadResponse, match=reason):
         connection.request(HeartbeatRequest())

@@ -1,4 +1,4 @@
-"""Groups through the client, from nodes of several ages; a real one is in the tests of the admin."""
+"""Groups through the client, with nodes of several versions; tests/admin uses a real server."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NEW = {
     DESCRIBE_CONSUMER: 1,
 }
 OLD = {METADATA: 5, FIND_COORDINATOR: 2, DESCRIBE: 4, LIST: 3, API_VERSIONS: 3, DELETE: 1}
-"""The newest versions of a node of today, and of one from before KIP-518, KIP-699 and KIP-848."""
+"""The newest versions of a current node, and of one from before KIP-518, KIP-699 and KIP-848."""
 BILLING, ORDERS, NOBODY = GroupId("billing"), GroupId("orders"), GroupId("nobody")
 FLIGHTS = TopicName("flights")
 
@@ -48,7 +48,7 @@ pytestmark = pytest.mark.timeout(30)
 
 
 def node_of(start_node: StartNode, newest: dict[int, int], **answers: Answer) -> ScriptedNode:
-    """A node that is its whole cluster; `classic`, `consumer`, `groups` and `deleted` are its answers."""
+    """Start a cluster of one node, with `classic`, `consumer`, `groups` and `deleted` as its responses."""
 
     def script(header: RequestHeader, frame: bytes) -> Answer:
         here = MetadataResponseBroker(node_id=1, host=node.host, port=node.port)
@@ -69,7 +69,7 @@ def node_of(start_node: StartNode, newest: dict[int, int], **answers: Answer) ->
 
 
 def classic_group(group_id: str, **more: object) -> classic.DescribedGroup:
-    """A stable group of one consumer that reads two partitions of `flights`."""
+    """Return a stable group with one member, to which two partitions of `flights` are assigned."""
     member = classic.DescribedGroupMember(
         member_id="m", client_id="c", client_host="/h", member_assignment=assignment(0, {FLIGHTS: [1, 0]})
     )
@@ -83,8 +83,8 @@ def classic_group(group_id: str, **more: object) -> classic.DescribedGroup:
     return classic.DescribedGroup(**(values | more))  # type: ignore[arg-type]
 
 
-def test_groups_of_both_kinds_are_described_together(start_node: StartNode) -> None:
-    """What is not a group of the new kind is asked for as one of the old; what is neither is not there."""
+def test_groups_of_both_types_are_described_together(start_node: StartNode) -> None:
+    """A group that is not a consumer group is requested as a classic group. Other groups do not exist."""
     part = consumer.Assignment(
         topic_partitions=[consumer.TopicPartitions(topic_name=FLIGHTS, partitions=[3, 2])]
     )
@@ -135,8 +135,8 @@ def test_groups_of_both_kinds_are_described_together(start_node: StartNode) -> N
     assert [key for key, _ in node.requests].count(FIND_COORDINATOR) == 1
 
 
-def test_an_old_node_is_asked_what_it_understands(start_node: StartNode) -> None:
-    """One coordinator at a time, no groups of the new kind, and a group that is Dead is not there."""
+def test_an_old_node_gets_requests_that_it_supports(start_node: StartNode) -> None:
+    """One coordinator in each request, no consumer groups. A group in state Dead does not exist."""
     dead = classic.DescribedGroup(group_id=NOBODY, group_state="Dead")
     connect = classic_group(ORDERS, protocol_type="connect")
     answer = classic.DescribeGroupsResponse(groups=[classic_group(BILLING), connect, dead])
@@ -152,7 +152,7 @@ def test_an_old_node_is_asked_what_it_understands(start_node: StartNode) -> None
 
 
 def test_filters_that_a_node_is_too_old_for_are_refused(start_node: StartNode) -> None:
-    """It would skip them and list everything."""
+    """The node would ignore the filters and list all groups."""
     groups = ListGroupsResponse(groups=[ListedGroup(group_id=BILLING, protocol_type="consumer")])
     node = node_of(start_node, OLD, groups=groups)
     with Cluster(f"{node.host}:{node.port}") as cluster:
@@ -164,8 +164,8 @@ def test_filters_that_a_node_is_too_old_for_are_refused(start_node: StartNode) -
             list_groups(cluster, types=["consumer"])
 
 
-def test_a_list_that_one_node_cannot_give_is_asked_for_again(start_node: StartNode) -> None:
-    """Half a list would be taken for a whole one."""
+def test_a_list_is_requested_again_if_one_node_fails(start_node: StartNode) -> None:
+    """An incomplete list is never returned."""
     answers = [
         ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
         ListGroupsResponse(groups=[ListedGroup(group_id=BILLING, group_type="classic")]),
@@ -188,8 +188,8 @@ def test_a_list_that_one_node_cannot_give_is_asked_for_again(start_node: StartNo
     assert answers == []
 
 
-def test_groups_that_are_not_deleted_are_told_and_the_others_are(start_node: StartNode) -> None:
-    """By group, each with its error."""
+def test_groups_that_cannot_be_deleted_are_reported_and_the_others_deleted(start_node: StartNode) -> None:
+    """The error has each of these groups with its error code."""
     results = [
         DeletableGroupResult(group_id=BILLING, error_code=ErrorCode.NON_EMPTY_GROUP),
         DeletableGroupResult(group_id=ORDERS),

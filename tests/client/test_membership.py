@@ -1,4 +1,4 @@
-"""A member of a consumer group against the real server: it joins, shares, revokes, commits and leaves."""
+"""A member of a consumer group with a real server: it joins, rebalances, revokes, commits and leaves."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def broker() -> Iterator[Broker]:
 
 @pytest.fixture
 def join(broker: Broker, request: pytest.FixtureRequest) -> Iterator[Join]:
-    """Starts members of a group of the test's own; they leave with the test."""
+    """Start members of the test's group. They leave after the test."""
     group_id = GroupId(request.node.name)
     with ExitStack() as members:
 
@@ -70,7 +70,7 @@ def join(broker: Broker, request: pytest.FixtureRequest) -> Iterator[Join]:
 
 
 def until(member: Membership, holds: Callable[[MemberView], bool]) -> MemberView:
-    """The member's view as soon as something holds."""
+    """Return the member's view as soon as a condition is true."""
     deadline = time.monotonic() + 10
     while not holds(view := member.view()):
         assert time.monotonic() < deadline, view
@@ -78,8 +78,8 @@ def until(member: Membership, holds: Callable[[MemberView], bool]) -> MemberView
     return view
 
 
-def test_a_single_member_gets_everything_and_is_seen_by_others(join: Join, broker: Broker) -> None:
-    """Under its id, with the partitions that it owns."""
+def test_a_single_member_gets_all_partitions_and_is_described(join: Join, broker: Broker) -> None:
+    """The group's description has its member id and its partitions."""
     member = join()
     assert member.wait_for_assignment(5).assigned == ALL
     with Cluster(broker.bootstrap_servers) as cluster:
@@ -90,7 +90,7 @@ def test_a_single_member_gets_everything_and_is_seen_by_others(join: Join, broke
 
 
 def test_partitions_move_only_after_their_owner_released_them(join: Join) -> None:
-    """Until then they are revoked, not gone, and can be committed."""
+    """Until then they are revoked but still owned, and their offsets can be committed."""
     first = join()
     assert first.wait_for_assignment(5).assigned == ALL
     second = join()
@@ -104,8 +104,8 @@ def test_partitions_move_only_after_their_owner_released_them(join: Join) -> Non
     assert first.view().lost == 0
 
 
-def test_what_is_still_assigned_is_not_released(join: Join) -> None:
-    """A release of it is ignored."""
+def test_assigned_partitions_are_not_released(join: Join) -> None:
+    """The release of an assigned partition is ignored."""
     member = join()
     member.wait_for_assignment(5)
     member.release(ALL)
@@ -114,7 +114,7 @@ def test_what_is_still_assigned_is_not_released(join: Join) -> None:
 
 
 def test_commits_are_made_under_the_members_epoch(join: Join, broker: Broker) -> None:
-    """And refused once the group does not know the member any more."""
+    """Commits are refused after the member was removed from the group."""
     member = join()
     member.wait_for_assignment(5)
     where = TopicPartition(FLIGHTS, 0)
@@ -126,8 +126,8 @@ def test_commits_are_made_under_the_members_epoch(join: Join, broker: Broker) ->
         member.commit({where: 43})
 
 
-def test_a_static_member_that_left_for_now_finds_its_partitions(join: Join) -> None:
-    """Others do not get them meanwhile."""
+def test_a_static_member_that_left_temporarily_keeps_its_partitions(join: Join) -> None:
+    """Other members do not get them in the meantime."""
     first, second = join("a"), join("b")
     until(first, lambda view: len(view.assigned) == 2 or bool(view.revoked))
     first.release(first.view().revoked)
@@ -141,7 +141,7 @@ def test_a_static_member_that_left_for_now_finds_its_partitions(join: Join) -> N
 
 
 def test_an_instance_id_that_is_in_use_is_refused(join: Join) -> None:
-    """The member that has it goes on."""
+    """The member with that instance id stays in the group."""
     first = join("a")
     first.wait_for_assignment(5)
     with pytest.raises(RequestRefused, match="UNRELEASED_INSTANCE_ID"):
@@ -150,7 +150,7 @@ def test_an_instance_id_that_is_in_use_is_refused(join: Join) -> None:
 
 
 def test_a_member_survives_a_broken_connection_and_a_restart(tmp_path: object) -> None:
-    """It states everything again and goes on under its id."""
+    """The next heartbeat reports everything, with the same member id."""
     with run(SETTINGS) as broker:
         with Cluster(broker.bootstrap_servers) as cluster:
             topic = CreatableTopic(name="flights", num_partitions=4, replication_factor=1)
@@ -166,14 +166,14 @@ def test_a_member_survives_a_broken_connection_and_a_restart(tmp_path: object) -
     assert (view.assigned, view.lost) == (ALL, 0)
 
 
-def test_an_error_that_stays_ends_the_membership(join: Join) -> None:
-    """Whoever looks hears of it."""
+def test_an_error_that_is_not_retriable_ends_the_membership(join: Join) -> None:
+    """The next call of a method raises the error."""
     with pytest.raises(RequestRefused, match="INVALID_REGULAR_EXPRESSION"):
         join(topic_regex="(")
 
 
-def test_nothing_is_assigned_where_there_is_no_topic(broker: Broker) -> None:
-    """The wait ends with the time that was given."""
+def test_nothing_is_assigned_without_a_topic(broker: Broker) -> None:
+    """Waiting for an assignment ends with the timeout."""
     settings = MemberSettings(group_id=GroupId("nothing"), topics=(TopicName("no-such-topic"),))
     with (
         Membership(broker.bootstrap_servers, settings) as member,
@@ -193,7 +193,7 @@ def answer(epoch: int, *partitions: int, error: ErrorCode = ErrorCode.NONE) -> C
 
 
 def test_a_fenced_member_owns_nothing_and_joins_again() -> None:
-    """Under the same id, with an empty list of what it owns."""
+    """It joins with the same member id and an empty list of owned partitions."""
     state = MemberState(MemberSettings(group_id=GroupId("g"), topics=(FLIGHTS,)), new_member_id())
     state.take(state.heartbeat(), answer(3, 0, 1))
     assert len(state.owned) == 2
@@ -204,8 +204,8 @@ def test_a_fenced_member_owns_nothing_and_joins_again() -> None:
     assert again.subscribed_topic_names == [FLIGHTS]
 
 
-def test_a_heartbeat_says_what_changed_and_all_after_a_lost_answer() -> None:
-    """What is owned and subscribed is left out as long as the coordinator knows it."""
+def test_a_heartbeat_reports_changes_and_everything_after_a_lost_response() -> None:
+    """Owned partitions and subscription are omitted as long as the coordinator knows them."""
     state = MemberState(MemberSettings(group_id=GroupId("g"), topics=(FLIGHTS,)), new_member_id())
     state.take(state.heartbeat(), answer(1, 0))
     told = state.heartbeat()

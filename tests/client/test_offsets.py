@@ -1,4 +1,4 @@
-"""Committed offsets through the client: on condition against a real server, and against nodes that fail."""
+"""Committed offsets through the client: conditional commits with a real server and with nodes that fail."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ORDERS = [TopicPartition(TopicName(TOPIC), index) for index in range(PARTITIONS)
 
 @pytest.fixture(scope="module")
 def headgate() -> Iterator[Cluster]:
-    """A real server with a topic of 300 partitions."""
+    """Start a server with a topic of 300 partitions."""
     with run({"offsets.topic.num.partitions": "4"}) as broker, Cluster(broker.bootstrap_servers) as cluster:
         topic = CreatableTopic(name="wide", num_partitions=len(WIDE), replication_factor=1)
         created = cluster.any_node().request(CreateTopicsRequest(topics=[topic], timeout_ms=20_000))
@@ -51,29 +51,29 @@ def headgate() -> Iterator[Cluster]:
 
 @pytest.fixture
 def group(request: pytest.FixtureRequest) -> GroupId:
-    """A group of this test's own."""
+    """A new group id."""
     return GroupId(request.node.name)
 
 
 def test_offsets_are_committed_and_fetched_on_any_cluster(bootstrap_servers: str, group: GroupId) -> None:
-    """On Headgate, and on brokers that are not."""
+    """With Headgate and with other brokers."""
     with Cluster(bootstrap_servers) as cluster:
         commit_offsets(cluster, group, {ORDERS[0]: 5, ORDERS[2]: CommittedOffset(7, -1, "here")})
         fetched = fetch_offsets(cluster, group, ORDERS)
-        # librdkafka's brokers make a leader epoch of none 0.
+        # librdkafka's brokers return leader epoch 0 if none was committed.
         both = {ORDERS[0]: (5, ""), ORDERS[2]: (7, "here")}
         assert {where: (each.offset, each.metadata) for where, each in fetched.items()} == both
 
 
-def test_a_condition_that_holds_lets_the_commit_take_place(headgate: Cluster, group: GroupId) -> None:
-    """None expects that nothing is committed; partitions without a condition come along."""
+def test_a_commit_succeeds_if_its_conditions_are_true(headgate: Cluster, group: GroupId) -> None:
+    """None expects no committed offset. Partitions without a condition are committed too."""
     commit_offsets(headgate, group, {FIRST: 5, SECOND: 1}, expected={FIRST: None})
     commit_offsets(headgate, group, {FIRST: CommittedOffset(6, 2, "six")}, expected={FIRST: 5})
     assert fetch_offsets(headgate, group) == {FIRST: CommittedOffset(6, 2, "six"), SECOND: CommittedOffset(1)}
 
 
-def test_a_condition_that_fails_raises_with_what_is_committed(headgate: Cluster, group: GroupId) -> None:
-    """Of the partitions whose condition failed; nothing is committed."""
+def test_a_failed_condition_raises_with_the_committed_offsets(headgate: Cluster, group: GroupId) -> None:
+    """The error has the partitions whose condition failed. Nothing is committed."""
     commit_offsets(headgate, group, {FIRST: 5})
     with pytest.raises(OffsetsMoved) as moved:
         commit_offsets(headgate, group, {FIRST: 6, SECOND: 6, THIRD: 6}, {FIRST: 4, SECOND: 9})
@@ -83,8 +83,8 @@ def test_a_condition_that_fails_raises_with_what_is_committed(headgate: Cluster,
     assert fetch_offsets(headgate, group) == {FIRST: CommittedOffset(5)}
 
 
-def test_with_a_condition_everything_is_refused_or_nothing(headgate: Cluster, group: GroupId) -> None:
-    """The partition that stopped it is told first."""
+def test_with_a_condition_all_partitions_are_committed_or_none(headgate: Cluster, group: GroupId) -> None:
+    """The error names first the partition that caused it."""
     with pytest.raises(PartlyRefused, match=r"^offset of group [^:]* in wide-300: UNKNOWN_TOPIC") as refused:
         commit_offsets(headgate, group, {FIRST: 1, SECOND: 1, NOWHERE: 1}, {FIRST: None})
     assert {where: error.error for where, error in refused.value.refused.items()} == {
@@ -95,8 +95,8 @@ def test_with_a_condition_everything_is_refused_or_nothing(headgate: Cluster, gr
     assert fetch_offsets(headgate, group) == {}
 
 
-def test_hundreds_of_conditions_hold_or_fail_together(headgate: Cluster, group: GroupId) -> None:
-    """Equal ones and different ones; then one of them fails."""
+def test_hundreds_of_conditions_succeed_or_fail_together(headgate: Cluster, group: GroupId) -> None:
+    """The conditions are equal or differ; then one of them fails."""
     commit_offsets(headgate, group, dict.fromkeys(WIDE, 7), dict.fromkeys(WIDE))
     commit_offsets(headgate, group, {each: each.partition for each in WIDE}, expected=dict.fromkeys(WIDE, 7))
     here = {each: each.partition for each in WIDE}
@@ -106,8 +106,8 @@ def test_hundreds_of_conditions_hold_or_fail_together(headgate: Cluster, group: 
     assert fetch_offsets(headgate, group) == {each: CommittedOffset(each.partition) for each in WIDE}
 
 
-def test_a_deleted_offset_is_no_offset(headgate: Cluster, group: GroupId) -> None:
-    """Neither what it was nor anything else."""
+def test_a_deleted_offset_is_not_committed(headgate: Cluster, group: GroupId) -> None:
+    """A condition on its former value fails."""
     commit_offsets(headgate, group, {FIRST: 5, SECOND: 5})
     delete_offsets(headgate, group, [FIRST])
     with pytest.raises(OffsetsMoved) as moved:
@@ -116,8 +116,8 @@ def test_a_deleted_offset_is_no_offset(headgate: Cluster, group: GroupId) -> Non
     commit_offsets(headgate, group, {FIRST: 6}, {FIRST: None})
 
 
-def test_a_condition_on_what_is_not_committed_is_a_mistake(headgate: Cluster, group: GroupId) -> None:
-    """It would be no condition at all on the wire."""
+def test_a_condition_outside_of_the_commit_is_an_error(headgate: Cluster, group: GroupId) -> None:
+    """The request could not contain the condition."""
     with pytest.raises(ValueError, match="wide"):
         commit_offsets(headgate, group, {FIRST: 1}, {SECOND: 1})
 
@@ -126,7 +126,7 @@ def test_a_condition_on_what_is_not_committed_is_a_mistake(headgate: Cluster, gr
 
 
 def coordinator_that_answers(start_node: StartNode, *commits: Answer, knows: bool = True) -> ScriptedNode:
-    """A node that coordinates every group and answers commits one after the other like this."""
+    """Start a node that coordinates every group and sends these responses to commits, in order."""
     left = list(commits)
 
     def script(header: RequestHeader, frame: bytes) -> Answer:
@@ -146,7 +146,7 @@ def coordinator_that_answers(start_node: StartNode, *commits: Answer, knows: boo
 
 
 def refused(code: ErrorCode) -> OffsetCommitResponse:
-    """An answer with this error for the one partition."""
+    """Return a response with this error for the partition."""
     partition = OffsetCommitResponsePartition(error_code=code)
     return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(name="wide", partitions=[partition])])
 
@@ -156,10 +156,10 @@ def refused(code: ErrorCode) -> OffsetCommitResponse:
     [CLOSE, None, b"\0\0\0\4none", refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)],
     ids=["hangs up", "says nothing", "nonsense", "fails meanwhile"],
 )
-def test_a_conditional_commit_whose_answer_is_lost_is_not_sent_again(
+def test_a_conditional_commit_is_not_sent_again_if_its_response_is_lost(
     start_node: StartNode, answer: Answer
 ) -> None:
-    """The second one would be answered by what the first one did."""
+    """The second request would be compared with the result of the first one."""
     node = coordinator_that_answers(start_node, answer, refused(ErrorCode.NONE))
     with Cluster(f"{node.host}:{node.port}", timeout_s=0.5) as cluster, pytest.raises(OutcomeUnknown):
         commit_offsets(cluster, GROUP, {FIRST: 6}, {FIRST: 5})
@@ -167,7 +167,7 @@ def test_a_conditional_commit_whose_answer_is_lost_is_not_sent_again(
 
 
 def test_an_unconditional_commit_is_sent_again(start_node: StartNode) -> None:
-    """Doing it twice is doing it once; a timeout is the caller's affair."""
+    """It is idempotent. After a timeout it is not sent again."""
     node = coordinator_that_answers(start_node, CLOSE, refused(ErrorCode.NONE), None)
     with Cluster(f"{node.host}:{node.port}", timeout_s=1) as cluster:
         commit_offsets(cluster, GROUP, {FIRST: 6})
@@ -176,22 +176,22 @@ def test_an_unconditional_commit_is_sent_again(start_node: StartNode) -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR])
-def test_a_conditional_commit_that_was_surely_not_done_is_sent_again(
+def test_a_conditional_commit_that_was_certainly_not_executed_is_sent_again(
     start_node: StartNode, code: ErrorCode
 ) -> None:
-    """Who loads, or is the wrong node, has decided nothing."""
+    """A node that is loading or is not the coordinator did not execute it."""
     node = coordinator_that_answers(start_node, refused(code), refused(ErrorCode.NONE))
     with Cluster(f"{node.host}:{node.port}") as cluster:
         commit_offsets(cluster, GROUP, {FIRST: 6}, {FIRST: 5})
     assert [key for key, _ in node.requests].count(8) == 2
 
 
-def test_a_node_that_knows_no_conditions_is_never_sent_one(start_node: StartNode) -> None:
-    """It would skip the condition and commit."""
+def test_a_node_without_conditional_commits_does_not_get_one(start_node: StartNode) -> None:
+    """It would ignore the condition and commit."""
     node = coordinator_that_answers(start_node, refused(ErrorCode.NONE), knows=False)
     with (
         Cluster(f"{node.host}:{node.port}") as cluster,
-        pytest.raises(VersionNotSupported, match="does not commit on condition"),
+        pytest.raises(VersionNotSupported, match="does not support conditional commits"),
     ):
         commit_offsets(cluster, GROUP, {FIRST: 6}, {FIRST: 5})
     assert 8 not in [key for key, _ in node.requests]

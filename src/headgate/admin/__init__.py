@@ -1,4 +1,4 @@
-"""Looking after consumer groups from Python: who reads what, how far, and moving it.
+"""The Admin API: describe consumer groups, their assignments, offsets and lag, and change their offsets.
 
     from headgate.admin import Admin, ToEarliest, TopicPartition
 
@@ -7,7 +7,7 @@
             print(position.partition, position.lag)
         admin.reset_offsets("billing", [TopicPartition("flights", 0)], ToEarliest())
 
-Works with Headgate as with a Kafka cluster.
+It works with Headgate and with a Kafka cluster.
 """
 
 from headgate.admin.admin import Admin

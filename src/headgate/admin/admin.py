@@ -1,4 +1,4 @@
-"""`Admin`: what can be asked and changed about consumer groups, over one client."""
+"""`Admin`: all operations of the Admin API on consumer groups."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ from headgate.domain.ids import GroupId, Millis, TopicName, TopicPartition
 
 
 class Admin:
-    """Consumer groups of a cluster, by its bootstrap servers; to be closed, or used in a `with` block.
+    """Administration of the consumer groups of a cluster. Close it, or use it in a `with` block.
 
-    `timeout_s` is how long each call may take. Raises the errors of `headgate.client.errors`. Not for several
-    threads at once.
+    `bootstrap_servers` are `host:port`, separated by commas. `timeout_s` limits each call. Methods raise the
+    errors of `headgate.client.errors`. Not thread-safe.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Admin:
         self.cluster = Cluster(bootstrap_servers, timeout_s, client_id)
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close all connections."""
         self.cluster.close()
 
     def __enter__(self) -> Self:
@@ -66,24 +66,24 @@ class Admin:
     # --- groups ---
 
     def list_groups(self, states: Iterable[str] = (), types: Iterable[str] = ()) -> list[GroupListing]:
-        """All groups in the order of their ids, or those in one of the states and of one of the types.
+        """Return all groups, sorted by id, or those with one of the states and one of the types.
 
-        States and types by Kafka's names (`Stable`, `Empty`, ...; `Classic`, `Consumer`), in any case.
+        States and types are Kafka's names (`Stable`, `Empty`, ...; `Classic`, `Consumer`), in any case.
         """
         return groups.list_groups(self.cluster, strings("states", states), strings("types", types))
 
     def describe_groups(self, group_ids: Iterable[str]) -> dict[GroupId, GroupDescription | None]:
-        """The groups with their members and what each reads; None for one that is not there."""
+        """Return the groups with their members and assignments; None for a group that does not exist."""
         return groups.describe_groups(self.cluster, map(GroupId, strings("group_ids", group_ids)))
 
     def describe_group(self, group_id: str) -> GroupDescription | None:
-        """One group; None if it is not there."""
+        """Return one group; None if it does not exist."""
         return self.describe_groups([group_id])[GroupId(group_id)]
 
     def delete_groups(self, group_ids: Iterable[str]) -> None:
         """Delete groups without members, with all their offsets.
 
-        Raises `PartlyRefused` for those that were not: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+        Raises `PartlyRefused` for groups that were not deleted: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
         """
         groups.delete_groups(self.cluster, map(GroupId, strings("group_ids", group_ids)))
 
@@ -92,15 +92,15 @@ class Admin:
     def committed_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, CommittedOffset]:
-        """What a group has committed, in some partitions or in all; partitions without are left out."""
+        """Return committed offsets of a group, of some partitions or all. Others are omitted."""
         return offsets.fetch_offsets(self.cluster, GroupId(group_id), partitions)
 
     def positions(self, group_id: str) -> list[Position]:
-        """Each partition the group has an offset in or reads: its offset, the end of the log, who reads."""
+        """Return the positions of all partitions with a committed offset or an assigned member."""
         return self.positions_of(group_id, self.describe_group(group_id))
 
     def positions_of(self, group_id: str, group: GroupDescription | None) -> list[Position]:
-        """The same for a group that was described before."""
+        """Return the same for a group that is already described."""
         committed = self.committed_offsets(group_id)
         readers, paused = readers_of(group), self._pauses_of(group)
         ends = self.log_end_offsets({*committed, *readers, *paused})
@@ -118,17 +118,17 @@ class Admin:
         offsets_to_commit: Mapping[TopicPartition, int | CommittedOffset | None],
         expected: Mapping[TopicPartition, int | None] | None = None,
     ) -> None:
-        """Set offsets of a group without members, or of its paused partitions when they are released.
+        """Commit offsets of a group without members, or of its released paused partitions.
 
-        A group that is not there comes into being.
+        A group that does not exist is created.
 
-        Raises `ValueError` for an offset below 0; `GroupIsActive`; `PartlyRefused` for partitions that do
-        not exist or whose metadata is too long, the others being set.
+        Raises `ValueError` for a negative offset; `GroupIsActive`; `PartlyRefused` for partitions that do not
+        exist or whose metadata is too long, after committing the others.
 
-        With `expected`, offsets that must be committed now (None: that nothing is), all are set or none; an
-        offset of None is then removed.
-        Raises also `OffsetsMoved`, which says what is committed instead; `OutcomeUnknown`, where the answer
-        was lost; `VersionNotSupported`, where the cluster knows no conditions.
+        With `expected`, the commit is conditional: if the current offsets equal `expected` (None: no
+        committed offset), all offsets are committed, otherwise none. An offset of None is then removed.
+        Raises also `OffsetsMoved`, which has the current offsets; `OutcomeUnknown` if the response was lost;
+        `VersionNotSupported` if the cluster has no conditional commits.
         """
         refuse_negative(offsets_to_commit)
         refuse_negative(expected or {})
@@ -136,15 +136,15 @@ class Admin:
         offsets.commit_offsets(self.cluster, GroupId(group_id), offsets_to_commit, expected)
 
     def knows_conditions(self, group_id: str) -> bool:
-        """Whether the group's coordinator can set offsets on condition of what they are."""
+        """Tell whether the group's coordinator supports conditional commits."""
         return offsets.knows_conditions(self.cluster.coordinator(GroupId(group_id)))
 
     def plan_reset(
         self, group_id: str, partitions: Iterable[TopicPartition], target: Target
     ) -> list[PlannedOffset]:
-        """What a reset would do to each partition; changes nothing.
+        """Plan a reset, without changes.
 
-        Raises `GroupIsActive`, `NothingToReset`, `RequestRefused` for partitions that are not there.
+        Raises `GroupIsActive`, `NothingToReset`, and `RequestRefused` for partitions that do not exist.
         """
         wanted = list(dict.fromkeys(partitions))
         self._refuse_active(group_id, wanted)
@@ -162,16 +162,16 @@ class Admin:
     def reset_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], target: Target
     ) -> list[PlannedOffset]:
-        """Plan a reset and do it; the plan is what was done. Raises what these two raise."""
+        """Plan a reset, execute it and return the plan. Raises what these two methods raise."""
         planned = self.plan_reset(group_id, partitions, target)
         self.execute_reset(group_id, planned)
         return planned
 
     def execute_reset(self, group_id: str, planned: Iterable[PlannedOffset]) -> None:
-        """Do what was planned: all of it, and only if everything is still as it was planned from.
+        """Execute a plan as one conditional commit: it fails if an offset changed since the plan.
 
-        Raises what `alter_offsets` raises. A cluster that knows no conditions sets the offsets whatever they
-        are by now.
+        Raises what `alter_offsets` raises. If the cluster has no conditional commits, the offsets are
+        committed without a condition.
         """
         plans = list(planned)
         expected = {each.partition: each.committed.offset if each.committed else None for each in plans}
@@ -181,7 +181,7 @@ class Admin:
             expected if self.knows_conditions(group_id) else None,
         )
 
-    # --- what offsets were ---
+    # --- history of offsets ---
 
     def offset_history(
         self,
@@ -192,26 +192,26 @@ class Admin:
         until: Millis | None = None,
         limit: int = 100,
     ) -> OffsetHistory:
-        """The newest changes of a group's offsets, at most `limit` of each partition; times in ms.
+        """Return the newest changes of a group's offsets, at most `limit` of each partition. Times are in ms.
 
-        `partitions` may hold names of topics, which stand for all of theirs; None is all the group ever had.
-        Raises `VersionNotSupported` where the cluster keeps no history.
+        `partitions` can have names of topics, for all their partitions. None: all partitions in the group's
+        history. Raises `VersionNotSupported` if the cluster keeps no history.
         """
         scope = scope_of(partitions)
         return history.list_changes(self.cluster, GroupId(group_id), scope, since, until, limit)
 
     def offsets_as_of(self, group_id: str, time: Millis, partitions: Places = None) -> list[OffsetAsOf]:
-        """What a group's offsets were at a time (ms), or that it is not known. Raises the same."""
+        """Return a group's offsets at `time` (ms), as far as they are known. Raises the same."""
         scope = scope_of(partitions)
         return as_of(history.changes_in_force(self.cluster, GroupId(group_id), scope, time))
 
     def plan_undo(self, group_id: str, partitions: Places = None) -> PlannedUndo:
-        """How the group's last change in these partitions would be taken back; changes nothing.
+        """Plan the undo of the group's last change in these partitions, without changes.
 
-        The last change is the newest commit or removal, in all partitions in which the same request made it
-        (or another in the same millisecond). `took_back` of the plan tells whether that change was itself an
-        undo. Raises `GroupIsActive`, `NothingToReset`, `HistoryUnknown`,
-        `VersionNotSupported`; `TopicGone` if that was before the topic was deleted, or with it.
+        The last change is the newest commit or removal, with all partitions that the same request changed (or
+        another one in the same millisecond). `took_back` of the plan is set if that change was itself an
+        undo. Raises `GroupIsActive`, `NothingToReset`, `HistoryUnknown`, `VersionNotSupported`, and
+        `TopicGone` if the topic was deleted after the change or with it.
         """
         places = None if partitions is None else several(partitions)
         self._refuse_active(group_id, places)
@@ -223,11 +223,11 @@ class Admin:
         return replace(planned, took_back=taken_back(planned, newest))
 
     def undo(self, group_id: str, partitions: Places = None, *, redo: bool = False) -> PlannedUndo:
-        """Take back the last change.
+        """Undo the last change and return the plan.
 
-        Raises what the plan raises; `AlreadyUndone` if the last change took back another one, unless `redo`
-        is set: then the other one is made again. `OffsetsMoved` where somebody changed an offset in between:
-        then nothing is done.
+        Raises what `plan_undo` raises; `AlreadyUndone` if the last change was itself an undo, unless `redo`
+        is set: then the undone change is repeated. Raises `OffsetsMoved`, without changes, if an offset
+        changed since the plan.
         """
         planned = self.plan_undo(group_id, partitions)
         if planned.took_back is not None and not redo:
@@ -236,10 +236,10 @@ class Admin:
         return planned
 
     def plan_restore(self, group_id: str, time: Millis, partitions: Places = None) -> list[PlannedRestore]:
-        """What would make offsets what they were at a time (ms); changes nothing.
+        """Plan the restore of the offsets at `time` (ms), without changes.
 
-        Partitions that are as they were are left out. Raises `GroupIsActive`, `HistoryUnknown`,
-        `VersionNotSupported`; `TopicGone` if a topic was deleted since that had an offset then.
+        Partitions whose offset is already right are omitted. Raises `GroupIsActive`, `HistoryUnknown`,
+        `VersionNotSupported`, and `TopicGone` if a topic that had an offset then was deleted since.
         """
         places = None if partitions is None else several(partitions)
         self._refuse_active(group_id, places)
@@ -250,16 +250,16 @@ class Admin:
         return plan_restore(GroupId(group_id), time, past, there)
 
     def restore_offsets(self, group_id: str, time: Millis, partitions: Places = None) -> list[PlannedRestore]:
-        """Plan a restore and do it; raises what these two raise."""
+        """Plan a restore, execute it and return the plan. Raises what these two methods raise."""
         planned = self.plan_restore(group_id, time, partitions)
         self.execute_restore(group_id, planned)
         return planned
 
     def execute_restore(self, group_id: str, planned: Iterable[PlannedRestore]) -> None:
-        """Put back what was planned, in one step, if everything is still as it was planned from.
+        """Execute a plan as one conditional commit: it fails if an offset changed since the plan.
 
-        Raises what `alter_offsets` raises. A topic that was deleted since it was planned is refused, whether
-        another has its name now or none (UNKNOWN_TOPIC_ID).
+        Raises what `alter_offsets` raises. Partitions of a topic that was deleted since the plan are refused
+        (UNKNOWN_TOPIC_ID), also if another topic has its name.
         """
         plans = list(planned)
         if plans:
@@ -273,10 +273,10 @@ class Admin:
             )
 
     def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Delete committed offsets of topics that the group does not read now.
+        """Delete committed offsets of topics that the group is not subscribed to.
 
-        Raises `RequestRefused` for the group (GROUP_ID_NOT_FOUND), `PartlyRefused` for partitions
-        (UNKNOWN_TOPIC_OR_PARTITION, GROUP_SUBSCRIBED_TO_TOPIC), the others being deleted.
+        Raises `RequestRefused` for the group (GROUP_ID_NOT_FOUND), and `PartlyRefused` for partitions
+        (UNKNOWN_TOPIC_OR_PARTITION, GROUP_SUBSCRIBED_TO_TOPIC) after deleting the others.
         """
         offsets.delete_offsets(self.cluster, GroupId(group_id), partitions)
 
@@ -361,16 +361,16 @@ class Admin:
     # --- topics ---
 
     def topics(self) -> list[str]:
-        """The names of all topics, in order."""
+        """Return the names of all topics, sorted."""
         return sorted(topic.name for topic in self.cluster.metadata().topics if topic.name is not None)
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
-        """The partitions of a topic. Raises `RequestRefused` if there is no such topic."""
+        """Return the partitions of a topic. Raises `RequestRefused` if the topic does not exist."""
         name = TopicName(topic)
         return [TopicPartition(name, index) for index in self.cluster.partitions_of(name)]
 
     def log_end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where the logs end; partitions that are no more are left out."""
+        """Return the end offsets of partitions. Partitions that do not exist are omitted."""
         wanted = set(partitions)
         existing = set()
         for topic in self.cluster.metadata(sorted({topic for topic, _ in wanted})).topics:

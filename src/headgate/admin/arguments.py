@@ -1,4 +1,4 @@
-"""Arguments of `Admin` that Python takes without a word and that nobody means."""
+"""Checks of arguments of `Admin` that Python would accept but that are surely mistakes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headgate.domain.ids import TopicPartition
 
 
 def strings(name: str, values: Iterable[str]) -> list[str]:
-    """Return the values as a list. Raises TypeError for one bare string, whose characters would be taken."""
+    """Return the values as a list. Raises TypeError for a single string and for other values."""
     if isinstance(values, str | bytes):
         raise TypeError(f"{name} must be several strings, for instance [{values!r}], not {values!r}")
     found = list(values)
@@ -27,7 +27,7 @@ def several(places: Iterable[TopicPartition | str]) -> list[TopicPartition | str
 
 
 def refuse_negative(offsets: Mapping[TopicPartition, int | CommittedOffset | None]) -> None:
-    """Raise ValueError for an offset below 0: no record has one."""
+    """Raise ValueError for a negative offset."""
     for partition, wanted in offsets.items():
         offset = wanted.offset if isinstance(wanted, CommittedOffset) else wanted
         if offset is not None and offset < 0:

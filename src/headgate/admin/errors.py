@@ -1,4 +1,4 @@
-"""What the admin refuses by itself, before a node is asked to."""
+"""The errors that the Admin API raises itself, before it sends a request that changes something."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from headgate.client.groups import GroupDescription
 from headgate.client.pauses import PausedPartition
 from headgate.domain.ids import Millis, TopicName, TopicPartition
 
-TOLD_OF = 3
-"""How many partitions a message names."""
+MOST_NAMED = 3
+"""How many partitions or topics an error message names."""
 
 
 def moment(time: Millis) -> str:
-    """A time in ms as people and `--to-datetime` read it; the number where no calendar has it."""
+    """Return a time in ms in ISO 8601, as `--to-datetime` takes it; the number if it is out of range."""
     try:
         found = datetime.fromtimestamp(time / 1000, UTC)
     except (OverflowError, ValueError, OSError):
@@ -24,7 +24,7 @@ def moment(time: Millis) -> str:
 
 
 class GroupIsActive(ClientError):
-    """The group has members: they would not hear of offsets that are changed behind their backs.
+    """The group has members. Members do not notice when others change their offsets.
 
     `unpaused` has the partitions that would have to be paused first, and `unreleased` those that are paused
     and that their owners have not released yet; both are empty where nothing can be paused.
@@ -92,27 +92,27 @@ def _some(partitions: Sequence[TopicPartition]) -> str:
 
 
 class NothingToReset(ClientError):
-    """There is no offset to reset from, or no partition to reset; the message says which."""
+    """There is no partition to reset or no offset to start from. The message says which."""
 
 
 class AlreadyUndone(ClientError):
-    """The last change of the group took back the one before it: undoing it would make that change again."""
+    """The last change of the group was itself an undo. Undoing it would repeat the change before it."""
 
     def __init__(self, group_id: str, changed_at: Millis, took_back: Millis) -> None:
-        """When the last change was made, and when the one that it took back."""
+        """`changed_at` is the time of the last change, `took_back` that of the change it undid, in ms."""
         self.group_id = group_id
         self.changed_at = changed_at
         self.took_back = took_back
         super().__init__(
-            f"group {group_id}: the last change, at {moment(changed_at)}, already took back the one of "
+            f"group {group_id}: the last change, at {moment(changed_at)}, already undid the one of "
             f"{moment(took_back)}"
         )
 
 
 class TopicGone(ClientError):
-    """What is to be put back was committed for topics that were deleted since.
+    """The offsets to be restored were committed for topics that were deleted since.
 
-    `topics` has them by name, with the time when another topic of that name was made; None: there is none.
+    `topics` maps their names to the creation time (ms) of another topic with that name; None: there is none.
     """
 
     def __init__(self, group_id: str, topics: Mapping[TopicName, Millis | None]) -> None:
@@ -120,26 +120,26 @@ class TopicGone(ClientError):
         self.topics = dict(topics)
         each = [
             f"topic {name} was deleted"
-            + (f", and made anew at {moment(created)}" if created is not None else "")
-            for name, created in list(self.topics.items())[:TOLD_OF]
+            + (f", and created again at {moment(created)}" if created is not None else "")
+            for name, created in list(self.topics.items())[:MOST_NAMED]
         ]
-        rest = len(self.topics) - TOLD_OF
+        rest = len(self.topics) - MOST_NAMED
         which = "; ".join(each) + (f"; and {rest} more" if rest > 0 else "")
-        super().__init__(f"group {group_id}: {which}: offsets from before that are not put back")
+        super().__init__(f"group {group_id}: {which}: offsets from before that cannot be restored")
 
 
 class HistoryUnknown(ClientError):
-    """It is not known what stood in these partitions: it was compacted away, and its history is gone."""
+    """The previous offsets of these partitions are unknown: the history does not go back so far."""
 
     def __init__(
         self, group_id: str, partitions: Sequence[TopicPartition], time: Millis | None = None
     ) -> None:
-        """`time`: what was in force then; None: what stood before the last change."""
+        """The offsets at `time` (ms) are unknown; None: those before the last change."""
         self.group_id = group_id
         self.partitions = tuple(partitions)
         self.time = time
-        first = ", ".join(map(str, self.partitions[:TOLD_OF]))
-        rest = len(self.partitions) - TOLD_OF
+        first = ", ".join(map(str, self.partitions[:MOST_NAMED]))
+        rest = len(self.partitions) - MOST_NAMED
         which = first + (f" and {rest} more" if rest > 0 else "")
         when = "before the last change" if time is None else "at that time"
-        super().__init__(f"group {group_id}: what its offset was {when} is not known in {which}")
+        super().__init__(f"group {group_id}: the offset {when} is unknown in {which}")

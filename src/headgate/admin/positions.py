@@ -1,4 +1,4 @@
-"""Where a group is in each partition, beside where the log ends and who reads it."""
+"""The position of a group in each partition: committed offset, end of the log, and assigned member."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from headgate.domain.ids import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """One partition of a group."""
+    """The position of a group in one partition."""
 
     partition: TopicPartition
     committed: CommittedOffset | None
-    """None where nothing is committed."""
+    """None: no committed offset."""
     log_end_offset: int | None
-    """The offset the next record gets; None where the partition is no more."""
+    """The offset after the last record; None: the partition does not exist any more."""
     member: MemberDescription | None
-    """Who reads it now."""
+    """The member to which the partition is assigned."""
     paused: PausedPartition | None = None
-    """Its pause, if it is paused: its lag grows because somebody wants it to."""
+    """The pause of the partition. Its lag grows intentionally."""
 
     @property
     def lag(self) -> int | None:
-        """How many records are not read yet; None where there is nothing to count from or to."""
+        """Records after the committed offset; None without a committed offset or an end of the log."""
         if self.committed is None or self.log_end_offset is None:
             return None
         return self.log_end_offset - self.committed.offset
 
 
 def readers_of(group: GroupDescription | None) -> dict[TopicPartition, MemberDescription]:
-    """Who reads which partition."""
+    """Return the member of each assigned partition."""
     members = group.members if group is not None else ()
     return {partition: member for member in members for partition in member.assignment or ()}
 
@@ -45,7 +45,7 @@ def positions_of(
     ends: Mapping[TopicPartition, int],
     paused: Mapping[TopicPartition, PausedPartition],
 ) -> list[Position]:
-    """Return one for every partition that has an offset or a reader or is paused, in order."""
+    """Return a position for every partition that has a committed offset, has a member or is paused, sorted."""
     return [
         Position(one, committed.get(one), ends.get(one), readers.get(one), paused.get(one))
         for one in sorted(committed.keys() | readers.keys() | paused.keys())

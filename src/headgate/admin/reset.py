@@ -1,7 +1,7 @@
-"""Where a reset leads: pure rules, from a target and what is known of the partitions to an offset for each.
+"""The plan of a reset: pure functions that compute the new offset of each partition from a target.
 
-An offset asked for by number, by shift or in a list is moved into the log if it lies outside; `asked_for`
-then tells what it was. A time behind the last record means the end of the log.
+An offset given by number, by shift or in a list is moved into the log if it lies outside; `asked_for` has the
+original. A time later than the last record means the end of the log.
 """
 
 from __future__ import annotations
@@ -17,50 +17,50 @@ from headgate.domain.ids import Millis, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class ToEarliest:
-    """To where the log starts."""
+    """Reset to the start of the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToLatest:
-    """To where the log ends."""
+    """Reset to the end of the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToCurrent:
-    """To what is committed now; to where the log ends where nothing is."""
+    """Reset to the committed offset, or to the end of the log if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToOffset:
-    """To one offset in all partitions."""
+    """Reset to the same offset in all partitions."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class ToOffsets:
-    """To an offset of its own in each partition."""
+    """Reset to a given offset in each partition."""
 
     offsets: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class ShiftBy:
-    """From what is committed now so many records on, or back where the number is negative."""
+    """Move the committed offset forward by `count` records, or back if `count` is negative."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class ToDatetime:
-    """To the first record of this time or later."""
+    """Reset to the first record with at least this timestamp, in ms."""
 
     timestamp: Millis
 
 
 @dataclass(frozen=True, slots=True)
 class ByDuration:
-    """To the first record that is no older than this, in milliseconds."""
+    """Reset to the first record that is not older than this, in ms."""
 
     duration_ms: int
 
@@ -70,19 +70,19 @@ Target = ToEarliest | ToLatest | ToCurrent | ToOffset | ToOffsets | ShiftBy | To
 
 @dataclass(frozen=True, slots=True)
 class PlannedOffset:
-    """What a reset does to one partition."""
+    """The planned reset of one partition."""
 
     partition: TopicPartition
     committed: CommittedOffset | None
-    """What is committed while it is planned."""
+    """The committed offset at the time of the plan; None: no committed offset."""
     offset: int
-    """What is to be committed."""
+    """The offset to commit."""
     asked_for: int
-    """The same, or what lay outside the log."""
+    """The requested offset. It differs from `offset` if it lies outside of the log."""
 
 
 OffsetsAt = Callable[[int], Mapping[TopicPartition, int]]
-"""For a timestamp, or `EARLIEST` or `LATEST`, the offset in each partition."""
+"""Returns the offset in each partition for a timestamp, `EARLIEST` or `LATEST`."""
 
 
 def plan(
@@ -92,7 +92,7 @@ def plan(
     offsets_at: OffsetsAt,
     now: Millis,
 ) -> list[PlannedOffset]:
-    """The offset for each partition, in order. Raises `NothingToReset`."""
+    """Return the planned offset of each partition, sorted. Raises `NothingToReset`."""
     wanted = sorted(set(partitions))
     offsets = _offsets(target, wanted, committed, offsets_at, now)
     first: Mapping[TopicPartition, int] = {}
@@ -150,7 +150,7 @@ def _from_committed(
 ) -> list[int]:
     missing = [str(partition) for partition in wanted if partition not in committed]
     if missing:
-        raise NothingToReset(f"nothing is committed to shift from in {', '.join(missing)}")
+        raise NothingToReset(f"there is no committed offset to shift in {', '.join(missing)}")
     return [committed[partition].offset for partition in wanted]
 
 

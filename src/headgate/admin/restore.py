@@ -1,8 +1,8 @@
-"""Putting offsets back: pure rules, from what is known of the past to what a partition gets.
+"""The plans of an undo and of a restore: pure functions that compute offsets from the history.
 
-What is not known is never guessed: a partition of which it is not known what stood there makes the whole plan
-impossible. So does one whose topic was deleted since, even if another has its name: offsets of the one are
-nothing in the other.
+Unknown offsets are never guessed: a plan fails if the previous offset of any partition is unknown. It also
+fails if a topic was deleted since, even if another topic has its name, because the offsets belong to the
+deleted topic.
 """
 
 from __future__ import annotations
@@ -19,46 +19,49 @@ from headgate.domain.ids import ZERO_TOPIC_ID, GroupId, Millis, TopicId, TopicNa
 
 @dataclass(frozen=True, slots=True)
 class OffsetAsOf:
-    """What a partition's offset was at a time."""
+    """The offset of a partition at a time in the past."""
 
     partition: TopicPartition
     committed: CommittedOffset | None
-    """None: it had none, if that is known."""
+    """None: there was no offset, if `is_known`."""
     is_known: bool
+    """Whether the history goes back so far."""
     since: Millis | None
-    """When it came into force, or was removed; None where it never had an offset, or that is not known."""
+    """When the offset was committed or removed, in ms; None: it never existed, or that is unknown."""
     topic_now: TopicNow = TopicNow.SAME
+    """The present state of the topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedRestore:
-    """What a restore does to one partition."""
+    """The planned restore of one partition."""
 
     partition: TopicPartition
     committed: CommittedOffset | None
-    """What is committed while it is planned; None: nothing."""
+    """The committed offset at the time of the plan; None: no committed offset."""
     restored: CommittedOffset | None
-    """What is to be committed; None: the offset is removed."""
+    """The offset to commit; None: the committed offset is removed."""
     topic_id: TopicId = ZERO_TOPIC_ID
-    """The topic that is meant, and none that may have its name later; zero: whichever has the name."""
+    """The id of the topic, so that the plan fails if the topic is deleted. Zero: identified by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedUndo:
-    """The last change of a group, and how it is taken back."""
+    """The planned undo of a group's last change."""
 
     changed_at: Millis
+    """The time of the last change, in ms."""
     partitions: tuple[PlannedRestore, ...]
     took_back: Millis | None = None
-    """When the change was made that the last change took back, as an undo does; None: it took none back."""
+    """If the last change was itself an undo, the time of the change that it undid, in ms; else None."""
 
 
 Places = Iterable[TopicPartition | str] | None
-"""Partitions, or names of topics that stand for all of theirs; None: everything the group ever had."""
+"""Partitions, or names of topics with all their partitions. None: all partitions in the group's history."""
 
 
 def scope_of(places: Places) -> Scope:
-    """Return the partitions by topic. Raises TypeError for one bare string: a name goes into a list."""
+    """Return the partitions by topic. Raises TypeError for a single string, which belongs in a list."""
     if places is None:
         return None
     topics: dict[TopicName, list[int] | None] = {}
@@ -71,7 +74,7 @@ def scope_of(places: Places) -> Scope:
 
 
 def is_within(scope: Scope, where: TopicPartition) -> bool:
-    """Whether a partition is among those of a scope."""
+    """Tell whether a partition belongs to a scope."""
     if scope is None:
         return True
     partitions = scope.get(where.topic, ())
@@ -79,7 +82,7 @@ def is_within(scope: Scope, where: TopicPartition) -> bool:
 
 
 def as_of(history: OffsetHistory) -> list[OffsetAsOf]:
-    """What was in force in each partition, in order."""
+    """Return the past offset of each partition, sorted."""
     found = []
     for each in sorted(history.partitions, key=lambda one: one.partition):
         change = each.changes[0] if each.changes else None
@@ -91,10 +94,10 @@ def as_of(history: OffsetHistory) -> list[OffsetAsOf]:
 
 
 def plan_undo(group_id: GroupId, history: OffsetHistory) -> PlannedUndo:
-    """How the last change is taken back. Raises `NothingToReset`, `TopicGone`, `HistoryUnknown`."""
+    """Plan the undo of the last change. Raises `NothingToReset`, `TopicGone`, `HistoryUnknown`."""
     if not history.partitions:
-        raise NothingToReset(f"no change of group {group_id} is known that could be undone")
-    # A topic that went in the very millisecond of the last change is no part of it.
+        raise NothingToReset(f"group {group_id} has no known change to undo")
+    # Topics deleted in the same millisecond do not belong to the last change.
     changed = [each for each in history.partitions if each.changes[0].topic_now is TopicNow.SAME]
     if not changed:
         raise _gone(group_id, history, [each.partition for each in history.partitions])
@@ -113,15 +116,15 @@ def plan_undo(group_id: GroupId, history: OffsetHistory) -> PlannedUndo:
 
 
 LOOKED_BACK = 3
-"""Of how many changes a partition's newest ones tell whether the last change took back the one before it."""
+"""How many of a partition's newest changes show whether the last change undid the one before it."""
 
 
 def taken_back(planned: PlannedUndo, history: OffsetHistory) -> Millis | None:
-    """Return the time of the change that the last change took back; None if it took none back.
+    """Return the time of the change that the last change undid, in ms; None if it undid none.
 
-    `history` has the `LOOKED_BACK` newest changes of the planned partitions. The last change took another
-    back if it restored, in every partition, what was committed before that other one. Where it only
-    removed offsets it was more likely a deletion, and took nothing back.
+    `history` has the `LOOKED_BACK` newest changes of the planned partitions. The last change was an undo if
+    it restored, in every partition, the offset before the previous change. A change that only removed offsets
+    was more likely a deletion and does not count as an undo.
     """
     if all(each.committed is None for each in planned.partitions):
         return None
@@ -148,9 +151,9 @@ def plan_restore(
     history: OffsetHistory,
     committed: Mapping[TopicPartition, CommittedOffset],
 ) -> list[PlannedRestore]:
-    """How offsets become what they were at a time; `committed` has what there is now within the scope.
+    """Plan the restore of the offsets at `time`. `committed` has the present offsets of the scope.
 
-    Partitions that are as they were are left out. Raises `TopicGone`, `HistoryUnknown`.
+    Partitions whose offset is already right are omitted. Raises `TopicGone`, `HistoryUnknown`.
     """
     found = as_of(history)
     gone = [each.partition for each in found if each.topic_now is not TopicNow.SAME and each.committed]
@@ -173,7 +176,7 @@ def plan_restore(
 
 
 def topic_ids(planned: Iterable[PlannedRestore]) -> dict[TopicName, TopicId]:
-    """The ids of the topics that are meant, as far as they are known."""
+    """Return the known ids of the planned topics."""
     return {each.partition.topic: each.topic_id for each in planned if each.topic_id != ZERO_TOPIC_ID}
 
 

@@ -1,4 +1,4 @@
-"""The command line: `headgate serve` and what tools need beside it."""
+"""The command line `headgate`, with its commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`headgate log`: what a data directory holds, explained (`dump`) and checked (`verify`). Changes nothing."""
+"""`headgate log`: print (`dump`) and check (`verify`) a data directory, without changes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Annotated, NoReturn
 
 import typer
 
-log = typer.Typer(
-    name="log", help="Explain and check a data directory; nothing in it is changed.", no_args_is_help=True
-)
+log = typer.Typer(name="log", help="Print and check a data directory. Changes nothing.", no_args_is_help=True)
 
 DataDir = Annotated[
     Path,
-    typer.Argument(metavar="DIR", help="A server's data directory; the server may run.", show_default=False),
+    typer.Argument(
+        metavar="DIR", help="A server's data directory; the server may be running.", show_default=False
+    ),
 ]
 Output = Annotated[str, typer.Option(help="table or json.")]
 
@@ -22,30 +22,32 @@ Output = Annotated[str, typer.Option(help="table or json.")]
 def dump(
     data_dir: DataDir,
     partition: Annotated[
-        str | None, typer.Option(metavar="TOPIC-N", help="This partition's log.", show_default=False)
+        str | None,
+        typer.Option(metavar="TOPIC-N", help="Print the log of this partition.", show_default=False),
     ] = None,
     topic: Annotated[
-        str | None, typer.Option(metavar="TOPIC", help="The logs of this topic's partitions.")
+        str | None, typer.Option(metavar="TOPIC", help="Print the logs of this topic's partitions.")
     ] = None,
-    from_offset: Annotated[int, typer.Option(min=0, help="Begin with the batch that holds this offset.")] = 0,
+    from_offset: Annotated[int, typer.Option(min=0, help="Start with the batch that has this offset.")] = 0,
     limit: Annotated[
-        int | None, typer.Option(min=0, help="So many batches (or records) of a partition at most.")
+        int | None, typer.Option(min=0, help="Print at most N batches (or records) of each partition.")
     ] = None,
     records: Annotated[
-        bool, typer.Option("--records/--batches", help="The records too, or the batches alone.")
+        bool, typer.Option("--records/--batches", help="Print records too, or batches only.")
     ] = False,
-    keys: Annotated[bool, typer.Option("--keys", help="The records with their keys.")] = False,
-    values: Annotated[bool, typer.Option("--values", help="The records with their values.")] = False,
+    keys: Annotated[bool, typer.Option("--keys", help="Print records with their keys.")] = False,
+    values: Annotated[bool, typer.Option("--values", help="Print records with their values.")] = False,
     output: Output = "table",
 ) -> None:
-    """Tell what a data directory holds.
+    """Print the content of a data directory.
 
-    Without a partition or topic: the topics, their settings, and how far each log reaches. With one: its
-    segments and batches, in the words of kafka-dump-log.sh, and what the coordinator's records mean.
+    Without --partition and --topic: the topics, their settings, and the offsets of each log. With one of
+    them: segments and batches in the format of kafka-dump-log.sh, and the meaning of the coordinator's
+    records.
 
     Example: headgate log dump ./data --topic __consumer_offsets --records
     """
-    from headgate.cli.log_dump import DumpOptions, Refused, dump_directory
+    from headgate.cli.log_dump import DumpOptions, NothingToDump, dump_directory
     from headgate.inspect.directory import NotADataDirectory
 
     _check_output(output)
@@ -72,19 +74,19 @@ def dump(
     )
     try:
         dump_directory(options)
-    except (NotADataDirectory, Refused) as problem:
+    except (NotADataDirectory, NothingToDump) as problem:
         _refuse(str(problem))
     except BrokenPipeError:
-        raise  # whoever read along has seen enough
+        raise  # the reader of the output closed it
     except OSError as problem:
         _refuse(_unreadable(problem))
 
 
 @log.command()
 def verify(data_dir: DataDir, output: Output = "table") -> None:
-    """Check all that can be checked in a data directory, and say what to do about what is wrong.
+    """Check a data directory for damage, and print what to do about each finding.
 
-    Exit code 0: nothing is wrong (there may be notes). 1: something is damaged. 2: there is nothing to check.
+    Exit code 0: no damage (there can be notes). 1: damage. 2: the directory cannot be checked.
 
     Example: headgate log verify ./data
     """

@@ -1,7 +1,7 @@
-"""Printing what a data directory holds: tables and lines for people, one JSON object for programs.
+"""The output of `headgate log dump`: tables and lines, or one JSON object.
 
-Batches and records go out one by one as they are read, so a log of any size can be dumped. Their lines are
-those of kafka-dump-log.sh, field for field; what it does not know (meanings, runs) stands at the end.
+Batches and records are printed while they are read, so the size of a log does not matter. Their lines have
+the fields of kafka-dump-log.sh, and after them the fields that it does not have (meaning, run, origin).
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from headgate.log.header import MAGIC
 Json = dict[str, Any]
 
 
-class Refused(Exception):
-    """What was asked for is not there; the message says what is."""
+class NothingToDump(Exception):
+    """The topic or partition does not exist. The message names a similar one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpOptions:
-    """What `headgate log dump` was told."""
+    """The options of `headgate log dump`."""
 
     data_dir: Path
     partition: str | None
@@ -56,7 +56,10 @@ class DumpOptions:
 
 
 def dump_directory(options: DumpOptions) -> None:
-    """Print it. Raises NotADataDirectory, Refused, OSError."""
+    """Print the topics, or the logs of a topic or partition.
+
+    Raises NotADataDirectory, NothingToDump and OSError.
+    """
     directory = read_data_directory(options.data_dir)
     if options.partition is None and options.topic is None:
         _print_topics(directory, options)
@@ -77,7 +80,7 @@ def _places(directory: DataDirectory, options: DumpOptions) -> list[PartitionPla
         for place in directory.partitions
     }
     if wanted not in names:
-        raise Refused(_not_there(directory, wanted, list(names), is_topic=options.topic is not None))
+        raise NothingToDump(_not_there(directory, wanted, list(names), is_topic=options.topic is not None))
     if options.partition is not None:
         return [names[wanted]]
     return [place for place in directory.partitions if place.topic == wanted]
@@ -93,9 +96,7 @@ def _not_there(directory: DataDirectory, wanted: str, names: list[str], *, is_to
         return f"{wanted} is in the catalogue, and nothing was ever written to it"
     near = difflib.get_close_matches(wanted, names, n=1)
     hint = (
-        f"; did you mean {near[0]}?"
-        if near
-        else f"; `headgate log dump {directory.path}` lists what there is"
+        f"; did you mean {near[0]}?" if near else f"; `headgate log dump {directory.path}` lists all of them"
     )
     return f"there is no {'topic' if is_topic else 'partition'} called {wanted}{hint}"
 
@@ -110,14 +111,12 @@ def _print_topics(directory: DataDirectory, options: DumpOptions) -> None:
         print(json.dumps({**about, "topics": topics, "orphans": directory.orphans}, indent=2))
         return
     console = Console()
-    state = "a server runs on it" if about["is_running"] else "no server runs on it"
-    ended = "" if about["is_running"] or about["was_closed_well"] else ", the last one did not end cleanly"
+    state = "used by a running server" if about["is_running"] else "not used by a server"
+    ended = "" if about["is_running"] or about["was_closed_well"] else ", the last one did not stop cleanly"
     console.print(escape(f"{directory.path}: cluster {about['cluster_id']}; {state}{ended}"), highlight=False)
     if about["catalogue_problem"]:
-        console.print(escape(f"The catalogue does not read: {about['catalogue_problem']}"), style="red")
-    grid = Table(
-        "topic", "id", "partitions", "written", "bytes", "records", "settings of its own", title="Topics"
-    )
+        console.print(escape(f"The catalogue cannot be read: {about['catalogue_problem']}"), style="red")
+    grid = Table("topic", "id", "partitions", "written", "bytes", "records", "own settings", title="Topics")
     for topic in topics:
         written = topic["written_partitions"]
         records = sum(each["log_end_offset"] - each["log_start_offset"] for each in written)
@@ -125,7 +124,7 @@ def _print_topics(directory: DataDirectory, options: DumpOptions) -> None:
         cells = (topic["name"], topic["topic_id"], topic["partition_count"], len(written))
         grid.add_row(*map(_cell, (*cells, f"{topic['bytes']:,}", f"{records:,}", settings)))
     console.print(grid)
-    grid = Table("partition", "offsets", "bytes", "segments", "", title="Partitions that were written")
+    grid = Table("partition", "offsets", "bytes", "segments", "", title="Written partitions")
     for topic in topics:
         for each in topic["written_partitions"]:
             name = f"{topic['name']}-{each['partition']}"
@@ -134,7 +133,7 @@ def _print_topics(directory: DataDirectory, options: DumpOptions) -> None:
             grid.add_row(*map(_cell, (name, offsets, f"{each['bytes']:,}", each["segments"], tail)))
     console.print(grid)
     for orphan in directory.orphans:
-        console.print(escape(f"{orphan}: the catalogue knows no such partition"), style="yellow")
+        console.print(escape(f"{orphan}: the catalogue does not have this partition"), style="yellow")
 
 
 def _cell(value: object) -> str:
@@ -145,7 +144,7 @@ def _cell(value: object) -> str:
 
 
 class _Reading:
-    """Reads one log once, and knows afterwards where and why it stopped."""
+    """Reads one log once. `stop` then says where and why the reading ended before the end of the log."""
 
     def __init__(self, place: PartitionPlace, options: DumpOptions) -> None:
         self._options = options
@@ -155,7 +154,7 @@ class _Reading:
         self.is_limit_reached = False
 
     def batches(self) -> Iterator[tuple[str, Json]]:
-        """Each batch with its segment's file name; with records where they are wanted."""
+        """Yield each batch with the name of its segment's file, and with its records if requested."""
         left = self._options.limit if self._options.limit is not None else sys.maxsize
         for found in read_batches(self.files, self._options.from_offset):
             if isinstance(found, Stop):
@@ -178,9 +177,9 @@ class _Reading:
 
     def _records(self, batch: FoundBatch, crc_ok: bool) -> tuple[list[Json], str | None]:
         if batch.header.magic != MAGIC:
-            return [], f"message format {batch.header.magic} is not read"
+            return [], f"message format {batch.header.magic} is not supported"
         records: list[Json] = []
-        problem = None if crc_ok else "the checksum does not hold: what follows may be anything"
+        problem = None if crc_ok else "the checksum is wrong: the records can be damaged"
         try:
             for offset, record in iterate_records(batch.data):
                 if offset < self._options.from_offset:
@@ -197,7 +196,7 @@ class _Reading:
 
 
 def _print_json(directory: DataDirectory, places: Iterable[PartitionPlace], options: DumpOptions) -> None:
-    """One object, its batches a line each, written as they are read."""
+    """Print one JSON object, with a line for each batch, while the batches are read."""
     write = sys.stdout.write
     write(json.dumps(directory_as_json(directory))[:-1] + ', "partitions": [')
     for number, place in enumerate(places):
@@ -257,10 +256,10 @@ def _stop_line(stop: Stop) -> str:
     where = f"{stop.file} at position {stop.position}, {stop.size_bytes} bytes before its end"
     if stop.is_tail:
         return (
-            f"Incomplete tail: {where}: {stop.reason}. A running server is writing it; of a stopped one, the "
-            "next start cuts it off."
+            f"Incomplete tail: {where}: {stop.reason}. A running server is still writing it; of a stopped "
+            "server, the next start truncates it."
         )
-    return f"Stopped: {where}: {stop.reason}. `headgate log verify` tells more."
+    return f"Stopped: {where}: {stop.reason}. `headgate log verify` shows the details."
 
 
 def _batch_line(batch: Json) -> str:
@@ -321,5 +320,5 @@ def _text(data: Json | None) -> str:
 
 
 def _safe(text: str) -> str:
-    """Nothing in a log may move the terminal's cursor."""
+    """Escape control characters, which could change the terminal."""
     return text if text.isprintable() else ascii(text)[1:-1]

@@ -1,4 +1,4 @@
-"""Printing what a check of a data directory found."""
+"""The output of `headgate log verify`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ _COLORS = {Severity.ERROR: typer.colors.RED, Severity.NOTE: typer.colors.BLUE}
 
 
 def verify_directory(data_dir: Path, *, as_json: bool) -> bool:
-    """Check and print; whether nothing is damaged. Raises NotADataDirectory, OSError."""
+    """Check a data directory and print the findings. Return True if there is no damage.
+
+    Raises NotADataDirectory and OSError.
+    """
     with _progress(data_dir) as on_progress:
         report = verify(data_dir, on_progress)
     if as_json:
@@ -33,7 +36,7 @@ def verify_directory(data_dir: Path, *, as_json: bool) -> bool:
 
 @contextmanager
 def _progress(data_dir: Path) -> Iterator[Callable[[int], None]]:
-    """A bar on the terminal, and nothing where standard error goes elsewhere."""
+    """Show a progress bar if standard error is a terminal."""
     if not sys.stderr.isatty() or not data_dir.is_dir():
         yield lambda size: None
         return
@@ -65,7 +68,7 @@ def _print_json(report: Report) -> None:
 
 def _print_lines(report: Report) -> None:
     findings = report.findings
-    # Errors last: that is where the eye is when the lines have scrolled by.
+    # Errors come last, because the end of a long output is what the user sees.
     for severity in (Severity.NOTE, Severity.ERROR):
         for finding in findings.listed:
             if finding.severity is severity:

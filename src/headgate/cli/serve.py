@@ -11,20 +11,22 @@ import typer
 
 from headgate.domain.settings import InvalidSetting, Settings
 
-ADDRESS_HELP = "HOST:PORT; port 0 takes any free one."
+ADDRESS_HELP = "HOST:PORT; port 0 means any free port."
 
 
 def serve(
     data_dir: Annotated[
         Path,
-        typer.Option("--data-dir", help="Where the logs live; made if it is not there.", show_default=False),
+        typer.Option(
+            "--data-dir", help="Directory of the logs; created if it does not exist.", show_default=False
+        ),
     ],
-    listen: Annotated[str, typer.Option(help=f"Where clients connect. {ADDRESS_HELP}")] = "127.0.0.1:9092",
+    listen: Annotated[str, typer.Option(help=f"Address for clients. {ADDRESS_HELP}")] = "127.0.0.1:9092",
     advertise: Annotated[
-        str | None, typer.Option(help="HOST:PORT that clients are told, if they reach this server elsewhere.")
+        str | None, typer.Option(help="HOST:PORT advertised to clients, if it differs from --listen.")
     ] = None,
     metrics_listen: Annotated[
-        str | None, typer.Option(help=f"Serve Prometheus metrics here. {ADDRESS_HELP}")
+        str | None, typer.Option(help=f"Address for Prometheus metrics. {ADDRESS_HELP}")
     ] = None,
     config: Annotated[
         Path | None, typer.Option(help="A TOML file of settings: dotted names or tables.", show_default=False)
@@ -32,24 +34,24 @@ def serve(
     set_: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", help="One setting as name=value, over the file's. `headgate settings` lists them."
+            "--set", help="A setting as name=value; overrides --config. `headgate settings` lists them."
         ),
     ] = None,
     with_parent: Annotated[
         bool,
         typer.Option(
             "--with-parent",
-            help="Stop when standard input is closed, for instance because the parent process ended.",
+            help="Stop when standard input is closed, for example when the parent process ends.",
         ),
     ] = False,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
     log_format: Annotated[str, typer.Option(help="text or json.")] = "text",
 ) -> None:
-    """Run a broker on a data directory until SIGTERM, SIGHUP or Ctrl-C, which all stop it cleanly.
+    """Run a broker on a data directory. SIGTERM, SIGHUP and Ctrl-C stop it cleanly.
 
-    When it is ready it prints one line: [bold]headgate is listening on HOST:PORT[/bold]
+    When the broker is ready, it prints one line: [bold]headgate is listening on HOST:PORT[/bold]
 
-    Its log goes to standard error.
+    It logs to standard error.
 
     Example: headgate serve --data-dir ./data --set offsets.retention.minutes=1440
     """
@@ -79,7 +81,7 @@ def serve(
 
 
 class UsageProblem(Exception):
-    """Something on the command line that cannot be meant; the message says what would do."""
+    """An invalid command line. The message says what is expected."""
 
 
 def _refuse(message: str, exit_code: int = 2) -> NoReturn:
@@ -96,7 +98,7 @@ def _address(option: str, text: str) -> tuple[str, int]:
 
 
 def _own_address(option: str, text: str) -> tuple[str, int]:
-    """An address to listen on: its host has to be known here."""
+    """Return an address to listen on. Raises UsageProblem if its host cannot be resolved."""
     host, port = _address(option, text)
     try:
         socket.getaddrinfo(host, port)
@@ -128,7 +130,7 @@ def _from_file(path: Path | None) -> dict[str, str]:
 
 
 def _flat(table: dict[str, Any], prefix: str = "") -> dict[str, str]:
-    """Dotted names for nested tables; values as the texts that settings are parsed from."""
+    """Return nested tables as dotted names, with values as texts for the parser of settings."""
     flat: dict[str, str] = {}
     for key, value in table.items():
         name = f"{prefix}{key}"

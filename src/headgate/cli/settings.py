@@ -1,4 +1,4 @@
-"""`headgate settings`: every setting, its default and its meaning."""
+"""`headgate settings`: all settings with default and meaning."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def settings(
     ] = False,
     output: Annotated[str, typer.Option(help="table or json.")] = "table",
 ) -> None:
-    """List every setting with its default and its meaning."""
+    """List all settings with default and meaning."""
     table = TOPIC_SETTINGS if topic else BROKER_SETTINGS
     if output == "json":
         typer.echo(json.dumps([_as_json(setting) for setting in table.values()], indent=2))
@@ -24,7 +24,7 @@ def settings(
     if output != "table":
         typer.echo(f"headgate: --output {output}: table or json is expected", err=True)
         raise typer.Exit(2)
-    from rich.console import Console  # not at the top: `serve` starts without it
+    from rich.console import Console  # imported here, because `serve` does not need it
     from rich.table import Table
 
     grid = Table(

@@ -1,1 +1,1 @@
-"""A small Kafka-protocol client, blocking, for the command line and for Spark."""
+"""A small blocking client of the Kafka protocol, for the Admin API, the command line and Spark."""

@@ -1,4 +1,4 @@
-"""What a consumer was assigned, as its group's leader wrote it, as the partitions in order."""
+"""The reader of a classic member's assignment, as the leader of its group wrote it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from headgate.domain.ids import TopicPartition
 
 
 def read_assignment(data: bytes) -> tuple[TopicPartition, ...] | None:
-    """The partitions, in order; None where the bytes are something else. No bytes are no partitions."""
+    """Return the partitions, sorted; None if the bytes are no assignment. Empty bytes mean no partitions."""
     found = assigned_partitions.read_assignment(data)
     if found is None:
         return None

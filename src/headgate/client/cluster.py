@@ -1,7 +1,7 @@
-"""A cluster as a client sees it: which node leads a partition, which coordinates a group, and what they hold.
+"""A client's view of a cluster: leaders of partitions, coordinators of groups, metadata, offsets and records.
 
-Works with one Headgate as with a Kafka cluster of many brokers. Connections are made when first needed and
-kept. What a node refuses because leadership moved or something is loading is asked again, until the timeout.
+It works with one Headgate and with a Kafka cluster of many brokers. Connections are opened when they are
+first needed, and kept. Requests that fail with a retriable error are sent again, until the timeout.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from headgate.wire.messages.metadata import MetadataRequest, MetadataRequestTopi
 from headgate.wire.primitives import LONGEST_STRING_BYTES
 
 EARLIEST = -2
-"""As a timestamp: the offset at which the log starts."""
+"""The timestamp that stands for the first offset of a log."""
 LATEST = -1
-"""As a timestamp: the offset behind the last record."""
+"""The timestamp that stands for the end of a log, the offset after the last record."""
 
 NO_OFFSET = -1
-"""The answer to a search for a timestamp that no record reaches."""
+"""The result for a timestamp later than that of every record; also a committed offset that does not exist."""
 
 LAST_FETCH_BY_NAME = 12
 SEVERAL_COORDINATORS_SINCE = 4
@@ -53,7 +53,7 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What a partition gave: record batches as bytes, the first of which may begin before the offset."""
+    """Record batches of a partition, as bytes. The first batch can start before the fetch offset."""
 
     records: bytes
     high_watermark: int
@@ -62,12 +62,12 @@ class Fetched:
 
 
 class Cluster:
-    """A cluster by its bootstrap servers, `host:port` and commas; to be closed, or used in a `with` block.
+    """A client of a cluster. Close it, or use it in a `with` block.
 
-    `timeout_s` is how long each call may take, its repetitions included. With `waits_for_nodes` so long is
-    waited for a node to be reachable, too: the servers are known to be right, and may be restarting.
-    `leaders` are believed until one refuses. Raises the errors of `headgate.client.errors`. Not for several
-    threads at once.
+    `bootstrap_servers` are `host:port`, separated by commas. `timeout_s` limits each call, with its retries.
+    With `waits_for_nodes` a call also waits this long for a node to be reachable: use it if the servers are
+    known to be right and can be restarting. `leaders` are used until one refuses a request. Methods raise the
+    errors of `headgate.client.errors`. Not thread-safe.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Cluster:
         self._coordinators: dict[GroupId, Address] = {}
 
     def close(self) -> None:
-        """Close every connection."""
+        """Close all connections."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
@@ -107,7 +107,7 @@ class Cluster:
     # --- nodes ---
 
     def any_node(self) -> Connection:
-        """A connection to some node: one that is open, else the first bootstrap server that answers."""
+        """Return an open connection, else one to the first bootstrap server that can be reached."""
         for connection in self._connections.values():
             if connection.is_open:
                 connection.timeout_s = self._time_left()
@@ -121,33 +121,34 @@ class Cluster:
         raise NoNodeReachable("; ".join(failures))
 
     def leader_for(self, topic: TopicName, partition: int) -> Connection:
-        """A connection to the node that leads a partition."""
+        """Return a connection to the leader of a partition."""
         return self.retrying(lambda: self._leader_for(topic, partition))
 
     def coordinator(self, group_id: GroupId) -> Connection:
-        """A connection to the node that coordinates a group."""
+        """Return a connection to the coordinator of a group."""
         return self.retrying(lambda: self._coordinator(group_id))
 
     def coordinators(self, group_ids: Iterable[GroupId]) -> dict[Connection, list[GroupId]]:
-        """The groups by the node that coordinates them."""
+        """Return the groups of each coordinator."""
         return self.retrying(lambda: self._coordinators_of(list(group_ids)))
 
     def nodes(self) -> list[Connection]:
-        """A connection to every node of the cluster."""
+        """Return a connection to every node of the cluster."""
         brokers = self.metadata([]).brokers
         return [self._connection_to((broker.host, broker.port)) for broker in brokers]
 
     def ask_coordinator(self, group_id: GroupId, message: Request[ResponseT]) -> ResponseT:
-        """Send a request to the group's coordinator, wherever it is now.
+        """Send a request to the group's current coordinator.
 
-        Error codes in the response are the caller's to look at; after NOT_COORDINATOR, `forget` it.
+        The caller checks the error codes in the response. After NOT_COORDINATOR it calls `forget`.
         """
         return self.retrying(lambda: self._coordinator(group_id).request(message))
 
     def retrying(self, attempt: Callable[[], ResultT], extra_time_s: float = 0.0) -> ResultT:
-        """Try until it succeeds, the error is one that stays, or the time is up.
+        """Call `attempt` until it succeeds, raises an error that is not retriable, or the timeout ends.
 
-        Between attempts it is forgotten who leads and coordinates what.
+        Leaders and coordinators are looked up again for each attempt. The timeout is `timeout_s +
+        extra_time_s`.
         """
         outer = self._deadline
         deadline = time.monotonic() + self.timeout_s + extra_time_s
@@ -168,7 +169,7 @@ class Cluster:
                     connection.timeout_s = self.timeout_s
 
     def forget(self) -> None:
-        """Forget who leads and coordinates what; it is asked again when needed."""
+        """Forget all leaders and coordinators. They are looked up again when they are needed."""
         self._leaders.clear()
         self._coordinators.clear()
 
@@ -180,7 +181,7 @@ class Cluster:
     # --- topics ---
 
     def metadata(self, topics: Iterable[TopicName] | None = None) -> MetadataResponse:
-        """The nodes and the topics (None: all topics); a topic's error code is the caller's to look at.
+        """Return the nodes and the topics (None: all topics). The caller checks the topics' error codes.
 
         Never creates a topic.
         """
@@ -189,13 +190,13 @@ class Cluster:
         return self.retrying(lambda: self.any_node().request(message))
 
     def partitions_of(self, topic: TopicName) -> list[int]:
-        """The partitions of a topic, in order. Raises `RequestRefused` if there is no such topic."""
+        """Return the partitions of a topic, sorted. Raises `RequestRefused` if the topic does not exist."""
         (found,) = self.metadata([topic]).topics
         check(f"topic {topic}", found.error_code)
         return sorted(partition.partition_index for partition in found.partitions)
 
     def topic_names(self, topic_ids: Iterable[TopicId]) -> dict[TopicId, TopicName]:
-        """Return the names of topics; ids that no topic has are left out."""
+        """Return the names of topics. Unknown ids are omitted."""
         topics = [MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in topic_ids]
         message = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         found = self.retrying(lambda: self.any_node().request(message)).topics
@@ -218,20 +219,20 @@ class Cluster:
                     self._leaderless[where] = partition.error_code or ErrorCode.LEADER_NOT_AVAILABLE
 
     def list_offsets(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """For each partition the first offset whose record is at or after a time in milliseconds.
+        """Return for each partition the offset of the first record with at least this timestamp, in ms.
 
-        `EARLIEST` and `LATEST` stand for the ends of the log; `NO_OFFSET` is the answer where no record is
-        that late.
+        The timestamps `EARLIEST` and `LATEST` stand for the start and the end of the log. The result is
+        `NO_OFFSET` if no record has such a timestamp.
         """
         return self.retrying(lambda: self._list_offsets(timestamps))
 
     def fetch(
         self, topic: TopicName, partition: int, offset: int, *, max_bytes: int = 1 << 20, max_wait_ms: int = 0
     ) -> Fetched:
-        """The records of a partition from an offset on: at least one batch if there is any.
+        """Fetch the records of a partition from an offset on: at least one batch, if there is one.
 
-        Waits up to `max_wait_ms` for the first. Raises `RequestRefused` with OFFSET_OUT_OF_RANGE for an
-        offset outside the log.
+        Waits up to `max_wait_ms` for the first record. Raises `RequestRefused`: OFFSET_OUT_OF_RANGE for an
+        offset outside of the log.
         """
         wanted = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
         message = FetchRequest(
@@ -273,7 +274,7 @@ class Cluster:
         return groups
 
     def _find_coordinators(self, group_ids: Iterable[GroupId]) -> None:
-        """Learn who coordinates these groups, all with one request where the node understands that."""
+        """Look up the coordinators of groups, in one request if the node supports that."""
         unknown = [group_id for group_id in dict.fromkeys(group_ids) if group_id not in self._coordinators]
         if not unknown:
             return
@@ -290,7 +291,7 @@ class Cluster:
             self._coordinators[GroupId(found.key)] = found.host, found.port
         for group_id in unknown:
             if group_id not in self._coordinators:
-                raise BadResponse(f"{node.address} does not say who coordinates group {group_id}")
+                raise BadResponse(f"{node.address} does not name the coordinator of group {group_id}")
 
     def _find_one_coordinator(self, node: Connection, group_id: GroupId) -> None:
         found = node.request(FindCoordinatorRequest(key=group_id, key_type=GROUP_KEY_TYPE))
@@ -318,7 +319,7 @@ class Cluster:
         return offsets
 
     def _fetch(self, topic: TopicName, partition: int, message: FetchRequest) -> Fetched:
-        # Above this version topics go by id; the name is what is known here.
+        # Later versions identify topics by id, but only the name is known here.
         response = self._leader_for(topic, partition).request(
             message, at_most=LAST_FETCH_BY_NAME, extra_time_s=message.max_wait_ms / 1000
         )
@@ -350,22 +351,22 @@ class Cluster:
 
 
 def _check_length(group_id: GroupId) -> None:
-    """A node only closes the connection over a name that no record holds; here it is known what was wrong."""
+    """Refuse a group id that is too long. A node would only close the connection."""
     size = len(group_id.encode("utf-8", "surrogatepass"))
     if size > LONGEST_STRING_BYTES:
-        reason = f"no id is longer than {LONGEST_STRING_BYTES} bytes"
+        reason = f"the limit is {LONGEST_STRING_BYTES} bytes"
         raise RequestRefused(f"a group id of {size} bytes", ErrorCode.INVALID_GROUP_ID, reason)
 
 
 def is_passing(error: ClientError) -> bool:
-    """Whether an error may be gone at the next attempt, with leaders and coordinators asked for again."""
+    """Tell whether the next attempt can succeed, after leaders and coordinators are looked up again."""
     if isinstance(error, RequestRefused):
         return error.is_retriable
     return isinstance(error, ConnectionFailed) and not isinstance(error, NoNodeReachable)
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """`host:port`, also `[::1]:9092`. Raises `ValueError`."""
+    """Return host and port of `host:port`, also of `[::1]:9092`. Raises `ValueError`."""
     host, _, port = text.strip().rpartition(":")
     if not host or not port.isdigit():
         raise ValueError(f"not an address of the form host:port: {text!r}")

@@ -1,7 +1,7 @@
-"""One blocking connection to one node: a request goes out, its response comes back.
+"""A blocking connection to one node, for one request at a time.
 
-The first thing a connection does is to ask which versions the node speaks; every request then takes the
-newest version that both sides know, unless the caller says otherwise.
+A connection first asks the node for its API versions. Requests then use the newest version that both sides
+support, unless the caller chooses one.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ ResponseT = TypeVar("ResponseT", bound=Response)
 
 CLIENT_NAME = "headgate"
 CLIENT_VERSION = "1"
-"""What a node may count clients by; it must not be empty."""
+"""Name and version of the client, which nodes can show in metrics. Neither must be empty."""
 
 LARGEST_RESPONSE_BYTES = 1 << 30
 RECEIVE_BYTES = 1 << 18
 
 
 class Connection:
-    """A connection to a node; to be closed, or used in a `with` block. Not for several threads at once.
+    """A connection to a node. Close it, or use it in a `with` block. Not thread-safe.
 
-    `timeout_s` is how long connecting and each request may take. Raises `ConnectionFailed`,
-    `RequestTimedOut`. After any of these, or `BadResponse`, the connection is closed: an answer that comes
-    late would be taken for that of the next request.
+    `timeout_s` limits connecting and each request. Raises `ConnectionFailed` and `RequestTimedOut`. After
+    these and `BadResponse` the connection is closed, because a late response must not be taken for the next
+    one.
     """
 
     def __init__(self, host: str, port: int, timeout_s: float = 10.0, client_id: str = "headgate") -> None:
@@ -55,12 +55,12 @@ class Connection:
 
     @property
     def address(self) -> str:
-        """Host and port as one text."""
+        """The node's address as `host:port`."""
         return f"{self.host}:{self.port}"
 
     @property
     def is_open(self) -> bool:
-        """Whether requests can still be sent, as far as is known here."""
+        """Whether this side has not closed the connection."""
         return self._socket.fileno() != -1
 
     def request(
@@ -73,9 +73,9 @@ class Connection:
     ) -> ResponseT:
         """Send a request and wait for its response.
 
-        The version is the given one, or else the newest both sides know, but not above `at_most`.
-        `extra_time_s` is added to the timeout for requests that ask the node to wait. Raises
-        `VersionNotSupported` too; an error code in the response is the caller's to look at.
+        The version is `version`, or the newest up to `at_most` that both sides support. `extra_time_s` is
+        added to the timeout, for requests that let the node wait. Raises `VersionNotSupported` too. The
+        caller checks the error codes in the response.
         """
         if version is None:
             version = self.version_for(type(message), at_most=at_most)
@@ -83,22 +83,22 @@ class Connection:
         return self._read(message.response_type(), version, answer, at)
 
     def version_for(self, request_type: type[Request[ResponseT]], *, at_most: int | None = None) -> int:
-        """The newest version of a request that both sides know. Raises `VersionNotSupported`."""
+        """Return the newest version of a request that both sides support. Raises `VersionNotSupported`."""
         name = ALL_APIS[request_type.API_KEY].name
         if request_type.API_KEY not in self.versions:
-            raise VersionNotSupported(f"{self.address} does not offer {name}")
+            raise VersionNotSupported(f"{self.address} does not support {name}")
         node_first, node_last = self.versions[request_type.API_KEY]
         first, last = request_type.VERSIONS
         newest = min(node_last, last if at_most is None else min(last, at_most))
         if newest < max(node_first, first):
             raise VersionNotSupported(
-                f"{self.address} offers {name} {node_first} to {node_last}; "
-                f"{first} to {last if at_most is None else at_most} would do"
+                f"{self.address} supports {name} {node_first} to {node_last}; "
+                f"one of {first} to {last if at_most is None else at_most} is needed"
             )
         return newest
 
     def close(self) -> None:
-        """Close the connection; closing it again does nothing."""
+        """Close the connection. A second call does nothing."""
         self._socket.close()
 
     def __enter__(self) -> Self:
@@ -120,9 +120,9 @@ class Connection:
         return connected
 
     def _ask_versions(self) -> tuple[dict[int, tuple[int, int]], frozenset[str]]:
-        """The versions by API key, and the names of supported features.
+        """Request the versions by API key, and the names of supported features.
 
-        Asks in our newest version, and in the oldest if the node does not know that one.
+        Uses the newest version, and the oldest one if the node does not support that.
 
         Of a refusal only the error code is read: it is of version 0, or should be.
         """
@@ -139,7 +139,7 @@ class Connection:
         return versions, frozenset(feature.name for feature in response.supported_features)
 
     def _exchange(self, message: Request[ResponseT], version: int, timeout_s: float) -> tuple[bytes, int]:
-        """The frame that answers the request, and where in it the response begins."""
+        """Send a request. Return the frame of its response, and the position of the message in it."""
         name = ALL_APIS[message.API_KEY].name
         correlation_id = next(self._correlation_ids)
         frame = request_frame(message, version, correlation_id, self.client_id)
@@ -149,17 +149,17 @@ class Connection:
             answer = self._send_and_receive(frame, time.monotonic() + timeout_s)
             answered_id, at = read_response_header(answer, message.API_KEY, version)
             if answered_id != correlation_id:
-                raise MalformedFrame(f"the answer to request {answered_id}, not {correlation_id}")
+                raise MalformedFrame(f"correlation id {answered_id}, expected {correlation_id}")
         except TimeoutError:
             self.close()
             raise RequestTimedOut(f"{self.address} did not answer {name} within {timeout_s:g} s") from None
         except OSError as error:
             self.close()
             reason = error.strerror or error
-            raise ConnectionFailed(f"{self.address} was lost while asked for {name}: {reason}") from error
+            raise ConnectionFailed(f"connection to {self.address} lost during {name}: {reason}") from error
         except WireError as error:
             self.close()
-            raise BadResponse(f"{self.address} answers {name} with nonsense: {error}") from error
+            raise BadResponse(f"{self.address} sent an invalid response to {name}: {error}") from error
         except BaseException:
             self.close()
             raise
@@ -184,4 +184,4 @@ class Connection:
             return decode(response_type, version, answer, at)
         except WireError as error:
             self.close()
-            raise BadResponse(f"{self.address} answers with nonsense: {error}") from error
+            raise BadResponse(f"{self.address} sent an invalid response: {error}") from error

@@ -1,4 +1,4 @@
-"""What can go wrong between a client and a cluster, told apart so that a caller knows what to do about it."""
+"""The errors of the client. Each class calls for another reaction of the caller."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from headgate.domain.ids import GroupId, TopicPartition
 
 PartT = TypeVar("PartT")
 
-TOLD_OF = 3
-"""Of how many parts that were refused a message tells."""
+MOST_NAMED = 3
+"""How many refused parts an error message names."""
 
 RETRIABLE = frozenset(
     {
@@ -31,38 +31,38 @@ RETRIABLE = frozenset(
         ErrorCode.OFFSET_NOT_AVAILABLE,
     }
 )
-"""Codes that may be gone when one asks again, perhaps another node.
+"""Error codes for which the client sends a request again, possibly to another node.
 
-An unknown topic is not among them: whoever misspelt a name should hear of it at once.
+UNKNOWN_TOPIC_OR_PARTITION is not among them, so that a misspelt name is reported immediately.
 """
 
 
 class ClientError(Exception):
-    """Base of what this client raises."""
+    """Base class of the client's errors."""
 
 
 class ConnectionFailed(ClientError):
-    """No connection to the address: nobody listens, the name is unknown, or the other side closed it."""
+    """No connection to an address: no server listens, the host is unknown, or the node closed it."""
 
 
 class NoNodeReachable(ConnectionFailed):
-    """None of the bootstrap servers can be connected to."""
+    """No bootstrap server can be reached."""
 
 
 class RequestTimedOut(ClientError):
-    """No answer within the time the caller gave."""
+    """No response within the timeout."""
 
 
 class VersionNotSupported(ClientError):
-    """The API, or every version of it that would do, is missing on the other side."""
+    """The node does not support the API, or none of the needed versions."""
 
 
 class BadResponse(ClientError):
-    """The other side answered with bytes that are not the response to the request."""
+    """The node sent bytes that are not a response to the request."""
 
 
 class RequestRefused(ClientError):
-    """The answer was an error code; `code` is its number, `error` its name where it has one here."""
+    """The response has an error code: `code` is its number, `error` its name, None if it is unknown here."""
 
     def __init__(self, what: str, code: int, reason: str | None = None) -> None:
         self.code = code
@@ -72,34 +72,34 @@ class RequestRefused(ClientError):
 
     @property
     def is_retriable(self) -> bool:
-        """Whether asking again may help."""
+        """Whether the request can succeed if it is sent again."""
         return self.error in RETRIABLE
 
 
 class PartlyRefused(ClientError, Generic[PartT]):
-    """Some parts of a request were refused: `refused` says which and why; the others were done.
+    """Some parts of a request were refused: `refused` has the error of each. The other parts were done.
 
-    The message tells of the first few.
+    The message names the first few.
     """
 
     def __init__(self, refused: Mapping[PartT, RequestRefused]) -> None:
         self.refused = refused
-        first = [str(error) for error in islice(refused.values(), TOLD_OF)]
+        first = [str(error) for error in islice(refused.values(), MOST_NAMED)]
         rest = len(refused) - len(first)
         super().__init__("; ".join(first) + (f"; and {rest} more" if rest else ""))
 
 
 class OutcomeUnknown(ClientError):
-    """The answer was lost, or says that the node failed meanwhile: what was asked for may be done or not.
+    """The response was lost, or says that the node failed: it is unknown whether the request was executed.
 
-    It is not asked for again, as that would be answered by what the first time did.
+    The client does not send the request again, because its conditions would be compared with its own result.
     """
 
 
 class OffsetsMoved(ClientError):
-    """Nothing was committed, as offsets are not what was expected of them.
+    """A conditional commit failed: committed offsets differ from the expected ones. Nothing was committed.
 
-    `current` has what is committed in those partitions, None where nothing is; `expected` what was expected.
+    `current` and `expected` have the offsets of the partitions that differ; None means no committed offset.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class OffsetsMoved(ClientError):
         self.expected = {partition: expected[partition] for partition in current}
         first = [
             f"{partition} is at {_offset(offset)}, not at {_offset(expected[partition])}"
-            for partition, offset in islice(current.items(), TOLD_OF)
+            for partition, offset in islice(current.items(), MOST_NAMED)
         ]
         rest = len(current) - len(first)
         super().__init__(f"group {group_id}: {'; '.join(first)}{f'; and {rest} more' if rest else ''}")
@@ -124,16 +124,16 @@ def _offset(offset: int | None) -> str:
 
 
 def check(what: str, code: int, reason: str | None = None) -> None:
-    """Raise `RequestRefused` unless the code is that of success."""
+    """Raise `RequestRefused` unless the code is NONE."""
     if code != ErrorCode.NONE:
         raise RequestRefused(what, code, reason)
 
 
 def check_parts(codes: Mapping[PartT, int], what: str) -> None:
-    """Raise for the codes that are not that of success; `what` is put before a part's name.
+    """Raise an error for codes other than NONE. Messages have `what` before a part's name.
 
-    One that may pass is raised alone, as `RequestRefused`, so that all is tried again; the others together as
-    `PartlyRefused`.
+    If a code is retriable, raise `RequestRefused`, so that the whole request is sent again. Otherwise raise
+    one `PartlyRefused`.
     """
     refused = {
         part: RequestRefused(f"{what} {part}", code) for part, code in codes.items() if code != ErrorCode.NONE

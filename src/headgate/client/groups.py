@@ -1,7 +1,7 @@
-"""Groups as a client sees them: which there are, who is in them, and taking them away.
+"""Listing, describing and deleting groups.
 
-A group of the older kind ("classic") is described by DescribeGroups, one of KIP-848 ("consumer") by
-ConsumerGroupDescribe; which kind a group is of, its coordinator knows and the caller need not.
+DescribeGroups describes classic groups, ConsumerGroupDescribe describes consumer groups (KIP-848). Callers
+need not know the type of a group: the functions here ask its coordinator.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CLASSIC = "Classic"
 CONSUMER = "Consumer"
 
 AWAY_EPOCH = -2
-"""The epoch of a static member that left for a while."""
+"""The epoch of a static member that left temporarily."""
 
 _STATES_SINCE = 4
 _TYPES_SINCE = 5
@@ -37,14 +37,14 @@ _NOT_OF_THIS_KIND = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group in a list; what the node is too old to tell is empty."""
+    """A group in a list. Fields that an old node does not send are empty."""
 
     group_id: GroupId
     group_type: str
     """`Classic`, `Consumer`, ..."""
     state: str
     protocol_type: str
-    """`consumer` for consumers; a group that only keeps offsets has none."""
+    """`consumer` for consumers, empty for a group that only stores offsets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,51 +56,52 @@ class MemberDescription:
     client_id: str
     host: str
     assignment: tuple[TopicPartition, ...] | None
-    """What it reads, in order; None where it is in no form that is known here."""
+    """The assigned partitions, sorted; None if the assignment has an unknown format."""
     target: tuple[TopicPartition, ...] | None = None
-    """Of a consumer group: what it is to read when the rebalance is over."""
+    """Consumer group: the target assignment, sorted."""
     member_epoch: int | None = None
-    """Of a consumer group; -2 is a static member that is away and is waited for."""
+    """Consumer group: the member epoch; -2 for a static member that left temporarily."""
     is_upgraded: bool | None = None
-    """Of a consumer group: whether it speaks the new protocol, not the classic one. None: not told."""
+    """Consumer group: whether the member uses the consumer protocol, not the classic one. None: unknown."""
     subscribed_topics: tuple[TopicName, ...] | None = None
-    """Of a consumer group: the topics that it names, in order."""
+    """Consumer group: the topics subscribed to by name, sorted."""
     subscribed_regex: str | None = None
-    """Of a consumer group: the regular expression it subscribes by."""
+    """Consumer group: the regular expression of the subscription."""
 
     @property
     def is_away(self) -> bool:
-        """Whether it is a static member of a consumer group that left for a while."""
+        """Whether this is a static member of a consumer group that left temporarily."""
         return self.member_epoch == AWAY_EPOCH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupDescription:
-    """A group with its members, in the order of their ids."""
+    """A group with its members, sorted by member id."""
 
     group_id: GroupId
     group_type: str
     state: str
     assignor: str
     coordinator: str
-    """`host:port` of the node that coordinates the group."""
+    """`host:port` of the group's coordinator."""
     members: tuple[MemberDescription, ...]
     protocol_type: str = _CONSUMER_PROTOCOL
     group_epoch: int | None = None
-    """Of a consumer group, as `assignment_epoch`."""
+    """Set for consumer groups only, like `assignment_epoch`."""
     assignment_epoch: int | None = None
 
     @property
     def is_active(self) -> bool:
-        """Whether it has members, who would not be told of offsets changed behind their backs."""
+        """Whether the group has members. Members do not notice when others change their offsets."""
         return bool(self.members) or self.state not in ("Empty", _DEAD)
 
 
 def list_groups(
     cluster: Cluster, states: Iterable[str] = (), types: Iterable[str] = ()
 ) -> list[GroupListing]:
-    """The groups of the whole cluster in the order of their ids: those in one of the states and of one of the
-    types, where any are given. Raises `VersionNotSupported` where a node cannot tell those.
+    """Return the groups of all nodes, sorted by id, filtered by states and types if any are given.
+
+    Raises `VersionNotSupported` if a node cannot filter by states or types.
     """
     message = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
 
@@ -133,7 +134,7 @@ def _list_groups_of(node: Connection, message: ListGroupsRequest) -> list[GroupL
 
 
 def describe_groups(cluster: Cluster, group_ids: Iterable[GroupId]) -> dict[GroupId, GroupDescription | None]:
-    """The groups in the order given; None for one that is not there."""
+    """Describe the groups, in the given order; None for a group that does not exist."""
     wanted = list(dict.fromkeys(group_ids))
 
     def attempt() -> dict[GroupId, GroupDescription | None]:
@@ -239,7 +240,7 @@ def _in_order(members: Iterable[MemberDescription]) -> tuple[MemberDescription, 
 def delete_groups(cluster: Cluster, group_ids: Iterable[GroupId]) -> None:
     """Delete groups without members, with all their offsets.
 
-    Raises `PartlyRefused` for those that were not: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+    Raises `PartlyRefused` for groups that were not deleted: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
     """
     wanted = dict.fromkeys(group_ids)
     codes: dict[GroupId, int] = {}

@@ -1,4 +1,4 @@
-"""What a group's offsets were, as its coordinator remembers it. Headgate tells; Kafka does not know."""
+"""The history of a group's committed offsets, from its coordinator. Only Headgate has it, Kafka does not."""
 
 from __future__ import annotations
 
@@ -19,53 +19,56 @@ from headgate.wire.extensions.describe_offset_history import (
 )
 
 Scope = Mapping[TopicName, Sequence[int] | None] | None
-"""Topics and which of their partitions, None being all; None alone: everything the group ever had."""
+"""Topics with partitions (None: all of the topic). None alone: all partitions in the group's history."""
 
 SINCE_EVER = Millis(-1)
 _LIST, _AS_OF, _LAST_CHANGE = range(3)
 _COMMIT: Final = 0
 _SHARE_OF_TIMEOUT: Final = 0.5
-"""How much of the time for a call the node may read its logs."""
+"""The share of a call's timeout in which the node may read its logs."""
 
 
 class Earlier(IntEnum):
-    """What is known of the time before the oldest change that was told."""
+    """The time before the oldest returned change."""
 
     NOTHING = 0
     """There was no offset."""
     MORE = 1
     """There are more changes."""
     UNKNOWN = 2
+    """The history does not go back so far."""
 
 
 class TopicNow(StrEnum):
-    """What became of the topic that an offset was committed for."""
+    """The present state of the topic that an offset was committed for."""
 
     SAME = "same"
+    """The topic exists."""
     RECREATED = "recreated"
-    """It was deleted, and another has its name."""
+    """The topic was deleted, and another topic has its name now."""
     DELETED = "deleted"
+    """The topic was deleted, and no topic has its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetChange:
-    """A commit, or the removal of an offset."""
+    """A commit, or the removal of an offset. Times are in ms since the epoch."""
 
     partition: TopicPartition
     time: Millis
-    """When it came into force: the commit's timestamp, or that of the removal."""
+    """The commit timestamp, or the time of the removal."""
     committed: CommittedOffset | None
-    """None: removed."""
+    """None: the offset was removed."""
     written: Millis
-    """What one request changed has the same."""
+    """When the record was written. All changes of one request have the same time."""
     log_offset: int
-    """Where its record stood in the partition of `__consumer_offsets` that is the group's."""
+    """The offset of the record in the group's partition of `__consumer_offsets`."""
     topic_now: TopicNow = TopicNow.SAME
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryTopic:
-    """The topic that has a name now."""
+    """The topic that has the name now: its id and the time of its creation, in ms."""
 
     topic_id: TopicId
     created: Millis
@@ -73,7 +76,7 @@ class HistoryTopic:
 
 @dataclass(frozen=True, slots=True)
 class PartitionHistory:
-    """The changes of one partition, newest first."""
+    """The changes of one partition, the newest first."""
 
     partition: TopicPartition
     changes: Sequence[OffsetChange]
@@ -82,21 +85,21 @@ class PartitionHistory:
 
 @dataclass(frozen=True, slots=True)
 class OffsetHistory:
-    """The changes that were asked for, by partition.
+    """The requested changes, by partition.
 
-    Of what was in force at `known_since` or later nothing is missing; -1: since ever.
+    All offsets that were current at `known_since` (ms) or later are known; -1: the history is complete.
     """
 
     known_since: Millis
     partitions: Sequence[PartitionHistory]
     topics: Mapping[TopicName, HistoryTopic] = field(default_factory=dict)
-    """Of the topics of these partitions those that there are; another may have had the name before."""
+    """The existing topics among those of the partitions. Another topic may have had the name before."""
 
 
 def list_changes(
     cluster: Cluster, group_id: GroupId, scope: Scope, since: Millis | None, until: Millis | None, limit: int
 ) -> OffsetHistory:
-    """The newest changes of each partition within a time, `limit` of each at most."""
+    """Return the newest changes of each partition between `since` and `until`, at most `limit` of each."""
     message = DescribeOffsetHistoryRequest(mode=_LIST, limit=limit)
     if since is not None:
         message.since_ms = since
@@ -106,12 +109,12 @@ def list_changes(
 
 
 def changes_in_force(cluster: Cluster, group_id: GroupId, scope: Scope, time: Millis) -> OffsetHistory:
-    """Of each partition the change that was in force at a time."""
+    """Return for each partition the change that was current at `time`."""
     return _ask(cluster, group_id, scope, DescribeOffsetHistoryRequest(mode=_AS_OF, until_ms=time))
 
 
 def last_change(cluster: Cluster, group_id: GroupId, scope: Scope) -> OffsetHistory:
-    """The partitions that the newest change within the scope changed: what it did, and what stood before."""
+    """Return the newest change in the scope: its partitions, each with the change and the one before it."""
     return _ask(cluster, group_id, scope, DescribeOffsetHistoryRequest(mode=_LAST_CHANGE))
 
 

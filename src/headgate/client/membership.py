@@ -1,6 +1,6 @@
 """Membership of a consumer group (KIP-848): heartbeats, assignment, revocation and commits of one member.
 
-`MemberState` is the protocol without input and output: it makes the next heartbeat and takes its answer.
+`MemberState` is the protocol without input and output: it creates the next heartbeat and takes its response.
 `Membership` sends the heartbeats from a thread of its own, so that a caller that works for minutes keeps its
 partitions.
 
@@ -35,7 +35,7 @@ from headgate.wire.messages.consumer_group_heartbeat import (
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 LEAVE_FOR_NOW_EPOCH: Final = -2
-"""Sent by a static member that will come back under its instance id: its partitions wait for it."""
+"""Sent by a static member that leaves temporarily: it keeps its partitions until its session times out."""
 
 _REJOIN = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
 
@@ -50,7 +50,7 @@ def new_member_id() -> MemberId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSettings:
-    """What a member tells the coordinator when it joins. Either `topics` or `topic_regex` is given."""
+    """What a member sends to the coordinator when it joins. Either `topics` or `topic_regex` is given."""
 
     group_id: GroupId
     topics: tuple[TopicName, ...] = ()
@@ -72,20 +72,20 @@ class MemberState:
         self.owned = NO_PARTITIONS
         self.lost = 0
         self._reported: Partitions | None = None
-        """What the coordinator knows that the member owns; None: the next heartbeat states everything."""
+        """The owned partitions that the coordinator knows; None: the next heartbeat reports everything."""
 
     @property
     def has_failed(self) -> bool:
-        """Whether the last heartbeat has no answer or fenced the member."""
+        """Whether the last heartbeat got no response or fenced the member."""
         return self._reported is None
 
     @property
     def has_news(self) -> bool:
-        """Whether the coordinator has to be told something now, not at the next interval."""
+        """Whether the next heartbeat must be sent now, because the owned partitions changed."""
         return self._reported != self.owned
 
     def heartbeat(self) -> ConsumerGroupHeartbeatRequest:
-        """Return the next heartbeat. It states the subscription and what is owned only where that changed."""
+        """Return the next heartbeat. It has the subscription and owned partitions only if they changed."""
         message = ConsumerGroupHeartbeatRequest(
             group_id=self.settings.group_id,
             member_id=self.member_id,
@@ -102,7 +102,7 @@ class MemberState:
         return message
 
     def leaving(self) -> ConsumerGroupHeartbeatRequest:
-        """Return the heartbeat with which the member leaves: for now if it is static, else for good."""
+        """Return the heartbeat with which the member leaves: temporarily if it is static, else finally."""
         is_static = self.settings.instance_id is not None
         return ConsumerGroupHeartbeatRequest(
             group_id=self.settings.group_id,
@@ -113,7 +113,7 @@ class MemberState:
         )
 
     def take(self, sent: ConsumerGroupHeartbeatRequest, answer: ConsumerGroupHeartbeatResponse) -> None:
-        """Take the answer to `sent`. Raises `RequestRefused` for an error that rejoining does not mend."""
+        """Take the response to `sent`. Raises `RequestRefused` for errors that rejoining does not resolve."""
         if answer.error_code in _REJOIN:
             self._lose()
             return
@@ -126,15 +126,15 @@ class MemberState:
             self.owned |= self.assigned
 
     def answer_lost(self) -> None:
-        """Take note that the last heartbeat has no answer: the next one states everything."""
+        """Record that the last heartbeat got no response: the next one reports everything."""
         self._reported = None
 
     def release(self, partitions: Partitions) -> None:
-        """Stop owning partitions that are no longer assigned; others are kept."""
+        """Release those of the partitions that are no longer assigned. The others are kept."""
         self.owned -= partitions - self.assigned
 
     def _lose(self) -> None:
-        """The coordinator has given the partitions away: own none and join again under the same id."""
+        """Drop all partitions, because the member was fenced, and rejoin with the same member id."""
         self.epoch = JOIN_EPOCH
         self.assigned = self.owned = NO_PARTITIONS
         self._reported = None
@@ -148,16 +148,15 @@ class MemberView:
     epoch: int
     assigned: frozenset[TopicPartition]
     revoked: frozenset[TopicPartition]
-    """Owned, but no longer assigned: to be released, after a last commit."""
+    """Owned partitions that are no longer assigned. Release them after a last commit."""
     lost: int
-    """How often the coordinator fenced the member: what it owned before was lost without a release."""
+    """How often the coordinator fenced the member. Then its partitions were lost without a release."""
 
 
 class Membership:
-    """A member of a consumer group, from `join` to `leave`; or used in a `with` block.
+    """A member of a consumer group. Call `join` and `leave`, or use it in a `with` block.
 
-    `timeout_s` is how long each request may take. The methods are called from one thread; only the heartbeats
-    have another one.
+    `timeout_s` limits each request. Call the methods from one thread. Heartbeats are sent from another one.
     """
 
     def __init__(
@@ -183,14 +182,14 @@ class Membership:
 
     @property
     def member_id(self) -> MemberId:
-        """The id under which it is a member."""
+        """The member id."""
         return self._state.member_id
 
     def join(self) -> None:
         """Join the group and start the thread that sends heartbeats.
 
-        Raises the errors of `headgate.client.errors`; `RequestRefused` with UNRELEASED_INSTANCE_ID where
-        another member uses the instance id. The assignment may arrive later: see `wait_for_assignment`.
+        Raises the errors of `headgate.client.errors`; `RequestRefused` with UNRELEASED_INSTANCE_ID if
+        another member uses the instance id. The assignment can arrive later: see `wait_for_assignment`.
         """
         try:
             self._heartbeats.retrying(self._beat)
@@ -201,7 +200,7 @@ class Membership:
         self._thread.start()
 
     def view(self) -> MemberView:
-        """Return the member's epoch and partitions now. Raises the error that ended the membership."""
+        """Return the member's current epoch and partitions. Raises the error that ended the membership."""
         with self._changed:
             self._check()
             state = self._state
@@ -226,7 +225,7 @@ class Membership:
         return self.view()
 
     def release(self, partitions: Iterable[TopicPartition]) -> None:
-        """Give up revoked partitions. The coordinator hears of it at once and gives them to others."""
+        """Release revoked partitions. The next heartbeat is sent immediately, so that others can get them."""
         with self._changed:
             released = frozenset(partitions)
             owned = self._state.owned
@@ -236,8 +235,8 @@ class Membership:
     def commit(self, offsets: Mapping[TopicPartition, int | CommittedOffset]) -> None:
         """Commit offsets of partitions that the member owns, under its epoch.
 
-        Raises `PartlyRefused` or `RequestRefused` where the coordinator refuses: STALE_MEMBER_EPOCH or
-        UNKNOWN_MEMBER_ID say that the partitions belong to someone else by now.
+        Raises `PartlyRefused` or `RequestRefused`. STALE_MEMBER_EPOCH and UNKNOWN_MEMBER_ID mean that the
+        partitions are assigned to another member now.
         """
         with self._changed:
             self._check()
@@ -245,10 +244,10 @@ class Membership:
         commit_offsets(self._commits, self.settings.group_id, offsets, committer=committer)
 
     def leave(self) -> None:
-        """Leave the group and end the thread; a second call does nothing.
+        """Leave the group and end the thread. A second call does nothing.
 
-        A static member leaves for now: its partitions stay assigned to it until its session times out. A
-        coordinator that cannot be reached is not waited for, it will remove the member by itself.
+        A static member leaves temporarily: it keeps its partitions until its session times out. If the
+        coordinator cannot be reached, it removes the member when the session times out.
         """
         with self._changed:
             self._is_leaving = True
@@ -256,7 +255,7 @@ class Membership:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-            self._say_farewell()
+            self._send_leave()
         self._close()
 
     def __enter__(self) -> Self:
@@ -284,13 +283,13 @@ class Membership:
                 self._pause()
 
     def _pause(self) -> None:
-        """Wait before a heartbeat is sent again that failed or was refused."""
+        """Wait before sending a heartbeat again after it failed or was refused."""
         with self._changed:
             if not self._is_leaving:
                 self._changed.wait(RETRY_DELAY_S)
 
     def _wait(self) -> bool:
-        """Sleep until the next heartbeat is due; return whether there is to be one."""
+        """Sleep until the next heartbeat is due. Return False if the member leaves instead."""
         deadline = time.monotonic() + self._interval_s
         with self._changed:
             while not self._is_leaving and not self._state.has_news:
@@ -334,14 +333,14 @@ class Membership:
             raise self._error
 
     def _named(self, partitions: Iterable[tuple[TopicId, int]]) -> frozenset[TopicPartition]:
-        """Partitions by their topics' names; those of topics deleted meanwhile are left out."""
+        """Return partitions by topic name. Partitions of deleted topics are omitted."""
         return frozenset(
             TopicPartition(self._names[topic_id], index)
             for topic_id, index in partitions
             if topic_id in self._names
         )
 
-    def _say_farewell(self) -> None:
+    def _send_leave(self) -> None:
         if self._error is not None or self._state.epoch == JOIN_EPOCH:
             return
         try:

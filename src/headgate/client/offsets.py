@@ -1,6 +1,6 @@
-"""Committed offsets as a client outside the group sees them: fetch, commit, delete.
+"""Fetching, committing and deleting a group's committed offsets.
 
-A commit may be conditional: it takes place if offsets are what they are expected to be, or not at all.
+A commit can be conditional: it succeeds only if the committed offsets equal the expected ones.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ from headgate.wire.messages.offset_fetch import (
 from headgate.wire.wide import WideStructs
 
 LAST_BY_NAME = 9
-"""Of OffsetCommit and OffsetFetch: above this version topics go by id; the name is what is known here."""
+"""The last version of OffsetCommit and OffsetFetch that identifies topics by name."""
 _GROUPS_SINCE = 8
 _ALL_SINCE = 2
 NO_LEADER_EPOCH = -1
 _NOT_ATTEMPTED = ErrorCode.OPERATION_NOT_ATTEMPTED
 _SURELY_NOT_DONE = (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR)
-"""Refusals before anything was decided; others that pass may come after the commit was written."""
+"""Retriable errors after which the commit was certainly not executed; after others it may have been."""
 
 PartitionT = TypeVar("PartitionT")
 
 
 class CommittedOffset(NamedTuple):
-    """Where a group is in a partition: the next record it wants, and what it wrote beside that."""
+    """A committed offset: the offset of the next record to consume, its leader epoch and metadata."""
 
     offset: int
     leader_epoch: int = NO_LEADER_EPOCH
@@ -68,7 +68,7 @@ class CommittedOffset(NamedTuple):
 
 
 class Committer(NamedTuple):
-    """The member of a group that commits, and its epoch or generation."""
+    """The member that commits, and its member epoch or generation."""
 
     member_id: str
     epoch: int
@@ -76,24 +76,24 @@ class Committer(NamedTuple):
 
 
 NO_MEMBER = Committer("", -1)
-"""Who commits to a group without members."""
+"""The committer for a group without members."""
 
 Offsets = Mapping[TopicPartition, int | CommittedOffset | None]
-"""Offsets to commit; a bare number has no leader epoch and no metadata.
+"""Offsets to commit. An integer has no leader epoch and no metadata.
 
-None removes the offset, which only a commit with conditions can.
+None removes the committed offset; only conditional commits can do that.
 """
 
 Expected = Mapping[TopicPartition, int | None]
-"""Offsets that must be committed now; None: that nothing is."""
+"""Expected committed offsets; None: no committed offset."""
 
 
 def fetch_offsets(
     cluster: Cluster, group_id: GroupId, partitions: Iterable[TopicPartition] | None = None
 ) -> dict[TopicPartition, CommittedOffset]:
-    """The committed offsets of a group, of some partitions or (None) of all, in order.
+    """Fetch the committed offsets of a group, sorted, of some partitions or (None) of all.
 
-    Left out is what was never committed; a group that is not there has none.
+    Partitions without a committed offset are omitted. A group that does not exist has none.
     """
     asked = None if partitions is None else by_topic(dict.fromkeys(partitions, True))
     if asked is None:
@@ -113,7 +113,7 @@ def fetch_offsets(
         node = cluster.coordinator(group_id)
         version = node.version_for(OffsetFetchRequest, at_most=LAST_BY_NAME)
         if asked is None and version < _ALL_SINCE:
-            raise VersionNotSupported(f"{node.address} is too old to tell all offsets of a group")
+            raise VersionNotSupported(f"{node.address} is too old to return all offsets of a group")
         return _fetched(group_id, node.request(message, version), version)
 
     return cluster.retrying(attempt)
@@ -148,25 +148,25 @@ def commit_offsets(
     topic_ids: Mapping[TopicName, TopicId] | None = None,
     committer: Committer = NO_MEMBER,
 ) -> None:
-    """Set the offsets of a group without members, or as the member `committer`; a group is created by its
-    first offset.
+    """Commit offsets of a group without members, or as the member `committer`.
 
-    Raises `PartlyRefused` for partitions that do not exist or whose metadata is too long, the others being
-    committed, and for all of them when the group is not taken (UNKNOWN_MEMBER_ID: it has members).
+    The first committed offset creates the group. Raises `PartlyRefused` for partitions that do not exist or
+    whose metadata is too long, after committing the others. Raises it for all partitions if the group refuses
+    the commit (UNKNOWN_MEMBER_ID: it has members).
 
-    With `expected`, offsets that must be committed now in these partitions, everything is committed or
-    nothing, and None among the offsets removes what is committed. Raises also `OffsetsMoved`, where they are
-    not; `OutcomeUnknown`, where the answer is lost; and `VersionNotSupported`, where the cluster knows no
-    conditions.
+    With `expected`, the commit is conditional: all offsets are committed if the current ones equal
+    `expected`, otherwise none. An offset of None is then removed. Raises also `OffsetsMoved` if current
+    offsets differ, `OutcomeUnknown` if the response is lost, and `VersionNotSupported` if the cluster has no
+    conditional commits.
 
-    With `topic_ids` of all topics, these are meant and no others that bear their names by then: partitions of
-    topics that are gone are refused (UNKNOWN_TOPIC_ID). A cluster that is too old for ids is sent names.
+    With `topic_ids` of all topics, topics are identified by id. Partitions of deleted topics are then refused
+    (UNKNOWN_TOPIC_ID), even if another topic has the name. A cluster that does not support ids gets names.
     """
     conditions = dict(expected or {})
     if strangers := conditions.keys() - offsets.keys():
-        raise ValueError(f"offsets are expected in partitions that are not committed: {sorted(strangers)}")
+        raise ValueError(f"expected has partitions that offsets does not have: {sorted(strangers)}")
     if not conditions and None in offsets.values():
-        raise ValueError("only a commit with conditions removes offsets; delete_offsets does without")
+        raise ValueError("a commit without conditions cannot remove offsets; use delete_offsets")
     on_wire = {where: NO_OFFSET if offset is None else offset for where, offset in conditions.items()}
     by_name = by_topic(offsets)
     ids = topic_ids if topic_ids is not None and topic_ids.keys() >= by_name.keys() else {}
@@ -196,7 +196,7 @@ def commit_offsets(
         response = _ask_once(cluster.coordinator(group_id), message)
         if moved := _moved(response):
             raise OffsetsMoved(group_id, moved, conditions)
-        # What stopped the commit is told before what it stopped.
+        # The reasons come first, partitions that were only not attempted come last.
         check_parts(dict(sorted(_codes(response).items(), key=lambda each: each[1] == _NOT_ATTEMPTED)), what)
 
     what = f"offset of group {group_id} in"
@@ -204,12 +204,12 @@ def commit_offsets(
 
 
 def knows_conditions(node: Connection) -> bool:
-    """Whether a node commits on condition; one that does not would commit all the same."""
+    """Tell whether a node supports conditional commits. Other nodes would ignore the condition and commit."""
     return CONDITIONAL_COMMIT in node.features
 
 
 def _commit(node: Connection, message: OffsetCommitRequest) -> OffsetCommitResponse:
-    """The answer to a commit, by topics' ids if they are there, by their names in any case."""
+    """Send a commit, with topic ids if the message has them. The topics of the response always have names."""
     names = {topic.topic_id: topic.name for topic in message.topics}
     response = node.request(message, at_most=LAST_BY_NAME if ZERO_TOPIC_ID in names else None)
     for topic in response.topics:
@@ -219,17 +219,17 @@ def _commit(node: Connection, message: OffsetCommitRequest) -> OffsetCommitRespo
 
 
 def _ask_once(node: Connection, message: OffsetCommitRequest) -> OffsetCommitResponse:
-    """The answer to a commit that may have taken place even though no answer came."""
+    """Send a conditional commit once. Raises `OutcomeUnknown` if it may have been executed."""
     if not knows_conditions(node):
-        raise VersionNotSupported(f"{node.address} does not commit on condition")
+        raise VersionNotSupported(f"{node.address} does not support conditional commits")
     try:
         response = _commit(node, message)
     except (ConnectionFailed, RequestTimedOut, BadResponse) as error:
-        raise OutcomeUnknown(f"{error}; whether the offsets are committed is not known") from error
+        raise OutcomeUnknown(f"{error}; it is unknown whether the offsets are committed") from error
     for code in set(_codes(response).values()):
         refused = RequestRefused(f"offsets of group {message.group_id}", code)
         if refused.is_retriable and code not in _SURELY_NOT_DONE:
-            raise OutcomeUnknown(f"{refused}; whether they are committed is not known")
+            raise OutcomeUnknown(f"{refused}; it is unknown whether they are committed")
     return response
 
 
@@ -274,10 +274,10 @@ def _to_commit(
 
 
 def delete_offsets(cluster: Cluster, group_id: GroupId, partitions: Iterable[TopicPartition]) -> None:
-    """Delete committed offsets of topics that the group does not read now.
+    """Delete committed offsets of topics that the group is not subscribed to.
 
-    Raises `RequestRefused` for the group (GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP), `PartlyRefused` for
-    partitions (UNKNOWN_TOPIC_OR_PARTITION, GROUP_SUBSCRIBED_TO_TOPIC), the others being deleted.
+    Raises `RequestRefused` for the group (GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP), and `PartlyRefused` for
+    partitions (UNKNOWN_TOPIC_OR_PARTITION, GROUP_SUBSCRIBED_TO_TOPIC) after deleting the others.
     """
     topics = [
         OffsetDeleteRequestTopic(
@@ -296,7 +296,7 @@ def delete_offsets(cluster: Cluster, group_id: GroupId, partitions: Iterable[Top
 
 
 def by_topic(values: Mapping[TopicPartition, PartitionT]) -> dict[TopicName, dict[int, PartitionT]]:
-    """What is kept by partition, by topic and then by the partition's number."""
+    """Regroup values by topic, then by partition number."""
     topics: dict[TopicName, dict[int, PartitionT]] = {}
     for (topic, partition), value in values.items():
         topics.setdefault(topic, {})[partition] = value

@@ -1,4 +1,4 @@
-"""The command in this process, against a server whose records are a second apart."""
+"""The command in this process, with a server whose records are a second apart."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="package")
 def bootstrap_servers() -> Iterator[str]:
-    """A server with `flights`: three partitions of ten records, one a second from START_MS on."""
+    """Start a server with `flights`: three partitions of ten records, one each second from START_MS on."""
     with run({"offsets.topic.num.partitions": "2"}) as broker:
         address: dict[str, Any] = {"bootstrap.servers": broker.bootstrap_servers}
         admin = AdminClient(address)
@@ -37,7 +37,7 @@ def bootstrap_servers() -> Iterator[str]:
 
 @pytest.fixture
 def command(bootstrap_servers: str) -> Command:
-    """The command in this process, against that server."""
+    """Run the command in this process with that server."""
 
     def invoke(*arguments: str | Path) -> Result:
         words = ["consumer-groups", "--bootstrap-server", bootstrap_servers, *map(str, arguments)]
@@ -48,7 +48,7 @@ def command(bootstrap_servers: str) -> Command:
 
 @pytest.fixture
 def group(bootstrap_servers: str, request: pytest.FixtureRequest) -> str:
-    """A group of this test's own, at 4 and 9 in two of three partitions."""
+    """Create a group with the offsets 4 and 9 in two of three partitions."""
     name = f"{request.node.name.partition('[')[0]}-{next(_numbers)}"
     consumer = Consumer({"bootstrap.servers": bootstrap_servers, "group.id": name})
     offsets = [TopicPartition("flights", 0, 4), TopicPartition("flights", 1, 9, metadata="by hand")]
@@ -59,6 +59,6 @@ def group(bootstrap_servers: str, request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def member(bootstrap_servers: str, group: str) -> Iterator[Consumer]:
-    """A consumer that reads all of it."""
+    """Start a member to which all partitions are assigned."""
     with reading(bootstrap_servers, group, "flights", {"client.id": "reader"}) as consumer:
         yield consumer

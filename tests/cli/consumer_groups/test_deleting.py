@@ -12,7 +12,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 def test_offsets_are_deleted(command: Command, group: str) -> None:
-    """A line for each; a group that is not there is an error."""
+    """Each partition has a line. A group that does not exist is an error."""
     assert rows(command("--delete-offsets", "--group", group, "--topic", "flights:0"))[1:] == [
         [group, "flights", "0", "deleted"]
     ]
@@ -21,15 +21,15 @@ def test_offsets_are_deleted(command: Command, group: str) -> None:
     assert (refused.exit_code, "there is no group called nobody" in refused.stderr) == (1, True)
 
 
-def test_offsets_that_are_being_read_are_not_deleted(command: Command, group: str, member: Consumer) -> None:
-    """What is refused is shown, and said with what to do about it."""
+def test_offsets_of_subscribed_topics_are_not_deleted(command: Command, group: str, member: Consumer) -> None:
+    """The table shows the error of each partition; the message has advice."""
     refused = command("--delete-offsets", "--group", group, "--topic", "flights:0")
-    assert (refused.exit_code, "its members read this topic: stop them first" in refused.stderr) == (1, True)
+    assert (refused.exit_code, "its members are subscribed to this topic" in refused.stderr) == (1, True)
     assert [group, "flights", "0", "GROUP_SUBSCRIBED_TO_TOPIC"] in map(str.split, refused.stdout.splitlines())
 
 
 def test_groups_are_deleted_unless_they_are_active(command: Command, group: str, member: Consumer) -> None:
-    """What is refused is shown with its reason, and the rest is done."""
+    """The error of a group is shown; the others are deleted."""
     made = ("--reset-offsets", "--group", "gone", "--topic", "flights", "--to-latest")
     command(*made, "--create", "--execute")
     deleted = command("--delete", "--group", "gone", "--group", group, "--output", "json")

@@ -1,4 +1,4 @@
-"""`headgate consumer-groups --describe`, as people and scripts written for Kafka's tool meet it."""
+"""`headgate consumer-groups --describe`, for users and for scripts written for Kafka's tool."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 def test_a_group_is_described_in_kafkas_columns(command: Command, group: str, member: Consumer) -> None:
-    """Offsets, ends, lag and readers; dashes for what there is none of."""
+    """Offsets, ends, lag and members; dashes for missing values."""
     heading, *lines = rows(command("--describe", "--group", group))
     assert heading == [
         *("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"),
@@ -36,7 +36,7 @@ def test_a_group_is_described_in_kafkas_columns(command: Command, group: str, me
 
 
 def test_members_and_state_are_described(command: Command, group: str, member: Consumer) -> None:
-    """With --verbose what each member reads, too."""
+    """With --verbose also the assignment of each member."""
     _, line = rows(command("--describe", "--group", group, "--members"))
     assert line == [group, member.memberid(), "/127.0.0.1", "reader", "3"]
     heading, line = rows(command("--describe", "--group", group, "--members", "--verbose"))
@@ -51,7 +51,7 @@ def test_members_and_state_are_described(command: Command, group: str, member: C
 
 
 class Heart:
-    """The members of a group of the new protocol, who beat when they are told to."""
+    """The members of a consumer group, which send heartbeats when a test calls `beat`."""
 
     def __init__(self, bootstrap_servers: str, group: str) -> None:
         self.cluster = Cluster(bootstrap_servers, client_id="reader")
@@ -59,7 +59,7 @@ class Heart:
         self._topic_id, self._group = topic.topic_id, GroupId(group)
 
     def beat(self, member_id: str, epoch: int, owned: list[int], **more: Any) -> int:
-        """One heartbeat; the member's epoch."""
+        """Send a heartbeat. Return the member epoch."""
         parts = [TopicPartitions(topic_id=self._topic_id, partitions=owned)] if owned else []
         message = ConsumerGroupHeartbeatRequest(
             group_id=self._group, member_id=member_id, member_epoch=epoch, topic_partitions=parts, **more
@@ -69,43 +69,43 @@ class Heart:
         return response.member_epoch
 
     def join(self, member_id: str, **more: Any) -> int:
-        """A member joins; its epoch."""
+        """Join a member. Return the member epoch."""
         reads = {"rebalance_timeout_ms": 60_000, "subscribed_topic_names": ["flights"]}
         return self.beat(member_id, 0, [], **(reads | more))
 
 
 @pytest.fixture
 def heart(bootstrap_servers: str, group: str) -> Iterator[Heart]:
-    """For the test's group."""
+    """The members of the test's group."""
     heart = Heart(bootstrap_servers, group)
     with heart.cluster:
         yield heart
 
 
-def test_a_rebalance_tells_who_is_waited_for(command: Command, group: str, heart: Heart) -> None:
-    """By name, and what is to be let go; epochs and targets show how far everybody is."""
+def test_a_rebalance_names_the_members_that_delay_it(command: Command, group: str, heart: Heart) -> None:
+    """With the partitions that they must revoke. Epochs and target assignments show the progress."""
     epoch = heart.join("one")
     heart.join("two")
     asked = ("--describe", "--group", group, "--members", "--verbose")
     while f"group {group} is rebalancing (Reconciling)" not in (described := command(*asked)).stderr:
         heart.beat("one", epoch, [0, 1, 2])
-    assert f"group {group}: reader (one) is to let go of flights:2\n" in described.stderr
+    assert f"group {group}: reader (one) must revoke flights:2\n" in described.stderr
     heading, one, two = rows(described)
     assert heading[5:] == ["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT"]
     assert one[4:] == ["3", str(epoch), "flights:0,1,2", str(epoch + 1), "flights:0,1"]
     assert two[4:] == ["0", str(epoch), "-", str(epoch + 1), "flights:2"]
 
 
-def test_a_static_member_that_is_away_is_told(command: Command, group: str, heart: Heart) -> None:
-    """Its partitions are read by nobody meanwhile: whoever looks should know why."""
+def test_a_static_member_that_left_temporarily_is_named(command: Command, group: str, heart: Heart) -> None:
+    """Its partitions are not consumed in the meantime, and the remark says why."""
     heart.join("one", instance_id="reader-1")
     heart.beat("one", -2, [], instance_id="reader-1")
     described = command("--describe", "--group", group)
-    assert f"group {group}: reader-1 is away; until its session ends its partitions wait" in described.stderr
+    assert f"group {group}: reader-1 left temporarily and keeps its partitions" in described.stderr
 
 
-def test_what_members_of_the_new_protocol_read_is_in_json(command: Command, group: str, heart: Heart) -> None:
-    """Subscriptions too, which there is no column for."""
+def test_assignments_and_subscriptions_are_in_json(command: Command, group: str, heart: Heart) -> None:
+    """The table has no column for subscriptions."""
     heart.join("one", subscribed_topic_regex="no-such-.*")
     arguments = ("--describe", "--group", group, "--members", "--output", "json")
     (described,) = json.loads(command(*arguments).stdout)["groups"]
@@ -116,10 +116,10 @@ def test_what_members_of_the_new_protocol_read_is_in_json(command: Command, grou
     assert (one["upgraded"], one["assignment"]) == (True, one["target_assignment"])
 
 
-def test_classic_members_of_a_new_group_stand_out(
+def test_classic_members_of_a_consumer_group_are_marked(
     command: Command, group: str, member: Consumer, heart: Heart
 ) -> None:
-    """In a column of its own, as long as there are any."""
+    """The table has a column for them while there are any."""
     heart.join("new")
     heading, *lines = rows(command("--describe", "--group", group, "--members", "--verbose"))
     assert heading[-1] == "UPGRADED"
@@ -128,7 +128,7 @@ def test_classic_members_of_a_new_group_stand_out(
 
 
 def test_all_groups_are_described_as_csv(command: Command, group: str) -> None:
-    """One heading, whatever the number of groups."""
+    """There is one heading for any number of groups."""
     described = command("--describe", "--all-groups", "--verbose", "--output", "csv")
     found = [row for row in csv.DictReader(io.StringIO(described.stdout)) if row["group"] == group]
     assert [(row["partition"], row["lag"], row["metadata"].rstrip("\0")) for row in found] == [
@@ -137,8 +137,8 @@ def test_all_groups_are_described_as_csv(command: Command, group: str) -> None:
     ]
 
 
-def test_a_group_that_is_not_there_is_an_error_and_the_others_are_shown(command: Command, group: str) -> None:
-    """The nearest name is offered; the exit code tells scripts."""
+def test_an_unknown_group_is_an_error_and_the_others_are_shown(command: Command, group: str) -> None:
+    """The most similar name is suggested, and the exit code is 1."""
     described = command("--describe", "--group", group[:-1], "--group", group)
     assert described.exit_code == 1
     assert f"there is no group called {group[:-1]}; did you mean {group}?" in described.stderr

@@ -10,8 +10,8 @@ from tests.cli.support import Command, rows
 pytestmark = pytest.mark.timeout(60)
 
 
-def test_groups_are_listed_by_name_alone_unless_more_is_asked_for(command: Command, group: str) -> None:
-    """Plain names for scripts; state and type, with or without a filter, as Kafka's tool has it."""
+def test_groups_are_listed_by_name_and_optionally_with_state_and_type(command: Command, group: str) -> None:
+    """Names only for scripts; state and type with or without a filter, like Kafka's tool."""
     assert group in command("--list").stdout.splitlines()
     assert [group, "Empty"] in rows(command("--list", "--state"))
     table = rows(command("--list", "--state", "empty,stable", "--type", "Classic"))
@@ -26,8 +26,8 @@ def test_groups_are_listed_by_name_alone_unless_more_is_asked_for(command: Comma
     assert {"group": group, "type": "Classic", "state": "Empty", "protocol_type": ""} in as_json["groups"]
 
 
-def test_a_state_that_there_is_not_is_refused_with_those_there_are(command: Command) -> None:
-    """A misspelt filter would otherwise look like an empty cluster."""
+def test_an_unknown_state_is_refused_with_the_known_ones(command: Command) -> None:
+    """A misspelt filter would look like a cluster without groups."""
     refused = command("--list", "--state", "Stabel")
     assert refused.exit_code == 2
     assert "Empty, Stable, PreparingRebalance" in refused.stderr

@@ -1,4 +1,4 @@
-"""`headgate consumer-groups --reset-offsets`: shown, done with --execute, and never while somebody reads."""
+"""`headgate consumer-groups --reset-offsets`: shown, executed with --execute, refused for active groups."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ pytestmark = pytest.mark.timeout(60)
         (["--by-duration", "PT1H"], {0: 10, 1: 10, 2: 10}),
     ],
 )
-def test_a_reset_shows_what_it_does_and_does_it_with_execute(
+def test_a_reset_is_shown_and_executed_with_execute(
     command: Command, group: str, target: list[str], offsets: dict[int, int]
 ) -> None:
-    """Without --execute nothing changes; with it, what was shown is what is there."""
+    """Without --execute nothing changes. With it, the committed offsets are those shown."""
     words = ["--reset-offsets", "--group", group, "--topic", "flights", *target]
     shown = command(*words)
     heading, *lines = rows(shown)
@@ -43,20 +43,20 @@ def test_a_reset_shows_what_it_does_and_does_it_with_execute(
     assert committed(command, group) == offsets
 
 
-def test_a_group_that_is_not_there_is_made_only_if_that_is_meant(command: Command, group: str) -> None:
-    """A name that was mistyped is refused with the nearest one; nothing comes into being."""
+def test_an_unknown_group_is_created_only_with_create(command: Command, group: str) -> None:
+    """A mistyped name is refused with the most similar one, and no group is created."""
     words = ("--reset-offsets", "--group", f"{group}x", "--topic", "flights", "--to-offset", "2")
     for asked in (words, (*words, "--execute")):
         refused = command(*asked)
         assert refused.exit_code == 1
-        assert f"did you mean {group}? (--create makes it)" in refused.stderr
+        assert f"did you mean {group}? (--create creates it)" in refused.stderr
     assert f"{group}x" not in command("--list").stdout
     assert command(*words, "--create", "--execute").exit_code == 0
     assert committed(command, f"{group}x") == {0: 2, 1: 2, 2: 2}
 
 
-def test_a_shift_stays_inside_the_log_and_says_so(command: Command, group: str) -> None:
-    """Of the partitions that were named, and those only."""
+def test_a_shift_stays_inside_the_log(command: Command, group: str) -> None:
+    """A message reports the moved offset. Only the named partitions change."""
     words = ("--reset-offsets", "--group", group, "--execute", "--shift-by")
     done = command(*words, "3", "--topic", "flights:1")
     assert rows(done)[1] == [group, "flights", "1", "9", "10"]
@@ -65,11 +65,11 @@ def test_a_shift_stays_inside_the_log_and_says_so(command: Command, group: str) 
     assert committed(command, group) == {0: 0, 1: 3}
     refused = command(*words, "1", "--topic", "flights:0,2")
     assert refused.exit_code == 1
-    assert "nothing is committed to shift from in flights-2" in refused.stderr
+    assert "there is no committed offset to shift in flights-2" in refused.stderr
 
 
-def test_what_is_exported_can_be_read_back(command: Command, group: str, tmp_path: Path) -> None:
-    """One group without its name, several with theirs, as Kafka's tool writes and reads them."""
+def test_an_export_can_be_imported(command: Command, group: str, tmp_path: Path) -> None:
+    """For one group without its name, for several groups with their names, like Kafka's tool."""
     saved = tmp_path / "saved.csv"
     words = ("--reset-offsets", "--group", group)
     saved.write_text(command(*words, "--all-topics", "--to-current", "--export").stdout)
@@ -92,14 +92,14 @@ def test_what_is_exported_can_be_read_back(command: Command, group: str, tmp_pat
         ("flights,0,-1\n", "line 1"),
         ("flights,0,1\nother,flights,0,1\n", "line 2: group other is not among those of --group"),
         ("flights,0,1\nflights,0,2\n", "line 2: flights-0 of group "),
-        ("", "there are no offsets in it"),
+        ("", "the file has no offsets"),
     ],
     ids=["too few fields", "negative", "another group", "twice", "empty"],
 )
-def test_a_file_that_does_not_read_is_refused_by_line(
+def test_an_invalid_file_is_refused_with_its_line(
     command: Command, group: str, tmp_path: Path, lines: str, says: str
 ) -> None:
-    """Before anything is changed."""
+    """Nothing is changed."""
     path = tmp_path / "offsets.csv"
     path.write_text(lines)
     refused = command("--reset-offsets", "--group", group, "--from-file", path, "--execute")
@@ -108,16 +108,16 @@ def test_a_file_that_does_not_read_is_refused_by_line(
 
 
 def test_an_active_group_is_not_reset(command: Command, group: str, member: Consumer) -> None:
-    """The error says why, and what to do."""
+    """The error has the reason and advice."""
     refused = command("--reset-offsets", "--group", group, "--topic", "flights", "--to-latest", "--execute")
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert f"group {group} is active: state Stable, 1 member; stop its members first" in refused.stderr
 
 
-def test_a_reset_changes_what_it_shows_or_nothing(
+def test_a_reset_makes_the_shown_changes_or_none(
     command: Command, group: str, bootstrap_servers: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody commits between the look and the change: the error says what, and that nothing was changed."""
+    """If another client commits between plan and execution, the error has its offset; nothing is changed."""
     plan_reset = Admin.plan_reset
 
     def overtaken(admin: Admin, *arguments: Any) -> Any:
@@ -129,12 +129,12 @@ def test_a_reset_changes_what_it_shows_or_nothing(
     monkeypatch.setattr(Admin, "plan_reset", overtaken)
     refused = command("--reset-offsets", "--group", group, "--all-topics", "--to-earliest", "--execute")
     assert (refused.exit_code, refused.stdout) == (1, "")
-    assert f"group {group}: flights-1 is at 8, not at 9; somebody moved it meanwhile" in refused.stderr
+    assert f"group {group}: flights-1 is at 8, not at 9; another client changed it" in refused.stderr
     assert committed(command, group) == {0: 4, 1: 8}
 
 
-def test_partitions_that_are_not_there_are_refused_with_those_there_are(command: Command, group: str) -> None:
-    """A misspelt topic gets the nearest name."""
+def test_unknown_partitions_are_refused_with_the_existing_ones(command: Command, group: str) -> None:
+    """For a misspelt topic the most similar name is suggested."""
     words = ("--reset-offsets", "--group", group, "--to-latest", "--topic")
     assert "flights has the partitions 0 to 2" in command(*words, "flights:3").stderr
     refused = command(*words, "fligths")

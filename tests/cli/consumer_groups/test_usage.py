@@ -1,4 +1,4 @@
-"""What cannot be meant is refused in words that help; durations and dates are read as Kafka's tool does."""
+"""Invalid command lines are refused with advice; durations and dates are parsed like in Kafka's tool."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ pytestmark = pytest.mark.timeout(60)
         ("--describe", "--group or --all-groups is expected with --describe"),
         ("--list --describe", "--list and --describe: one of them is expected"),
         ("--group g", "--undo, --pause, --resume, --paused-partitions or --rewind is expected"),
-        ("--describe --group g --execute", "--execute does not go with --describe"),
+        ("--describe --group g --execute", "--execute cannot be combined with --describe"),
         ("--describe --group g --members --state", "--members and --state: one of them"),
         ("--reset-offsets --group g --topic t", "--to-earliest, --to-latest"),
-        ("--reset-offsets --group g --to-latest", "which partitions? --topic TOPIC"),
+        ("--reset-offsets --group g --to-latest", "the partitions are missing: --topic TOPIC"),
         ("--reset-offsets --group g --topic t --to-latest --to-earliest", "one of them is expected"),
         ("--reset-offsets --group g --topic t:x --to-latest", "--topic t:x: TOPIC or TOPIC:0,1"),
         ("--reset-offsets --group g --topic t --to-datetime today", "2026-11-21T08:30:00"),
@@ -35,36 +35,36 @@ pytestmark = pytest.mark.timeout(60)
         ("--list --bootstrap-server nowhere", "not an address of the form host:port"),
     ],
 )
-def test_what_cannot_be_meant_is_refused_with_what_can(command: Command, words: str, says: str) -> None:
-    """Exit code 2, one line."""
+def test_an_invalid_command_line_is_refused(command: Command, words: str, says: str) -> None:
+    """The exit code is 2, and the message is one line."""
     refused = command(*words.split())
     assert (refused.exit_code, refused.stdout) == (2, "")
     assert refused.stderr.startswith("headgate: ")
     assert says in refused.stderr
 
 
-def test_a_server_that_is_not_there_is_said_to_be_that(command: Command) -> None:
-    """Exit code 1, and the option that names another."""
+def test_a_missing_server_is_reported(command: Command) -> None:
+    """The exit code is 1, and the message names the option for the address."""
     refused = command("--list", "--bootstrap-server", "127.0.0.1:1")
     assert refused.exit_code == 1
     assert "no connection to 127.0.0.1:1" in refused.stderr
-    assert "--bootstrap-server names another" in refused.stderr
+    assert "or use another --bootstrap-server" in refused.stderr
 
 
-def test_without_any_option_there_is_help() -> None:
-    """As for every other command."""
+def test_help_is_shown_without_options() -> None:
+    """Like for every other command."""
     result = CliRunner().invoke(app, ["consumer-groups"])
     assert "Usage:" in result.output
     assert result.exception is None or isinstance(result.exception, SystemExit)
 
 
-def test_help_tells_what_each_option_does() -> None:
-    """By kinds, with examples."""
+def test_help_describes_the_options() -> None:
+    """In panels, with examples."""
     text = CliRunner().invoke(app, ["consumer-groups", "--help"], env={"COLUMNS": "160"}).stdout
     for words in (
-        "What to do: one of these",
+        "Actions: one of these",
         "--reset-offsets",
-        "Where --reset-offsets and --rewind lead",
+        "Target of --reset-offsets and --rewind",
         "[STATES]",
     ):
         assert words in text
@@ -74,34 +74,34 @@ def test_help_tells_what_each_option_does() -> None:
     ("text", "duration_ms"),
     [("P1D", 86_400_000), ("PT1H30M", 5_400_000), ("P1DT2S", 86_402_000), ("pt0.25s", 250), ("PT0S", 0)],
 )
-def test_durations_are_of_iso_8601(text: str, duration_ms: int) -> None:
-    """As Java's Duration reads them."""
+def test_durations_are_in_iso_8601(text: str, duration_ms: int) -> None:
+    """They have the format of Java's Duration."""
     assert parse_duration(text) == duration_ms
 
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "P1DT", "1D", "P1H", "PT1D", "P-1D"])
-def test_what_is_no_duration_is_refused(text: str) -> None:
-    """With an example."""
+def test_an_invalid_duration_is_refused(text: str) -> None:
+    """The message has an example."""
     with pytest.raises(UsageProblem, match="a duration is expected"):
         parse_duration(text)
 
 
-def test_dates_are_of_utc_unless_they_say_otherwise() -> None:
-    """As Kafka's tool reads them."""
+def test_dates_are_in_utc_unless_they_have_an_offset() -> None:
+    """Kafka's tool parses them in the same way."""
     assert parse_datetime("2023-11-14T22:13:20") == START_MS
     assert parse_datetime("2023-11-14T22:13:20.001Z") == START_MS + 1
     assert parse_datetime("2023-11-15T00:13:20+02:00") == START_MS
 
 
-def test_groups_that_cannot_be_read_now_are_told_with_what_to_do() -> None:
-    """The error's name alone says neither what is wrong nor where to look."""
+def test_the_error_for_groups_that_are_not_loaded_has_advice() -> None:
+    """The name of the error code explains neither the reason nor the remedy."""
     told = in_words(RequestRefused("the groups of n:1", ErrorCode.COORDINATOR_NOT_AVAILABLE))
     assert told.startswith("the groups of n:1: COORDINATOR_NOT_AVAILABLE; ")
-    assert "look into the server's own log" in told
+    assert "see the server's log" in told
 
 
-def test_the_command_that_is_advised_for_active_groups_can_be_meant(command: Command) -> None:
-    """Whoever puts the group's name into it gets past the command line."""
+def test_the_command_in_the_advice_for_active_groups_is_valid(command: Command) -> None:
+    """With a group's name in place of GROUP it is a valid command line."""
     told = in_words(RequestRefused("group g", ErrorCode.NON_EMPTY_GROUP))
     advised = told.partition("`headgate consumer-groups ")[2].partition("`")[0]
     assert "there is no group called GROUP" in command(*advised.split()).stderr

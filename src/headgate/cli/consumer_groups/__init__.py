@@ -1,20 +1,21 @@
-"""`headgate consumer-groups`: the options of kafka-consumer-groups.sh, with help that tells what they do.
+"""`headgate consumer-groups`: the options of kafka-consumer-groups.sh and more.
 
-    options.py    every option with its help, and what was given
-    command.py    the command, which takes them
-    usage.py      which options go together
-    run.py        from there to the action, and its exit code
-    arguments.py  topics with partitions, dates, durations, files of offsets
-    groups.py     which groups were asked for
+    options.py    all options with their help, and their values
+    command.py    the command, which takes the options
+    usage.py      the valid combinations of options
+    run.py        runs the action, returns the exit code
+    arguments.py  parsers of topics with partitions, dates, durations, files of offsets
+    groups.py     the requested groups
     reports.py    --list and --describe
     changes.py    --reset-offsets, --delete-offsets and --delete
     pausing.py    --pause, --resume and --paused-partitions
     rewinding.py  --rewind
     history.py    --history, --offsets-as-of and --undo
     printing.py   rows as a table, JSON or CSV
-    advice.py     errors in words, with what to do next
+    remarks.py    remarks of --describe on a group's state
+    advice.py     error messages with advice
 
-Exit codes: 0 all was done; 1 something was refused, or nobody answers; 2 the command line cannot be meant.
+Exit codes: 0: everything was done. 1: something was refused, or no server responds. 2: invalid command line.
 """
 
 from headgate.cli.consumer_groups.command import OptionalValues, consumer_groups

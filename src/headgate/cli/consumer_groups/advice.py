@@ -1,4 +1,4 @@
-"""Errors in words, with what to do next."""
+"""Error messages with advice."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from headgate.client.errors import NoNodeReachable, RequestTimedOut, VersionNotS
 from headgate.domain.errors import ErrorCode
 
 _STOP_THEM = (
-    "stop its members first (`headgate consumer-groups --describe --members --group GROUP` lists them); one "
-    "that died or is away is gone after its session timeout"
+    "stop its members first (`headgate consumer-groups --describe --members --group GROUP` lists them); the "
+    "coordinator removes a failed member after its session timeout"
 )
 _REWIND = (
     "`headgate consumer-groups --rewind`, with the same options, does it while the group runs; or stop its "
@@ -27,21 +27,21 @@ _REWIND = (
 )
 _WAIT = "wait until their owners have released them (--paused-partitions shows it), then try again"
 _NOT_LOADED = (
-    "the server still reads the log of these groups, or cannot read or write it: try again, and look into "
-    "the server's own log if it stays so"
+    "the server is still loading the log of these groups, or cannot read or write it: try again, and if the "
+    "error persists, see the server's log"
 )
 _BY_CODE = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE: _NOT_LOADED,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: _NOT_LOADED,
     ErrorCode.NON_EMPTY_GROUP: _STOP_THEM,
-    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "its members read this topic: stop them first",
-    ErrorCode.UNKNOWN_TOPIC_ID: "the topic was deleted meanwhile, so nothing of the group was changed",
-    ErrorCode.UNKNOWN_MEMBER_ID: "the group got members meanwhile: stop them first",
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "its members are subscribed to this topic: stop them first",
+    ErrorCode.UNKNOWN_TOPIC_ID: "the topic was deleted in the meantime, so nothing was changed",
+    ErrorCode.UNKNOWN_MEMBER_ID: "the group has members now: stop them first",
 }
 
 
 def in_words(error: ClientError) -> str:
-    """The error and what to do about it, on one line."""
+    """Return the error and the advice for it, on one line."""
     if isinstance(error, PartlyRefused):
         advice = _advice(next(iter(error.refused.values())))
     else:
@@ -60,21 +60,19 @@ def _advice(error: ClientError) -> str | None:
     if isinstance(error, VersionNotSupported):
         return _STOP_THEM if "Pause" in str(error) else None
     if isinstance(error, OffsetsMoved):
-        return "somebody moved it meanwhile, so nothing of the group was changed; look again"
+        return "another client changed it in the meantime, so this command changed nothing; run it again"
     if isinstance(error, AlreadyUndone):
-        return "--redo makes that change again; --to-offsets-as-of goes back further"
+        return "--redo repeats that change; --reset-offsets --to-offsets-as-of restores older offsets"
     if isinstance(error, TopicGone):
-        return "--history shows what they were; --topic with other topics leaves them out"
+        return "--history shows them; to exclude this topic, name the others with --topic"
     if isinstance(error, HistoryUnknown):
-        return (
-            "it was compacted away and its history is gone or was never kept; --history shows what is known"
-        )
+        return "the history was deleted or never kept; --history shows the known changes"
     if isinstance(error, OutcomeUnknown):
-        return "--describe shows it"
+        return "--describe shows the committed offsets"
     if isinstance(error, NoNodeReachable):
-        return "is a server running there? --bootstrap-server names another"
+        return "check that a server is running there, or use another --bootstrap-server"
     if isinstance(error, RequestTimedOut):
-        return "--timeout gives it longer"
+        return "try again with a greater --timeout"
     if isinstance(error, RequestRefused) and error.error is not None:
         return _BY_CODE.get(error.error)
     return None

@@ -1,4 +1,4 @@
-"""What options mean whose values have a form: topics with partitions, dates, durations, files of offsets."""
+"""Parsers of option values: topics with partitions, dates, durations, files of offsets."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _MS = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "seconds": 100
 
 
 class TopicArgument(NamedTuple):
-    """`--topic`: a topic, and which of its partitions; None: all."""
+    """A value of `--topic`: a topic and its partitions; None: all partitions."""
 
     topic: str
     partitions: tuple[int, ...] | None
 
 
 def parse_topic(text: str) -> TopicArgument:
-    """`flights` or `flights:0,1`. Raises `UsageProblem`."""
+    """Parse `flights` or `flights:0,1`. Raises `UsageProblem`."""
     topic, colon, numbers = text.partition(":")
     if not colon:
         return TopicArgument(topic, None)
@@ -51,7 +51,7 @@ def parse_topic(text: str) -> TopicArgument:
 
 
 def parse_datetime(text: str, option: str = "--to-datetime") -> Millis:
-    """A date and time of ISO 8601, of UTC unless it says otherwise. Raises `UsageProblem`."""
+    """Parse a date and time in ISO 8601, in UTC unless it has an offset. Raises `UsageProblem`."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -65,7 +65,7 @@ def parse_datetime(text: str, option: str = "--to-datetime") -> Millis:
 
 
 def parse_duration(text: str) -> int:
-    """A duration of ISO 8601, up to days, in milliseconds. Raises `UsageProblem`."""
+    """Return a duration in ISO 8601, without months and years, in ms. Raises `UsageProblem`."""
     found = _DURATION.fullmatch(text)
     if found is None or not any(found.groupdict().values()):
         raise UsageProblem(f"--by-duration {text}: a duration is expected, as P7D, PT12H or P1DT2H3M4S")
@@ -74,7 +74,7 @@ def parse_duration(text: str) -> int:
 
 
 def target_of(options: Options) -> Target:
-    """Where the reset leads, unless a file says it."""
+    """Return the target of a reset without --from-file."""
     if options.to_offset is not None:
         return ToOffset(options.to_offset)
     if options.shift_by is not None:
@@ -92,9 +92,9 @@ OffsetsByGroup = dict[str, dict[TopicPartition, int]]
 
 
 def read_offsets(path: Path, groups: Sequence[str]) -> OffsetsByGroup:
-    """The offsets of a file by group. Raises `UsageProblem`, which names the line.
+    """Return the offsets in a file by group. Raises `UsageProblem`, which names the line.
 
-    A line of three fields is of the one group that was named; one of four fields names its group.
+    A line of three fields belongs to the only group of `groups`. A line of four fields begins with its group.
     """
     offsets: OffsetsByGroup = {group: {} for group in groups}
     try:
@@ -103,14 +103,14 @@ def read_offsets(path: Path, groups: Sequence[str]) -> OffsetsByGroup:
                 if groups and group not in offsets:
                     raise UsageProblem(f"{path}, line {line}: group {group} is not among those of --group")
                 if partition in offsets.setdefault(group, {}):
-                    raise UsageProblem(f"{path}, line {line}: {partition} of group {group} is there twice")
+                    raise UsageProblem(f"{path}, line {line}: {partition} of group {group} occurs twice")
                 offsets[group][partition] = offset
     except OSError as problem:
         raise UsageProblem(f"--from-file {path}: {problem.strerror}") from problem
     except (UnicodeDecodeError, csv.Error) as problem:
         raise UsageProblem(f"--from-file {path}: not CSV: {problem}") from problem
     if not any(offsets.values()):
-        raise UsageProblem(f"--from-file {path}: there are no offsets in it")
+        raise UsageProblem(f"--from-file {path}: the file has no offsets")
     return offsets
 
 

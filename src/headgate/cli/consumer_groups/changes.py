@@ -1,4 +1,4 @@
-"""`--reset-offsets`, `--delete-offsets` and `--delete`: what is changed, and shown."""
+"""`--reset-offsets`, `--delete-offsets` and `--delete`: change offsets and groups, and print the result."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ OF_ONE_GROUP = (
     RewindUnfinished,
     VersionNotSupported,
 )
-"""Errors that leave the other groups as they are."""
+"""Errors of one group, after which the command continues with the other groups."""
 _PLAN = ("group", "topic", "partition", "current_offset", "new_offset")
 
 
@@ -52,14 +52,14 @@ _PLAN = ("group", "topic", "partition", "current_offset", "new_offset")
 
 
 def reset_offsets(admin: Admin, options: Options) -> int:
-    """Show what a reset does to each group, and do it if told to; 1 if a group was refused."""
+    """Show the reset of each group; with --execute, do it. Return 1 if a group was refused."""
     targets = targets_of(admin, options)
     done: list[tuple[str, list[PlannedOffset]]] = []
     is_refused = False
     known = {each.group_id for each in admin.list_groups()}
     for group_id, (target, partitions) in targets.items():
         if group_id not in known and not options.create:
-            say(f"{not_there(admin, group_id)} (--create makes it)")
+            say(f"{not_there(admin, group_id)} (--create creates it)")
             is_refused = True
             continue
         try:
@@ -77,7 +77,7 @@ def reset_offsets(admin: Admin, options: Options) -> int:
 
 
 def targets_of(admin: Admin, options: Options) -> dict[str, tuple[Target, list[TopicPartition]]]:
-    """For each group where it is to go, and in which partitions."""
+    """Return the target and the partitions of each group."""
     if options.from_file is not None:
         read = read_offsets(options.from_file, options.group)
         return {
@@ -92,7 +92,7 @@ def targets_of(admin: Admin, options: Options) -> dict[str, tuple[Target, list[T
 
 
 def named_partitions(admin: Admin, options: Options) -> list[TopicPartition]:
-    """The partitions of --topic, all of which exist. Raises `RequestRefused`."""
+    """Return the partitions of --topic. Raises `RequestRefused` if one does not exist."""
     wanted: list[TopicPartition] = []
     for argument in map(parse_topic, options.topic):
         wanted += _partitions_of(admin, argument)
@@ -121,7 +121,7 @@ def _partitions_of(admin: Admin, argument: TopicArgument) -> list[TopicPartition
 
 
 def _existing(admin: Admin, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """The same partitions, all of which exist. Raises `RequestRefused`."""
+    """Return the same partitions. Raises `RequestRefused` if one does not exist."""
     numbers: dict[str, list[int]] = {}
     for topic, partition in partitions:
         numbers.setdefault(topic, []).append(partition)
@@ -151,7 +151,7 @@ def print_plans(done: list[tuple[str, list[PlannedOffset]]], options: Options) -
     elif rows:
         print_table(rows, _PLAN)
         if not options.execute:
-            say("nothing was changed; --execute does it")
+            say("nothing was changed; add --execute to make the changes")
 
 
 def _plan_row(group_id: str, each: PlannedOffset) -> Row:
@@ -165,7 +165,7 @@ def _plan_row(group_id: str, each: PlannedOffset) -> Row:
 
 
 def _export(done: list[tuple[str, list[PlannedOffset]]], *, is_one: bool) -> None:
-    """Kafka's form of CSV, which --from-file reads: no heading, and no group where there is one only."""
+    """Print Kafka's CSV format, which --from-file reads: no heading, and no group if there is only one."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     for group_id, planned in done:
         for (topic, partition), offset in ((each.partition, each.offset) for each in planned):
@@ -176,7 +176,7 @@ def _export(done: list[tuple[str, list[PlannedOffset]]], *, is_one: bool) -> Non
 
 
 def delete_offsets(admin: Admin, options: Options) -> int:
-    """Delete offsets and show what became of each; 1 if one was refused."""
+    """Delete offsets and print the result of each. Return 1 if one was refused."""
     rows: list[Row] = []
     arguments = [parse_topic(text) for text in options.topic]
     for group_id in dict.fromkeys(options.group):
@@ -209,7 +209,7 @@ def delete_offsets(admin: Admin, options: Options) -> int:
 
 
 def delete_groups(admin: Admin, options: Options) -> int:
-    """Delete groups and show what became of each; 1 if one was refused."""
+    """Delete groups and print the result of each. Return 1 if one was refused."""
     group_ids = asked_groups(admin, options)
     errors: dict[str, ClientError] = {}
     try:

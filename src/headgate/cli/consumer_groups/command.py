@@ -1,4 +1,4 @@
-"""The command: its options are the fields of `Options`, which it makes of what was given."""
+"""The command. Its options are the fields of `Options`, which it creates from the command line."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typer.core import TyperCommand
 from headgate.cli.consumer_groups.options import Options
 
 WITHOUT_VALUE = ""
-"""What --state and --type are when they stand alone."""
+"""The value of --state and --type without a value."""
 
 
 class OptionalValues(TyperCommand):
-    """A command whose --state and --type may stand alone or have a value, as Kafka's tool has it."""
+    """A command whose --state and --type have an optional value, as in Kafka's tool."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Give them an empty value where they have none."""
+        """Parse the arguments, after adding an empty value to these options where they have none."""
         given: list[str] = []
         for arg, following in zip(args, [*args, "-"][1:], strict=True):
             given.append(arg)
@@ -30,7 +30,7 @@ class OptionalValues(TyperCommand):
 
 
 def _takes_options(command: Callable[[Options], None]) -> Callable[..., None]:
-    """The command with each field of its `Options` as a parameter, where Typer looks for them."""
+    """Return the command with each field of `Options` as a parameter, for Typer."""
 
     def taking_each(**given: Any) -> None:
         command(Options(**given))
@@ -53,27 +53,27 @@ def _default(option: Field[Any]) -> Any:
 
 @_takes_options
 def consumer_groups(options: Options) -> None:
-    """Look after consumer groups: who reads what, how far, and moving it.
+    """Describe consumer groups, their members, offsets and lag, and change their offsets.
 
-    The options are those of kafka-consumer-groups.sh; it works with Headgate as with a Kafka cluster.
+    The options are those of kafka-consumer-groups.sh and more. The command works with Headgate and Kafka.
 
-    Where is everybody, and how far behind?
+    Show the offsets and lag of all groups:
 
     headgate consumer-groups --describe --all-groups
 
-    Read a topic again from this morning on: stop the consumers, look, then do it.
+    Read a topic again from a time on: stop the consumers, show the plan, then execute it:
 
     headgate consumer-groups --reset-offsets --group billing --topic flights --to-datetime 2026-11-21T08:00:00
 
     headgate consumer-groups --reset-offsets ... --execute
 
-    Read two partitions again while the group goes on with the others: look, then do it.
+    Read two partitions again while the group consumes the others: show the plan, then execute it:
 
     headgate consumer-groups --rewind --group billing --topic flights:0,1 --by-duration PT1H
 
     headgate consumer-groups --rewind ... --execute
 
-    That was the wrong group: take it back.
+    Undo the last change of a group's offsets:
 
     headgate consumer-groups --undo --group billing --all-topics --execute
     """

@@ -1,4 +1,4 @@
-"""Which groups were asked for, and what to say of those that are not there."""
+"""The requested groups, and the message for a group that does not exist."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from headgate.cli.consumer_groups.printing import say
 
 
 def consumer_listings(listings: Iterable[GroupListing]) -> list[GroupListing]:
-    """Those that are of consumers, or only keep offsets."""
+    """Return the groups of consumers, and the groups that only store offsets."""
     return [listing for listing in listings if listing.protocol_type in ("consumer", "")]
 
 
 def asked_groups(admin: Admin, options: Options) -> list[str]:
-    """The ids of the groups that were named, or of all consumer groups."""
+    """Return the ids of the groups of --group, or of all consumer groups."""
     if not options.all_groups:
         return list(dict.fromkeys(options.group))
     listings = consumer_listings(admin.list_groups())
@@ -26,7 +26,7 @@ def asked_groups(admin: Admin, options: Options) -> list[str]:
 
 
 def not_there(admin: Admin, group_id: str) -> str:
-    """What to say of a group that is not there: the nearest name, or where the names are."""
+    """Return the message for a group that does not exist, with the most similar name if there is one."""
     near = difflib.get_close_matches(group_id, [each.group_id for each in admin.list_groups()], n=1)
-    hint = f"did you mean {near[0]}?" if near else "`headgate consumer-groups --list` lists what there is"
+    hint = f"did you mean {near[0]}?" if near else "`headgate consumer-groups --list` lists all groups"
     return f"there is no group called {group_id}; {hint}"

@@ -1,4 +1,4 @@
-"""`--history`, `--offsets-as-of`, `--undo`, `--to-offsets-as-of`: what offsets were, put back too."""
+"""`--history`, `--offsets-as-of`, `--undo` and `--to-offsets-as-of`: show and restore past offsets."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _OF_ONE_GROUP = (
     RequestRefused,
     TopicGone,
 )
-"""Errors that leave the other groups as they are."""
+"""Errors of one group, after which the command continues with the other groups."""
 _CHANGE: Columns = ("group", "time", "topic", "partition", "change", "offset", "leader_epoch", "metadata")
 _AS_OF: Columns = (
     "group",
@@ -61,14 +61,14 @@ _AS_OF: Columns = (
     "topic_now",
 )
 _PLAN: Columns = ("group", "topic", "partition", "current_offset", "new_offset", "metadata")
-NOT_KNOWN = "unknown"
+UNKNOWN = "unknown"
 
 
 # --history
 
 
 def list_history(admin: Admin, options: Options) -> int:
-    """Print every change of the groups' offsets, newest first."""
+    """Print the changes of the groups' offsets, the newest first."""
     since = None if options.since is None else parse_datetime(options.since, "--since")
     until = None if options.until is None else _parse_time(options.until, "--until")
     if since is not None and until is not None and since > until:
@@ -95,21 +95,21 @@ def list_history(admin: Admin, options: Options) -> int:
     for group_id, history in found.items():
         if not any(each.changes for each in history.partitions):
             is_known = (since, until) != (None, None) and _is_known(admin, group_id, places)
-            nothing = f"group {group_id}: no change of its offsets is known of that time"
+            nothing = f"group {group_id}: there is no known change of its offsets in that time"
             say(nothing if is_known else _nothing_known(admin, options, group_id))
         _say_what_is_missing(group_id, history)
     return 0
 
 
 def _change_rows(group_id: str, history: OffsetHistory) -> list[Row]:
-    """The changes, and for each topic that was deleted and made anew a row that parts its lives."""
+    """Return the rows of changes, and a separating row for each topic that was deleted and created again."""
     changes = [change for partition in history.partitions for change in partition.changes]
     changes.sort(key=lambda change: change.log_offset, reverse=True)
     rows: list[Row] = []
-    parted: set[TopicName] = set()
+    separated: set[TopicName] = set()
     for change in changes:
-        if change.topic_now is TopicNow.RECREATED and change.partition.topic not in parted:
-            parted.add(change.partition.topic)
+        if change.topic_now is TopicNow.RECREATED and change.partition.topic not in separated:
+            separated.add(change.partition.topic)
             created = history.topics[change.partition.topic].created
             rows.append(_recreation_row(group_id, change.partition.topic, created))
         rows.append(_change_row(group_id, change))
@@ -148,40 +148,40 @@ def _change_row(group_id: str, change: OffsetChange) -> Row:
 def _say_what_is_missing(group_id: str, history: OffsetHistory) -> None:
     changes = (change for each in history.partitions for change in each.changes)
     for topic in sorted({one.partition.topic for one in changes if one.topic_now is TopicNow.DELETED}):
-        say(f"group {group_id}: topic {topic} is deleted; its offsets cannot be put back")
+        say(f"group {group_id}: topic {topic} is deleted; its offsets cannot be restored")
     if any(each.earlier is Earlier.MORE for each in history.partitions):
         say(f"group {group_id}: there are older changes; --limit and --since show more")
     if history.known_since >= 0:
-        say(f"group {group_id}: what was replaced before {_moment(history.known_since)} may be missing")
+        say(f"group {group_id}: offsets replaced before {_moment(history.known_since)} may be missing")
 
 
 # --offsets-as-of
 
 
 def offsets_as_of(admin: Admin, options: Options) -> int:
-    """Print what the groups' offsets were at a time; 1 if one of them is not known."""
+    """Print the groups' offsets as of a time. Return 1 if one of them is unknown."""
     asked = _parse_time(options.offsets_as_of or "", "--offsets-as-of")
-    _say_if_to_come(asked)
+    _say_if_future(asked)
     places = _places(options)
     rows: list[Row] = []
     unknown = 0
     for group_id in asked_groups(admin, options):
         found = admin.offsets_as_of(group_id, asked, places)
-        told = [each for each in found if not each.is_known or each.committed]
-        if not told:
+        shown = [each for each in found if not each.is_known or each.committed]
+        if not shown:
             is_known = _is_known(admin, group_id, places)
             nothing = f"group {group_id} had no offsets then"
             say(nothing if is_known else _nothing_known(admin, options, group_id))
-        rows += [_as_of_row(group_id, each) for each in told]
-        for topic in sorted({each.partition.topic for each in told if each.topic_now is not TopicNow.SAME}):
-            say(f"group {group_id}: its offsets in {topic} were of a topic that was deleted since")
+        rows += [_as_of_row(group_id, each) for each in shown]
+        for topic in sorted({each.partition.topic for each in shown if each.topic_now is not TopicNow.SAME}):
+            say(f"group {group_id}: its offsets in {topic} belong to a topic that was deleted since")
         unknown += sum(not each.is_known for each in found)
     if options.output == "json":
         print_json({"as_of": _moment(asked), "offsets": rows})
     else:
         _print(rows, _AS_OF, options)
     if unknown:
-        say(f"what {unknown} of the offsets were is not known: their history does not go back so far")
+        say(f"{unknown} of the offsets are unknown: the history does not go back so far")
     return 1 if unknown else 0
 
 
@@ -191,7 +191,7 @@ def _as_of_row(group_id: str, each: OffsetAsOf) -> Row:
         "group": group_id,
         "topic": each.partition.topic,
         "partition": each.partition.partition,
-        "offset": committed.offset if committed else NOT_KNOWN,
+        "offset": committed.offset if committed else UNKNOWN,
         "leader_epoch": committed.leader_epoch if committed and committed.leader_epoch >= 0 else None,
         "metadata": committed.metadata if committed else None,
         "since": None if each.since is None else _moment(each.since),
@@ -203,7 +203,7 @@ def _as_of_row(group_id: str, each: OffsetAsOf) -> Row:
 
 
 def undo(admin: Admin, options: Options) -> int:
-    """Show what taking back the last change does, and do it if told to; 1 if a group was refused."""
+    """Show the undo of each group's last change; with --execute, do it. Return 1 if a group was refused."""
     places = _places(options)
 
     def plan(group_id: str) -> Sequence[PlannedRestore]:
@@ -220,9 +220,9 @@ def undo(admin: Admin, options: Options) -> int:
 
 
 def restore_offsets(admin: Admin, options: Options) -> int:
-    """Show how offsets become what they were, and do it if told to; 1 if a group was refused."""
+    """Show the restore of each group's offsets; with --execute, do it. Return 1 if a group was refused."""
     asked = _parse_time(options.to_offsets_as_of or "", "--to-offsets-as-of")
-    _say_if_to_come(asked)
+    _say_if_future(asked)
     places = _places(options)
     return _restore(admin, options, lambda group_id: admin.plan_restore(group_id, asked, places))
 
@@ -244,7 +244,7 @@ def _restore(admin: Admin, options: Options, plan: Callable[[str], Sequence[Plan
             is_refused = True
             continue
         if not planned and _is_known(admin, group_id, _places(options)):
-            say(f"group {group_id}: all offsets are what they were")
+            say(f"group {group_id}: all offsets are already as they were then")
         elif not planned:
             say(_nothing_known(admin, options, group_id))
             is_refused = True
@@ -256,7 +256,7 @@ def _restore(admin: Admin, options: Options, plan: Callable[[str], Sequence[Plan
     else:
         _print(rows, _PLAN, options)
         if rows and options.output == "table" and not options.execute:
-            say("nothing was changed; --execute does it")
+            say("nothing was changed; add --execute to make the changes")
     return 1 if is_refused else 0
 
 
@@ -272,7 +272,7 @@ def _plan_row(group_id: str, each: PlannedRestore) -> Row:
 
 
 def _export(rows: list[Row], *, is_one: bool) -> None:
-    """What --from-file reads: offsets that are to be removed have no place in it."""
+    """Print the format of --from-file. It cannot represent offsets to be removed, which are omitted."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     for row in rows:
         if row["new_offset"] is not None:
@@ -280,44 +280,44 @@ def _export(rows: list[Row], *, is_one: bool) -> None:
             writer.writerow([row[name] for name in (names if is_one else ("group", *names))])
 
 
-# All of them
+# Shared
 
 
 def _parse_time(text: str, option: str) -> Millis:
-    """A time at which there may have been offsets. Raises `UsageProblem`."""
+    """Parse a date and time from 1970 on. Raises `UsageProblem`."""
     asked = parse_datetime(text, option)
     if asked < 0:
-        raise UsageProblem(f"{option} {text}: before 1970 there were no offsets")
+        raise UsageProblem(f"{option} {text}: a time from 1970 on is expected")
     return asked
 
 
-def _say_if_to_come(asked: Millis) -> None:
+def _say_if_future(asked: Millis) -> None:
     if asked > time.time() * 1000:
-        say(f"{_moment(asked)} is still to come: what is told is what is known now")
+        say(f"{_moment(asked)} is in the future: the present offsets are used")
 
 
 def _is_known(admin: Admin, group_id: str, places: list[TopicPartition | str] | None) -> bool:
-    """Whether there is anything in the history of these partitions."""
+    """Tell whether the history has a change of these partitions."""
     return any(each.changes for each in admin.offset_history(group_id, places, limit=1).partitions)
 
 
 def _nothing_known(admin: Admin, options: Options, group_id: str) -> str:
-    """What to say where nothing is known: mostly it is a name that was mistyped."""
+    """Return the message for a group without known changes. The usual reason is a mistyped name."""
     is_there = any(each.group_id == group_id for each in admin.list_groups())
     if not is_there and not (options.topic and _is_known(admin, group_id, None)):
         return not_there(admin, group_id)
     if not options.topic:
-        return f"nothing is known of offsets of group {group_id}"
+        return f"group {group_id} has no known offsets"
     topics = admin.topics()
     named = [parse_topic(each).topic for each in options.topic]
     near = [difflib.get_close_matches(each, topics, n=1) for each in named if each not in topics]
     meant = " ".join(each[0] for each in near if each)
     hint = f"; did you mean {meant}?" if meant else ""
-    return f"nothing is known of offsets of group {group_id} in {' '.join(options.topic)}{hint}"
+    return f"group {group_id} has no known offsets in {' '.join(options.topic)}{hint}"
 
 
 def _places(options: Options) -> list[TopicPartition | str] | None:
-    """Partitions and topics of --topic, whether they still exist or not; None: all there ever were."""
+    """Return the partitions and topics of --topic, which can be deleted ones; None: all in the history."""
     if not options.topic:
         return None
     places: list[TopicPartition | str] = []
@@ -341,7 +341,7 @@ def _without_group(row: Row) -> Row:
 
 
 def _moment(time: Millis) -> str | None:
-    """A time as --to-datetime reads it; None for the beginning of all."""
+    """Return a time in ISO 8601, as --to-datetime takes it; None for a negative time."""
     if time < 0:
         return None
     return moment(time)

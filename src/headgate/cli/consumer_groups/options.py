@@ -1,7 +1,7 @@
-"""Every option with its help, in the groups that `--help` shows them in, and what was asked for.
+"""All options with their help, in the panels of `--help`, and their values.
 
-A group is a dataclass: its fields are options by their names; what was not given has the default. `Options`
-is all of them together, and the command takes its fields as parameters (`command.py`).
+A panel is a dataclass: its fields are the options, with their names and defaults. `Options` combines all
+panels, and the command takes its fields as parameters (`command.py`).
 """
 
 from __future__ import annotations
@@ -15,57 +15,53 @@ from typer import Option
 
 OUTPUTS = ("table", "json", "csv")
 
-_group = partial(Option, rich_help_panel="Which groups")
-_partitions = partial(Option, rich_help_panel="Which partitions")
-_action = partial(Option, rich_help_panel="What to do: one of these")
-_shown = partial(Option, rich_help_panel="What --list and --describe show")
-_target = partial(Option, rich_help_panel="Where --reset-offsets and --rewind lead: one of these")
-_change = partial(Option, rich_help_panel="What --history lists")
-_reset = partial(Option, rich_help_panel="How --reset-offsets, --rewind and --undo work")
-_pause = partial(Option, rich_help_panel="How --pause and --rewind work")
+_group = partial(Option, rich_help_panel="Groups")
+_partitions = partial(Option, rich_help_panel="Partitions")
+_action = partial(Option, rich_help_panel="Actions: one of these")
+_shown = partial(Option, rich_help_panel="Output of --list and --describe")
+_target = partial(Option, rich_help_panel="Target of --reset-offsets and --rewind: one of these")
+_change = partial(Option, rich_help_panel="Output of --history")
+_reset = partial(Option, rich_help_panel="Execution of --reset-offsets, --rewind and --undo")
+_pause = partial(Option, rich_help_panel="Options of --pause and --rewind")
 _other = partial(Option, rich_help_panel="Connection and output")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Actions:
-    """What to do: one of these."""
+    """The actions, exactly one of which is needed."""
 
     list: Annotated[bool, _action("--list", help="List the consumer groups.")] = False
-    describe: Annotated[
-        bool, _action("--describe", help="Describe groups: where they are, who is in them.")
-    ] = False
+    describe: Annotated[bool, _action("--describe", help="Describe groups: offsets, lag and members.")] = (
+        False
+    )
     reset_offsets: Annotated[
         bool,
         _action(
             "--reset-offsets",
-            help="Move the offsets of a group without members. Shows what it would do until --execute is "
-            "given.",
+            help="Change the offsets of a group without members. Without --execute it only shows the plan.",
         ),
     ] = False
     delete_offsets: Annotated[
         bool,
-        _action(
-            "--delete-offsets", help="Delete committed offsets of topics that the group does not read now."
-        ),
+        _action("--delete-offsets", help="Delete committed offsets of topics without subscribed members."),
     ] = False
     delete: Annotated[
         bool, _action("--delete", help="Delete groups without members, with all their offsets.")
     ] = False
-    history: Annotated[bool, _action("--history", help="List every change of a group's offsets.")] = False
+    history: Annotated[bool, _action("--history", help="List the changes of a group's offsets.")] = False
     offsets_as_of: Annotated[
         str | None,
         _action(
             "--offsets-as-of",
             metavar="WHEN",
-            help="Show what a group's offsets were then: 2026-11-21T08:30:00.",
+            help="Show a group's offsets as of a time: 2026-11-21T08:30:00.",
         ),
     ] = None
     undo: Annotated[
         bool,
         _action(
             "--undo",
-            help="Take back the last change of a group's offsets. Shows what it would do until --execute is "
-            "given.",
+            help="Undo the last change of a group's offsets. Without --execute it only shows the plan.",
         ),
     ] = False
     pause: Annotated[
@@ -95,9 +91,9 @@ class Actions:
 
 @dataclass(frozen=True, kw_only=True)
 class Groups:
-    """Which groups."""
+    """The groups."""
 
-    group: Annotated[list[str], _group("--group", metavar="ID", help="This group; may be repeated.")] = field(
+    group: Annotated[list[str], _group("--group", metavar="ID", help="This group. Can be repeated.")] = field(
         default_factory=list
     )
     all_groups: Annotated[bool, _group("--all-groups", help="All consumer groups.")] = False
@@ -105,27 +101,27 @@ class Groups:
 
 @dataclass(frozen=True, kw_only=True)
 class Partitions:
-    """Which partitions."""
+    """The partitions."""
 
     topic: Annotated[
         list[str],
         _partitions(
             "--topic",
             metavar="TOPIC[:0,1]",
-            help="This topic, or these of its partitions; may be repeated.",
+            help="This topic, or these partitions of it. Can be repeated.",
         ),
     ] = field(default_factory=list)
     all_topics: Annotated[
-        bool, _partitions("--all-topics", help="Every partition the group has an offset in.")
+        bool, _partitions("--all-topics", help="All partitions with a committed offset.")
     ] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shown:
-    """What --list and --describe show."""
+    """The output of --list and --describe."""
 
     offsets: Annotated[
-        bool, _shown("--offsets", help="Offsets, ends and lag of each partition (default).")
+        bool, _shown("--offsets", help="Offset, end of the log and lag of each partition (default).")
     ] = False
     members: Annotated[bool, _shown("--members", help="The members of a group.")] = False
     state: Annotated[
@@ -133,7 +129,7 @@ class Shown:
         _shown(
             "--state",
             metavar="[STATES]",
-            help="The state of groups; with --list and states (Stable,Empty), only those groups.",
+            help="The state of groups. With --list and states (Stable,Empty): only these groups.",
         ),
     ] = None
     type: Annotated[
@@ -141,47 +137,52 @@ class Shown:
         _shown(
             "--type",
             metavar="[TYPES]",
-            help="With --list: the type of groups; with types (Classic,Consumer), only those groups.",
+            help="With --list: the type of groups. With types (Classic,Consumer): only these groups.",
         ),
     ] = None
     verbose: Annotated[
         bool,
-        _shown("--verbose", help="More columns: leader epochs, each member's partitions, group epochs."),
+        _shown("--verbose", help="More columns: leader epochs, assignments of members, group epochs."),
     ] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Targets:
-    """Where --reset-offsets and --rewind lead: one of these."""
+    """The targets of --reset-offsets and --rewind, exactly one of which is needed."""
 
-    to_earliest: Annotated[bool, _target("--to-earliest", help="Where the log starts.")] = False
-    to_latest: Annotated[bool, _target("--to-latest", help="Where the log ends.")] = False
+    to_earliest: Annotated[bool, _target("--to-earliest", help="The start of the log.")] = False
+    to_latest: Annotated[bool, _target("--to-latest", help="The end of the log.")] = False
     to_current: Annotated[
         bool,
-        _target("--to-current", help="What is committed now; where the log ends for a partition without."),
+        _target("--to-current", help="The committed offset, or the end of the log if there is none."),
     ] = False
     to_offset: Annotated[int | None, _target("--to-offset", metavar="N", help="This offset.")] = None
     shift_by: Annotated[
-        int | None, _target("--shift-by", metavar="N", help="N records on; back if N is negative.")
+        int | None,
+        _target(
+            "--shift-by",
+            metavar="N",
+            help="N records after the committed offset, or before it if N is negative.",
+        ),
     ] = None
     to_datetime: Annotated[
         str | None,
         _target(
             "--to-datetime",
             metavar="WHEN",
-            help="The first record of then or later: 2026-11-21T08:30:00, of UTC unless it ends in +01:00.",
+            help="The first record at or after a time: 2026-11-21T08:30:00, in UTC or with +01:00.",
         ),
     ] = None
     by_duration: Annotated[
         str | None,
-        _target("--by-duration", metavar="P1DT2H3M4S", help="The first record that is no older than this."),
+        _target("--by-duration", metavar="P1DT2H3M4S", help="The first record that is not older than this."),
     ] = None
     from_file: Annotated[
         Path | None,
         _target(
             "--from-file",
             metavar="FILE.csv",
-            help="Offsets as --export wrote them: lines of topic,partition,offset or "
+            help="The offsets in a file of --export: lines of topic,partition,offset or "
             "group,topic,partition,offset.",
         ),
     ] = None
@@ -190,42 +191,48 @@ class Targets:
         _target(
             "--to-offsets-as-of",
             metavar="WHEN",
-            help="What the offsets were then; a partition that had none loses its offset.",
+            help="The offsets as of a time. The offset of a partition that had none is removed.",
         ),
     ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """What --history lists."""
+    """The output of --history."""
 
-    since: Annotated[str | None, _change("--since", metavar="WHEN", help="Changes of then or later.")] = None
-    until: Annotated[str | None, _change("--until", metavar="WHEN", help="Changes of then or before.")] = None
+    since: Annotated[
+        str | None, _change("--since", metavar="WHEN", help="Only changes at or after a time.")
+    ] = None
+    until: Annotated[
+        str | None, _change("--until", metavar="WHEN", help="Only changes at or before a time.")
+    ] = None
     limit: Annotated[
         int | None,
         _change(
             "--limit",
             metavar="N",
             min=1,
-            help="The newest N changes of each partition; 100 unless given.",
+            help="At most the newest N changes of each partition (default 100).",
         ),
     ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """How --reset-offsets, --rewind and --undo work."""
+    """The execution of --reset-offsets, --rewind and --undo."""
 
-    dry_run: Annotated[bool, _reset("--dry-run", help="Show what would be done (default).")] = False
-    execute: Annotated[bool, _reset("--execute", help="Do it.")] = False
+    dry_run: Annotated[bool, _reset("--dry-run", help="Only show the plan (default).")] = False
+    execute: Annotated[bool, _reset("--execute", help="Execute the plan.")] = False
     redo: Annotated[
         bool,
-        _reset("--redo", help="With --undo: if the last change is itself an undo, take that one back."),
+        _reset("--redo", help="With --undo: undo the last change also if it was itself an undo."),
     ] = False
     create: Annotated[
-        bool, _reset("--create", help="With --reset-offsets: make the group if there is none of that name.")
+        bool, _reset("--create", help="With --reset-offsets: create the group if it does not exist.")
     ] = False
-    export: Annotated[bool, _reset("--export", help="Print what --from-file reads, and no more.")] = False
+    export: Annotated[
+        bool, _reset("--export", help="Only print the offsets, in the format of --from-file.")
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,24 +259,24 @@ class Pauses:
 
 @dataclass(frozen=True, kw_only=True)
 class Everywhere:
-    """Connection and output: these go with every action, and always have a value."""
+    """Connection and output. These options are valid for every action and always have a value."""
 
     bootstrap_server: Annotated[
-        str, _other("--bootstrap-server", metavar="HOST:PORT,...", help="Where the cluster is.")
+        str, _other("--bootstrap-server", metavar="HOST:PORT,...", help="Addresses of the cluster.")
     ] = "127.0.0.1:9092"
     timeout: Annotated[
-        int, _other("--timeout", metavar="MS", min=1, help="How long each request may take.")
+        int, _other("--timeout", metavar="MS", min=1, help="Timeout of each request, in ms.")
     ] = 5000
     output: Annotated[str, _other("--output", help="table, json or csv.")] = "table"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options(Everywhere, Pauses, Execution, Changes, Targets, Shown, Partitions, Groups, Actions):
-    """All options. (The fields of the last base come first: that is the order of `--help`.)"""
+    """All options. The fields of the last base come first, which is the order in `--help`."""
 
     @property
     def given(self) -> tuple[str, ...]:
-        """The names of the options that were given, of those that have no value otherwise."""
+        """The names of the options on the command line, without those of `Everywhere`."""
         always = names_of(Everywhere)
         return tuple(
             name for name in names_of(Options) if name not in always and _is_given(getattr(self, name))
@@ -277,9 +284,9 @@ class Options(Everywhere, Pauses, Execution, Changes, Targets, Shown, Partitions
 
 
 def _is_given(value: object) -> bool:
-    return value is not None and value is not False and value != []  # 0 is an offset, and no False
+    return value is not None and value is not False and value != []  # 0 counts as given: it is an offset
 
 
 def names_of(group: type[Actions | Groups | Partitions | Targets | Everywhere]) -> tuple[str, ...]:
-    """The names of a group's options, in the order `--help` has them in."""
+    """Return the names of a panel's options, in the order of `--help`."""
     return tuple(each.name for each in fields(group))

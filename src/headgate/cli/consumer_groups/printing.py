@@ -1,7 +1,7 @@
-"""Rows as a table for people, JSON or CSV for programs; problems on standard error.
+"""Output of rows as a table, JSON or CSV; messages on standard error.
 
-A table is plain text in columns, one heading a column, so that it can be piped on. What there is none of is a
-dash in a table, null in JSON and empty in CSV.
+A table is plain text in columns with headings, so that other programs can read it. A missing value is a dash
+in a table, null in JSON and empty in CSV.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from typing import Any
 import typer
 
 Row = dict[str, Any]
-"""The values of a row by their names in JSON."""
+"""The values of a row, by their names in JSON."""
 
 Columns = Sequence[str]
-"""Which of them are shown, in order; a heading is the name in capitals with dashes, or Kafka's own."""
+"""The names of the values to print, in order. A heading is the name in capitals with dashes, or Kafka's."""
 
 _HEADINGS = {"member_count": "#MEMBERS", "partition_count": "#PARTITIONS", "assignment": "CURRENT-ASSIGNMENT"}
 
 
 def print_table(rows: Iterable[Row], columns: Columns) -> None:
-    """Print the rows in columns as wide as needed."""
+    """Print the rows as a table."""
     headings = [_HEADINGS.get(column, column.upper().replace("_", "-")) for column in columns]
     cells = [[_cell(row[column]) for column in columns] for row in rows]
     widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
@@ -34,7 +34,7 @@ def print_table(rows: Iterable[Row], columns: Columns) -> None:
 
 
 def print_csv(rows: Iterable[Row], columns: Columns) -> None:
-    """Print the rows as CSV, the names first."""
+    """Print the rows as CSV, with a heading."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows([_csv_cell(row[column]) for column in columns] for row in rows)
@@ -46,7 +46,7 @@ def print_json(document: Row) -> None:
 
 
 def say(problem: str) -> None:
-    """Print a line about something that is not as it was asked for."""
+    """Print a message on standard error."""
     typer.echo(f"headgate: {problem}", err=True)
 
 
@@ -56,7 +56,7 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     text = value if isinstance(value, str) else str(value)
-    # Nothing a member calls itself may move the terminal's cursor.
+    # Clients choose these texts: escape control characters, which could change the terminal.
     return text if text.isprintable() else ascii(text)[1:-1]
 
 

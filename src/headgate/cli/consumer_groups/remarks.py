@@ -1,4 +1,4 @@
-"""What the rows of `--describe` do not say: that a group is empty or rebalancing, and who is waited for."""
+"""Remarks of `--describe` on a group: it is empty or rebalancing, and the members that delay a rebalance."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from headgate.domain.ids import Millis
 REBALANCING = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling")
 
 _NAMED = 3
-"""So many members are named; of the others there is only the number."""
+"""How many members are named. The others are only counted."""
 
 
 def remarks_on(group: GroupDescription, *, has_rows: bool) -> Iterator[str]:
-    """Each remark on a group, a sentence."""
+    """Yield the remarks on a group, each a sentence."""
     name = f"group {group.group_id}"
     if group.state in REBALANCING:
         yield f"{name} is rebalancing ({group.state})"
     elif not group.members:
         yield f"{name} has no active members"
     if not has_rows and group.members:
-        yield f"{name} reads nothing and has committed nothing"
-    late = [(member, kept) for member in group.members if (kept := _to_let_go(member))]
+        yield f"{name} has no assigned partitions and no committed offsets"
+    late = [(member, kept) for member in group.members if (kept := _pending_revocation(member))]
     for member, kept in late[:_NAMED]:
-        yield f"{name}: {_named(member)} is to let go of {assignment_text(kept)}"
+        yield f"{name}: {_named(member)} must revoke {assignment_text(kept)}"
     away = [member for member in group.members if member.is_away]
     for member in away[:_NAMED]:
-        yield f"{name}: {_named(member)} is away; until its session ends its partitions wait for it"
+        text = "left temporarily and keeps its partitions until its session times out"
+        yield f"{name}: {_named(member)} {text}"
     if (rest := max(0, len(late) - _NAMED) + max(0, len(away) - _NAMED)) > 0:
-        yield f"{name}: the same holds of {rest} more"
+        yield f"{name}: the same applies to {rest} more"
 
 
 def remarks_on_pauses(group: GroupDescription, positions: Iterable[Position]) -> Iterator[str]:
@@ -50,8 +51,8 @@ def remarks_on_pauses(group: GroupDescription, positions: Iterable[Position]) ->
         yield f"{name}: {assignment_text(partitions)} paused{when} by {caller or 'unknown'}{why}"
 
 
-def _to_let_go(member: MemberDescription) -> Sequence[TopicPartition]:
-    """What a member has that is to be somebody else's."""
+def _pending_revocation(member: MemberDescription) -> Sequence[TopicPartition]:
+    """Return the assigned partitions of a member that are not in its target assignment."""
     if member.target is None or member.is_away:
         return ()
     target = set(member.target)
@@ -59,12 +60,12 @@ def _to_let_go(member: MemberDescription) -> Sequence[TopicPartition]:
 
 
 def _named(member: MemberDescription) -> str:
-    """How people call a member."""
+    """Return the instance id of a member, or its client id and member id."""
     return member.instance_id or f"{member.client_id} ({member.member_id})"
 
 
 def assignment_text(partitions: Iterable[TopicPartition]) -> str:
-    """`flights:0,1;orders:2`."""
+    """Return partitions as text: `flights:0,1;orders:2`."""
     topics: dict[str, list[str]] = {}
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(str(partition))

@@ -1,4 +1,4 @@
-"""`--list` and `--describe`: what there is, shown."""
+"""`--list` and `--describe`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TYPES = ("Classic", "Consumer")
 
 
 def list_groups(admin: Admin, options: Options) -> int:
-    """Print the groups; their names alone unless more is asked for."""
+    """Print the ids of the groups, and with --state and --type their states and types."""
     states, types = _words("--state", options.state, STATES), _words("--type", options.type, TYPES)
     listings = consumer_listings(admin.list_groups(states, types))
     rows = [_listing_row(listing) for listing in listings]
@@ -40,12 +40,12 @@ def list_groups(admin: Admin, options: Options) -> int:
 
 
 def _words(option: str, text: str | None, known: Sequence[str]) -> list[str]:
-    """The words of a list, as the documents spell them. Raises `UsageProblem`."""
+    """Return the words of a comma-separated list in Kafka's spelling. Raises `UsageProblem`."""
     spelt = {word.lower(): word for word in known}
     words = [word.strip() for word in (text or "").split(",") if word.strip()]
     for word in words:
         if word.lower() not in spelt:
-            raise UsageProblem(f"{option} {text}: there is no {word}; choose from {', '.join(known)}")
+            raise UsageProblem(f"{option} {text}: {word} is unknown; choose from {', '.join(known)}")
     return [spelt[word.lower()] for word in words]
 
 
@@ -87,7 +87,7 @@ _STATE_VERBOSE = (*_STATE[:5], "group_epoch", "target_assignment_epoch", _STATE[
 
 
 def describe_groups(admin: Admin, options: Options) -> int:
-    """Print the groups, one after the other; 1 if one of them is not there."""
+    """Print the descriptions of the groups. Return 1 if one of them does not exist."""
     group_ids = asked_groups(admin, options)
     described = admin.describe_groups(group_ids)
     found = [group for group in described.values() if group is not None]
@@ -125,7 +125,7 @@ def _columns(options: Options) -> Columns:
 
 
 def _without_empty(rows: Sequence[Row], columns: Columns) -> Columns:
-    """Leave out the columns for instance ids, upgrades and pauses where there are none."""
+    """Omit the columns for instance ids, upgrades and pauses if there are none."""
     empty = {
         "group_instance_id": not any(row.get("group_instance_id") for row in rows),
         "upgraded": not any(row.get("upgraded") is False for row in rows),
@@ -195,7 +195,7 @@ def _state_row(group: GroupDescription) -> Row:
 
 
 def _as_json(group: GroupDescription, rows: Sequence[Row], options: Options) -> Row:
-    """The group's state, and under `offsets` or `members` what was asked for."""
+    """Return the group's state, and its `offsets` or `members` as requested."""
     about = _state_row(group)
     if options.state is not None:
         return about

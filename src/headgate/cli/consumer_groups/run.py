@@ -1,4 +1,4 @@
-"""From options to the action they ask for, and its exit code."""
+"""Run the requested action and return its exit code."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ACTIONS: dict[str, Callable[[Admin, Options], int]] = {
 
 
 def run(options: Options) -> int:
-    """Do what was asked for and print it; the exit code."""
+    """Run the requested action, print its result and return the exit code."""
     try:
         action = action_of(options)
         with _admin(options) as admin:

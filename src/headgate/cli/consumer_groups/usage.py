@@ -1,4 +1,4 @@
-"""Which options go together: what each action takes, and what to say of options that cannot be meant."""
+"""The valid combinations of options for each action, and the error messages for other combinations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headgate.cli.consumer_groups.options import (
 
 
 class UsageProblem(Exception):
-    """Something on the command line that cannot be meant; the message says what would do."""
+    """An invalid command line. The message says what is expected."""
 
 
 _GROUPS = names_of(Groups)
@@ -28,7 +28,7 @@ _CHANGE_PARTITIONS = ("reset_offsets", "rewind")
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What an action takes: options it may have, and sets of which it must have just one, or one at most."""
+    """The options of an action: optional ones, sets of which one is required, and sets with at most one."""
 
     may_have: tuple[str, ...] = ()
     one_of: tuple[tuple[str, ...], ...] = ()
@@ -70,10 +70,10 @@ ACTIONS = {
 
 
 def action_of(options: Options) -> str:
-    """The one action that was asked for, all its options in order. Raises `UsageProblem`."""
+    """Return the requested action, after checking its options. Raises `UsageProblem`."""
     if options.output not in OUTPUTS:
         raise UsageProblem(f"--output {options.output}: {_either(OUTPUTS)} is expected")
-    (action,) = _one(options, names_of(Actions), "; `headgate consumer-groups --help` says what each does")
+    (action,) = _one(options, names_of(Actions), "; see `headgate consumer-groups --help`")
     usage = ACTIONS[action]
     for names in usage.one_of:
         _one(options, names, f" with {_option(action)}")
@@ -83,20 +83,20 @@ def action_of(options: Options) -> str:
     known = {action, *usage.may_have, *(name for names in usage.one_of + usage.one_at_most for name in names)}
     for name in options.given:
         if name not in known:
-            raise UsageProblem(f"{_option(name)} does not go with {_option(action)}")
+            raise UsageProblem(f"{_option(name)} cannot be combined with {_option(action)}")
     if action in _CHANGE_PARTITIONS:
         _check_partitions(action, options)
     return action
 
 
 def _check_partitions(action: str, options: Options) -> None:
-    """A reset must say of which partitions; a file of offsets says it itself."""
+    """Check that the action has partitions: from options, or from a file of offsets."""
     given = _given(options, _PARTITIONS)
     if len(given) > 1:
         raise UsageProblem(f"{_all(given)}: one of them is expected")
     if not given:
         raise UsageProblem(
-            "which partitions? --topic TOPIC, --topic TOPIC:0,1 or --all-topics is expected with "
+            "the partitions are missing: --topic TOPIC, --topic TOPIC:0,1 or --all-topics is expected with "
             + _option(action)
         )
 
