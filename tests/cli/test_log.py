@@ -1,4 +1,4 @@
-"""`headgate log dump` and `headgate log verify` as a person at a shell, and a program, meet them."""
+"""`headgate log dump` and `headgate log verify`, for users and for programs."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ LAST = f"{FLIGHTS}/{195:020d}.log"
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data directory that was closed well. Not to be changed."""
+    """Build a data directory that was closed cleanly. Tests must not change it."""
     return build(tmp_path_factory.mktemp("whole") / "data")
 
 
 @pytest.fixture
 def data_dir(whole: Path, tmp_path: Path) -> Path:
-    """A copy of it."""
+    """A copy of it, which tests can change."""
     return Path(shutil.copytree(whole, tmp_path / "data"))
 
 
 def process(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own."""
+    """Run the command in a new process."""
     return subprocess.run(
         [sys.executable, "-m", "headgate", "log", *map(str, arguments)],
         capture_output=True,
@@ -49,7 +49,7 @@ def process(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def headgate(*arguments: str | Path) -> Result:
-    """The command in this process, for speed."""
+    """Run the command in this process, which is faster."""
     return CliRunner().invoke(app, ["log", *map(str, arguments)], env={"COLUMNS": "160"})
 
 
@@ -60,18 +60,18 @@ def as_json(*arguments: str | Path) -> dict[str, Any]:
     return dict(json.loads(finished.stdout))
 
 
-# What there is not.
+# Refused directories and options.
 
 
 @pytest.mark.parametrize("command", ["dump", "verify"])
-def test_what_is_no_data_directory_is_refused_in_words(tmp_path: Path, command: str) -> None:
-    """Missing, a file, or a directory of something else: exit code 2 and what was expected."""
+def test_a_path_that_is_not_a_data_directory_is_refused(tmp_path: Path, command: str) -> None:
+    """A missing path, a file, or another directory: the exit code is 2, the message says what is expected."""
     (tmp_path / "file").write_text("")
     (tmp_path / "photos").mkdir()
     for name, says in {
         "nowhere": "does not exist",
         "file": "is a file; a server's data directory is expected",
-        "photos": "holds neither a catalogue nor a partition",
+        "photos": "has neither a catalogue nor a partition",
     }.items():
         finished = headgate(command, tmp_path / name)
         assert (finished.exit_code, finished.stdout) == (2, "")
@@ -82,7 +82,7 @@ def test_what_is_no_data_directory_is_refused_in_words(tmp_path: Path, command: 
 
 @pytest.fixture
 def readable_by_all(whole: Path) -> Iterator[Path]:
-    """A copy of the directory where anybody can come to it, while this process is not root."""
+    """A copy of the directory in a place that other users can access."""
     with TemporaryDirectory() as home:
         Path(home).chmod(0o755)
         path = Path(shutil.copytree(whole, Path(home) / "data"))
@@ -95,15 +95,15 @@ from headgate.cli import app
 
 command, whole, asked = sys.argv[1:]
 with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
-    app(["log", command, whole])  # imports what only root may read
+    app(["log", command, whole])  # imports modules that only root can read
 if os.geteuid() == 0:
-    os.seteuid(65534)  # for root nothing is forbidden
+    os.seteuid(65534)  # because root can read everything
 app(["log", command, asked])
 """
 
 
 def not_as_root(command: str, whole: Path, asked: Path) -> subprocess.CompletedProcess[str]:
-    """The command in a process that may not read everything."""
+    """Run the command in a process without permission to read everything."""
     return subprocess.run(
         [sys.executable, "-c", NOT_AS_ROOT, command, str(whole), str(asked)],
         capture_output=True,
@@ -113,10 +113,10 @@ def not_as_root(command: str, whole: Path, asked: Path) -> subprocess.CompletedP
 
 
 @pytest.mark.parametrize("command", ["dump", "verify"])
-def test_a_directory_one_may_not_read_is_refused_by_name(
+def test_a_directory_without_read_permission_is_refused(
     whole: Path, readable_by_all: Path, command: str
 ) -> None:
-    """Permission denied is not damage."""
+    """The message has the path. Missing permission is not damage."""
     readable_by_all.chmod(0o000)
     finished = not_as_root(command, whole, readable_by_all)
     readable_by_all.chmod(0o755)
@@ -124,10 +124,10 @@ def test_a_directory_one_may_not_read_is_refused_by_name(
     assert finished.stderr == f"headgate: cannot read {readable_by_all}: Permission denied\n"
 
 
-def test_a_segment_one_may_not_read_is_an_error_and_the_others_are_checked(
+def test_a_segment_without_read_permission_is_an_error_and_the_others_are_checked(
     whole: Path, readable_by_all: Path
 ) -> None:
-    """Half an answer would be taken for a whole one."""
+    """The check reports that it is incomplete."""
     (readable_by_all / LAST).chmod(0o000)
     finished = not_as_root("verify", whole, readable_by_all)
     assert finished.returncode == 1
@@ -135,8 +135,8 @@ def test_a_segment_one_may_not_read_is_an_error_and_the_others_are_checked(
     assert "3 written partitions, 7 segments" in finished.stdout
 
 
-def test_a_partition_that_is_not_there_is_answered_with_what_is(data_dir: Path) -> None:
-    """A typo gets the nearest name; a partition never written is told to be one."""
+def test_the_error_for_an_unknown_partition_suggests_a_name(data_dir: Path) -> None:
+    """The most similar name is suggested. A partition without data has another message."""
     assert "did you mean flights-0?" in headgate("dump", data_dir, "--partition", "flight-0").stderr
     assert "did you mean flights?" in headgate("dump", data_dir, "--topic", "flihgts").stderr
     shutil.rmtree(data_dir / "flights-1")
@@ -146,8 +146,8 @@ def test_a_partition_that_is_not_there_is_answered_with_what_is(data_dir: Path) 
 
 
 @pytest.mark.parametrize("option", ["--records", "--keys", "--values", "--limit=0", "--from-offset=1"])
-def test_records_are_not_left_out_without_a_word(data_dir: Path, option: str) -> None:
-    """An option that says which records needs a log to take them from."""
+def test_options_for_records_need_a_partition_or_topic(data_dir: Path, option: str) -> None:
+    """They are refused without --partition or --topic."""
     finished = headgate("dump", data_dir, option)
     assert (finished.exit_code, finished.stdout) == (2, "")
     assert "--partition TOPIC-N or --topic TOPIC is expected" in finished.stderr
@@ -157,7 +157,7 @@ def test_records_are_not_left_out_without_a_word(data_dir: Path, option: str) ->
 
 
 def test_the_topics_of_a_directory_are_listed(data_dir: Path) -> None:
-    """Names, ids, settings, and of each written partition offsets and bytes: as tables and as JSON."""
+    """Names, ids and settings, and offsets and bytes of written partitions, as tables and as JSON."""
     dumped = as_json("dump", data_dir)
     assert {"data_dir", "cluster_id", "leader_epoch", "is_running", "was_closed_well"} <= dumped.keys()
     assert (dumped["leader_epoch"], dumped["is_running"], dumped["was_closed_well"]) == (1, False, True)
@@ -182,8 +182,8 @@ def test_the_topics_of_a_directory_are_listed(data_dir: Path) -> None:
         assert text in table
 
 
-def test_a_partition_is_dumped_batch_by_batch_in_kafkas_words(data_dir: Path) -> None:
-    """Segments, then a line a batch; with --keys and --values a line a record."""
+def test_a_partition_is_dumped_batch_by_batch_in_kafkas_format(data_dir: Path) -> None:
+    """Segments, then a line for each batch; with --keys and --values a line for each record."""
     lines = headgate("dump", data_dir, "--partition", FLIGHTS, "--from-offset", "121", "--limit", "1").stdout
     header, dumping, starting, batch, more = lines.splitlines()
     assert header.startswith("flights-0: offsets 30 up to 240, ")
@@ -205,7 +205,7 @@ def test_a_partition_is_dumped_batch_by_batch_in_kafkas_words(data_dir: Path) ->
 
 
 def test_a_partition_as_json_is_one_object(data_dir: Path) -> None:
-    """Whatever there is of it, every name is there, and the batches say where they stand."""
+    """Every name is always present, and batches have their positions."""
     (partition,) = as_json("dump", data_dir, "--partition", FLIGHTS)["partitions"]
     assert [segment["base_offset"] for segment in partition["segments"]] == [0, 48, 99, 150, 195]
     assert [segment["next_offset"] for segment in partition["segments"]] == [48, 99, 150, 195, 240]
@@ -221,15 +221,15 @@ def test_a_partition_as_json_is_one_object(data_dir: Path) -> None:
     assert partition["is_limit_reached"]
 
 
-def test_the_coordinators_records_are_put_in_words(data_dir: Path) -> None:
-    """Commits, groups with their members, tombstones, and what this version does not know."""
+def test_the_coordinators_records_are_explained(data_dir: Path) -> None:
+    """Commits, groups with their members, tombstones, and unknown records."""
     lines = headgate("dump", data_dir, "--topic", "__consumer_offsets", "--records").stdout
     for words in (
-        '"billing" is at 5 of flights-0, leader epoch 3, metadata "by hand", committed 2025-06-15T',
+        '"billing" is at 5 in flights-0, leader epoch 3, metadata "by hand", committed 2025-06-15T',
         'consumer group "billing" is in generation 4 with 1 member, protocol range, leader m-1',
-        'tombstone: "billing" has no offset of flights-1 now',
+        'tombstone: "billing" has no offset in flights-1',
         "a record of key type 2000, which this version does not know",
-        'tombstone: group "old" is no more',
+        'tombstone: group "old" was removed',
     ):
         assert f"meaning: {words}" in lines
     (partition,) = as_json("dump", data_dir, "--partition", OFFSETS, "--records")["partitions"]
@@ -247,8 +247,8 @@ def test_the_coordinators_records_are_put_in_words(data_dir: Path) -> None:
     assert meanings[2]["members"][0]["client_host"] == "/127.0.0.1"
 
 
-def test_a_dump_stops_at_an_incomplete_tail_and_says_so(data_dir: Path) -> None:
-    """What is whole is shown; the rest is counted."""
+def test_a_dump_stops_at_an_incomplete_tail_and_reports_it(data_dir: Path) -> None:
+    """Whole batches are printed; the bytes of the tail are counted."""
     path = data_dir / LAST
     os.truncate(path, path.stat().st_size - 5)
     lines = headgate("dump", data_dir, "--partition", FLIGHTS).stdout.splitlines()
@@ -260,7 +260,7 @@ def test_a_dump_stops_at_an_incomplete_tail_and_says_so(data_dir: Path) -> None:
 
 
 def test_a_running_server_is_dumped_and_checked(tmp_path: Path) -> None:
-    """Neither waits for the server to stop, nor disturbs it."""
+    """The commands neither wait for the server nor disturb it."""
     with run({"offsets.topic.num.partitions": "1"}, data_dir=tmp_path / "data") as broker:
         address: dict[str, Any] = {"bootstrap.servers": broker.bootstrap_servers}
         admin = AdminClient(address)
@@ -278,8 +278,8 @@ def test_a_running_server_is_dumped_and_checked(tmp_path: Path) -> None:
     shutil.which("java") is None or not list(JARS.glob("kafka-tools-*.jar")),
     reason="no Java, or Apache Kafka is not fetched (make kafka)",
 )
-def test_the_lines_are_those_of_kafkas_own_tool(data_dir: Path) -> None:
-    """kafka-dump-log.sh, asked for the same log, says the same of every batch and record, word for word."""
+def test_the_lines_equal_those_of_kafkas_tool(data_dir: Path) -> None:
+    """kafka-dump-log.sh prints the same fields of every batch and record of the log."""
     log = data_dir / FLIGHTS / f"{99:020d}.log"
     kafkas = subprocess.run(
         [
@@ -302,8 +302,8 @@ def test_the_lines_are_those_of_kafkas_own_tool(data_dir: Path) -> None:
 # verify.
 
 
-def test_a_whole_directory_passes_with_exit_code_0(data_dir: Path) -> None:
-    """A line of what was looked at; notes do not count."""
+def test_an_undamaged_directory_has_exit_code_0(data_dir: Path) -> None:
+    """A line has the counts of what was checked. Notes do not change the exit code."""
     finished = process("verify", data_dir)
     assert (finished.returncode, finished.stderr) == (0, "")
     assert finished.stdout.splitlines()[-1].startswith("0 errors, 1 note in 2 topics, 3 written partitions, ")
@@ -312,8 +312,8 @@ def test_a_whole_directory_passes_with_exit_code_0(data_dir: Path) -> None:
     assert report["looked_at"]["segments"] == 8
 
 
-def test_damage_ends_with_exit_code_1_and_says_where_and_what_next(data_dir: Path) -> None:
-    """In lines for people and in fields for programs."""
+def test_damage_has_exit_code_1_a_position_and_advice(data_dir: Path) -> None:
+    """As lines and as JSON."""
     path = data_dir / LAST
     data = bytearray(path.read_bytes())
     data[100] ^= 1

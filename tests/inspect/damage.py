@@ -1,4 +1,4 @@
-"""Faults to put into a data directory."""
+"""Functions that damage a data directory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FIELDS = {
     "record count": 60,
     "records": 70,
 }
-"""A byte of each field of a batch."""
+"""The position of a byte of each field of a batch."""
 
 
 def flip(path: Path, at: int, mask: int = 0x01) -> None:
@@ -38,7 +38,7 @@ def flip(path: Path, at: int, mask: int = 0x01) -> None:
 
 
 def batch_positions(path: Path) -> list[int]:
-    """Where the batches of a segment begin."""
+    """Return the positions of the batches in a segment."""
     file = OsFileSystem().open(path)
     try:
         return [position for position, _, _ in walk_batches(file, 0, file.size())]
@@ -47,12 +47,12 @@ def batch_positions(path: Path) -> list[int]:
 
 
 def crash(data_dir: Path) -> None:
-    """Take the trace of the clean stop away."""
+    """Remove the marker of the clean stop."""
     (data_dir / "clean-shutdown").unlink()
 
 
 def append(path: Path, *batches: bytearray, epoch: int = 0) -> None:
-    """Put batches at the end of a segment, and take its indexes away, which do not know them."""
+    """Append batches to a segment, and remove its indexes, which do not have them."""
     file = OsFileSystem().open(path)
     end = [header.next_offset for _, header, _ in walk_batches(file, 0, file.size())][-1]
     file.close()

@@ -1,4 +1,4 @@
-"""A small data directory with something of everything, written by the broker's own code."""
+"""A small data directory with files of all kinds, written by the broker's own code."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ SMALL_SEGMENTS = {"segment.bytes": "3000", "index.interval.bytes": "300"}
 
 
 def errors(data_dir: Path) -> list[Finding]:
-    """What a check finds damaged."""
+    """Return the errors of a check."""
     return [found for found in verify(data_dir).findings.listed if found.severity is Severity.ERROR]
 
 
 def notes(data_dir: Path) -> list[Finding]:
-    """What a check finds worth a note."""
+    """Return the notes of a check."""
     return [found for found in verify(data_dir).findings.listed if found.severity is Severity.NOTE]
 
 
 def open_topics(data_dir: Path) -> Topics:
-    """Start on a directory."""
+    """Open the topics of a directory, like a start of the server."""
     return Topics.open(OsFileSystem(), data_dir, Settings(), NOW)
 
 
 def produce(topic: Topic, first: int, count: int, partition: int = 0) -> None:
-    """So many batches of an idempotent producer, a codec each in turn, all of them synced."""
+    """Append batches of an idempotent producer with alternating codecs, and sync them."""
     log = topic.partition(partition).log
     for number in range(first, first + count):
         timestamp = NOW + number * 10
@@ -67,12 +67,12 @@ def produce(topic: Topic, first: int, count: int, partition: int = 0) -> None:
 
 
 def commit_of(partition: int, offset: int) -> OffsetCommit:
-    """A committed offset of the group `billing`."""
+    """Return a committed offset of the group `billing`."""
     return OffsetCommit(GroupId("billing"), TopicName("flights"), partition, offset, 3, "by hand", NOW)
 
 
 def coordinator_batch(*records: object, run: tuple[int, int, int] | None = None) -> bytearray:
-    """A batch of the coordinator's; `run` is the place of its first record."""
+    """Return a batch of the coordinator. `run` is the place of its first record in a run."""
     placed = []
     for at, record in enumerate(records):
         headers = () if run is None else (RunPlace(run[0], run[1] + at, run[2]).header(),)
@@ -81,13 +81,13 @@ def coordinator_batch(*records: object, run: tuple[int, int, int] | None = None)
 
 
 def group() -> GroupMetadata:
-    """The group `billing` with one member."""
+    """Return the group `billing` with one member."""
     member = GroupMember(MemberId("m-1"), None, "client", "/127.0.0.1", 60_000, 45_000, b"sub", b"ass")
     return GroupMetadata(GroupId("billing"), "consumer", 4, "range", MemberId("m-1"), Millis(NOW), (member,))
 
 
 def build(data_dir: Path) -> Path:
-    """Two lives: the first ends in a crash, so there are two leader epochs; the second is closed well."""
+    """Build a directory in two runs of a server, with two leader epochs: a crash, then a clean stop."""
     data_dir.mkdir(parents=True)
     topics = open_topics(data_dir)
     cluster_id(OsFileSystem(), topics, NOW)
@@ -126,7 +126,7 @@ def build(data_dir: Path) -> Path:
 
 
 def write_state_file(log: Log) -> None:
-    """A checkpoint of the coordinator's log that reaches to its end."""
+    """Write a checkpoint at the end of the coordinator's log."""
     request = log.begin_sync()
     request.run()
     log.complete_sync(request)

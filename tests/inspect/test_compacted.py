@@ -1,4 +1,4 @@
-"""Logs that the real compaction was at: before it, at every step of it, and after it nothing is damaged."""
+"""Logs of the real compaction: before it, at every step of it, and after it no damage is found."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from headgate.records import OffsetTombstone
 SETTINGS = LogSettings(segment_bytes=1024, index_interval_bytes=200)
 
 
-def test_a_compaction_leaves_nothing_wrong_wherever_it_is_killed(data_dir: Path) -> None:
-    """Looked at between any two steps, as a kill would leave the directory, and after a second compaction."""
+def test_a_compaction_leaves_no_damage_wherever_it_is_killed(data_dir: Path) -> None:
+    """The directory is checked after every step, as a kill would leave it, and after a second compaction."""
     (data_dir / "clean-shutdown").unlink()
     topics = open_topics(data_dir)
     offsets = topics.by_name(GROUP_OFFSETS_TOPIC)
@@ -55,8 +55,8 @@ def test_a_compaction_leaves_nothing_wrong_wherever_it_is_killed(data_dir: Path)
     assert sum(each[1].header.record_count for each in found if isinstance(each, tuple)) < 80
 
 
-def test_a_mark_in_a_segment_that_compaction_made_shorter_is_not_missed(data_dir: Path) -> None:
-    """What the mark says of how many bytes there were is of the segment as it was then."""
+def test_a_sync_mark_in_a_segment_that_compaction_shortened_is_no_damage(data_dir: Path) -> None:
+    """The size in the mark is that of the segment before the compaction."""
     (data_dir / "clean-shutdown").unlink()
     topics = open_topics(data_dir)
     offsets = topics.by_name(GROUP_OFFSETS_TOPIC)

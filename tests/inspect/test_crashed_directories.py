@@ -1,4 +1,4 @@
-"""What a crash may leave behind is noted; what it cannot have done is damage all the same."""
+"""Traces of a crash are notes; faults that no crash can cause are errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headgate.log.recovery import RecordsMissing
 
 
 def dropped_at_start(data_dir: Path) -> list[Recovery]:
-    """What the next start drops from the log of flights-0, told by the start itself."""
+    """Return what the next start drops from the log of flights-0, by starting."""
     dropped: list[Recovery] = []
     files = OsFileSystem()
     log = Log.open(files, data_dir / FLIGHTS, LogSettings(), clean=False, on_truncated=dropped.append)
@@ -27,10 +27,8 @@ def dropped_at_start(data_dir: Path) -> list[Recovery]:
 
 
 @pytest.mark.parametrize("left", [8, HEADER_BYTES - 1, HEADER_BYTES, HEADER_BYTES + 1, -1])
-def test_a_tail_torn_by_a_crash_is_noted_with_the_bytes_the_next_start_cuts(
-    data_dir: Path, left: int
-) -> None:
-    """However much of the last batch is there: what is foretold is what recovery does."""
+def test_a_tail_torn_by_a_crash_is_noted_with_the_bytes_to_be_truncated(data_dir: Path, left: int) -> None:
+    """For any length of the last batch, recovery truncates as many bytes as the note says."""
     crash(data_dir)
     (data_dir / FLIGHTS / "headgate.synced").unlink()  # no sync had reached it
     path = data_dir / LAST
@@ -40,14 +38,14 @@ def test_a_tail_torn_by_a_crash_is_noted_with_the_bytes_the_next_start_cuts(
     assert errors(data_dir) == []
     (note,) = [note for note in notes(data_dir) if note.file == LAST]
     assert note.position == last
-    foretold = re.search(r"cuts these (\d+) bytes", note.next_step)
+    foretold = re.search(r"truncates these (\d+) bytes", note.next_step)
     assert foretold is not None
     assert [recovery.dropped_bytes for recovery in dropped_at_start(data_dir)] == [int(foretold[1])]
     assert not [note for note in notes(data_dir) if note.file == LAST]
 
 
-def test_room_that_a_crash_left_is_no_tail(data_dir: Path) -> None:
-    """Zeros behind the last batch were reserved and not written to; a log that was closed has none."""
+def test_reserved_space_after_a_crash_is_no_tail(data_dir: Path) -> None:
+    """Zeros after the last batch are reserved space. A cleanly closed log has none."""
     with (data_dir / LAST).open("ab") as log:
         log.write(bytes(5000))
     (error,) = errors(data_dir)
@@ -58,8 +56,8 @@ def test_room_that_a_crash_left_is_no_tail(data_dir: Path) -> None:
     assert not [note for note in notes(data_dir) if note.file == LAST]
 
 
-def test_what_a_server_writes_into_its_room_meanwhile_is_not_seen(data_dir: Path) -> None:
-    """A file is read as it was when it was opened: half of what is written since would look like damage."""
+def test_writes_during_the_check_are_not_seen(data_dir: Path) -> None:
+    """A file is read as it was when it was opened. An incomplete write would look like damage."""
     path = data_dir / LAST
     there = path.read_bytes()
     last = batch_positions(path)[-1]
@@ -74,8 +72,8 @@ def test_what_a_server_writes_into_its_room_meanwhile_is_not_seen(data_dir: Path
         assert find_whole_batch(file, end.position, 0) is None
 
 
-def test_zeros_where_the_disk_had_batches_are_damage(data_dir: Path) -> None:
-    """The mark tells how far the disk had the log: that is no room."""
+def test_zeros_below_the_sync_mark_are_damage(data_dir: Path) -> None:
+    """The log was synced up to the mark, so the zeros are no reserved space."""
     crash(data_dir)
     path = data_dir / LAST
     last = batch_positions(path)[-1]
@@ -89,21 +87,21 @@ def test_zeros_where_the_disk_had_batches_are_damage(data_dir: Path) -> None:
 
 
 @pytest.mark.parametrize("tail", [bytes(300) + b"\xff" * 200, b"\xff" * 500, b"garbage " * 60])
-def test_a_tail_of_anything_is_noted_after_a_crash(data_dir: Path, tail: bytes) -> None:
-    """Of a write that was cut short the end may be there without the beginning."""
+def test_a_tail_of_any_bytes_is_noted_after_a_crash(data_dir: Path, tail: bytes) -> None:
+    """Of an interrupted write, the end can be on the disk without the start."""
     crash(data_dir)
     with (data_dir / LAST).open("ab") as log:
         log.write(tail)
     assert errors(data_dir) == []
-    assert any(note.file == LAST and "cuts these" in note.next_step for note in notes(data_dir))
+    assert any(note.file == LAST and "truncates these" in note.next_step for note in notes(data_dir))
 
 
 @pytest.mark.parametrize("has_mark", [True, False])
 @pytest.mark.parametrize("at", ["crc", "records", "length", "base offset"])
-def test_a_bad_batch_with_whole_ones_behind_it_is_damage_even_after_a_crash(
+def test_a_bad_batch_before_whole_ones_is_damage_even_after_a_crash(
     data_dir: Path, at: str, has_mark: bool
 ) -> None:
-    """A crash tears the end only: where a sync had been it is not opened, else it is about to be lost."""
+    """A crash tears only the end. Below the sync mark the log is not opened; above it batches are lost."""
     crash(data_dir)
     if not has_mark:
         (data_dir / FLIGHTS / "headgate.synced").unlink()
@@ -123,14 +121,14 @@ def test_a_bad_batch_with_whole_ones_behind_it_is_damage_even_after_a_crash(
 
 
 def test_damage_in_a_closed_segment_is_damage_even_after_a_crash(data_dir: Path) -> None:
-    """A segment is closed when it is durable, so no crash explains a torn one."""
+    """A closed segment was synced, so no crash can tear it."""
     crash(data_dir)
     os.truncate(data_dir / MIDDLE, batch_positions(data_dir / MIDDLE)[-1] + 20)
     assert MIDDLE in {error.file for error in errors(data_dir)}
 
 
-def test_an_index_the_next_start_builds_anew_is_only_noted(data_dir: Path) -> None:
-    """After a crash the last segment is read whole; below the recovery point indexes are believed."""
+def test_an_index_that_the_next_start_rebuilds_is_only_noted(data_dir: Path) -> None:
+    """After a crash the whole last segment is read. Below the recovery point indexes are used."""
     crash(data_dir)
     flip(data_dir / FLIGHTS / f"{195:020d}.index", 3)
     assert errors(data_dir) == []
@@ -139,8 +137,8 @@ def test_an_index_the_next_start_builds_anew_is_only_noted(data_dir: Path) -> No
     assert [error.file for error in errors(data_dir)] == [f"{FLIGHTS}/{99:020d}.index"]
 
 
-def test_a_life_that_ends_in_a_crash_leaves_notes_only(data_dir: Path) -> None:
-    """The index a clean stop left is behind the log, and the new epoch may have written nothing yet."""
+def test_a_crash_leaves_notes_only(data_dir: Path) -> None:
+    """The index of an earlier clean stop lags behind the log, and the new epoch can be without records."""
     crash(data_dir)
     topics = open_topics(data_dir)
     flights = topics.by_name("flights")
@@ -153,8 +151,8 @@ def test_a_life_that_ends_in_a_crash_leaves_notes_only(data_dir: Path) -> None:
     assert [note.file for note in notes(data_dir)] == ["clean-shutdown", OFFSETS]
 
 
-def test_records_the_disk_had_and_has_no_more_are_found(data_dir: Path) -> None:
-    """What was synced cannot be torn: a log shorter than that lost something, after a crash too."""
+def test_synced_records_that_are_missing_are_found(data_dir: Path) -> None:
+    """A crash does not remove synced bytes, so a log that ends before the mark lost records."""
     crash(data_dir)
     path = data_dir / LAST
     os.truncate(path, batch_positions(path)[-1])

@@ -1,4 +1,4 @@
-"""A byte that is not what was written is found, wherever in the directory it is."""
+"""A changed byte is found, wherever in the directory it is."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.inspect.support import FLIGHTS, OFFSETS, errors, notes
 @pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize("name", [FIRST, MIDDLE, LAST, CATALOGUE])
 def test_a_flipped_byte_in_a_batch_is_found_there(data_dir: Path, name: str, field: str, which: str) -> None:
-    """Every field of a batch counts, in every segment, also those that no checksum covers."""
+    """In every field of a batch, in every segment, also in fields that no checksum covers."""
     positions = batch_positions(data_dir / name)
     position = {"first": positions[0], "middle": positions[len(positions) // 2], "last": positions[-1]}[which]
     flip(data_dir / name, position + FIELDS[field])
     found = [error for error in errors(data_dir) if error.file == name]
     assert found
     following = [each for each in positions if each > position]
-    # An offset that is too large shows where the next one follows.
+    # An offset that is too large is found at the next batch.
     assert found[0].position in (position, *following[:1], None)
 
 
@@ -40,8 +40,8 @@ def test_a_flipped_byte_in_a_batch_is_found_there(data_dir: Path, name: str, fie
         "clean-shutdown",
     ],
 )
-def test_a_flipped_byte_beside_the_log_is_found(data_dir: Path, name: str) -> None:
-    """Indexes, snapshots and markers: whichever byte is wrong, there is an error that names the file."""
+def test_a_flipped_byte_in_another_file_is_found(data_dir: Path, name: str) -> None:
+    """In indexes, snapshots and markers, every changed byte causes an error that names the file."""
     path = data_dir / name
     whole = path.read_bytes()
     chance = random.Random(name)
@@ -49,14 +49,14 @@ def test_a_flipped_byte_beside_the_log_is_found(data_dir: Path, name: str) -> No
         flip(path, at, 1 << chance.randrange(8))
         found = errors(data_dir)
         assert found, f"byte {at}"
-        # Wrong leader epochs show in the batches that do not agree with them.
+        # Wrong leader epochs are found in the batches that disagree with them.
         assert name in {error.file for error in found} or "leader-epoch-checkpoint" in found[0].what
         path.write_bytes(whole)
     assert errors(data_dir) == []
 
 
-def test_a_cluster_id_that_is_none_is_found(data_dir: Path) -> None:
-    """One that does not read keeps the server from starting; one that is gone is written again."""
+def test_an_invalid_cluster_id_is_found(data_dir: Path) -> None:
+    """With a malformed id the server does not start. A missing id is written again."""
     path = data_dir / "meta.properties"
     path.write_bytes(path.read_bytes() + b"\xff\x80")  # the server reads the line of the id, and no other
     assert errors(data_dir) == []

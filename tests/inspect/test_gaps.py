@@ -1,4 +1,4 @@
-"""Gaps are what compaction leaves where it was, and damage everywhere else."""
+"""Gaps are normal where compaction removed records, and damage everywhere else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headgate.log.swap import COMPACTION_NAME, CompactionState, decide, prepare,
 
 @pytest.fixture
 def compacted(data_dir: Path) -> Path:
-    """The coordinator's log in many segments; compaction took a batch out of the second and the third."""
+    """Build a coordinator's log of many segments; compaction removed a batch of the second and the third."""
     topics = open_topics(data_dir)
     offsets = topics.by_name(GROUP_OFFSETS_TOPIC)
     assert offsets is not None
@@ -32,7 +32,7 @@ def compacted(data_dir: Path) -> Path:
 
 
 def take_out(path: Path, which: int) -> None:
-    """Remove a batch from a segment, and its indexes, which do not know of it."""
+    """Remove a batch from a segment, and the segment's indexes."""
     positions = batch_positions(path)
     whole = path.read_bytes()
     path.write_bytes(whole[: positions[which]] + whole[positions[which + 1] :])
@@ -40,8 +40,8 @@ def take_out(path: Path, which: int) -> None:
         path.with_suffix(suffix).unlink()
 
 
-def test_gaps_are_nothing_wrong_where_compaction_was_and_damage_where_it_was_not(compacted: Path) -> None:
-    """Compaction says how far it came: beyond that no record may be missing, compacted topic or not."""
+def test_gaps_are_normal_only_below_the_compacted_offset(compacted: Path) -> None:
+    """Above the offset up to which the log was compacted, no record may be missing."""
     assert errors(compacted) == []
     logs = sorted((compacted / OFFSETS).glob("*.log"))
     take_out(logs[4], 1)
@@ -52,17 +52,17 @@ def test_gaps_are_nothing_wrong_where_compaction_was_and_damage_where_it_was_not
     ]
 
 
-def test_whole_segments_missing_past_what_was_compacted_are_missed(compacted: Path) -> None:
+def test_missing_segments_above_the_compacted_offset_are_found(compacted: Path) -> None:
     """Also in the coordinator's log."""
     gone = sorted((compacted / OFFSETS).glob("*.log"))[4]
     for suffix in (".log", ".index", ".timeindex"):
         gone.with_suffix(suffix).unlink()
     (error,) = errors(compacted)
-    assert f"begins where offset {int(gone.stem)} was due" in error.what
+    assert f"starts after the expected offset {int(gone.stem)}" in error.what
 
 
-def test_a_flipped_byte_in_what_compaction_noted_is_found(compacted: Path) -> None:
-    """Every byte of it counts."""
+def test_a_flipped_byte_in_the_file_of_compaction_is_found(compacted: Path) -> None:
+    """For every byte of the file."""
     path = compacted / OFFSETS / COMPACTION_NAME
     whole = path.read_bytes()
     for at in range(0, len(whole), 7):
@@ -71,8 +71,8 @@ def test_a_flipped_byte_in_what_compaction_noted_is_found(compacted: Path) -> No
         path.write_bytes(whole)
 
 
-def test_a_compaction_a_crash_interrupted_is_checked_as_the_next_start_will_see_it(compacted: Path) -> None:
-    """Decided: the new files count, though they still stand aside. Undecided: they are a leftover."""
+def test_an_interrupted_compaction_is_checked_like_the_next_start_finishes_it(compacted: Path) -> None:
+    """If it was decided, the new files count, even with temporary names. If not, they are only noted."""
     crash(compacted)
     directory = compacted / OFFSETS
     bases = [int(path.stem) for path in sorted(directory.glob("*.log"))]

@@ -1,4 +1,4 @@
-"""The history of offsets as the log tools see it: what a server wrote is right, and damage is found."""
+"""The history of offsets in the log tools: it is described, and invalid records are found."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HISTORY = f"{OFFSETS_HISTORY_TOPIC}-0"
 
 
 def compacted(data_dir: Path) -> Life:
-    """A directory whose log of offsets was compacted."""
+    """Build a directory whose log of offsets was compacted."""
     data_dir.mkdir()
     topics = open_topics(data_dir)
     cluster_id(OsFileSystem(), topics, NOW)
@@ -34,8 +34,8 @@ def compacted(data_dir: Path) -> Life:
     return life
 
 
-def test_a_moved_record_is_explained_with_where_it_stood(tmp_path: Path) -> None:
-    """Its meaning is that of the log's records; the first record is a mark, in words."""
+def test_a_moved_record_is_explained_with_its_origin(tmp_path: Path) -> None:
+    """Its meaning is that of a record of the log. The first record is a mark."""
     life = compacted(tmp_path / "data")
     life.end()
     life.topics.close()
@@ -52,8 +52,8 @@ def test_a_moved_record_is_explained_with_where_it_stood(tmp_path: Path) -> None
     assert "origin: offset 3 at" in printed
 
 
-def test_records_that_are_none_of_the_history_are_found(tmp_path: Path) -> None:
-    """One without an origin, one of no offset, one that does not decode."""
+def test_invalid_records_of_the_history_are_found(tmp_path: Path) -> None:
+    """A record without an origin, one that is not an offset, one that cannot be decoded."""
     life = compacted(tmp_path / "data")
     key, value = encode(OffsetCommit(GroupId("g"), TopicName("t"), 0, 1, 0, "", Millis(1)))
     origin = (Origin(5, 5).header(),)
@@ -66,5 +66,8 @@ def test_records_that_are_none_of_the_history_are_found(tmp_path: Path) -> None:
     life.end()
     life.topics.close()
     problems = [found.what for found in errors(tmp_path / "data")]
-    assert ["does not say where it stood" in problems[0], "of no offset" in problems[1]] == [True, True]
+    assert ["does not have its offset" in problems[0], "not the record of an offset" in problems[1]] == [
+        True,
+        True,
+    ]
     assert len(problems) == 3

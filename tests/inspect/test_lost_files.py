@@ -1,4 +1,4 @@
-"""Files cut short, gone, swapped, renamed or of nobody are found, and told apart by what they cost."""
+"""Truncated, missing, swapped, renamed and unknown files are found, each with its consequence."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from headgate.domain.ids import GROUP_OFFSETS_TOPIC
 
 @pytest.mark.parametrize("name", [FIRST, MIDDLE, LAST, CATALOGUE])
 @pytest.mark.parametrize("is_between_batches", [False, True])
-def test_a_log_cut_short_after_a_clean_stop_is_damage(
+def test_a_log_truncated_after_a_clean_stop_is_damage(
     data_dir: Path, name: str, is_between_batches: bool
 ) -> None:
-    """Within a batch or between two: after a clean stop there is no torn tail."""
+    """Inside of a batch or between two: after a clean stop there is no torn tail."""
     path = data_dir / name
     cut = batch_positions(path)[-1]
     os.truncate(path, cut if is_between_batches else cut + 30)
@@ -51,15 +51,15 @@ def test_a_log_cut_short_after_a_clean_stop_is_damage(
         ("meta.properties", 0),
     ],
 )
-def test_a_file_beside_the_log_cut_short_is_found(data_dir: Path, name: str, left: int) -> None:
-    """An index that ends before its segment does is as wrong as one that ends within an entry."""
+def test_another_truncated_file_is_found(data_dir: Path, name: str, left: int) -> None:
+    """Also an index that ends with a whole entry, but before its segment ends."""
     path = data_dir / name
     os.truncate(path, left if left >= 0 else path.stat().st_size + left)
     assert name in {error.file for error in errors(data_dir)}
 
 
-def test_a_checkpoint_of_no_use_is_noted_because_the_log_is_read_instead(data_dir: Path) -> None:
-    """It is whole, but the log went another way: the next start does without it."""
+def test_a_checkpoint_that_does_not_match_the_log_is_noted(data_dir: Path) -> None:
+    """It is undamaged, but the next start ignores it and reads the log instead."""
     (data_dir / "clean-shutdown").unlink()
     topics = open_topics(data_dir)
     offsets = topics.by_name(GROUP_OFFSETS_TOPIC)
@@ -70,14 +70,14 @@ def test_a_checkpoint_of_no_use_is_noted_because_the_log_is_read_instead(data_di
     name = f"{OFFSETS}/shard.checkpoint"
     assert not [error for error in errors(data_dir) if error.file == name]
     (found,) = [note for note in notes(data_dir) if note.file == name]
-    assert "it stands for" in found.what
+    assert "but the checkpoint at" in found.what
 
 
-def test_an_empty_index_is_noted_because_a_wider_spacing_explains_it(data_dir: Path) -> None:
-    """A segment smaller than `index.interval.bytes` has no entry, and that setting may have changed."""
+def test_an_empty_index_is_noted_because_the_setting_may_have_changed(data_dir: Path) -> None:
+    """A segment smaller than `index.interval.bytes` has no entries, and that setting can have been larger."""
     os.truncate(data_dir / FLIGHTS / f"{99:020d}.index", 0)
     assert errors(data_dir) == []
-    assert any("the log calls for 6 entries" in note.what for note in notes(data_dir))
+    assert any("the log needs 6 entries" in note.what for note in notes(data_dir))
 
 
 def every_file(data_dir: Path, base: int) -> list[Path]:
@@ -85,8 +85,8 @@ def every_file(data_dir: Path, base: int) -> list[Path]:
 
 
 @pytest.mark.parametrize("base", [0, 48, 99, 150, 195])
-def test_a_segment_that_is_gone_is_missed(data_dir: Path, base: int) -> None:
-    """The first, one in the middle and the last: with its indexes or without them."""
+def test_a_missing_segment_is_found(data_dir: Path, base: int) -> None:
+    """The first, one in the middle and the last one, with or without its indexes."""
     log, *indexes = every_file(data_dir, base)
     log.unlink()
     assert errors(data_dir)
@@ -96,7 +96,7 @@ def test_a_segment_that_is_gone_is_missed(data_dir: Path, base: int) -> None:
 
 
 def test_swapped_segments_are_found(data_dir: Path) -> None:
-    """Two segments under each other's names are told to be out of place, both of them."""
+    """Both of two segments with swapped names are reported."""
     for one, other in zip(every_file(data_dir, 48), every_file(data_dir, 99), strict=True):
         aside = one.with_name("aside")
         one.rename(aside)
@@ -107,46 +107,46 @@ def test_swapped_segments_are_found(data_dir: Path) -> None:
 
 
 def test_a_segment_under_a_wrong_name_is_found(data_dir: Path) -> None:
-    """The name is the first offset."""
+    """The name of a segment is its first offset."""
     log = every_file(data_dir, 99)[0]
     log.rename(log.with_name(f"{100:020d}.log"))
     assert any(
-        error.file.endswith(f"{100:020d}.log") and "begins at 99" in error.what for error in errors(data_dir)
+        error.file.endswith(f"{100:020d}.log") and "starts at 99" in error.what for error in errors(data_dir)
     )
 
 
-def test_files_renamed_away_are_missed_and_noted(data_dir: Path) -> None:
-    """A log under a name that is none leaves its indexes behind, and a name nobody knows."""
+def test_renamed_files_are_found(data_dir: Path) -> None:
+    """A log with an invalid name leaves indexes without a segment, and is an unknown file."""
     log, index, _ = every_file(data_dir, 99)
     log.rename(log.with_suffix(".bak"))
     assert any("is missing" in error.what and error.file.endswith(index.name) for error in errors(data_dir))
     assert any(note.file.endswith(".bak") for note in notes(data_dir))
 
 
-def test_an_index_that_is_gone_is_noted_because_it_is_built_again(data_dir: Path) -> None:
-    """Nothing is lost with an index."""
+def test_a_missing_index_is_noted_because_it_is_rebuilt(data_dir: Path) -> None:
+    """An index is derived from the log."""
     every_file(data_dir, 99)[1].unlink()
     assert errors(data_dir) == []
     assert any(note.file == f"{FLIGHTS}/{99:020d}.index" for note in notes(data_dir))
 
 
 @pytest.mark.parametrize("name", ["nobodys-0", "flights-2", "flights-00"])
-def test_a_directory_the_catalogue_does_not_know_is_an_error(data_dir: Path, name: str) -> None:
-    """No such topic, no such partition, or a number written in another way."""
+def test_a_directory_that_the_catalogue_does_not_have_is_an_error(data_dir: Path, name: str) -> None:
+    """An unknown topic, an unknown partition, or a number with leading zeros."""
     shutil.copytree(data_dir / FLIGHTS, data_dir / name)
     assert [error.file for error in errors(data_dir)] == [name]
 
 
-def test_what_a_deletion_left_is_noted(data_dir: Path) -> None:
-    """A directory of a deleted topic, or one already out of sight, goes at the next start."""
+def test_the_remainder_of_a_deletion_is_noted(data_dir: Path) -> None:
+    """The next start removes a directory of a deleted topic and one that was already renamed."""
     shutil.copytree(data_dir / FLIGHTS, data_dir / "gone-0")
     shutil.copytree(data_dir / FLIGHTS, data_dir / "gone-0.delete")
     assert errors(data_dir) == []
     assert {"gone-0", "gone-0.delete"} <= {note.file for note in notes(data_dir)}
 
 
-def test_files_of_nobody_are_noted(data_dir: Path) -> None:
-    """What a server does not know it leaves alone; an interrupted write is told to be one."""
+def test_unknown_files_are_noted(data_dir: Path) -> None:
+    """The server ignores unknown files. Temporary files of an interrupted write have their own note."""
     (data_dir / "README").write_text("hello")
     (data_dir / FLIGHTS / "headgate.checkpoint.tmp").write_text("half")
     (data_dir / FLIGHTS / "notes.txt").write_text("hello")
@@ -156,8 +156,8 @@ def test_files_of_nobody_are_noted(data_dir: Path) -> None:
     assert "written aside" in noted[f"{FLIGHTS}/headgate.checkpoint.tmp"]
 
 
-def test_a_missing_catalogue_is_an_error_and_the_partitions_are_checked_all_the_same(data_dir: Path) -> None:
-    """Its topics are then known by their directories."""
+def test_a_missing_catalogue_is_an_error_and_the_partitions_are_checked(data_dir: Path) -> None:
+    """The names of the directories then give the topics."""
     shutil.rmtree(data_dir / "catalogue")
     flip(data_dir / MIDDLE, 70)
     assert {error.file for error in errors(data_dir)} == {"catalogue", MIDDLE}

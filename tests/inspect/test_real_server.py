@@ -32,7 +32,7 @@ ENOUGH_S = 30.0
 
 
 class Load(threading.Thread):
-    """Produces to two topics and commits offsets, whatever becomes of the server."""
+    """Produces to two topics and commits offsets, also while the server is killed and restarted."""
 
     def __init__(self, broker: Broker) -> None:
         super().__init__(name="load")
@@ -66,15 +66,15 @@ class Load(threading.Thread):
         self._consumer.close()
 
 
-def look(data_dir: Path) -> list[Finding]:
-    """What is found; errors fail the test by themselves."""
+def check(data_dir: Path) -> list[Finding]:
+    """Check a directory, fail on errors, and return the notes."""
     listed = verify(data_dir).findings.listed
     assert [found for found in listed if found.severity is Severity.ERROR] == []
     return listed
 
 
 def first_offset(directory: Path) -> int:
-    """Where the first segment begins; 0 while there is none."""
+    """Return the first offset of the first segment; 0 while there is none."""
     return min((int(path.stem) for path in directory.glob("*.log")), default=0)
 
 
@@ -83,8 +83,8 @@ def data_dir(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def test_a_server_leaves_nothing_wrong_behind_whatever_ends_it(data_dir: Path) -> None:
-    """Killed three times under load, looked at while it runs, closed at last: never an error."""
+def test_neither_a_kill_nor_a_stop_of_a_server_causes_errors(data_dir: Path) -> None:
+    """The server is killed three times under load, checked while it runs, and stopped at the end."""
     with run(SETTINGS, data_dir=data_dir) as broker:
         admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers}, logger=SILENT)
         topics = [
@@ -99,16 +99,16 @@ def test_a_server_leaves_nothing_wrong_behind_whatever_ends_it(data_dir: Path) -
         load.start()
         for _ in range(KILLS):
             wait_until(partial(load.has_reached, load.rounds + 10), "ten more rounds", ENOUGH_S)
-            assert any("a server runs" in note.what for note in look(data_dir))
+            assert any("a server is running" in note.what for note in check(data_dir))
             broker.kill()
-            assert any(note.file == "clean-shutdown" for note in look(data_dir))
+            assert any(note.file == "clean-shutdown" for note in check(data_dir))
             broker.start()
         wait_until(lambda: first_offset(data_dir / "short-0") > 0, "a segment is deleted", ENOUGH_S)
         load.stop.set()
         load.join(timeout=60)
         assert load.rounds > KILLS
-        look(data_dir)
-    assert look(data_dir) == []
+        check(data_dir)
+    assert check(data_dir) == []
     assert len(list((data_dir / "kept-0").glob("*.log"))) > 1
     assert first_offset(data_dir / "short-0") > 0
     assert (data_dir / "kept-0" / "leader-epoch-checkpoint").exists()

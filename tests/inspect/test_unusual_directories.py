@@ -1,4 +1,4 @@
-"""Directories that are not damaged, but not as a server leaves them: what `verify` says is what happens."""
+"""Unusual directories without damage: the server behaves as `verify` says."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from headgate.domain.errors import ErrorCode
 from headgate.topics.catalogue import CatalogueCorrupt
 
 
-def test_a_first_start_that_was_interrupted_is_no_damage(tmp_path: Path) -> None:
-    """The next start begins anew, and that is what is told."""
+def test_an_interrupted_first_start_is_no_damage(tmp_path: Path) -> None:
+    """The next start repeats it, and the note says so."""
     open_topics(tmp_path)  # and killed at once
     (tmp_path / "catalogue" / "headgate.checkpoint").unlink(missing_ok=True)
     assert errors(tmp_path) == []
@@ -30,8 +30,8 @@ def test_a_first_start_that_was_interrupted_is_no_damage(tmp_path: Path) -> None
         "producers.snapshot",
     ],
 )
-def test_a_directory_where_a_file_is_due_is_told(data_dir: Path, name: str) -> None:
-    """The log is not opened while that is so."""
+def test_a_directory_in_place_of_a_file_is_reported(data_dir: Path, name: str) -> None:
+    """The server does not open the log."""
     _put_directory(data_dir / FLIGHTS / name)
     assert any("does not open this log" in error.next_step for error in errors(data_dir))
     topics = open_topics(data_dir)
@@ -41,8 +41,8 @@ def test_a_directory_where_a_file_is_due_is_told(data_dir: Path, name: str) -> N
     topics.close()
 
 
-def test_an_index_that_cannot_be_read_is_told_by_its_name(data_dir: Path) -> None:
-    """After a crash it is built anew, and the log opens."""
+def test_an_unreadable_index_is_reported_by_its_name(data_dir: Path) -> None:
+    """After a crash it is rebuilt, and the server opens the log."""
     (data_dir / "clean-shutdown").unlink()
     index = max((data_dir / FLIGHTS).glob("*.index"))
     _put_directory(index)
@@ -55,8 +55,8 @@ def test_an_index_that_cannot_be_read_is_told_by_its_name(data_dir: Path) -> Non
     assert partition.read(partition.log_start_offset, 1000, minimum_one=True).error == ErrorCode.NONE
 
 
-def test_a_checkpoint_of_a_shard_that_cannot_be_read_is_done_without(data_dir: Path) -> None:
-    """It is derived."""
+def test_an_unreadable_checkpoint_of_a_shard_is_ignored(data_dir: Path) -> None:
+    """A checkpoint is derived from the log."""
     _put_directory(data_dir / OFFSETS / "shard.checkpoint")
     (error,) = errors(data_dir)
     assert error.file == f"{OFFSETS}/shard.checkpoint"
@@ -64,8 +64,8 @@ def test_a_checkpoint_of_a_shard_that_cannot_be_read_is_done_without(data_dir: P
 
 
 @pytest.mark.parametrize("name", ["clean-shutdown", "catalogue"])
-def test_a_file_of_the_node_that_cannot_be_read_keeps_it_from_starting(data_dir: Path, name: str) -> None:
-    """A check tells so, and does not fail itself."""
+def test_the_server_does_not_start_with_an_unreadable_file_of_the_node(data_dir: Path, name: str) -> None:
+    """The check reports it and does not fail."""
     path = data_dir / name
     if path.is_dir():
         path.rename(data_dir.parent / name)
@@ -77,8 +77,8 @@ def test_a_file_of_the_node_that_cannot_be_read_keeps_it_from_starting(data_dir:
         open_topics(data_dir)
 
 
-def test_a_foreign_directory_is_left_alone_whatever_its_name(data_dir: Path) -> None:
-    """It keeps no log from opening, and nothing in it is removed."""
+def test_a_foreign_directory_is_ignored_whatever_its_name(data_dir: Path) -> None:
+    """All logs open, and nothing in the directory is removed."""
     foreign = [data_dir / FLIGHTS / "mine.tmp", data_dir / "mine.delete", data_dir / FLIGHTS / "sub"]
     for path in foreign:
         path.mkdir()
@@ -98,7 +98,7 @@ def test_a_foreign_directory_is_left_alone_whatever_its_name(data_dir: Path) -> 
 
 
 def test_a_clean_stop_names_no_partition_of_a_deleted_topic(data_dir: Path) -> None:
-    """A crash left it to be checked, and there is nothing left to check."""
+    """After a crash the topic was to be recovered, but it was deleted."""
     (data_dir / "clean-shutdown").unlink()
     topics = open_topics(data_dir)
     flights = topics.by_name("flights")

@@ -1,4 +1,4 @@
-"""What a check of a data directory looks at and lists; each kind of fault has a module of its own."""
+"""The check of a data directory; each kind of fault has a module of its own."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ def snapshot(data_dir: Path) -> dict[Path, tuple[int, bytes]]:
     }
 
 
-def test_a_directory_closed_well_has_nothing_wrong_and_is_not_changed(data_dir: Path) -> None:
-    """Everything is looked at, nothing is found, and not a file is touched."""
+def test_a_cleanly_closed_directory_has_no_errors_and_is_not_changed(data_dir: Path) -> None:
+    """Everything is checked, nothing is found, and no file is changed."""
     before = snapshot(data_dir)
     report = verify(data_dir)
     assert report.findings.errors == 0
     assert [found.file for found in report.findings.listed] == [OFFSETS]  # the record of an unknown type
-    looked = report.findings.looked
-    assert (looked.topics, looked.partitions, looked.segments) == (2, 3, 8)
-    assert looked.records >= 3 * 83
-    assert looked.size_bytes == sum(path.stat().st_size for path in data_dir.rglob("*.log"))
+    checked = report.findings.checked
+    assert (checked.topics, checked.partitions, checked.segments) == (2, 3, 8)
+    assert checked.records >= 3 * 83
+    assert checked.size_bytes == sum(path.stat().st_size for path in data_dir.rglob("*.log"))
     assert snapshot(data_dir) == before
 
 
-def test_of_thousands_of_findings_in_a_file_a_hundred_are_listed(data_dir: Path) -> None:
-    """The rest is counted."""
+def test_at_most_a_hundred_findings_of_a_file_are_listed(data_dir: Path) -> None:
+    """The others are counted."""
     index = data_dir / FLIGHTS / f"{99:020d}.index"
     index.write_bytes(b"".join(at.to_bytes(4, "big") * 2 for at in range(1, 400)))
     findings = verify(data_dir).findings
@@ -43,8 +43,8 @@ def test_of_thousands_of_findings_in_a_file_a_hundred_are_listed(data_dir: Path)
     assert findings.not_listed[Severity.ERROR, name] == findings.errors - LISTED_PER_FILE > 100
 
 
-def test_whatever_the_bytes_a_check_ends_with_findings(data_dir: Path) -> None:
-    """Random damage of many kinds never raises, and is never taken for a whole directory."""
+def test_a_check_of_any_bytes_ends_with_findings(data_dir: Path) -> None:
+    """Random damage never raises an error and is always found."""
     chance = random.Random(2013)
     files = [path for path in data_dir.rglob("*") if path.stat().st_size and path.suffix != ".properties"]
     faults: list[Callable[[bytes, int], bytes]] = [
@@ -63,8 +63,8 @@ def test_whatever_the_bytes_a_check_ends_with_findings(data_dir: Path) -> None:
     assert json.loads((data_dir / "clean-shutdown").read_text())["v"] == 1
 
 
-def test_a_file_where_a_partition_is_due_is_damage(data_dir: Path) -> None:
-    """The server does not open that log; a file that stands for nothing is only looked at."""
+def test_a_file_with_the_name_of_a_partition_is_damage(data_dir: Path) -> None:
+    """The server does not open that log. Another unknown file is only noted."""
     shutil.rmtree(data_dir / FLIGHTS)
     (data_dir / FLIGHTS).write_text("not a directory")
     (data_dir / "flights-99").write_text("no partition's")

@@ -54,7 +54,7 @@ def _print_json(report: Report) -> None:
                 **directory_as_json(report.directory),
                 "errors": findings.errors,
                 "notes": findings.notes,
-                "looked_at": asdict(findings.looked),
+                "looked_at": asdict(findings.checked),
                 "findings": [{**asdict(each), "severity": each.severity.value} for each in findings.listed],
                 "not_listed": [
                     {"severity": severity.value, "file": file, "count": count}
@@ -78,12 +78,12 @@ def _print_lines(report: Report) -> None:
                 typer.echo(
                     f"{typer.style(f'{kind.value:5}', fg=_COLORS[kind])}  {file}: {count} more like these"
                 )
-    looked = findings.looked
+    checked = findings.checked
     typer.echo(
         f"{_count(findings.errors, 'error')}, {_count(findings.notes, 'note')} in "
-        f"{_count(looked.topics, 'topic')}, {_count(looked.partitions, 'written partition')}, "
-        f"{_count(looked.segments, 'segment')}, {_count(looked.batches, 'batch', 'es')}, "
-        f"{_count(looked.records, 'record')}, {looked.size_bytes:,} bytes"
+        f"{_count(checked.topics, 'topic')}, {_count(checked.partitions, 'written partition')}, "
+        f"{_count(checked.segments, 'segment')}, {_count(checked.batches, 'batch', 'es')}, "
+        f"{_count(checked.records, 'record')}, {checked.size_bytes:,} bytes"
     )
 
 

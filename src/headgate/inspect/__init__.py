@@ -1,16 +1,16 @@
-"""What a data directory holds, explained and checked, without changing a byte of it.
+"""Read-only description and checks of a data directory.
 
-    reading.py       a log file from batch to batch, and past what is no batch
-    directory.py     what there is: the catalogue, the partitions' directories, how the last life ended
-    partition.py     one partition's directory: segments, checkpoint, where the log starts and ends
-    contents.py      the topics at a glance, and a log batch by batch from an offset on
+    reading.py       the batches of a log file, and the search for the next batch after damage
+    directory.py     a data directory: the catalogue, the partitions' directories, the marker of a clean stop
+    partition.py     one partition's directory: segments, checkpoint, start and end of the log
+    contents.py      the topics, and the batches of a log from an offset on
     explain.py       batches and records in words and as JSON values
-    runs.py          which commits over several batches broke off
-    findings.py      what a check found, and how much it looked at
-    verify.py        the whole directory, file by file
-    verify_log.py, verify_segment.py, verify_index.py, verify_records.py   its parts, from large to small
-    verify_state.py  the checkpoint of a coordinator's log
+    runs.py          incomplete commits over several batches
+    findings.py      the findings of a check, and the counts of what it checked
+    verify.py        checks the whole directory
+    verify_log.py, verify_segment.py, verify_index.py, verify_records.py   check its parts
+    verify_state.py  checks the checkpoint of a coordinator's log
 
-Rules: files are opened for reading only; the directory may be a stopped server's or a running one's, or
-Apache Kafka's; whatever the bytes, nothing raises but OSError for a file that cannot be read.
+Rules: Files are opened for reading only. The directory can belong to a stopped or a running server, or to
+Apache Kafka. The only error for any bytes is OSError, for a file that cannot be read.
 """

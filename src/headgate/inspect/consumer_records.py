@@ -1,4 +1,4 @@
-"""The records of consumer groups in words and as JSON values, as `explain` has them for all others."""
+"""The records of consumer groups in words and as JSON values; `explain` has all other records."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from headgate.records.consumer_model import NEVER, UNKNOWN_EPOCH, OwnedPartition
 Json = dict[str, Any]
 
 _GONE = {
-    ConsumerRecordType.GROUP: "is no more",
+    ConsumerRecordType.GROUP: "was removed",
     ConsumerRecordType.PARTITION_METADATA: "has no topics recorded any more",
     ConsumerRecordType.MEMBER: "has no member {name} any more",
     ConsumerRecordType.TARGET_METADATA: "has no target assignment any more",
-    ConsumerRecordType.TARGET_MEMBER: "has no target for {name} any more",
-    ConsumerRecordType.CURRENT_ASSIGNMENT: "has no assignment of {name} any more",
+    ConsumerRecordType.TARGET_MEMBER: "has no target assignment for {name} any more",
+    ConsumerRecordType.CURRENT_ASSIGNMENT: "has no current assignment of {name} any more",
     ConsumerRecordType.REGULAR_EXPRESSION: "does not use the regular expression {name} any more",
 }
 
 
 def consumer_record(record: ConsumerRecord) -> Json:
-    """A record of a consumer group, decoded; `words` says it in a sentence."""
+    """Return a decoded record of a consumer group as JSON; `words` is a sentence."""
     kind, words, fields = _meaning(record)
     subject = f"consumer group {quoted(record.group_id)}"
     if isinstance(record, ConsumerGroupTombstone):
@@ -47,7 +47,7 @@ def _meaning(record: ConsumerRecord) -> tuple[str, str, Json]:
         case ConsumerGroupMetadata():
             return _group(record)
         case ConsumerGroupPartitionMetadata():
-            words = f"reads {counted(len(record.topics), 'topic')}"
+            words = f"is subscribed to {counted(len(record.topics), 'topic')}"
             names = [topic.name for topic in record.topics]
             return "consumer-group-partition-metadata", words, {"topics": names}
         case ConsumerGroupMemberMetadata():
@@ -57,13 +57,13 @@ def _meaning(record: ConsumerRecord) -> tuple[str, str, Json]:
             return "consumer-group-target", f"has a target assignment for epoch {epoch}", fields
         case ConsumerGroupTargetMember(member_id=member_id, partitions=partitions):
             count = sum(map(len, partitions.values()))
-            words = f"means {counted(count, 'partition')} for {plain(member_id)}"
+            words = f"has a target assignment of {counted(count, 'partition')} for {plain(member_id)}"
             fields = {"member_id": member_id, "partitions": _target(partitions)}
             return "consumer-group-target-member", words, fields
         case ConsumerGroupCurrentAssignment():
             return _current(record)
         case ConsumerGroupRegularExpression(regular_expression=regex, topics=topics):
-            words = f"reads {counted(len(topics), 'topic')} by {quoted(regex)}"
+            words = f"matches {counted(len(topics), 'topic')} with {quoted(regex)}"
             return "consumer-group-regex", words, {"regular_expression": regex, "topics": list(topics)}
         case ConsumerGroupTombstone(record_type=record_type, name=name):
             words = _GONE[record_type].format(name=quoted(name))
@@ -88,7 +88,7 @@ def _member(member: ConsumerGroupMemberMetadata) -> tuple[str, str, Json]:
     read = ", ".join(map(plain, member.subscribed_topic_names))
     if regex:
         read = f"{read} and {quoted(regex)}" if read else quoted(regex)
-    words = f"has member {plain(member.member_id)}, which reads {read or 'nothing'}"
+    words = f"has member {plain(member.member_id)}, subscribed to {read or 'nothing'}"
     fields = {
         "member_id": member.member_id,
         "instance_id": member.instance_id,

@@ -1,4 +1,4 @@
-"""What a log holds, batch by batch, from an offset on; and the topics at a glance."""
+"""The batches of a log from an offset on, and the topics of a data directory."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ Json = dict[str, Any]
 
 @dataclass(slots=True, frozen=True)
 class Stop:
-    """Where reading ended before the log's files did, and why."""
+    """The position at which reading ended before the end of the log's files, and the reason."""
 
     file: str
     position: int
     size_bytes: int
-    """What is left of the file from there on."""
+    """Bytes of the file from this position on."""
     reason: str
     is_tail: bool
-    """Whether this is the end of the last segment, where a write may be under way or was cut short."""
+    """Whether this is the last segment, where a write can be in progress or was interrupted."""
 
 
 def read_batches(
     files: PartitionFiles, from_offset: int = 0
 ) -> Iterator[tuple[SegmentFiles, FoundBatch] | Stop]:
-    """Every batch that reaches `from_offset` or lies past it; a Stop ends what cannot be framed.
+    """Yield every batch that ends at `from_offset` or later, and a Stop if the next bytes are no batch.
 
     Raises OSError.
     """
@@ -52,7 +52,7 @@ def read_batches(
 
 
 def partition_as_json(files: PartitionFiles, extent: Extent) -> Json:
-    """A partition at a glance: where its log starts and ends, and its segments."""
+    """Return a partition as JSON: start and end of its log, and its segments."""
     segments = files.segments
     sizes = [segment.path().stat().st_size for segment in segments[:-1]]
     sizes.append(extent.size_bytes - sum(sizes))
@@ -76,7 +76,7 @@ def partition_as_json(files: PartitionFiles, extent: Extent) -> Json:
 
 
 def directory_as_json(directory: DataDirectory) -> Json:
-    """What a data directory says of itself."""
+    """Return the description of a data directory as JSON."""
     catalogue = directory.catalogue
     return {
         "data_dir": str(directory.path),
@@ -89,7 +89,7 @@ def directory_as_json(directory: DataDirectory) -> Json:
 
 
 def topics_as_json(directory: DataDirectory) -> list[Json]:
-    """Every topic, with those of its partitions that were written. Raises OSError."""
+    """Return every topic with its written partitions. Raises OSError."""
     written: dict[str, list[PartitionPlace]] = {}
     for place in directory.partitions:
         written.setdefault(place.topic, []).append(place)

@@ -1,8 +1,8 @@
-"""A data directory as a whole: the catalogue, the partitions' directories, and how the last life ended.
+"""A data directory: the catalogue, the partitions' directories, and the marker of a clean stop.
 
-The catalogue is read from a copy in memory by the very code that reads it at start: what is told here is what
-the next start would find, recovery included, and the disk is not touched. A directory without a catalogue is
-read too, Apache Kafka's for one: its topics are then what the directories' names tell.
+The catalogue is read from a copy in memory by the code of the server's start, with its recovery. So the
+result is what the next start would read, and the disk is not changed. A directory without a catalogue, for
+example Apache Kafka's, is read too: the names of its directories then give its topics.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _CLUSTER_ID_KEY: Final = "cluster.id"
 
 
 class NotADataDirectory(Exception):
-    """There is nothing here to explain; the message says why, and what was expected."""
+    """The path is not a data directory. The message says why, and what is expected."""
 
 
 @dataclass(slots=True, frozen=True)
 class PartitionPlace:
-    """The directory of one partition, and what the catalogue says of its topic (None: nothing)."""
+    """The directory of one partition, and its topic's entry in the catalogue (None: no entry)."""
 
     directory: Path
     topic: str
@@ -44,36 +44,37 @@ class PartitionPlace:
 
 @dataclass(slots=True)
 class DataDirectory:
-    """What stands in a data directory, by names and small files."""
+    """The content of a data directory, according to names and small files."""
 
     path: Path
     catalogue: Catalogue | None = None
     catalogue_problem: str | None = None
-    """Why the catalogue does not read; None with no catalogue means there is none at all."""
+    """Why the catalogue cannot be read. If this and `catalogue` are None, there is no catalogue."""
     catalogue_recovery: Recovery | None = None
-    """What the next start would cut off the catalogue."""
+    """The bytes of the catalogue that the next start would truncate."""
     partitions: list[PartitionPlace] = field(default_factory=list)
-    """Those of the catalogue's topics; without a catalogue all there are."""
+    """The partitions in the catalogue; without a catalogue, all directories of partitions."""
     orphans: list[str] = field(default_factory=list)
-    """Directories named like a partition's, of no partition in the catalogue."""
+    """Directories with the name of a partition that the catalogue does not have."""
     deleted: list[str] = field(default_factory=list)
-    """Directories on their way out."""
+    """Directories that are being deleted."""
     other_names: list[str] = field(default_factory=list)
+    """All other files and directories."""
     marker: bytes | None = None
-    """The contents of the file that a clean stop leaves."""
+    """The content of the file that a clean stop writes."""
     marker_problem: str | None = None
     """Why that file cannot be read."""
     is_running: bool = False
-    """Whether a process holds the directory."""
+    """Whether a process has locked the directory."""
 
     @property
     def unrecovered(self) -> set[str] | None:
-        """The partitions a clean stop left unchecked, as topic id and index; None: no clean stop."""
+        """The partitions that a clean stop did not recover, as topic id and index; None: no clean stop."""
         stop = CleanStop.decode(self.marker) if self.marker is not None else None
         return None if stop is None else set(stop.unrecovered)
 
     def was_closed_well(self, place: PartitionPlace) -> bool:
-        """Whether the next start takes a partition's files as they stand, without checking them."""
+        """Tell whether the next start uses a partition's files without recovery."""
         unrecovered = self.unrecovered
         if unrecovered is None:
             return False
@@ -81,7 +82,7 @@ class DataDirectory:
 
     @property
     def cluster_id(self) -> str | None:
-        """The cluster's id, as the server reads it; None where the file is missing or has none."""
+        """The cluster id, as the server reads it; None if the file is missing or does not have it."""
         try:
             text = (self.path / IDENTITY_FILE).read_text("utf-8", errors="replace")
         except OSError:
@@ -93,7 +94,7 @@ class DataDirectory:
 
 
 def read_data_directory(path: Path) -> DataDirectory:
-    """Look at a data directory. Raises NotADataDirectory, and OSError for what cannot be read."""
+    """Read a data directory. Raises NotADataDirectory, and OSError for a file that cannot be read."""
     if not path.exists():
         raise NotADataDirectory(f"{path} does not exist")
     if not path.is_dir():
@@ -103,7 +104,7 @@ def read_data_directory(path: Path) -> DataDirectory:
     directories = [name for name in names if (path / name).is_dir()]
     if not any(name == CATALOGUE_DIRECTORY or _PARTITION_NAME.match(name) for name in directories):
         raise NotADataDirectory(
-            f"{path} is no server's data directory: it holds neither a {CATALOGUE_DIRECTORY} nor a partition"
+            f"{path} is not a data directory: it has neither a {CATALOGUE_DIRECTORY} nor a partition"
         )
     if CATALOGUE_DIRECTORY in directories:
         _read_catalogue(found)
@@ -162,17 +163,17 @@ def _read_catalogue(found: DataDirectory) -> None:
 
 
 def _is_locked(path: Path) -> bool:
-    """Whether some process holds the lock, found out without taking it even for a moment."""
+    """Tell whether a process holds the lock, without trying to take it."""
     try:
         status = path.stat()
         held = Path("/proc/locks").read_text()
     except OSError:
         return False
-    # Told by the file's number alone: of some file systems the two name different devices.
+    # Compare inode numbers only, because on some file systems the two sources have different device numbers.
     number = f":{status.st_ino} "
     return any("FLOCK" in line and number in line for line in held.splitlines())
 
 
 def text_of_id(topic_id: bytes) -> str:
-    """A topic or cluster id as Kafka's tools print it: 22 characters."""
+    """Return a topic or cluster id as Kafka's tools print it: 22 characters."""
     return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")

@@ -1,7 +1,7 @@
 """Batches and records in words and as JSON values.
 
-The JSON values are part of the command line's promise: names are never taken away, and always there. Sizes
-are bytes, times are ms since the epoch, and null stands for what there is none of.
+The JSON values are a stable interface of the command line: names are always present and never removed. Sizes
+are in bytes, times in ms since the epoch, and a missing value is null.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MARKERS: Final = {0: "ABORT", 1: "COMMIT"}
 
 
 def batch_as_json(found: FoundBatch) -> Json:
-    """A batch's header, where it stands, and whether its checksum holds."""
+    """Return a batch's header as JSON, with its position and whether its checksum is right."""
     header = found.header
     return {
         "base_offset": header.base_offset,
@@ -69,7 +69,7 @@ def batch_as_json(found: FoundBatch) -> Json:
 
 
 def record_as_json(found: FoundBatch, offset: int, record: Record, *, is_coordinator: bool) -> Json:
-    """A record without its key and value; `meaning` is what the coordinator reads in it."""
+    """Return a record as JSON, without key and value; `meaning` explains a record of the coordinator."""
     header = found.header
     sequence = -1
     if header.base_sequence >= 0:
@@ -96,7 +96,7 @@ def record_as_json(found: FoundBatch, offset: int, record: Record, *, is_coordin
 
 
 def bytes_as_json(data: bytes | None) -> Json | None:
-    """A key or value: as text where it is UTF-8 that can be printed, in base64 otherwise."""
+    """Return a key or value as JSON: as text if it is printable UTF-8, otherwise in base64."""
     if data is None:
         return None
     text = printable(data)
@@ -106,7 +106,7 @@ def bytes_as_json(data: bytes | None) -> Json | None:
 
 
 def printable(data: bytes) -> str | None:
-    """The text these bytes are; None where they are none that a terminal should see."""
+    """Return the bytes as text; None if they are not printable UTF-8."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -115,21 +115,21 @@ def printable(data: bytes) -> str | None:
 
 
 def meaning_of(record: Record) -> Json:
-    """A record of `__consumer_offsets` or its history, decoded; `words` says it in a sentence."""
+    """Return a decoded record of `__consumer_offsets` or its history as JSON; `words` is a sentence."""
     known_since = decode_mark(record.key, record.value)
     if known_since is not None:
         return mark_as_json(known_since)
     try:
         decoded = decode(record.key, record.value)
     except MalformedRecord as problem:
-        return {"kind": "malformed", "words": f"does not decode: {problem}"}
+        return {"kind": "malformed", "words": f"cannot be decoded: {problem}"}
     match decoded:
         case OffsetCommit():
             return _offset_commit(decoded)
         case OffsetTombstone(group_id, topic, partition):
             return {
                 "kind": "offset-tombstone",
-                "words": f"tombstone: {quoted(group_id)} has no offset of {plain(topic)}-{partition} now",
+                "words": f"tombstone: {quoted(group_id)} has no offset in {plain(topic)}-{partition}",
                 "group": group_id,
                 "topic": topic,
                 "partition": partition,
@@ -139,7 +139,7 @@ def meaning_of(record: Record) -> Json:
         case GroupTombstone(group_id):
             return {
                 "kind": "group-tombstone",
-                "words": f"tombstone: group {quoted(group_id)} is no more",
+                "words": f"tombstone: group {quoted(group_id)} was removed",
                 "group": group_id,
             }
         case PausedTopicPartitions() | PausedTopicPartitionsTombstone():
@@ -156,7 +156,7 @@ def meaning_of(record: Record) -> Json:
 
 
 def _offset_commit(commit: OffsetCommit) -> Json:
-    words = f"{quoted(commit.group_id)} is at {commit.offset} of {plain(commit.topic)}-{commit.partition}"
+    words = f"{quoted(commit.group_id)} is at {commit.offset} in {plain(commit.topic)}-{commit.partition}"
     if commit.leader_epoch >= 0:
         words += f", leader epoch {commit.leader_epoch}"
     if commit.metadata:
@@ -215,7 +215,7 @@ def _member(member: GroupMember) -> Json:
 
 def _marker(record: Record) -> Json:
     if record.key is None or len(record.key) < _MARKER_KEY.size:
-        return {"kind": "control", "words": "a marker that does not read", "marker": None}
+        return {"kind": "control", "words": "a marker that cannot be decoded", "marker": None}
     _, number = _MARKER_KEY.unpack_from(record.key)
     marker = _MARKERS.get(number)
     words = f"transaction marker: {marker}" if marker else f"a marker of type {number}"

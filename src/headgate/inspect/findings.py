@@ -1,8 +1,8 @@
-"""What a check finds, and how much it looked at.
+"""The findings of a check, and the counts of what it checked.
 
-An error is what Headgate does not leave behind, whatever ends it: bytes were lost or changed, and something
-must be done. A note is the normal trace of a crash, of a running server, or of an interrupted change: the
-server deals with it by itself.
+An error means that bytes were lost or changed: neither a stop nor a crash of Headgate causes it, and the user
+must act. A note is a normal trace of a crash, of a running server, or of an interrupted change, which the
+server handles itself.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from enum import Enum
 from typing import Final
 
 LISTED_PER_FILE: Final = 100
-"""More findings of one severity in one file are counted, not listed: one lost megabyte has thousands."""
+"""Further findings of the same severity in the same file are only counted, because there can be thousands."""
 
 
 class Severity(Enum):
-    """How bad a finding is."""
+    """The severity of a finding."""
 
     ERROR = "error"
     NOTE = "note"
@@ -25,13 +25,13 @@ class Severity(Enum):
 
 @dataclass(slots=True, frozen=True)
 class Finding:
-    """One thing that is not as it should be, or worth knowing."""
+    """One finding."""
 
     severity: Severity
     file: str
-    """The path below the data directory; of a directory where the finding is about no one file."""
+    """The path of the file, or of a directory, relative to the data directory."""
     position: int | None
-    """The byte in the file, where there is one to point at."""
+    """The byte in the file, if the finding has one."""
     what: str
     """What is wrong."""
     next_step: str
@@ -39,8 +39,8 @@ class Finding:
 
 
 @dataclass(slots=True)
-class Looked:
-    """How much was looked at."""
+class CheckedCounts:
+    """How much was checked."""
 
     topics: int = 0
     partitions: int = 0
@@ -53,18 +53,18 @@ class Looked:
 
 @dataclass(slots=True)
 class Findings:
-    """Findings in the order they were made."""
+    """Findings in order."""
 
     listed: list[Finding] = field(default_factory=list)
-    looked: Looked = field(default_factory=Looked)
+    checked: CheckedCounts = field(default_factory=CheckedCounts)
     _counts: Counter[tuple[Severity, str]] = field(default_factory=Counter)
 
     def error(self, file: str, what: str, next_step: str, *, position: int | None = None) -> None:
-        """Something is damaged."""
+        """Add an error: something is damaged."""
         self._add(Finding(Severity.ERROR, file, position, what, next_step))
 
     def note(self, file: str, what: str, next_step: str, *, position: int | None = None) -> None:
-        """Something is worth knowing."""
+        """Add a note."""
         self._add(Finding(Severity.NOTE, file, position, what, next_step))
 
     def _add(self, finding: Finding) -> None:
@@ -74,7 +74,7 @@ class Findings:
             self.listed.append(finding)
 
     def advise_all(self, next_step: str) -> None:
-        """Give every error this next step: what else is wrong is of no account beside it."""
+        """Replace the next step of every error, because this one must be done first."""
         self.listed = [
             replace(one, next_step=next_step) if one.severity is Severity.ERROR else one
             for one in self.listed
@@ -90,25 +90,25 @@ class Findings:
         ]
 
     def merge(self, other: Findings) -> None:
-        """Take over what another check found, of other files."""
+        """Add the findings and counts of a check of other files."""
         self.listed += other.listed
         self._counts.update(other._counts)
-        for name in Looked.__dataclass_fields__:
-            setattr(self.looked, name, getattr(self.looked, name) + getattr(other.looked, name))
+        for name in CheckedCounts.__dataclass_fields__:
+            setattr(self.checked, name, getattr(self.checked, name) + getattr(other.checked, name))
 
     @property
     def not_listed(self) -> dict[tuple[Severity, str], int]:
-        """How many more there are in files with more than can be listed."""
+        """The number of findings that are not listed, by severity and file."""
         return {
             key: count - LISTED_PER_FILE for key, count in self._counts.items() if count > LISTED_PER_FILE
         }
 
     @property
     def errors(self) -> int:
-        """How many errors there are, listed or not."""
+        """The number of errors, listed or not."""
         return sum(count for (severity, _), count in self._counts.items() if severity is Severity.ERROR)
 
     @property
     def notes(self) -> int:
-        """How many notes there are, listed or not."""
+        """The number of notes, listed or not."""
         return sum(count for (severity, _), count in self._counts.items() if severity is Severity.NOTE)

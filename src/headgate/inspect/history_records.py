@@ -1,4 +1,4 @@
-"""The records of `__consumer_offsets_history`, in words, and what must be so of each."""
+"""The records of `__consumer_offsets_history` in words, and their check."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ Json = dict[str, Any]
 
 
 def mark_as_json(known_since: Millis) -> Json:
-    """What the first record of a history says."""
-    since = "ever" if known_since < 0 else time_text(known_since)
+    """Return the mark of a history as JSON."""
+    since = "is complete" if known_since < 0 else f"is complete since {time_text(known_since)}"
     return {
         "kind": "history-mark",
-        "words": f"mark: nothing is missing of what was in force since {since}",
+        "words": f"mark: the history {since}",
         "known_since": None if known_since < 0 else known_since,
     }
 
 
 def origin_as_json(origin: Origin | None) -> Json | None:
-    """Where a record stood in the coordinator's log, and its timestamp there."""
+    """Return the offset and timestamp of a record in the coordinator's log as JSON."""
     return None if origin is None else {"offset": origin.offset, "timestamp": origin.timestamp}
 
 
 def why_no_history(record: Record) -> str | None:
-    """What is wrong with a record of the history; None for a mark, and for a moved commit or removal."""
+    """Return what is wrong with a record of the history; None if it is a valid one."""
     if decode_mark(record.key, record.value) is not None:
         return None
     try:
@@ -37,8 +37,8 @@ def why_no_history(record: Record) -> str | None:
     except MalformedRecord as problem:
         return str(problem)
     if not isinstance(decoded, OffsetCommit | OffsetTombstone):
-        return "it is of no offset"
+        return "it is not the record of an offset"
     origin = origin_of(record.headers)
     if origin is None or origin.offset < 0:
-        return "it does not say where it stood in the log"
+        return "it does not have its offset in the log"
     return None

@@ -1,4 +1,4 @@
-"""What the next start would do with a log: the server's own code opens it, on an `Overlay`."""
+"""The result of the next start for a log: the server's own code opens it on an `Overlay`."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from headgate.log.recovery import LogDamaged
 
 @dataclass(slots=True, frozen=True)
 class NextStart:
-    """The outcome: the log opens, with what `recovery` cuts off, or does not, and `refusal` says why."""
+    """The result: the log opens and `recovery` truncates it, or `refusal` says why it does not open."""
 
     refusal: str | None = None
     recovery: Recovery | None = None
 
     def consequence(self) -> str:
-        """What becomes of a log in which a bad batch stands."""
+        """Return the consequence and the advice for a log with a damaged batch."""
         if self.refusal is not None:
             return (
-                "The server does not open this log and changes nothing in it, clients get a storage error. "
-                "Restore the file from a copy."
+                "The server does not open this log and does not change it; clients get a storage error. "
+                "Restore the file from a backup."
             )
         if self.recovery is not None:
             return (
-                f"Copy the directory before the next start: it ends the log at offset "
+                f"Copy the directory before the next start, which ends the log at offset "
                 f"{self.recovery.end_offset} and drops {self.recovery.dropped_bytes} bytes. Restore the file "
-                "from a copy if there is one."
+                "from a backup if there is one."
             )
         return (
-            "The server opens the log, refuses to serve this batch, to clients and to itself, and serves all "
-            "others. Restore the file from a copy if there is one."
+            "The server opens the log, refuses to serve this batch, and serves all others. Restore the file "
+            "from a backup if there is one."
         )
 
 
 def next_start(directory: Path, settings: LogSettings, *, clean: bool) -> NextStart:
-    """Open the log in `directory` as the next start would. A file that cannot be read is a refusal."""
+    """Open the log in `directory` like the next start, without changes. An unreadable file is a refusal."""
     disk = Overlay()
     dropped: list[Recovery] = []
     try:

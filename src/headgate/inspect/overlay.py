@@ -1,7 +1,7 @@
-"""A disk to try things out on: it shows what the real one holds, and keeps every change to itself.
+"""A file system that reads from the disk and keeps all changes in memory.
 
-With it a check has the server's own code open a log, and sees what the next start would do. Bytes written
-that are there already, as recovery writes some again, cost nothing; other changes are kept in memory.
+A check opens a log on it with the server's own code, to learn what the next start would do. Writing bytes
+that the file already has, as recovery does, takes no memory.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from headgate.log.header import Buffer
 
 
 class OverlayFile:
-    """One file, read from the disk as far as nothing was changed."""
+    """One file, read from the disk until it is changed."""
 
     def __init__(self, path: Path | None) -> None:
-        """`path` is where it is on the disk; None for a file that is new."""
+        """`path` is the file on the disk; None for a new file."""
         self._path = path
         self._descriptor = -1
         self._size = path.stat().st_size if path is not None else 0
@@ -26,7 +26,7 @@ class OverlayFile:
 
     @property
     def descriptor(self) -> None:
-        """Nobody else may touch it."""
+        """None: callers must not use the descriptor of the file on the disk."""
         return None
 
     def pread(self, size: int, position: int) -> bytes:
@@ -56,16 +56,16 @@ class OverlayFile:
         self._size = size
 
     def reserve(self, size: int, position: int) -> None:
-        """There is room."""
+        """Do nothing: memory need not be reserved."""
 
     def datasync(self) -> None:
-        """There is nothing to make durable."""
+        """Do nothing: changes are not written to the disk."""
 
     def size(self) -> int:
         return self._size
 
     def close(self) -> None:
-        """Give the descriptor back; what was changed is kept."""
+        """Close the descriptor. Changes are kept."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -77,7 +77,7 @@ class OverlayFile:
 
 
 class Overlay:
-    """The disk below, and what was changed above it. `close` gives back what it holds open."""
+    """The file system. `close` closes all files."""
 
     def __init__(self) -> None:
         self._files: dict[Path, OverlayFile] = {}
@@ -104,7 +104,7 @@ class Overlay:
         return path.stat().st_size if file is None and path not in self._gone else self.open(path).size()
 
     def modified_ms(self, path: Path) -> int:
-        """What was changed here counts as changed by nobody yet."""
+        """Return the time of the file on the disk: changes in memory do not count."""
         return path.stat().st_mtime_ns // 1_000_000
 
     def listdir(self, path: Path) -> list[str]:
@@ -131,16 +131,16 @@ class Overlay:
         self._files[target] = file
 
     def sync_directory(self, path: Path) -> None:
-        """There is nothing to make durable."""
+        """Do nothing: changes are not written to the disk."""
 
     def lock(self, path: Path) -> Lock:
         return _never(path)
 
     def close(self) -> None:
-        """Give every descriptor back."""
+        """Close all descriptors."""
         for file in self._files.values():
             file.close()
 
 
 def _never(path: Path) -> NoReturn:
-    raise AssertionError(f"{path} is not locked by who only looks")
+    raise AssertionError(f"{path}: a check does not lock a directory")

@@ -1,4 +1,4 @@
-"""One partition's directory: its segments, what stands beside them, where the log starts and ends."""
+"""One partition's directory: its segments and other files, start and end of the log."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class SegmentFiles:
     directory: Path
     base_offset: int
     is_decided: bool = False
-    """Whether compaction decided for files that may still stand aside."""
+    """Whether a decided compaction made these files, which can still have their temporary names."""
 
     def path(self, suffix: str = LOG_SUFFIX) -> Path:
-        """One of them."""
+        """Return the path of the file with this suffix."""
         path = self.directory / f"{self.base_offset:0{NAME_DIGITS}d}{suffix}"
         if self.is_decided and (aside := path.with_name(path.name + CLEANED_SUFFIX)).exists():
             return aside
@@ -38,7 +38,7 @@ class SegmentFiles:
 
 
 def segment_file(name: str) -> tuple[int, str] | None:
-    """Base offset and suffix of a file of a segment; None for another name."""
+    """Return base offset and suffix of a segment's file; None for another name."""
     stem, suffix = name[:NAME_DIGITS], name[NAME_DIGITS:]
     if suffix in SUFFIXES and stem.isascii() and stem.isdigit():
         return int(stem), suffix
@@ -47,32 +47,30 @@ def segment_file(name: str) -> tuple[int, str] | None:
 
 @dataclass(slots=True)
 class PartitionFiles:
-    """What a partition's directory holds, as far as names and small files tell."""
+    """The content of a partition's directory, according to names and small files."""
 
     directory: Path
     names: list[str]
     segments: list[SegmentFiles]
-    """Those that count, in order, once a decided compaction is carried out.
-
-    A segment wholly below the log start is on its way out.
-    """
+    """The segments of the log, in order, after a decided compaction is finished."""
     checkpoint: Checkpoint
     has_sound_checkpoint: bool
-    """Whether there is none, or one that can be trusted."""
+    """False if the checkpoint's file is damaged."""
     compaction: CompactionState
     has_sound_compaction: bool
-    """Whether there is no such file, or one that can be trusted."""
+    """False if the compaction's file is damaged."""
     doomed: list[SegmentFiles] = field(default_factory=list)
+    """Segments wholly below the log start, which are being deleted."""
 
     @property
     def log_start_offset(self) -> int:
-        """Where readers may begin."""
+        """The first offset that readers can fetch."""
         first = self.segments[0].base_offset if self.segments else 0
         return max(self.checkpoint.log_start_offset, first)
 
 
 def read_partition(directory: Path) -> PartitionFiles:
-    """Look at a partition's directory. Raises OSError."""
+    """Read a partition's directory. Raises OSError."""
     names = sorted(entry.name for entry in directory.iterdir())
     checkpoint, is_sound = Checkpoint(), True
     if CHECKPOINT_NAME in names:
@@ -100,7 +98,7 @@ def read_partition(directory: Path) -> PartitionFiles:
 
 @dataclass(slots=True, frozen=True)
 class Extent:
-    """How far a log reaches, by the headers of its last segment. `stopped_at`: its tail is incomplete."""
+    """Start, end and size of a log. `stopped_at` is set if its tail is incomplete."""
 
     log_start_offset: int
     log_end_offset: int
@@ -109,7 +107,7 @@ class Extent:
 
 
 def extent_of(files: PartitionFiles) -> Extent:
-    """Where the log starts and ends, and its size. Raises OSError."""
+    """Return start, end and size of a log. Raises OSError."""
     start = files.log_start_offset
     if not files.segments:
         return Extent(start, start, 0, None)
@@ -130,9 +128,9 @@ def extent_of(files: PartitionFiles) -> Extent:
 
 
 def _last_known_batch(segment: SegmentFiles, file: LogFile) -> int:
-    """The position of the last whole batch the offset index knows and the log confirms; 0 without one."""
+    """Return the position of the last whole batch that index and log agree on; 0 without one."""
     try:
-        # Of a torn log the index may know more than is left, so its size is not held against it.
+        # The index of a torn log can have entries past its end, so do not compare it with the log's size.
         index = OffsetIndex.from_bytes(segment.path(INDEX_SUFFIX).read_bytes(), _ANY_SIZE)
     except FileNotFoundError:
         return 0
@@ -149,7 +147,7 @@ def _last_known_batch(segment: SegmentFiles, file: LogFile) -> int:
 
 
 def read_leader_epochs(directory: Path) -> tuple[LeaderEpochs | None, bool]:
-    """The leader epochs of a partition, and whether there is a file of them; None: it does not read."""
+    """Return the leader epochs of a partition (None: malformed), and whether they have a file."""
     try:
         data = (directory / LEADER_EPOCHS_FILE).read_bytes()
     except FileNotFoundError:

@@ -1,8 +1,8 @@
-"""Reading a segment's file from batch to batch, read-only, and finding the way past what is no batch.
+"""The read-only reader of a segment's batches, and the search for the next batch after damage.
 
-What a running server appends meanwhile is not seen: the size is taken once, when the file is opened, and so
-is where the zeros at its end begin, which are room to write to. Batches are framed by their length alone;
-whether a checksum holds is asked of each batch, because it costs time.
+Bytes that a running server appends later are not seen: the size of the file, and the start of the zeros
+reserved at its end, are read once when the file is opened. Batches are framed by their length only. Checksums
+are computed on request, because that takes time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CHUNK_BYTES: Final = 1 << 20
 
 
 class LogFile:
-    """A file open for reading, as it was when it was opened. Raises OSError like the system does."""
+    """A file opened for reading, with the size it had when it was opened. Raises OSError."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -48,7 +48,7 @@ class LogFile:
         os.close(self._descriptor)
 
     def read(self, size: int, position: int) -> bytes:
-        """`size` bytes from `position`; fewer only where the file has become shorter meanwhile."""
+        """Read `size` bytes from `position`; fewer only if the file became shorter in the meantime."""
         data = self._read(size, position)
         written = max(self._written - position, 0)
         return data if len(data) <= written else data[:written] + bytes(len(data) - written)
@@ -64,7 +64,7 @@ class LogFile:
 
 @dataclass(slots=True, frozen=True)
 class FoundBatch:
-    """A batch as its length frames it. `data` is a view that holds until the next one is asked for."""
+    """A batch, framed by its length. `data` is a view that is valid until the next batch is read."""
 
     position: int
     header: BatchHeader
@@ -72,24 +72,24 @@ class FoundBatch:
 
     @property
     def end(self) -> int:
-        """The position behind it."""
+        """The position after the batch."""
         return self.position + self.header.size
 
     def computed_crc(self) -> int:
-        """What the bytes sum to; `header.crc` if they are what was written."""
+        """Return the checksum of the bytes. It equals `header.crc` if they are undamaged."""
         return crc32c(self.data[CRC_END:])
 
 
 @dataclass(slots=True, frozen=True)
 class Break:
-    """Where no batch stands, and why it is none; nothing behind it is framed."""
+    """A position without a valid batch, and the reason. The bytes after it are not framed."""
 
     position: int
     reason: str
 
 
 def walk(file: LogFile, position: int = 0) -> Iterator[FoundBatch | Break]:
-    """Each batch from `position` on; a Break comes last where the file does not end with a whole batch."""
+    """Yield each batch from `position` on, and a Break if the file does not end with a whole batch."""
     end = file.size
     wanted = _CHUNK_BYTES
     while position < end:
@@ -110,7 +110,7 @@ def walk(file: LogFile, position: int = 0) -> Iterator[FoundBatch | Break]:
         if problem is None and len(chunk) < asked:
             problem = "the file became shorter while it was read"
         if problem is None and 0 < end - position < HEADER_BYTES:
-            problem = f"a batch header takes {HEADER_BYTES} bytes, {end - position} are left"
+            problem = f"a batch header has {HEADER_BYTES} bytes, but {end - position} are left"
         if problem is not None:
             yield Break(position, problem)
             return
@@ -119,17 +119,17 @@ def walk(file: LogFile, position: int = 0) -> Iterator[FoundBatch | Break]:
 def _why_no_size(base_offset: int, size: int, left: int) -> str | None:
     if size < HEADER_BYTES:
         is_zeros = base_offset == 0 and size == LENGTH_FIELD_END
-        return "zeros stand here" if is_zeros else f"a batch of {size} bytes is smaller than its own header"
+        return "zeros instead of a batch" if is_zeros else f"a batch of {size} bytes is smaller than a header"
     if size > left:
-        return f"a batch claims {size} bytes, {left} are left"
+        return f"a batch has the length {size}, but {left} bytes are left"
     return None
 
 
 def is_room(file: LogFile, at: Break) -> bool:
-    """Whether nothing but zeros stands from there on: the server reserves room ahead of what it writes."""
+    """Tell whether only zeros follow: the server reserves disk space ahead of the end of the log."""
     return written_end(file.read, at.position, file.size) == at.position
 
 
 def find_whole_batch(file: LogFile, position: int, least_offset: int) -> int | None:
-    """As `headgate.log.walking.find_whole_batch`, in a file."""
+    """Find the next whole batch in a file, see `headgate.log.walking.find_whole_batch`."""
     return walking.find_whole_batch(file.read, position, file.size, least_offset)

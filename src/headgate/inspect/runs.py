@@ -1,4 +1,4 @@
-"""Watching runs, the commits over several batches (`headgate.records.runs`), for those that broke off."""
+"""The search for torn runs: incomplete commits over several batches (`headgate.records.runs`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headgate.records.runs import RunPlace
 
 
 class TornRun(NamedTuple):
-    """A run of which `present` of `total` records are there, the last of them at `last_offset`."""
+    """A run with `present` of its `total` records, the last of them at `last_offset`."""
 
     first_offset: int
     last_offset: int
@@ -17,7 +17,7 @@ class TornRun(NamedTuple):
 
 
 class RunWatch:
-    """Told of every record in order, tells of runs that broke off."""
+    """Takes all records in order and finds torn runs."""
 
     __slots__ = ("_last", "_last_offset", "_present", "at_tail")
 
@@ -26,10 +26,10 @@ class RunWatch:
         self._last_offset = -1
         self._present = 0
         self.at_tail: list[TornRun] = []
-        """The torn runs behind the last record that counts: the next start writes what stands for them."""
+        """Torn runs after the last complete record. The next start appends their keys' current values."""
 
     def take(self, offset: int, place: RunPlace | None) -> TornRun | None:
-        """Note a record; the run that it shows to be torn, if it does."""
+        """Take a record. Return the run that it shows to be torn, if any."""
         if place is None and self._last is None and not self.at_tail:
             return None
         torn = None
@@ -50,7 +50,7 @@ class RunWatch:
         return torn
 
     def end(self) -> list[TornRun]:
-        """The log ends here: the torn runs behind the last record that counts."""
+        """End the log. Return the torn runs after the last complete record."""
         if self._last is not None:
             self._break_off()
         return self.at_tail

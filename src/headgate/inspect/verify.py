@@ -1,4 +1,4 @@
-"""Checks a whole data directory: the files of the node, the catalogue, every partition."""
+"""The check of a whole data directory: the files of the node, the catalogue, all partitions."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from headgate.log.segment import LOG_SUFFIX
 from headgate.topics.catalogue_opening import CATALOGUE_DIRECTORY
 from headgate.topics.clean_stop import CLEAN_SHUTDOWN_FILE, CleanStop
 
-_LOOKS_AGAIN = 3
-_LOOKS_AGAIN_AFTER_S = 0.2
-_NO_START = "The server does not start, and changes nothing."
+_RECHECKS = 3
+_RECHECK_AFTER_S = 0.2
+_NO_START = "The server does not start and changes nothing."
 _NO_START_YET = (
-    "The server does not start without a catalogue, and changes nothing. "
+    "The server does not start without a catalogue and changes nothing. "
     "Restore the catalogue, and check again."
 )
 _UNRECOVERED = re.compile(r"[0-9a-f]{32}-\d+\Z")
@@ -33,14 +33,14 @@ _UNRECOVERED = re.compile(r"[0-9a-f]{32}-\d+\Z")
 
 @dataclass(slots=True, frozen=True)
 class Report:
-    """What was found in a directory."""
+    """The directory and its findings."""
 
     directory: DataDirectory
     findings: Findings
 
 
 def size_to_check(path: Path) -> int:
-    """The bytes of all segments, roughly how long a check takes. Raises OSError."""
+    """Return the bytes of all segments, to which the time of a check is proportional. Raises OSError."""
     total = 0
     for directory in path.iterdir():
         if directory.is_dir():
@@ -54,17 +54,17 @@ def size_to_check(path: Path) -> int:
 
 
 def verify(path: Path, on_progress: Callable[[int], None] = lambda size: None) -> Report:
-    """Check everything in a data directory; `on_progress` is told of bytes as they are done.
+    """Check everything in a data directory. `on_progress` is called with the number of bytes checked since.
 
-    Raises NotADataDirectory, and OSError where the directory itself cannot be read.
+    Raises NotADataDirectory, and OSError if the directory itself cannot be read.
     """
     directory = read_data_directory(path)
     findings = Findings()
     if directory.is_running:
         findings.note(
             ".",
-            "a server runs on this directory",
-            "Nothing; what it is writing now may look unfinished.",
+            "a server is running on this directory",
+            "Nothing; writes in progress can look incomplete.",
         )
     _check_node_files(directory, findings)
     _check_catalogue(directory, findings, on_progress)
@@ -84,23 +84,23 @@ def verify(path: Path, on_progress: Callable[[int], None] = lambda size: None) -
         if directory.catalogue is None:
             found.without_start(_NO_START_YET)
         findings.merge(found)
-        findings.looked.partitions += 1
+        findings.checked.partitions += 1
     if directory.catalogue is not None:
-        findings.looked.topics = len(directory.catalogue.topics)
+        findings.checked.topics = len(directory.catalogue.topics)
     else:
-        findings.looked.topics = len({place.topic for place in directory.partitions})
+        findings.checked.topics = len({place.topic for place in directory.partitions})
     return Report(directory, findings)
 
 
 def _check_log(
     log: LogToCheck, findings: Findings, on_progress: Callable[[int], None], *, is_running: bool
 ) -> None:
-    """Check one log. Of a running server's, what is wrong must be so more than once: files come and go."""
+    """Check one log. If a server is running, repeat a check with errors, because the files can change."""
     found = _check_log_once(log, on_progress)
-    for _ in range(_LOOKS_AGAIN if is_running else 0):
+    for _ in range(_RECHECKS if is_running else 0):
         if not found.errors:
             break
-        time.sleep(_LOOKS_AGAIN_AFTER_S)
+        time.sleep(_RECHECK_AFTER_S)
         found = _check_log_once(log, lambda size: None)
     findings.merge(found)
 
@@ -110,18 +110,18 @@ def _check_log_once(log: LogToCheck, on_progress: Callable[[int], None]) -> Find
     try:
         LogCheck(log, findings, on_progress).run()
     except FileNotFoundError:
-        findings.note(log.name, "the directory went away meanwhile", "Nothing: the topic was deleted.")
+        findings.note(log.name, "the directory was removed meanwhile", "Nothing: the topic was deleted.")
     except OSError as problem:
         findings.error(log.name, f"it cannot be read: {problem}", _while_unreadable(log))
     return findings
 
 
 def _while_unreadable(log: LogToCheck) -> str:
-    """What the server does with a log that it cannot read all files of."""
+    """Return the consequence and the advice for a log with unreadable files."""
     if log.place is None:
         return f"{_NO_START} Check the permissions, and the disk."
     return (
-        "The server does not open this log while that is so, and changes nothing in it. Check the "
+        "The server does not open this log and does not change it, as long as that is so. Check the "
         "permissions, and the disk."
     )
 
@@ -133,33 +133,33 @@ def _check_catalogue(
     if not path.is_dir():
         findings.error(
             CATALOGUE_DIRECTORY,
-            "there is no catalogue: the topics' ids and settings are not known",
-            f"{_NO_START} Restore the directory from a copy.",
+            "there is no catalogue: the topics' ids and settings are unknown",
+            f"{_NO_START} Restore the directory from a backup.",
         )
         return
     if directory.catalogue_problem is not None:
         findings.error(
             CATALOGUE_DIRECTORY,
-            f"the catalogue does not read: {directory.catalogue_problem}",
-            "The server does not start with it. Restore it from a copy.",
+            f"the catalogue cannot be read: {directory.catalogue_problem}",
+            "The server does not start with it. Restore it from a backup.",
         )
     was_closed_well = directory.unrecovered is not None
     log = LogToCheck(path, CATALOGUE_DIRECTORY, None, was_closed_well, 0, directory.is_running)
     _check_log(log, findings, on_progress, is_running=directory.is_running)
     if _is_new(directory):
         findings.note(
-            CATALOGUE_DIRECTORY, "the first start here was interrupted", "Nothing: the next one begins anew."
+            CATALOGUE_DIRECTORY, "the first start was interrupted", "Nothing: the next start repeats it."
         )
     elif directory.catalogue is not None and not any(path.glob(f"*{LOG_SUFFIX}")):
         findings.error(
             CATALOGUE_DIRECTORY,
             "the catalogue is empty",
-            "Restore it from a copy, unless the server was never started here.",
+            "Restore it from a backup, unless the server was never started here.",
         )
 
 
 def _is_new(directory: DataDirectory) -> bool:
-    """Whether a server began to make this directory, and nothing was kept here yet."""
+    """Tell whether the first start was interrupted before anything was stored in the directory."""
     return (
         directory.catalogue is not None
         and not directory.catalogue.end_offset
@@ -173,27 +173,27 @@ def _check_directories(directory: DataDirectory, findings: Findings) -> None:
     former = directory.catalogue.former_names if directory.catalogue is not None else set()
     for name in directory.orphans:
         if name.rpartition("-")[0] in former:
-            findings.note(name, "left of a deleted topic", "Nothing: the next start removes it.")
+            findings.note(name, "remainder of a deleted topic", "Nothing: the next start removes it.")
         else:
             findings.error(
                 name,
-                "the catalogue knows no such partition",
-                "The server leaves it alone and makes no topic of its name. Move it away, or restore the "
-                "catalogue from a copy if the topic should be there.",
+                "the catalogue does not have this partition",
+                "The server ignores it and creates no topic of its name. Move it away, or restore the "
+                "catalogue from a backup if the topic should exist.",
             )
     for name in directory.deleted:
-        findings.note(name, "left of a deleted topic", "Nothing: the next start removes it.")
+        findings.note(name, "remainder of a deleted topic", "Nothing: the next start removes it.")
     for name in directory.other_names:
         if _is_in_the_way(directory, name):
             findings.error(
                 name,
-                "a file where the directory of a partition is due",
-                "The server does not open this log, and changes nothing. Restore the directory from a copy.",
+                "a file with the name of a partition's directory",
+                "The server does not open this log and changes nothing. Restore the directory from a backup.",
             )
         elif name.endswith(".tmp"):
-            findings.note(name, "a file that was being written aside", "Nothing: it is written over.")
+            findings.note(name, "a temporary file of an interrupted write", "Nothing: it is overwritten.")
         else:
-            findings.note(name, "nothing of a server's", "Look what it is: the server leaves it alone.")
+            findings.note(name, "not a file of a server", "Check what it is: the server ignores it.")
 
 
 def _is_in_the_way(directory: DataDirectory, name: str) -> bool:
@@ -204,7 +204,7 @@ def _is_in_the_way(directory: DataDirectory, name: str) -> bool:
 
 def _check_node_files(directory: DataDirectory, findings: Findings) -> None:
     if directory.catalogue is None and directory.catalogue_problem is None:
-        return  # Kafka's files are Kafka's.
+        return  # The directory is Kafka's, and so are these files.
     _check_identity(directory, findings)
     if directory.marker_problem is not None:
         findings.error(
@@ -217,15 +217,13 @@ def _check_node_files(directory: DataDirectory, findings: Findings) -> None:
         if not directory.is_running:
             findings.note(
                 CLEAN_SHUTDOWN_FILE,
-                "the server did not end cleanly",
-                "Nothing: the next start checks every log from its recovery point on.",
+                "the server did not stop cleanly",
+                "Nothing: the next start recovers every log from its recovery point on.",
             )
         return
     why = _why_no_marker(directory)
     if why is not None:
-        findings.error(
-            CLEAN_SHUTDOWN_FILE, why, "Nothing: it counts as absent, and the next start checks every log."
-        )
+        findings.error(CLEAN_SHUTDOWN_FILE, why, "Nothing: the next start ignores it and recovers every log.")
 
 
 def _check_identity(directory: DataDirectory, findings: Findings) -> None:
@@ -237,22 +235,22 @@ def _check_identity(directory: DataDirectory, findings: Findings) -> None:
         if known is not None:
             findings.note(
                 IDENTITY_FILE,
-                "the cluster's id is missing",
+                "the cluster id is missing",
                 "Nothing: the next start writes the file again from the catalogue.",
             )
         else:
             findings.error(
                 IDENTITY_FILE,
-                "the cluster's id is missing",
-                f"{_NO_START} Restore the file from a copy.",
+                "the cluster id is missing",
+                f"{_NO_START} Restore the file from a backup.",
             )
     elif not _is_id(found) or (known is not None and found != known):
-        what = f"it says {found}, the catalogue {known}" if _is_id(found) else "it holds no cluster id"
-        remedy = "." if known is None else ", or remove it: it is written again from the catalogue."
+        what = f"it has {found}, the catalogue {known}" if _is_id(found) else "it has no valid cluster id"
+        remedy = "." if known is None else ", or remove it: the next start writes it from the catalogue."
         findings.error(
             IDENTITY_FILE,
             what,
-            f"{_NO_START} Restore the file from a copy{remedy}",
+            f"{_NO_START} Restore the file from a backup{remedy}",
         )
 
 
@@ -268,8 +266,8 @@ def _is_id(cluster_id: str | None) -> bool:
 def _why_no_marker(directory: DataDirectory) -> str | None:
     stop = CleanStop.decode(directory.marker or b"")
     if stop is None:
-        return "it is not what a clean stop leaves"
+        return "it does not have the content that a clean stop writes"
     for name in stop.unrecovered:
         if _UNRECOVERED.match(name) is None:
-            return f"it names {name}, which is no partition"
+            return f"it names {name}, which is not a partition"
     return None

@@ -1,8 +1,8 @@
-"""The two indexes of a segment, held against its batches as they pass by.
+"""The check of a segment's two indexes against its batches.
 
-An index is sparse, so it is right when every entry is: it points at a batch, and says of it what the batch
-says. It is complete when it goes as far as its segment does, which matters for times: a segment whose newest
-timestamp is not indexed is passed over by who searches for that time.
+An index is sparse. It is right if every entry points at a batch and agrees with it. It is complete if it
+covers the whole segment. For timestamps that matters: a search for a time skips a segment whose newest
+timestamp is not in the index.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ _OFFSET_ENTRY: Final = Struct(">ii")
 _TIME_ENTRY: Final = Struct(">qi")
 
 Problem = tuple[int, str]
-"""The byte of the index file, and what is wrong there."""
+"""The position in the index file, and what is wrong there."""
 
 
 class OffsetIndexCheck:
-    """An .index file: relative last offsets and positions of some batches."""
+    """The check of an .index file: relative last offsets and positions of some batches."""
 
     def __init__(self, data: bytes, base_offset: int, interval_bytes: int) -> None:
         self.problems: list[Problem] = []
         self.missing = 0
-        """Entries that the batches call for, beyond a file that is right as far as it goes."""
+        """Missing entries at the end of a file whose other entries are right."""
         whole = len(data) - len(data) % OFFSET_ENTRY_BYTES
         if whole != len(data):
             self.problems.append((whole, f"it ends with {len(data) - whole} bytes of an entry"))
@@ -45,23 +45,23 @@ class OffsetIndexCheck:
 
     @property
     def entry_count(self) -> int:
-        """How many entries are looked at."""
+        """The number of entries checked."""
         return len(self._entries)
 
     def pass_batch(self, position: int, header: BatchHeader) -> None:
-        """Compare with the batch that comes next in the log."""
+        """Compare the index with the next batch of the log."""
         entries = self._entries
         while self._at < len(entries) and entries[self._at][1] < position:
-            self._say(self._at, f"points at {entries[self._at][1]}, where no batch begins")
+            self._say(self._at, f"points at {entries[self._at][1]}, where no batch starts")
             self._at += 1
         if self._at < len(entries) and entries[self._at][1] == position:
             offset = self._base_offset + entries[self._at][0]
             if offset != header.last_offset:
                 self._say(
-                    self._at, f"says {offset} of the batch at {position}, which ends at {header.last_offset}"
+                    self._at, f"has {offset} for the batch at {position}, which ends at {header.last_offset}"
                 )
             elif position == 0:
-                self._say(self._at, "stands for the first batch, which never has one")
+                self._say(self._at, "points at the first batch, which never has an entry")
             self._at += 1
         if self._unindexed_bytes > self._interval_bytes:
             self._unindexed_bytes = 0
@@ -73,10 +73,10 @@ class OffsetIndexCheck:
         self._unindexed_bytes += header.size
 
     def finish(self) -> None:
-        """The log has no more batches."""
+        """End the log."""
         for at in range(self._at, len(self._entries)):
             self._say(at, f"points at {self._entries[at][1]}, past the last batch")
-        # Another spacing, set since, explains other entries; only ours can be told to be cut short.
+        # Entries at other distances come from another setting; then missing entries cannot be recognized.
         if not self._is_spaced_as_now or self.problems:
             self.missing = 0
 
@@ -85,7 +85,7 @@ class OffsetIndexCheck:
 
 
 class TimeIndexCheck:
-    """A .timeindex file: the largest timestamps as they rose, each with the last offset of its batch."""
+    """The check of a .timeindex file: ascending timestamps, each with the last offset of its batch."""
 
     def __init__(self, data: bytes, base_offset: int) -> None:
         self.problems: list[Problem] = []
@@ -104,37 +104,37 @@ class TimeIndexCheck:
 
     @property
     def entry_count(self) -> int:
-        """How many entries are looked at."""
+        """The number of entries checked."""
         return len(self._entries)
 
     @property
     def lacks_newest(self) -> bool:
-        """Whether the newest timestamp of the batches passed is not in the index."""
+        """Whether the newest timestamp of the batches is missing in the index."""
         indexed = self._entries[-1][0] if self._entries else -1
         return not self.problems and indexed < self._largest
 
     def pass_batch(self, header: BatchHeader) -> None:
-        """Compare with the batch that comes next in the log."""
+        """Compare the index with the next batch of the log."""
         while self._at < len(self._entries):
             timestamp, relative_offset = self._entries[self._at]
             offset = self._base_offset + relative_offset
             if offset > header.last_offset:
                 break
             if offset < header.last_offset:
-                self._say(self._at, f"names offset {offset}, with which no batch ends")
+                self._say(self._at, f"has offset {offset}, at which no batch ends")
             elif timestamp != header.max_timestamp:
                 self._say(
-                    self._at, f"says {timestamp} of offset {offset}, whose batch says {header.max_timestamp}"
+                    self._at, f"has {timestamp} for offset {offset}, whose batch has {header.max_timestamp}"
                 )
             elif timestamp <= self._largest:
-                self._say(self._at, f"says {timestamp} is the largest so far, {self._largest} is")
+                self._say(self._at, f"has {timestamp}, but the largest timestamp so far is {self._largest}")
             self._at += 1
         self._largest = max(self._largest, header.max_timestamp)
 
     def finish(self) -> None:
-        """The log has no more batches."""
+        """End the log."""
         for at in range(self._at, len(self._entries)):
-            self._say(at, f"names offset {self._base_offset + self._entries[at][1]}, past the last batch")
+            self._say(at, f"has offset {self._base_offset + self._entries[at][1]}, past the last batch")
 
     def _say(self, at: int, what: str) -> None:
         self.problems.append((at * TIME_ENTRY_BYTES, f"entry {at} {what}"))

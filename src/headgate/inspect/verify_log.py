@@ -1,4 +1,4 @@
-"""One partition's directory: its segments in order, and the small files beside them."""
+"""The check of one partition's directory: its segments in order, and its small files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from headgate.topics.policy import policy_of
 from headgate.topics.producers import Producers
 
 _KAFKAS_OWN = ("partition.metadata", ".txnindex", ".snapshot")
-"""Files of Apache Kafka's that say nothing here."""
+"""Files of Apache Kafka that are ignored."""
 _OWN_FILES = (
     CHECKPOINT_NAME,
     COMPACTION_NAME,
@@ -48,27 +48,28 @@ _OWN_FILES = (
     STATE_NAME,
 )
 _ANYWHERE = 1 << 62
-_RESTORE = "Restore the file from a copy if there is one."
+_RESTORE = "Restore the file from a backup if there is one."
 
 
 @dataclass(slots=True, frozen=True)
 class LogToCheck:
-    """A log's directory and what is known of it from elsewhere."""
+    """A log's directory, and facts from other files."""
 
     directory: Path
     name: str
-    """The directory, below the data directory."""
+    """The directory, relative to the data directory."""
     place: PartitionPlace | None
     """None for the catalogue."""
     was_closed_well: bool
+    """Whether a clean stop closed the log."""
     newest_epoch: int | None
-    """The epoch the node writes in, by the catalogue; None: not known."""
+    """The current leader epoch according to the catalogue; None: unknown."""
     is_running: bool = False
-    """Whether a server has the log open: then there is no telling what the next start will find."""
+    """Whether a server has the log open. Then the result of the next start is unknown."""
 
 
 class LogCheck:
-    """Checks one log; `run` once."""
+    """The check of one log. Call `run` once."""
 
     def __init__(self, log: LogToCheck, findings: Findings, on_progress: Callable[[int], None]) -> None:
         self._log = log
@@ -89,14 +90,14 @@ class LogCheck:
             epochs=self._check_epochs_file(),
             index_interval_bytes=self._index_interval_bytes(),
             on_progress=self._on_progress,
-            # Of a log without a catalogue, Kafka's perhaps, nobody here knows how far it was compacted.
+            # Without a catalogue, for example in Kafka's directory, it is unknown how far it was compacted.
             compacted_to=files.compaction.compacted_to if self._is_known() else _ANYWHERE,
             next_start=following,
             consequence=self._consequence(following),
         )
         errors = findings.errors
         self._check_compaction(files)
-        mark = self._read_sync_mark(files)  # first: what a running server writes meanwhile it marks later
+        mark = self._read_sync_mark(files)  # before the segments, because a running server advances it
         self._check_segments(files, state)
         records.finish(log.name)
         if not state.is_damaged:
@@ -111,7 +112,7 @@ class LogCheck:
             self._tell_refusal(following, is_explained=findings.errors > errors)
 
     def _next_start(self) -> NextStart:
-        """What the next start will do with the log."""
+        """Return the result of the next start for the log."""
         log = self._log
         if log.is_running:
             return NextStart()
@@ -130,22 +131,22 @@ class LogCheck:
         return next_start(log.directory, settings, clean=log.was_closed_well)
 
     def _consequence(self, following: NextStart) -> str:
-        """What becomes of the log if a bad batch stands in it."""
+        """Return the consequence and the advice for a damaged batch in the log."""
         log = self._log
         if log.is_running:
-            return "Whoever reads it is refused. Copy the directory before the server ends. " + _RESTORE
+            return "Reading it fails. Copy the directory before the server stops. " + _RESTORE
         if log.place is None and following.recovery is None:
-            return "The server does not start, and changes nothing. Restore the catalogue from a copy."
+            return "The server does not start and changes nothing. Restore the catalogue from a backup."
         is_of_groups = log.place is not None and log.place.topic == GROUP_OFFSETS_TOPIC
         if following == NextStart() and is_of_groups:
             return (
-                "The server does not load this log, unless shard.checkpoint stands for the batch: groups of "
-                "this partition are refused, all others are served. " + _RESTORE
+                "The server does not load this log, unless shard.checkpoint covers the batch: requests for "
+                "groups of this partition fail, all others succeed. " + _RESTORE
             )
         return following.consequence()
 
     def _tell_refusal(self, following: NextStart, *, is_explained: bool) -> None:
-        """Tell that the server does not open the log, with each error if there are any that explain it."""
+        """Report that the server does not open the log, in each error if there are any, else in a new one."""
         if is_explained:
             self._findings.advise_all(self._consequence(following))
         else:
@@ -194,29 +195,27 @@ class LogCheck:
                     self._tell_lone_index(files, path, segment[0])
             elif name.endswith((".tmp", CLEANED_SUFFIX)) and not (files.directory / name).is_dir():
                 if name not in decided:
-                    what = "a file that was being written aside"
+                    what = "a temporary file of an interrupted write"
                     self._findings.note(path, what, "Nothing: the next start removes it.")
             elif name not in _OWN_FILES and not name.endswith(_KAFKAS_OWN):
-                self._findings.note(
-                    path, "not a file of a log's", "Look what it is: the server leaves it alone."
-                )
+                self._findings.note(path, "not a file of a log", "Check what it is: the server ignores it.")
         for doomed in files.doomed:
             self._findings.note(
                 f"{self._log.name}/{doomed.path().name}",
-                f"the segment lies before the log's start, {files.checkpoint.log_start_offset}",
+                f"the segment ends before the start of the log, {files.checkpoint.log_start_offset}",
                 "Nothing: its deletion was interrupted, and the next start removes it.",
             )
 
     def _tell_lone_index(self, files: PartitionFiles, path: str, base_offset: int) -> None:
         if base_offset < files.log_start_offset:
             self._findings.note(
-                path, "an index whose segment was deleted", "Nothing: it is removed at the start."
+                path, "an index whose segment was deleted", "Nothing: the next start removes it."
             )
         else:
             self._findings.error(
                 path,
                 f"an index without its segment: {base_offset:020d}{LOG_SUFFIX} is missing",
-                "Restore the segment from a copy before the next start, which removes the index.",
+                "Restore the segment from a backup before the next start, which removes the index.",
             )
 
     # Segments.
@@ -228,8 +227,8 @@ class LogCheck:
             following = segments[at + 1].base_offset if at + 1 < len(segments) else None
             name = f"{self._log.name}/{segment.path().name}"
             if at and state.is_gap(segment.base_offset) and not state.is_damaged:
-                what = f"it begins where offset {state.expected_offset} was due: records are missing"
-                self._findings.error(name, what, "Restore the missing segment from a copy.", position=0)
+                what = f"it starts after the expected offset {state.expected_offset}: records are missing"
+                self._findings.error(name, what, "Restore the missing segment from a backup.", position=0)
             state.expected_offset = segment.base_offset
             state.end_position = 0
             is_trusted = following is not None and following <= trusted_below
@@ -238,7 +237,7 @@ class LogCheck:
             except FileNotFoundError:
                 state.expected_offset = segment.base_offset if following is None else following
                 self._findings.note(
-                    name, "the file went away meanwhile", "Nothing: retention of a running server removed it."
+                    name, "the file was removed meanwhile", "Nothing: retention of a running server did it."
                 )
             except OSError as problem:
                 state.is_damaged = True
@@ -246,15 +245,15 @@ class LogCheck:
                 self._findings.error(
                     f"{self._log.name}/{unreadable}",
                     f"it cannot be read: {problem.strerror}",
-                    # What the next start does, if it refuses the log, takes the place of this.
-                    "The server opens the log all the same. Check the permissions, and the disk.",
+                    # Replaced by another next step if the server does not open the log.
+                    "The server opens the log nevertheless. Check the permissions, and the disk.",
                 )
 
     # Small files.
 
     def _check_epochs_file(self) -> LeaderEpochs | None:
         if self._log.place is None:
-            # The catalogue is written in epoch 0 for ever.
+            # The catalogue is always written in epoch 0.
             epochs = LeaderEpochs()
             epochs.begin(0, 0)
             return epochs
@@ -263,13 +262,13 @@ class LogCheck:
         if read is None:
             self._findings.error(
                 name,
-                "it does not read",
-                "Nothing is lost: where the file does not read, the epochs are read from the log.",
+                "it cannot be decoded",
+                "Nothing is lost: the epochs are then read from the log.",
             )
         elif is_there and self._log.newest_epoch is not None and read.latest > self._log.newest_epoch:
             self._findings.error(
                 name,
-                f"it knows leader epoch {read.latest}, the catalogue only {self._log.newest_epoch}",
+                f"it has leader epoch {read.latest}, the catalogue only {self._log.newest_epoch}",
                 "The catalogue lost records, or the file was changed. " + _RESTORE,
             )
         return read
@@ -279,14 +278,14 @@ class LogCheck:
         if not files.has_sound_compaction:
             self._findings.error(
                 name,
-                "its checksum does not hold",
-                "The server does not open this log, and changes nothing. " + _RESTORE,
+                "its checksum is wrong",
+                "The server does not open this log and changes nothing. " + _RESTORE,
             )
         elif files.compaction.added or files.compaction.removed:
             self._findings.note(
                 name,
                 f"a compaction up to {files.compaction.compacted_to} was decided and not finished",
-                "Nothing: the next start puts the new segments in place. They are what is checked here.",
+                "Nothing: the next start puts the new segments in place. This check uses the new segments.",
             )
 
     def _check_compacted_to(self, files: PartitionFiles, state: LogState) -> None:
@@ -302,22 +301,22 @@ class LogCheck:
         if not files.has_sound_checkpoint:
             self._findings.error(
                 name,
-                "its checksum does not hold",
-                "The server does not open this log, and changes nothing. " + _RESTORE,
+                "its checksum is wrong",
+                "The server does not open this log and changes nothing. " + _RESTORE,
             )
         elif files.segments and files.segments[0].base_offset > checkpoint.log_start_offset:
             self._findings.error(
                 f"{self._log.name}/{files.segments[0].path().name}",
-                f"the first segment begins at {files.segments[0].base_offset}, the log at "
+                f"the first segment starts at {files.segments[0].base_offset}, the log at "
                 f"{checkpoint.log_start_offset}: records, or {CHECKPOINT_NAME}, are missing",
-                "Restore what is missing from a copy.",
+                "Restore the missing files from a backup.",
             )
         if files.segments and checkpoint.recovery_point > end:
             self._findings.error(
                 name,
-                f"the log was durable up to {checkpoint.recovery_point}, and ends at {end}: records are "
+                f"the log was durable up to {checkpoint.recovery_point}, but ends at {end}: records are "
                 "missing",
-                "Restore the missing segments from a copy.",
+                "Restore the missing segments from a backup.",
             )
         if files.segments and checkpoint.log_start_offset > end:
             self._tell_short_log(
@@ -332,8 +331,8 @@ class LogCheck:
         if mark is None:
             self._findings.error(
                 name,
-                "its checksum does not hold: it counts as absent",
-                "Nothing: the next start writes more of the log again than it had to.",
+                "its checksum is wrong, so it is ignored",
+                "Nothing: the next start rewrites more of the log than necessary.",
             )
         return mark
 
@@ -343,13 +342,13 @@ class LogCheck:
         if files.segments:
             sizes[files.segments[-1].base_offset] = state.end_position
         if mark.base_offset < files.compaction.compacted_to:
-            return  # Compaction put a shorter segment there since.
+            return  # Compaction has replaced the segment by a shorter one.
         if mark.position > sizes.get(mark.base_offset, mark.position):
             self._findings.error(
                 name,
-                f"the disk had {mark.position} bytes of segment {mark.base_offset}, which has "
+                f"{mark.position} bytes of segment {mark.base_offset} were synced, but it has "
                 f"{sizes[mark.base_offset]}: records are missing",
-                "Restore the segment from a copy.",
+                "Restore the segment from a backup.",
             )
 
     def _check_producers(self, files: PartitionFiles, state: LogState) -> None:
@@ -361,20 +360,20 @@ class LogCheck:
         except FileNotFoundError:
             return
         if decoded is None:
-            self._tell_snapshot(name, "its checksum does not hold", state)
+            self._tell_snapshot(name, "its checksum is wrong", state)
         elif decoded[1] > max(state.expected_offset, files.log_start_offset):
-            what = f"it stands for a log that ends at {decoded[1]}, the log ends at {state.expected_offset}"
+            what = f"it was made for a log that ends at {decoded[1]}, the log ends at {state.expected_offset}"
             self._tell_short_log(name, what, state)
 
     def _tell_snapshot(self, name: str, what: str, state: LogState) -> None:
         if state.was_closed_well:
-            self._findings.error(name, what, "Remove it: what it holds is read from the log instead.")
+            self._findings.error(name, what, "Remove it: the next start reads its content from the log.")
         else:
-            # It is not synced, so a power cut may leave anything of it.
-            self._findings.note(name, what, "Nothing: it is thrown away, and the log is read instead.")
+            # The file is not synced, so it can have any content after a power cut.
+            self._findings.note(name, what, "Nothing: the next start discards it and reads the log instead.")
 
     def _tell_short_log(self, name: str, what: str, state: LogState) -> None:
         if state.was_closed_well:
-            self._findings.error(name, f"{what}: records are missing", "Restore the segment from a copy.")
+            self._findings.error(name, f"{what}: records are missing", "Restore the segment from a backup.")
         elif state.next_start.refusal is None:  # else records are missing that were durable
             self._findings.note(name, what, "Nothing: the last records were lost before they were durable.")

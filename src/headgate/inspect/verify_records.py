@@ -1,4 +1,4 @@
-"""The records inside sound batches: that they unpack, and mean something where the server must read them."""
+"""The check of the records in undamaged batches. Records that the server reads itself must be valid."""
 
 from __future__ import annotations
 
@@ -14,17 +14,19 @@ from headgate.records import MalformedRecord, UnknownRecord, decode
 from headgate.records.runs import run_place
 from headgate.topics.catalogue import NEWEST_RECORD_VERSION
 
-_ASK_THE_WRITER = "The checksum holds: this was written so. Whoever reads it fails; find out what wrote it."
+_ASK_THE_WRITER = (
+    "The checksum is right, so the writer is at fault: find out what wrote it. Reading it fails."
+)
 
 
 class RecordCheck:
-    """Reads every record of a log, batch by batch. Of a client's topic only that they unpack is asked."""
+    """The check of a client topic's records: they must unpack."""
 
     def __init__(self, findings: Findings) -> None:
         self.findings = findings
 
     def check(self, file: str, batch: FoundBatch) -> None:
-        """Read the records of a batch whose checksum holds."""
+        """Check the records of a batch whose checksum is right."""
         count = 0
         try:
             for offset, record in iterate_records(batch.data):
@@ -34,21 +36,21 @@ class RecordCheck:
         except CorruptBatch as problem:
             self.findings.error(
                 file,
-                f"records of the batch at offset {batch.header.base_offset} do not read: {problem.reason}",
+                f"records of the batch at offset {batch.header.base_offset} are invalid: {problem.reason}",
                 _ASK_THE_WRITER,
                 position=batch.position,
             )
-        self.findings.looked.records += count
+        self.findings.checked.records += count
 
     def check_record(self, file: str, position: int, offset: int, record: Record) -> None:
-        """Judge one record."""
+        """Check one record."""
 
     def finish(self, directory: str) -> None:
-        """The log ends."""
+        """End the log."""
 
 
 class CoordinatorRecordCheck(RecordCheck):
-    """The records of `__consumer_offsets`: they must decode, and runs over several batches be whole."""
+    """The check of the records of `__consumer_offsets`: they must decode, and runs must be complete."""
 
     def __init__(self, findings: Findings) -> None:
         super().__init__(findings)
@@ -58,7 +60,7 @@ class CoordinatorRecordCheck(RecordCheck):
         self._place = ("", 0)
 
     def check_record(self, file: str, position: int, offset: int, record: Record) -> None:
-        """Judge one record."""
+        """Check one record."""
         self._place = file, position
         torn = self._runs.take(offset, run_place(record.headers))
         if torn is not None:
@@ -68,7 +70,7 @@ class CoordinatorRecordCheck(RecordCheck):
         except MalformedRecord as problem:
             self.findings.error(
                 file,
-                f"the record at offset {offset} is none of the coordinator's: {problem}",
+                f"the record at offset {offset} is not a record of the coordinator: {problem}",
                 "The coordinator cannot load this log. Keep a copy; find out what wrote the record.",
                 position=position,
             )
@@ -77,29 +79,29 @@ class CoordinatorRecordCheck(RecordCheck):
             self._unknown[decoded.key_type] += 1
 
     def finish(self, directory: str) -> None:
-        """The log ends: what is torn at its end is told apart from what is torn in the middle."""
+        """End the log, and report torn runs at its end and in its middle."""
         at_tail = self._runs.end()
         mended = [(file, position, torn) for file, position, torn in self._torn if torn not in at_tail]
         for file, position, torn in mended:
             self.findings.note(
                 file,
-                f"a commit over several batches broke off before here: {_words(torn)}",
-                "Nothing: readers take it for never written, and complete records stand behind it.",
+                f"an incomplete commit over several batches ends before here: {_words(torn)}",
+                "Nothing: readers ignore it, and complete records follow it.",
                 position=position,
             )
         for torn in at_tail:
             self.findings.note(
                 self._place[0] or directory,
-                f"a commit over several batches breaks off at the end of the log: {_words(torn)}",
-                "Nothing: the next start writes what stood before it once more, behind it.",
+                f"an incomplete commit over several batches is at the end of the log: {_words(torn)}",
+                "Nothing: the next start appends the values before it again.",
                 position=self._place[1],
             )
         if self._unknown:
             kinds = ", ".join(f"{count} of key type {kind}" for kind, count in sorted(self._unknown.items()))
             self.findings.note(
                 directory,
-                f"records of types this version does not know: {kinds}",
-                "Nothing: they are kept as they are and change nothing here.",
+                f"records of types that this version does not know: {kinds}",
+                "Nothing: they are kept unchanged and have no effect.",
             )
 
 
@@ -108,32 +110,32 @@ def _words(torn: TornRun) -> str:
 
 
 class HistoryRecordCheck(RecordCheck):
-    """The records of `__consumer_offsets_history`: offsets that say where they stood, and marks."""
+    """The check of the records of `__consumer_offsets_history`: offsets with their origin, and marks."""
 
     def check_record(self, file: str, position: int, offset: int, record: Record) -> None:
-        """Judge one record."""
+        """Check one record."""
         why = why_no_history(record)
         if why is not None:
             self.findings.error(
                 file,
-                f"the record at offset {offset} is none of the history's: {why}",
-                "The history passes over it: nobody is told of that commit. Find out what wrote the record.",
+                f"the record at offset {offset} is not a record of the history: {why}",
+                "The history skips the record. Find out what wrote it.",
                 position=position,
             )
 
 
 class CatalogueRecordCheck(RecordCheck):
-    """The records of the catalogue: JSON of a version that can be read."""
+    """The check of the catalogue's records: JSON of a known version."""
 
     def check_record(self, file: str, position: int, offset: int, record: Record) -> None:
-        """Judge one record."""
+        """Check one record."""
         why = _why_no_event(record.value)
         if why is not None:
             self.findings.error(
                 file,
                 f"the catalogue's record at offset {offset} {why}",
-                "The server does not start with it. Use a newer Headgate if it wrote it, or restore the "
-                "catalogue from a copy.",
+                "The server does not start with it. Use a newer Headgate if that wrote it, or restore the "
+                "catalogue from a backup.",
                 position=position,
             )
 

@@ -1,8 +1,8 @@
-"""One segment's file: every batch in it, and both indexes.
+"""The check of one segment: all its batches, and both indexes.
 
-What a scan at start would end the log at is told apart by where it stands. In the last segment of a log that
-was not closed well, with no whole batch behind it, it is the tail that a crash tore: a note; and zeros there
-are room that was not written to. Anywhere else it is damage.
+A bad batch is judged by its position. In the last segment of a log that was not closed cleanly, with no whole
+batch after it, it is a tail torn by a crash: a note. Zeros there are reserved space. Anywhere else it is
+damage.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PROGRESS_BYTES = 1 << 20
 
 @dataclass(slots=True)
 class LogState:
-    """What is known of a log while its segments are checked in order."""
+    """The state of a log's check, while its segments are checked in order."""
 
     findings: Findings
     records: RecordCheck
@@ -35,27 +35,27 @@ class LogState:
     index_interval_bytes: int
     on_progress: Callable[[int], None]
     compacted_to: int
-    """Below this offset compaction may have taken records out."""
+    """Below this offset compaction can have removed records."""
     next_start: NextStart
     consequence: str
-    """What becomes of a bad batch at the next start, and what to do about it."""
+    """The consequence and the advice for a bad batch."""
     expected_offset: int = 0
-    """Where the next batch is due."""
+    """The expected base offset of the next batch."""
     last_end: int = 0
-    """Where the last batch that was there ended; behind it compaction may have left less than is due."""
+    """The offset after the last batch. Compaction can have removed records from there on."""
     end_position: int = 0
-    """Where in its segment's file that was."""
+    """The position after the last batch in its segment's file."""
     last_epoch: int = -1
     is_damaged: bool = False
 
     def is_gap(self, base_offset: int) -> bool:
-        """Whether records are missing before this offset that nothing took out."""
+        """Tell whether records are missing before this offset that compaction did not remove."""
         return base_offset > self.expected_offset and base_offset > self.compacted_to
 
 
 @dataclass(slots=True)
 class SegmentCheck:
-    """Checks one segment. `name` is the file's for findings."""
+    """The check of one segment. `name` is the file's name in findings."""
 
     state: LogState
     segment: SegmentFiles
@@ -63,14 +63,14 @@ class SegmentCheck:
     following_base: int | None
     """The first offset of the next segment; None for the last segment."""
     is_settled: bool
-    """Whether the next start takes the segment as it is, indexes included."""
+    """Whether the next start uses the segment and its indexes without recovery."""
     _is_damaged: bool = False
     _is_lost: bool = False
-    """Whether what was due is unknown, because what stood before is."""
+    """Whether the expected offset is unknown, because of damage before."""
 
     def run(self) -> None:
         """Check the segment. Raises OSError."""
-        # A running server writes the log first, so indexes read first never know more than the log.
+        # Read the indexes first: a running server writes the log before them, so they are never ahead of it.
         offsets = self._read_index(INDEX_SUFFIX)
         times = self._read_index(TIME_INDEX_SUFFIX)
         offset_check = OffsetIndexCheck(
@@ -82,13 +82,13 @@ class SegmentCheck:
         if self.following_base is not None and self.state.expected_offset > self.following_base:
             self._error(
                 None,
-                f"it reaches offset {self.state.expected_offset - 1}, and the next segment begins at "
+                f"it ends at offset {self.state.expected_offset - 1}, but the next segment starts at "
                 f"{self.following_base}",
                 "Files were renamed or swapped, or a header was changed. " + _RESTORE,
             )
-        looked = self.state.findings.looked
-        looked.segments += 1
-        looked.index_entries += offset_check.entry_count + time_check.entry_count
+        checked = self.state.findings.checked
+        checked.segments += 1
+        checked.index_entries += offset_check.entry_count + time_check.entry_count
         self.state.is_damaged |= self._is_damaged
         if not self._is_damaged:
             self._judge_offset_index(offset_check, is_there=offsets is not None)
@@ -103,13 +103,13 @@ class SegmentCheck:
     # Batches.
 
     def _walk(self, file: LogFile, offsets: OffsetIndexCheck, times: TimeIndexCheck) -> None:
-        position = told = 0
-        looked = self.state.findings.looked
+        position = reported = 0
+        checked = self.state.findings.checked
         while True:
             for found in walk(file, position):
                 position = found.position
                 if isinstance(found, FoundBatch):
-                    looked.batches += 1
+                    checked.batches += 1
                     problem = self._why_bad(found)
                 else:
                     problem = found.reason
@@ -125,37 +125,37 @@ class SegmentCheck:
                 offsets.pass_batch(found.position, found.header)
                 times.pass_batch(found.header)
                 position = found.end
-                if position - told >= _PROGRESS_BYTES:
-                    self.state.on_progress(position - told)
-                    told = position
+                if position - reported >= _PROGRESS_BYTES:
+                    self.state.on_progress(position - reported)
+                    reported = position
             if position >= file.size:
                 break
         offsets.finish()
         times.finish()
-        looked.size_bytes += file.size
-        self.state.on_progress(file.size - told)
+        checked.size_bytes += file.size
+        self.state.on_progress(file.size - reported)
 
     def _why_bad(self, found: FoundBatch) -> str | None:
-        """Why a scan would end the log at this batch."""
+        """Return why recovery would end the log at this batch; None for a good batch."""
         header, state, expected = found.header, self.state, self.state.expected_offset
         if header.magic != MAGIC:
-            return f"message format {header.magic}, only {MAGIC} is known"
+            return f"message format {header.magic}; only {MAGIC} is supported"
         if header.last_offset_delta < 0:
-            return f"a last offset delta of {header.last_offset_delta}"
+            return f"the last offset delta is {header.last_offset_delta}"
         if (computed := found.computed_crc()) != header.crc:
-            return f"the CRC is {header.crc:#010x}, the bytes sum to {computed:#010x}"
+            return f"the CRC is {header.crc:#010x}, that of the bytes is {computed:#010x}"
         if found.position == 0 and header.base_offset < self.segment.base_offset:
             return (
-                f"the file is named for offset {self.segment.base_offset} and begins at {header.base_offset}"
+                f"the file is named for offset {self.segment.base_offset}, but starts at {header.base_offset}"
             )
         if header.base_offset < expected:
-            return f"offset {header.base_offset} where {expected} was due"
+            return f"offset {header.base_offset} instead of {expected}"
         if self.following_base is None and state.is_gap(header.base_offset) and not self._is_lost:
-            return f"offset {header.base_offset} where {expected} was due"
+            return f"offset {header.base_offset} instead of {expected}"
         return None
 
     def _goes_on_after(self, file: LogFile, found: FoundBatch | Break, problem: str) -> bool:
-        """Tell of a bad batch; whether there is more to look at behind it."""
+        """Report a bad batch. Return True if the check continues after it."""
         state, position = self.state, found.position
         is_tail = self.following_base is None and state.next_start.refusal is None
         if is_tail and not state.was_closed_well and not self._is_damaged:
@@ -166,8 +166,8 @@ class SegmentCheck:
                 state.findings.note(
                     self.name,
                     f"the log's tail is incomplete: {problem}",
-                    f"Nothing: a write was cut short, and the next start cuts these {file.size - position} "
-                    "bytes off. Of a running server: it is being written.",
+                    f"Nothing: a write was interrupted, and the next start truncates these "
+                    f"{file.size - position} bytes; or a running server is writing them.",
                     position=position,
                 )
                 return False
@@ -176,17 +176,15 @@ class SegmentCheck:
         return True
 
     def _take(self, found: FoundBatch, *, is_sound: bool) -> None:
-        """Go on from a batch; a sound one is looked into."""
+        """Continue after a batch. Check the records of a sound one."""
         state, header = self.state, found.header
         if is_sound:
             if state.is_gap(header.base_offset) and not self._is_lost:
-                what = (
-                    f"offset {header.base_offset} where {state.expected_offset} was due: records are missing"
-                )
+                what = f"offset {header.base_offset} instead of {state.expected_offset}: records are missing"
                 self._error(found.position, what, _RESTORE)
             self._check_header(found.position, header)
             state.records.check(self.name, found)
-        # A batch that is whole tells what comes next, even where it is out of place.
+        # An undamaged batch determines the next offset, even if it is in the wrong place.
         self._is_lost = not is_sound and (header.magic != MAGIC or found.computed_crc() != header.crc)
         if not self._is_lost:
             state.expected_offset = state.last_end = header.next_offset
@@ -205,7 +203,7 @@ class SegmentCheck:
 
     def _check_epoch(self, position: int, header: BatchHeader) -> None:
         state, epoch = self.state, header.leader_epoch
-        advice = "Clients that ask where an epoch ended get a wrong answer. " + _RESTORE
+        advice = "Requests for the end offset of an epoch get a wrong response. " + _RESTORE
         if epoch < state.last_epoch:
             self._error(position, f"leader epoch {epoch} follows {state.last_epoch}", advice)
         elif state.epochs is not None:
@@ -214,11 +212,11 @@ class SegmentCheck:
             if noted != epoch:
                 self._error(
                     position,
-                    f"leader epoch {epoch} in the batch, {noted} by the leader-epoch-checkpoint",
+                    f"leader epoch {epoch} in the batch, {noted} in the leader-epoch-checkpoint",
                     advice,
                 )
             elif begins_here and state.epochs.epoch_of(header.base_offset - 1) == epoch:
-                what = f"leader epoch {epoch} begins here, by the leader-epoch-checkpoint before"
+                what = f"leader epoch {epoch} starts here, but earlier in the leader-epoch-checkpoint"
                 self._error(position, what, advice)
         state.last_epoch = max(state.last_epoch, epoch)
 
@@ -230,14 +228,14 @@ class SegmentCheck:
             return
         self._tell_index(INDEX_SUFFIX, check.problems)
         if check.missing and self.is_settled and check.entry_count:
-            what = f"it is cut short: the log calls for {check.missing} more entries at its end"
+            what = f"it is truncated: the log needs {check.missing} more entries at its end"
             self._tell_index(INDEX_SUFFIX, [(check.entry_count * OFFSET_ENTRY_BYTES, what)])
         elif check.missing and self.is_settled:
             self.state.findings.note(
                 self._index_name(INDEX_SUFFIX),
-                f"the index is empty, and the log calls for {check.missing} entries",
-                "Nothing, if index.interval.bytes was larger once. Otherwise stop the server and remove it: "
-                "it is built again.",
+                f"the index is empty, but the log needs {check.missing} entries",
+                "Nothing, if index.interval.bytes was larger before. Otherwise stop the server and remove "
+                "the index; then it is rebuilt.",
             )
 
     def _judge_time_index(self, check: TimeIndexCheck, *, is_there: bool) -> None:
@@ -246,15 +244,15 @@ class SegmentCheck:
             return
         self._tell_index(TIME_INDEX_SUFFIX, check.problems)
         if check.lacks_newest and self.is_settled:
-            what = "it is cut short: the segment's newest timestamp is not in it"
+            what = "it is truncated: the segment's newest timestamp is not in it"
             self._tell_index(TIME_INDEX_SUFFIX, [(check.entry_count * TIME_ENTRY_BYTES, what)])
 
     def _miss_index(self, suffix: str) -> None:
         if self.is_settled:
             self.state.findings.note(
                 self._index_name(suffix),
-                "the index is not there",
-                "Nothing: it is built again from the log when it is needed.",
+                "the index is missing",
+                "Nothing: it is rebuilt from the log when it is needed.",
             )
 
     def _tell_index(self, suffix: str, problems: list[Problem]) -> None:
@@ -264,13 +262,13 @@ class SegmentCheck:
                     f"Stop the server and remove the segment's {INDEX_SUFFIX} and {TIME_INDEX_SUFFIX} files: "
                 )
                 self.state.findings.error(
-                    self._index_name(suffix), what, advice + "they are built again.", position=position
+                    self._index_name(suffix), what, advice + "they are rebuilt.", position=position
                 )
             else:
                 self.state.findings.note(
                     self._index_name(suffix),
                     what,
-                    "Nothing: the next start reads the segment whole and indexes it anew.",
+                    "Nothing: the next start reads the whole segment and rebuilds its indexes.",
                     position=position,
                 )
 
@@ -281,4 +279,4 @@ class SegmentCheck:
         self.state.findings.error(self.name, what, next_step, position=position)
 
 
-_RESTORE = "Restore the file from a copy if there is one."
+_RESTORE = "Restore the file from a backup if there is one."

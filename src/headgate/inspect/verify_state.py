@@ -1,4 +1,4 @@
-"""Checks the checkpoint of a coordinator's log: whether it is whole, and whether a start would use it."""
+"""The check of a coordinator's checkpoint: whether it is undamaged, and whether a start would use it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from headgate.inspect.partition import PartitionFiles
 from headgate.inspect.reading import FoundBatch, LogFile, walk
 from headgate.log.state_file import STATE_NAME, Bond, StateFileUnusable, read_state_file
 
-_REMOVE = "Remove it: what it holds is read from the log instead."
+_REMOVE = "Remove it: the next start reads its content from the log."
 
 
 class _AsFile:
-    """A file open for reading, in the shape that checkpoints are read from."""
+    """A file opened for reading, with the interface that the reader of checkpoints needs."""
 
     def __init__(self, file: LogFile) -> None:
         self._file = file
@@ -24,13 +24,13 @@ class _AsFile:
         return self._file.size
 
     def close(self) -> None:
-        """Whoever opened it closes it."""
+        """Do nothing: the caller closes the file."""
 
 
 def check_state_file(
     files: PartitionFiles, place: PartitionPlace, end_offset: int, findings: Findings
 ) -> None:
-    """Check every checksum, then what ties it to a log that ends at `end_offset`. Raises OSError."""
+    """Check all checksums, then whether it belongs to a log that ends at `end_offset`. Raises OSError."""
     name = f"{files.directory.name}/{STATE_NAME}"
     try:
         with LogFile(files.directory / STATE_NAME) as file:
@@ -55,19 +55,19 @@ def check_state_file(
 
 
 def _why_not(bond: Bond, files: PartitionFiles, place: PartitionPlace, end_offset: int) -> str | None:
-    """As `headgate.log.state_file.why_not`, of files."""
+    """Return why a start would not use the checkpoint, like `headgate.log.state_file.why_not`."""
     if place.entry is not None and bond.topic_id != place.entry.topic_id.hex():
         return f"it belongs to a topic with the id {bond.topic_id}"
     if bond.partition != place.index:
         return f"it belongs to partition {bond.partition}"
     if bond.log_start_offset != files.log_start_offset:
-        return f"the log starts at {files.log_start_offset}, no longer at {bond.log_start_offset}"
+        return f"the log starts at {files.log_start_offset} now, not at {bond.log_start_offset}"
     if files.compaction.compacted_to > bond.position:
         return f"the log is compacted to {files.compaction.compacted_to}, past its position {bond.position}"
     if end_offset < bond.end_offset:
-        return f"the log ends at {end_offset}, it stands for {bond.end_offset}"
+        return f"the log ends at {end_offset}, but the checkpoint at {bond.end_offset}"
     if _batch_that_ends(files, bond.end_offset) != bond.last_batch:
-        return f"another batch ends at {bond.end_offset} than when it was written"
+        return f"the batch that ends at {bond.end_offset} is another one than when the checkpoint was written"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Values in words: names, times, counts."""
+"""Names, times and counts as text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 
 def time_text(timestamp_ms: int) -> str:
-    """A time in UTC to the millisecond; the number where no calendar has it."""
+    """Return a time in UTC with milliseconds; the number if it is out of range."""
     try:
         moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
     except (OverflowError, ValueError, OSError):
@@ -15,15 +15,15 @@ def time_text(timestamp_ms: int) -> str:
 
 
 def plain(text: str) -> str:
-    """A name as it is, or escaped where a terminal should not see it."""
+    """Return a name, escaped if it is not printable."""
     return text if text.isprintable() else ascii(text)
 
 
 def quoted(text: str) -> str:
-    """A name between quotes."""
+    """Return a name in quotes, escaped if it is not printable."""
     return f'"{text}"' if text.isprintable() else ascii(text)
 
 
 def counted(count: int, noun: str) -> str:
-    """A number of things."""
+    """Return a number with its noun, for example `2 topics`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
