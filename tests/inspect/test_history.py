@@ -48,7 +48,7 @@ def test_a_moved_record_is_explained_with_its_origin(tmp_path: Path) -> None:
     assert first["origin"] == {"offset": 0, "timestamp": first["meaning"]["commit_timestamp"]}
     assert (first["meaning"]["kind"], first["meaning"]["offset"]) == ("offset-commit", 0)
     printed = CliRunner().invoke(app, asked).stdout
-    assert "nothing is missing of what was in force since ever" in printed
+    assert "mark: the history is complete" in printed
     assert "origin: offset 3 at" in printed
 
 

@@ -20,7 +20,7 @@ def strings(name: str, values: Iterable[str]) -> list[str]:
 
 
 def several(places: Iterable[TopicPartition | str]) -> list[TopicPartition | str]:
-    """Return places as a list. Raises TypeError for one bare string: a name goes into a list."""
+    """Return the places as a list. Raises TypeError for a single string, which belongs in a list."""
     if isinstance(places, str):
         raise TypeError(f"several places are expected, for instance [{places!r}], not {places!r}")
     return list(places)
