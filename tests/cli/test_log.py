@@ -270,7 +270,7 @@ def test_a_running_server_is_dumped_and_checked(tmp_path: Path) -> None:
         consumer.close()
         lines = headgate("dump", broker.data_dir, "--partition", OFFSETS, "--records").stdout
         assert as_json("dump", broker.data_dir)["is_running"]
-        assert '"billing" is at 9 of flights-0' in lines
+        assert '"billing" is at 9 in flights-0' in lines
         assert headgate("verify", broker.data_dir).exit_code == 0
 
 

@@ -153,7 +153,7 @@ def test_unknown_files_are_noted(data_dir: Path) -> None:
     assert errors(data_dir) == []
     noted = {note.file: note.what for note in notes(data_dir)}
     assert {"README", f"{FLIGHTS}/notes.txt"} <= noted.keys()
-    assert "written aside" in noted[f"{FLIGHTS}/headgate.checkpoint.tmp"]
+    assert "a temporary file" in noted[f"{FLIGHTS}/headgate.checkpoint.tmp"]
 
 
 def test_a_missing_catalogue_is_an_error_and_the_partitions_are_checked(data_dir: Path) -> None:

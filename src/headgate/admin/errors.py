@@ -66,7 +66,7 @@ class NotReleased(ClientError):
         self.waiting_for = tuple(waiting_for)
         owners = sorted({one.owner for one in waiting_for if one.owner is not None})
         which = _some([one.partition for one in waiting_for])
-        by = ", ".join(owners[:TOLD_OF])
+        by = ", ".join(owners[:MOST_NAMED])
         super().__init__(f"group {group_id}: not released after {timeout_s:g} s: {which}; owned by {by}")
 
 
@@ -87,8 +87,8 @@ class RewindUnfinished(ClientError):
 
 
 def _some(partitions: Sequence[TopicPartition]) -> str:
-    rest = len(partitions) - TOLD_OF
-    return ", ".join(map(str, partitions[:TOLD_OF])) + (f" and {rest} more" if rest > 0 else "")
+    rest = len(partitions) - MOST_NAMED
+    return ", ".join(map(str, partitions[:MOST_NAMED])) + (f" and {rest} more" if rest > 0 else "")
 
 
 class NothingToReset(ClientError):
