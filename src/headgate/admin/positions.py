@@ -45,7 +45,7 @@ def positions_of(
     ends: Mapping[TopicPartition, int],
     paused: Mapping[TopicPartition, PausedPartition],
 ) -> list[Position]:
-    """Return a position for every partition that has a committed offset, has a member or is paused, sorted."""
+    """Return a position for every partition with a committed offset, a member or a pause, sorted."""
     return [
         Position(one, committed.get(one), ends.get(one), readers.get(one), paused.get(one))
         for one in sorted(committed.keys() | readers.keys() | paused.keys())

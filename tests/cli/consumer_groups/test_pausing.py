@@ -153,7 +153,7 @@ def test_what_does_not_go_with_a_pause_is_refused(command: Command) -> None:
         ("--pause --group g", "--topic or --all-topics is expected with --pause"),
         ("--pause --all-groups --topic t", "--group is expected with --pause"),
         ("--pause --group g --topic t --no-wait --release-timeout 3", "one of them is expected"),
-        ("--resume --group g --topic t --reason why", "--reason does not go with --resume"),
+        ("--resume --group g --topic t --reason why", "--reason cannot be combined with --resume"),
         ("--rewind --group g --topic t", "--to-earliest, --to-latest"),
         ("--rewind --group g --to-latest", "is expected with --rewind"),
     ):
