@@ -78,7 +78,7 @@ def test_a_rewind_shows_first_then_does_it_and_says_how_to_take_it_back(
     words = ("--rewind", "--group", group, "--topic", "flights:0,1", "--to-offset", "2")
     shown = command(*words)
     assert [row[2:] for row in rows(shown)[1:]] == [["0", "4", "2"], ["1", "9", "2"]]
-    assert "nothing was changed; --execute does it" in shown.stderr
+    assert "nothing was changed; add --execute to make the changes" in shown.stderr
     assert committed(command, group) == {0: 4, 1: 9, 2: None}
 
     done = command(*words, "--execute")
