@@ -305,7 +305,7 @@ def assignment_epochs_are_not_persisted(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_static_member_comes_back_in_its_old_epochs(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(removal_of_members, "_from_the_beginning", lambda assigned: assigned)
+    patch.setattr(removal_of_members, "_kept_while_away", lambda assigned, paused: assigned)
 
 
 def silent_members_stay(patch: pytest.MonkeyPatch) -> None:
