@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.core.shard_states import changes, state_of
 
 from headgate.core import image as shard_image
+from headgate.core.contract import MalformedImage
 from headgate.core.groups import UnknownKind
 from headgate.core.offsets import image, table
-from headgate.core.offsets.image import MalformedImage
 from headgate.core.shard import GroupShard
 from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.domain.settings import Settings

@@ -25,7 +25,7 @@ from headgate.history.offset_history import OffsetHistory
 from headgate.log.filesystem import FileSystem
 from headgate.records import OffsetCommit, OffsetTombstone, Record
 from headgate.runtime.clock import Clock
-from headgate.runtime.turn_batches import TurnBatches
+from headgate.shards.group_batches import TurnBatches
 from headgate.topics.compactor import Compactor
 from headgate.topics.partition import Partition
 from headgate.topics.topic import Topic

@@ -21,7 +21,8 @@ from headgate.log.log import Log
 from headgate.log.memory_filesystem import Fault, MemoryFileSystem, PowerCut
 from headgate.records import GroupTombstone, OffsetTombstone
 from headgate.records.history import SINCE_EVER, decode_mark, origin_of
-from headgate.runtime import turn_batches
+from headgate.runtime import record_batches
+from headgate.shards.group_batches import TurnBatches
 from headgate.topics.housekeeping import Housekeeping
 from headgate.topics.partition import Partition
 from headgate.topics.refusal import Refusal
@@ -104,9 +105,7 @@ def scenario(files: MemoryFileSystem) -> tuple[Life, Past]:
 def batches_of_a_torn_commit(life: Life) -> list[bytearray]:
     """A commit over several batches without the last of them."""
     records = [life.record(666, partition) for partition in range(20)]
-    batches = turn_batches.TurnBatches().of(
-        [records], life.partition.log.log_end_offset, life.clock.system_time()
-    )
+    batches = TurnBatches().of([records], life.partition.log.log_end_offset, life.clock.system_time())
     assert len(batches) > 2
     return batches[:-1]
 
@@ -116,7 +115,7 @@ def test_a_power_cut_at_any_change_of_a_compaction_loses_no_past(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before, between and after: every change is told once, a torn commit never; the next one goes on."""
-    monkeypatch.setattr(turn_batches, "BATCH_BYTES", 700)
+    monkeypatch.setattr(record_batches, "BATCH_BYTES", 700)
     monkeypatch.setattr(writer, "BATCH_BYTES", 300)
     monkeypatch.setattr(writer, "FLUSH_BYTES", 700)
     monkeypatch.setattr(offset_history, "SEGMENT_BYTES", 2048)
@@ -411,9 +410,7 @@ def test_only_what_cannot_be_lost_is_told() -> None:
     """A commit that is written and not synced is not in the answer; nor is a wide one without its end."""
     life, past = Life(new_disk(), SetClock()), Past()
     fill(life, past)
-    life.partition.append_internal(
-        turn_batches.TurnBatches().of([[life.record(99, 0)]], 0, life.clock.system_time())
-    )
+    life.partition.append_internal(TurnBatches().of([[life.record(99, 0)]], 0, life.clock.system_time()))
     assert life.all_entries() == past.entries
     life.end()
 

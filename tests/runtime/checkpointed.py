@@ -51,7 +51,7 @@ class Life(ShardLife):
 
     async def write(self, execute: Callable[[Callable[[], None]], Awaitable[None]] | None = None) -> None:
         """Write a checkpoint."""
-        await CheckpointWriter(self.runtime).write(self.group_commit, execute or at_once)
+        await CheckpointWriter(self.runtime).write(execute or at_once)
 
     def held(self) -> Offsets:
         """All offsets the shard holds."""

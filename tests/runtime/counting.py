@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from headgate.core.commands import SystemTimeMoved, Tick
-from headgate.core.contract import Effects, Reply, Token
+from headgate.core.contract import Effects, Producer, Reply, Token
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, GroupId, Millis, TopicId, TopicName
 from headgate.domain.settings import Settings
 from headgate.log.filesystem import FileSystem
@@ -24,7 +24,10 @@ from headgate.log.memory_filesystem import MemoryFile, PowerCut
 from headgate.records import OffsetCommit, Record
 from headgate.runtime.clock import Clock
 from headgate.runtime.group_commit import GroupCommit
+from headgate.runtime.local_log import LocalLog
+from headgate.runtime.shard_kind import ShardKind
 from headgate.runtime.shard_runtime import ShardRuntime
+from headgate.shards.groups import GROUP_RECORDS
 from headgate.topics.partition import Partition
 from headgate.topics.topics import NewTopic, Topics
 
@@ -73,7 +76,7 @@ class Counter:
                 return Effects(replies=[Reply(waiting, "late") for waiting in parked])
         return Effects(replies=[Reply(token, self.count)])
 
-    def apply(self, record: Record, position: int) -> None:
+    def apply(self, record: Record, position: int, producer: Producer | None = None) -> None:
         assert isinstance(record, OffsetCommit)
         assert record.offset == position + 1
         self.count = record.offset
@@ -88,11 +91,26 @@ class Counter:
         return self.deadline
 
 
+def counters(
+    new_shard: Callable[[], Counter] = Counter, first_commands: Callable[[], Iterable[Any]] = tuple
+) -> ShardKind[Counter]:
+    """The kind of these shards."""
+    return ShardKind(
+        topic=GROUP_OFFSETS_TOPIC,
+        partition_count=1,
+        records=GROUP_RECORDS,
+        new_shard=new_shard,
+        first_commands=first_commands,
+    )
+
+
 @dataclass
 class Setup:
     """A runtime over a fresh data directory."""
 
     runtime: ShardRuntime[Counter]
+    log: LocalLog
+    group_commit: GroupCommit
     partition: Partition
     files: FileSystem
     sync_seconds: list[float]
@@ -119,9 +137,10 @@ async def setup(files: FileSystem, data_dir: Path = DATA_DIR, **given: str) -> A
     sync_seconds: list[float] = []
     group_commit = GroupCommit(asyncio.get_running_loop(), sync_seconds.append)
     partition = topic.partition(0)
-    runtime = ShardRuntime(Counter, partition, group_commit, clock)
+    log = LocalLog(partition, group_commit)
+    runtime = ShardRuntime(counters(), log, clock)
     await runtime.load()
-    yield Setup(runtime, partition, files, sync_seconds)
+    yield Setup(runtime, log, group_commit, partition, files, sync_seconds)
     group_commit.close()
     with suppress(PowerCut):
         runtime.close()

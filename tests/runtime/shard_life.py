@@ -18,8 +18,10 @@ from headgate.log.memory_filesystem import MemoryFileSystem, PowerCut
 from headgate.records.run_completeness import RunCompleteness
 from headgate.runtime.clock import Clock
 from headgate.runtime.group_commit import GroupCommit
+from headgate.runtime.local_log import LocalLog
 from headgate.runtime.shard_runtime import ShardRuntime
 from headgate.runtime.syncing import Syncer
+from headgate.shards.groups import group_shards
 from headgate.topics.topics import NewTopic, Topics
 
 
@@ -43,7 +45,8 @@ class ShardLife:
         assert topic is not None
         self.partition = topic.partition(0)
         self.group_commit = GroupCommit(asyncio.get_running_loop(), lambda seconds: None, syncer)
-        self.runtime = ShardRuntime(lambda: GroupShard(Settings()), self.partition, self.group_commit, clock)
+        kind = group_shards(Settings(), lambda: GroupShard(Settings()))
+        self.runtime = ShardRuntime(kind, LocalLog(self.partition, self.group_commit), clock)
 
     async def submit(self, command: Any, timeout_s: float = 30) -> Any:
         """The reply to a command."""

@@ -31,13 +31,13 @@ from headgate.core.offsets import removal
 from headgate.core.offsets.commit import NARROWEST_ROWS
 from headgate.log.log import LogSettings
 from headgate.log.memory_filesystem import PowerCut
-from headgate.runtime import turn_batches
+from headgate.runtime import record_batches
 
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wide commit takes several batches."""
-    monkeypatch.setattr(turn_batches, "BATCH_BYTES", 1500)
+    monkeypatch.setattr(record_batches, "BATCH_BYTES", 1500)
 
 
 async def holds_wherever_the_power_fails(
@@ -77,7 +77,7 @@ def test_a_small_commit_is_all_or_nothing_wherever_the_power_fails() -> None:
 
 def test_a_commit_of_several_batches_is_all_or_nothing_at_every_byte(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each batch holds a few of its partitions."""
-    monkeypatch.setattr(turn_batches, "BATCH_BYTES", 330)
+    monkeypatch.setattr(record_batches, "BATCH_BYTES", 330)
     new = dict.fromkeys(range(10), 2)
     assert simulated(lambda: holds_wherever_the_power_fails(new, range(0, 1300, 2))) == {True, False}
 
@@ -103,7 +103,7 @@ def test_a_wide_deletion_of_offsets_is_all_or_nothing_wherever_the_power_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It takes several batches of tombstones; what is torn of them deletes nothing."""
-    monkeypatch.setattr(turn_batches, "BATCH_BYTES", 330)
+    monkeypatch.setattr(record_batches, "BATCH_BYTES", 330)
     monkeypatch.setattr(removal, "_FEWEST_IN_COLUMNS", 1)
     left = {0: 1, 58: 1}
 

@@ -13,7 +13,7 @@ from headgate.broker import Broker, run
 from headgate.client.cluster import Cluster
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, GroupId
 from headgate.log.log import LogSettings
-from headgate.runtime import turn_batches
+from headgate.runtime import record_batches
 from headgate.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from headgate.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -97,7 +97,7 @@ def test_a_torn_commit_leaves_no_trace_through_compaction_and_restarts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A wide commit that a crash cut short, compacted with all before and after it, stays undone (R3.13)."""
-    monkeypatch.setattr(turn_batches, "BATCH_BYTES", 1500)
+    monkeypatch.setattr(record_batches, "BATCH_BYTES", 1500)
 
     async def scenario() -> None:
         torn = 0

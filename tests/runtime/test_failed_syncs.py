@@ -143,7 +143,7 @@ async def fail_behind_a_sync(s: Setup, files: MemoryFileSystem) -> list[object]:
     replies: list[object] = []
     s.runtime.submit(Add(), replies.append)
     s.runtime._flush()
-    s.runtime._group_commit.begin(s.partition.log)
+    s.log.flush()
     files.inject(Fault(errno.ENOSPC, "pwrite", times=1))
     s.runtime.submit(Add(), replies.append)
     await until(lambda: len(replies) == 2, "both are refused")

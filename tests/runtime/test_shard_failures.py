@@ -7,7 +7,7 @@ import errno
 from typing import Any
 
 import pytest
-from tests.runtime.counting import Add, Ask, Counter, run, setup
+from tests.runtime.counting import Add, Ask, counters, run, setup
 from tests.waiting import until
 
 from headgate.domain.errors import ErrorCode
@@ -15,6 +15,7 @@ from headgate.log.batch import CorruptBatch
 from headgate.log.memory_filesystem import Fault, MemoryFileSystem
 from headgate.runtime import shard_reloading, shard_runtime
 from headgate.runtime.clock import Clock
+from headgate.runtime.local_log import LocalLog
 from headgate.runtime.shard_runtime import ShardRuntime
 from headgate.runtime.shard_start import ShardStart
 
@@ -48,11 +49,11 @@ def test_a_log_that_fails_in_other_hands_is_mended_without_a_write(monkeypatch: 
     async def scenario() -> None:
         async with setup(MemoryFileSystem()) as s:
             assert await s.ask(Add()) == 1
-            s.runtime.look_at_log()
+            s.log.look()
             assert await s.ask(Add()) == 2, "nothing is wrong"
             s.partition.log.fail(OSError(errno.EIO, "as a compaction does"))
             assert await s.ask(Ask()) == 2, "what is told meanwhile is true"
-            s.runtime.look_at_log()
+            s.log.look()
             assert await s.ask(Ask()) is ErrorCode.COORDINATOR_NOT_AVAILABLE
             await until(lambda: s.runtime.is_active, "it is loaded again", 10)
             assert await s.ask(Add()) == 3
@@ -94,10 +95,10 @@ def test_a_log_that_cannot_be_read_again_is_tried_until_it_can(monkeypatch: pyte
     apply_log = ShardStart._apply_log
     failures = [OSError(errno.EIO, "the disk"), CorruptBatch("the bytes")]
 
-    async def fail_twice(start: ShardStart[Any], log: Any, from_offset: Any) -> None:
+    async def fail_twice(start: ShardStart[Any]) -> None:
         if failures:
             raise failures.pop()
-        await apply_log(start, log, from_offset)
+        await apply_log(start)
 
     async def scenario() -> None:
         files = MemoryFileSystem()
@@ -145,9 +146,8 @@ def test_every_shard_is_told_first_what_it_has_to_know(monkeypatch: pytest.Monke
                 told.append(1)
                 return [Ask(), Ask()]
 
-            runtime = ShardRuntime(
-                Counter, s.partition, s.runtime._group_commit, Clock(), first_commands=first_commands
-            )
+            kind = counters(first_commands=first_commands)
+            runtime = ShardRuntime(kind, LocalLog(s.partition, s.group_commit), Clock())
             assert not told
             await runtime.load()
             assert told == [1]

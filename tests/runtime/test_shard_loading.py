@@ -31,9 +31,11 @@ from headgate.records import (
 )
 from headgate.records.consumer_model import NEVER
 from headgate.records.runs import HEADER_KEY, RunPlace, RunReader, run_place
-from headgate.runtime import shard_loading
+from headgate.runtime import log_slices, shard_loading
+from headgate.runtime.log_slices import slices
 from headgate.runtime.shard_loading import LogLoading
-from headgate.runtime.turn_batches import TurnBatches
+from headgate.shards.group_batches import TurnBatches
+from headgate.shards.groups import GROUP_RECORDS
 
 Batches = list[tuple[BatchHeader, bytes]]
 
@@ -127,10 +129,11 @@ def load_one_by_one(shard: GroupShard, batches: Batches) -> list[Any]:
 
 
 def load_quickly(shard: GroupShard, batches: Batches, at_once: int) -> list[Any]:
-    with patch.object(shard_loading, "_RECORDS_AT_ONCE", at_once):
-        loading = LogLoading(shard)
-        for _ in loading.steps(batches):
-            pass
+    with patch.object(log_slices, "RECORDS_AT_ONCE", at_once):
+        loading = LogLoading(shard, GROUP_RECORDS)
+        for held in slices(batches):
+            for _ in loading.steps(held):
+                pass
     return loading.torn()
 
 
@@ -236,7 +239,7 @@ def test_a_group_is_not_empty_whatever_order_compaction_left_its_records_in() ->
         for record in records:
             log.add_records([Record(*encode(record), 1_000)])
         shard = GroupShard(Settings({}))
-        for _ in LogLoading(shard).steps(log.batches):
+        for _ in LogLoading(shard, GROUP_RECORDS).steps(log.batches):
             pass
         found.append(list(consumer_groups(shard).by_id[group_id].records()))
     assert found == [[member, own]] * 2
@@ -261,6 +264,6 @@ def test_an_empty_group_that_kafka_wrote_is_empty_since_its_last_epoch(with_plai
         log.add_records([Record(*encode(record), time)])
     for applied, expected in ((written[:-2], NEVER), (written, Millis(5_000))):
         shard = GroupShard(Settings({}))
-        for _ in LogLoading(shard).steps(log.batches[: len(applied)]):
+        for _ in LogLoading(shard, GROUP_RECORDS).steps(log.batches[: len(applied)]):
             pass
         assert consumer_groups(shard).by_id[group_id].empty_since == expected

@@ -8,13 +8,14 @@ from itertools import count, pairwise
 from typing import Any
 
 import pytest
-from tests.runtime.counting import Add, AnswerLater, Ask, Counter, hold_syncs, run, setup
+from tests.runtime.counting import Add, AnswerLater, Ask, Counter, counters, hold_syncs, run, setup
 from tests.waiting import until
 
 from headgate.domain.errors import ErrorCode
 from headgate.log.memory_filesystem import MemoryFileSystem
 from headgate.runtime import shard_runtime
 from headgate.runtime.clock import Clock
+from headgate.runtime.local_log import LocalLog
 from headgate.runtime.loop_watch import LoopWatch, Step
 from headgate.runtime.shard_runtime import ShardRuntime
 
@@ -66,7 +67,7 @@ def test_a_turn_that_decides_much_does_not_let_the_disk_wait(monkeypatch: pytest
 
     async def scenario() -> None:
         async with setup(MemoryFileSystem()) as s:
-            s.runtime.seconds = lambda: float(next(seconds))
+            s.runtime.seconds = s.log.seconds = lambda: float(next(seconds))
             assert await s.ask(Add()) == 1
             s.sync_seconds.clear()
             gate = threading.Event()
@@ -98,7 +99,7 @@ def test_a_slow_disk_gets_the_turn_in_one_piece(monkeypatch: pytest.MonkeyPatch)
     async def scenario() -> None:
         nonlocal now
         async with setup(MemoryFileSystem()) as s:
-            s.runtime.seconds = lambda: now
+            s.runtime.seconds = s.log.seconds = lambda: now
             for sync_seconds, turn_seconds, is_early in (
                 (50.0, 1.0, False),
                 (3.0, 1.0, True),
@@ -209,7 +210,7 @@ def test_commands_are_refused_while_the_log_is_loaded() -> None:
     async def scenario() -> None:
         async with setup(MemoryFileSystem()) as s:
             await s.ask(Add())
-            fresh = ShardRuntime(Counter, s.partition, s.runtime._group_commit, Clock())
+            fresh = ShardRuntime(counters(), LocalLog(s.partition, s.group_commit), Clock())
             replies: list[object] = []
             fresh.submit(Ask(), replies.append)
             assert replies == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]

@@ -24,7 +24,7 @@ from headgate.records.columns import record_count, records_of
 from headgate.records.offset_commit import key_prefix
 from headgate.records.offset_rows import OffsetRows
 from headgate.records.runs import run_place
-from headgate.runtime.turn_batches import NARROWEST_TEMPLATE, TurnBatches
+from headgate.shards.group_batches import NARROWEST_TEMPLATE, TurnBatches
 
 NOW = Millis(1_700_000_000_000)
 int64 = st.integers(-(2**63), 2**63 - 1)

@@ -11,7 +11,7 @@ from tests.runtime.counting import Add, AnswerLater, Ask, Counter, Setup, run, s
 from tests.waiting import until
 
 from headgate.core.commands import Tick
-from headgate.core.contract import Effects, Reply, Token
+from headgate.core.contract import Effects, Producer, Reply, Token
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.log.memory_filesystem import MemoryFileSystem
@@ -19,7 +19,7 @@ from headgate.records import GroupMetadata, OffsetCommit, Record
 from headgate.runtime import failures, shard_reloading, shard_runtime
 from headgate.runtime.failures import Where
 from headgate.runtime.quarantine import FIRST_SECONDS, Quarantine
-from headgate.runtime.turn_batches import TurnBatches
+from headgate.shards.group_batches import TurnBatches
 
 
 @dataclass
@@ -79,10 +79,10 @@ class Faulty(Counter):
                 raise ZeroDivisionError("a timer failed")
         return super().handle(command, now, token)
 
-    def apply(self, record: Record, position: int) -> None:
+    def apply(self, record: Record, position: int, producer: Producer | None = None) -> None:
         if isinstance(record, OffsetCommit) and record.metadata == UNAPPLIED:
             raise ZeroDivisionError("applied nothing")
-        super().apply(record, position)
+        super().apply(record, position, producer)
 
 
 def faulty(s: Setup) -> Faulty:
@@ -232,7 +232,7 @@ def test_a_record_that_fits_into_no_batch_is_refused_as_in_kafka() -> None:
 
     async def scenario() -> None:
         async with setup(MemoryFileSystem()) as s:
-            s.runtime._turn_batches = TurnBatches(lambda: 59_000)
+            s.runtime._batches = TurnBatches(lambda: 59_000)
             faulty(s)
             assert await s.ask(Add()) == 1
             assert await s.ask(TooLarge()) is ErrorCode.UNKNOWN_SERVER_ERROR

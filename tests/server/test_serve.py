@@ -148,11 +148,11 @@ def test_a_signal_ends_a_server_that_still_reads_its_logs(tmp_path: Path) -> Non
     program = (
         "import asyncio, sys\n"
         "from headgate.cli import main\n"
-        "from headgate.server.coordinator import GroupCoordinator\n"
+        "from headgate.server.coordinator import Coordinator\n"
         "async def load(coordinator):\n"
         "    print('loading', flush=True)\n"
         "    await asyncio.sleep(60)\n"
-        "GroupCoordinator.load = load\n"
+        "Coordinator.load = load\n"
         "main()\n"
     )
     process = subprocess.Popen(

@@ -8,6 +8,7 @@ from tests.core.kinds_of_shard import classic_groups
 from tests.server.clients import Client, commit, committed, fetch, run_scenario
 
 from headgate.domain.errors import ErrorCode
+from headgate.domain.ids import GROUP_OFFSETS_TOPIC
 from headgate.server.connection import MOST_REQUESTS_WAITING, Connection
 from headgate.wire.codec import decode
 from headgate.wire.framing import read_response_header, request_frame
@@ -62,8 +63,9 @@ def test_commits_of_several_connections_share_a_batch() -> None:
         clients = [client, beside(client), beside(client)]
         groups = ["a", "b", "c"]
         await known(client, *groups)
-        log = client.node.coordinator.runtimes[0].log
-        assert log is not None
+        topic = client.node.topics.by_name(GROUP_OFFSETS_TOPIC)
+        assert topic is not None
+        log = topic.partition(0).log
         first = log.log_end_offset
         for number, (one, group_id) in enumerate(zip(clients, groups, strict=True)):
             put(one, commit(100 + number, [3], group_id), 50 + number)

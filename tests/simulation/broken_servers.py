@@ -42,6 +42,7 @@ from headgate.records import ConsumerGroupCurrentAssignment, ConsumerGroupMetada
 from headgate.records.runs import RunReader
 from headgate.runtime import group_commit
 from headgate.runtime.checkpoints import CheckpointWriter
+from headgate.runtime.local_log import LocalLog
 from headgate.runtime.shard_runtime import ShardRuntime
 from headgate.topics.compactor import NO_RULES
 
@@ -49,7 +50,7 @@ Break = Callable[[pytest.MonkeyPatch], None]
 
 
 def replies_before_they_are_durable(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ShardRuntime, "_is_durable_before_answer", property(lambda runtime: False))
+    patch.setattr(LocalLog, "durable_position", property(lambda log: log._end))
 
 
 def parts_of_a_commit_count(patch: pytest.MonkeyPatch) -> None:

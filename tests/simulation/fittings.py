@@ -15,7 +15,7 @@ from headgate.core.offsets import removal
 from headgate.history import offset_history, scan, writer
 from headgate.log import durability
 from headgate.log.memory_filesystem import PowerCut
-from headgate.runtime import checkpoints, shard_runtime, shard_start, turn_batches
+from headgate.runtime import checkpoints, record_batches, shard_runtime, shard_start
 from headgate.runtime.compaction import CompactionRunner
 from headgate.runtime.slices import SliceRunner
 from headgate.server.request_work import RequestWork
@@ -30,7 +30,7 @@ def fitted(
     handler = _Listener(journal)
     logger = logging.getLogger("headgate")
     sizes: list[tuple[Any, str, Any]] = [
-        (turn_batches, "BATCH_BYTES", plan.batch_bytes),
+        (record_batches, "BATCH_BYTES", plan.batch_bytes),
         (removal, "SLICE_BYTES", plan.slice_bytes),
         (shard_start, "LOAD_SLICE_SECONDS", plan.load_slice_seconds),
         (shard_runtime, "EARLY_RECORDS", 25),

@@ -31,10 +31,13 @@ from headgate.records import OffsetCommit, OffsetTombstone, decode
 from headgate.runtime.checkpoints import CheckpointRunner
 from headgate.runtime.compaction import CompactionRunner
 from headgate.runtime.group_commit import GroupCommit
+from headgate.runtime.local_log import LocalLog
+from headgate.runtime.shard_kind import ShardKind
 from headgate.runtime.shard_runtime import ShardRuntime
-from headgate.server.coordinator import GroupCoordinator
+from headgate.server.coordinator import Coordinator
 from headgate.server.erasure import OffsetErasure
 from headgate.server.group_surroundings import GroupSurroundings
+from headgate.shards.groups import group_shards
 from headgate.topics.housekeeping import Housekeeping
 from headgate.topics.partition import Partition
 from headgate.topics.refusal import Refusal
@@ -55,13 +58,8 @@ def watched_runtime(
     life: Life, index: int, partition: Partition, commit: GroupCommit
 ) -> ShardRuntime[GroupShard]:
     """The real runtime, of which a life knows when it begins and ends to load."""
-    runtime = ShardRuntime(
-        lambda: life.surroundings.new_shard(life.world.time.steady_time()),
-        partition,
-        commit,
-        life.world.time,
-        life.surroundings.commands,
-    )
+    log = LocalLog(partition, commit)
+    runtime = ShardRuntime(life.kind, log, life.world.time)
 
     def loaded() -> None:
         """Let everything be looked at before anybody else asks."""
@@ -69,20 +67,25 @@ def watched_runtime(
         life.world.audit.replayed(index, durable_state(runtime.shard))
         life.loaded(index)
 
-    runtime.seconds = life.world.random.random
+    runtime.seconds = log.seconds = life.world.random.random
     runtime.on_loading = lambda: life.loads(index)
     runtime.on_loaded = loaded
     return runtime
 
 
+def local_log(runtime: ShardRuntime[GroupShard]) -> Log:
+    """The log on the simulated disk."""
+    assert isinstance(runtime.log, LocalLog)
+    return runtime.log.partition.log
+
+
 def surviving_state(runtime: ShardRuntime[GroupShard], end_kind: str) -> Any:
     """What a shard must be after the next start; None if not all it knows is written well enough."""
-    log = runtime.partition.log
+    assert isinstance(runtime.log, LocalLog)
+    log = local_log(runtime)
     if not runtime.is_active or log.failure is not None:
         return None
-    is_safe = end_kind in ("kills", "clean stops") or (
-        end_kind == "power cuts" and runtime._is_durable_before_answer
-    )
+    is_safe = end_kind in ("kills", "clean stops") or (end_kind == "power cuts" and runtime.log._is_durable)
     kept = log.log_end_offset if end_kind != "power cuts" else runtime._visible_position
     return durable_state(runtime.shard) if is_safe and kept == runtime.position else None
 
@@ -90,7 +93,7 @@ def surviving_state(runtime: ShardRuntime[GroupShard], end_kind: str) -> Any:
 class WatchedErasure(OffsetErasure):
     """The real erasure, which says what it begins and what it has done."""
 
-    def __init__(self, life: Life, topics: Topics, coordinator: GroupCoordinator) -> None:
+    def __init__(self, life: Life, topics: Topics, coordinator: Coordinator[GroupShard]) -> None:
         super().__init__(topics, coordinator, lambda delay_ms, ask: life.later(delay_ms / 1000, ask))
         self._audit = life.world.audit
 
@@ -135,6 +138,7 @@ class Life:
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._runtimes: list[ShardRuntime[GroupShard]] = []
         self.surroundings: GroupSurroundings
+        self.kind: ShardKind[GroupShard]
 
     def run(self) -> None:
         """Live."""
@@ -173,7 +177,10 @@ class Life:
         topics = Topics.open(world.disk, DATA_DIR, self.settings, world.time.system_time())
         topics._shared.seconds = lambda: world.time.seconds
         world.surroundings.begin(self, topics)
-        self.surroundings = GroupSurroundings(topics)
+        self.surroundings = surroundings = GroupSurroundings(topics)
+        self.kind = group_shards(
+            self.settings, lambda: surroundings.new_shard(world.time.steady_time()), surroundings.commands
+        )
         topic = topics.by_name(GROUP_OFFSETS_TOPIC)
         if topic is None:
             overrides = {"cleanup.policy": "compact", "segment.bytes": str(world.plan.segment_bytes)}
@@ -187,12 +194,12 @@ class Life:
         self._runtimes = [
             watched_runtime(self, index, topic.partition(index), commit) for index in range(world.plan.shards)
         ]
-        self._coordinator = GroupCoordinator(list(self._runtimes))
+        self._coordinator = Coordinator(self.kind, self._runtimes)
         if not self._is_last:
             world.started(self)
         history = OffsetHistory(topics, world.time)
         compaction = CompactionRunner(topics, world.time, history.rules_of)
-        checkpoints = CheckpointRunner(self._coordinator.runtimes, commit, self.settings)
+        checkpoints = CheckpointRunner(self._coordinator.runtimes, self.settings)
         starting = self._loop.create_task(self._start(topics, (checkpoints, compaction), history, topic))
         starting.add_done_callback(self._started)
         await self._ended
@@ -330,7 +337,7 @@ class Life:
 
     def looked_at(self, shard: int, found: dict[str, Any]) -> None:
         """Everything in a shard was looked at."""
-        log = self._runtimes[shard].partition.log
+        log = local_log(self._runtimes[shard])
         self._looked_at[shard] = found
         if self._is_last:
             check_last_of_each_key(log, found)

@@ -18,16 +18,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar, runtime_checkable
+from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from headgate.domain.ids import Millis
-from headgate.records.offset_rows import OffsetRows
 
 Token = int
 """Identifies one waiting request; chosen by the runtime, opaque to the shard."""
 
 CommandT = TypeVar("CommandT", contravariant=True)
 RecordT = TypeVar("RecordT")
+RowsT = TypeVar("RowsT", contravariant=True)
+
+
+class Producer(NamedTuple):
+    """Whose transaction a record is part of."""
+
+    producer_id: int
+    epoch: int
+
+
+class TransactionEnd(NamedTuple):
+    """The end of a producer's open transaction, as a marker in the log tells it."""
+
+    producer: Producer
+    is_committed: bool
+    coordinator_epoch: int = 0
+    """The epoch of the transaction coordinator that decided it."""
 
 
 @dataclass(slots=True)
@@ -48,6 +64,8 @@ class Effects(Generic[RecordT]):
 
     records: Sequence[RecordT] = ()
     replies: Sequence[Reply] = ()
+    transaction: Producer | TransactionEnd | None = None
+    """Whose open transaction the records are part of; or its end, and then there are no records."""
 
 
 class Shard(Protocol[CommandT, RecordT]):
@@ -60,8 +78,14 @@ class Shard(Protocol[CommandT, RecordT]):
         """
         ...
 
-    def apply(self, record: RecordT, position: int) -> None:
-        """Apply one record, at this log offset, to the durable state: live and at load alike."""
+    def apply(self, record: RecordT, position: int, producer: Producer | None = None) -> None:
+        """Apply one record to the durable state: live and at load alike.
+
+        `position` is its offset in the log. Live it is the expected offset: where others write to the log as
+        well, the record may end up further on, so positions tell the order of records only. `producer` is
+        the producer whose transaction the record is part of: it counts when that is committed. None: it
+        counts at once. Only a shard that `TakesTransactions` is given a producer.
+        """
         ...
 
     def standing(self, record: RecordT) -> RecordT | None:
@@ -78,16 +102,32 @@ class Shard(Protocol[CommandT, RecordT]):
 
 
 @runtime_checkable
-class TakesRows(Protocol):
-    """A shard that can apply many offset records of a log at once.
+class TakesTransactions(Protocol):
+    """A shard that can hold records of transactions until they are committed or aborted."""
 
-    Only offset records and tombstones may change the same state: between two tombstones of other kinds, a
-    load applies the records of other kinds first.
+    def end_transaction(self, end: TransactionEnd, position: int) -> None:
+        """Commit or abort the records of the producer's open transaction, live and at load.
+
+        `position` is the offset of the marker. A producer without an open transaction changes nothing.
+        """
+        ...
+
+
+@runtime_checkable
+class TakesRows(Protocol[RowsT]):
+    """A shard that can apply many records of a log at once, as its format reads them in columns.
+
+    Only these records and tombstones may change the same state: between two tombstones of other records, a
+    load applies the other records first.
     """
 
-    def apply_rows(self, rows: OffsetRows) -> None:
+    def apply_rows(self, rows: RowsT) -> None:
         """Do the same as `apply` for each of these records, in order. Raises MalformedRecord."""
         ...
+
+
+class MalformedImage(Exception):
+    """The parts are not an image of such a shard; the message says why."""
 
 
 @runtime_checkable

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
 from typing import Any, Final
 
+from headgate.core.contract import MalformedImage
 from headgate.core.kinds import GroupKind
-from headgate.core.offsets.image import MalformedImage
 from headgate.records import MalformedRecord, Record, decode, encode
 
 RECORDS: Final = "records"

@@ -24,7 +24,7 @@ from headgate.core.commands import (
     SystemTimeMoved,
     Tick,
 )
-from headgate.core.contract import Effects, Token
+from headgate.core.contract import Effects, Producer, Token
 from headgate.core.deadlines import Deadlines
 from headgate.core.effects import NOTHING, GroupEffects, answer, together
 from headgate.core.group_deletion import GroupDeletions
@@ -131,9 +131,10 @@ class GroupShard:
         """Decide the effects of a command; see `headgate.core.contract.Shard`."""
         return self._handlers[type(command)](command, now, token)
 
-    def apply(self, record: Change, position: int) -> None:
+    def apply(self, record: Change, position: int, producer: Producer | None = None) -> None:
         """Apply a record to the durable state. Records of unknown types in a log change nothing.
 
+        There are no transactional commits yet: no record has a producer.
         Raises UnknownKind for one of our records that belongs to no kind of groups.
         """
         match record:

@@ -46,6 +46,7 @@ from headgate.runtime.failures import Where, unexpected
 from headgate.runtime.loop_watch import LoopWatch
 from headgate.runtime.slices import SliceRunner
 from headgate.topics.compactor import NO_RULES, CompactionRules
+from headgate.topics.names import is_internal
 from headgate.topics.partition import Partition
 from headgate.topics.refusal import Refusal
 from headgate.topics.topic import Topic
@@ -185,9 +186,9 @@ class OffsetHistory:
 
     def rules_of(self, partition: Partition) -> CompactionRules:
         """What there is to know when a partition is about to be compacted."""
-        if partition.topic.name != GROUP_OFFSETS_TOPIC:
+        if not is_internal(partition.topic.name):
             return NO_RULES
-        if self._topic is None:
+        if self._topic is None or partition.topic.name != GROUP_OFFSETS_TOPIC:
             return CompactionRules(new_completeness=RunCompleteness)
         history = self._topic.partition(partition.index)
         is_first = not partition.log.compacted_to

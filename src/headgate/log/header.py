@@ -39,6 +39,8 @@ PLACE: Final = Struct(">q")
 _LEADER_EPOCH: Final = Struct(">i")
 _ATTRIBUTES: Final = Struct(">h")
 _MAX_TIMESTAMP: Final = Struct(">q")
+_PRODUCER: Final = Struct(">qhi")
+"""Producer id, epoch and base sequence."""
 _TIMES: Final = Struct(">qq")
 """The base timestamp and the largest timestamp."""
 _CRC: Final = Struct(">I")
@@ -47,6 +49,7 @@ _CRC_AT: Final = 17
 _ATTRIBUTES_AT: Final = 21
 _TIMES_AT: Final = 27
 _MAX_TIMESTAMP_AT: Final = 35
+_PRODUCER_AT: Final = 43
 
 
 class CorruptBatch(Exception):
@@ -201,3 +204,16 @@ def set_time(batch: bytearray, summed: memoryview, timestamp_ms: int) -> None:
     """
     _TIMES.pack_into(batch, _TIMES_AT, timestamp_ms, timestamp_ms)
     _CRC.pack_into(batch, _CRC_AT, crc32c(summed))
+
+
+def set_transaction(batch: bytearray, producer_id: int, producer_epoch: int) -> None:
+    """Make a batch part of a producer's open transaction, and sum the CRC anew.
+
+    Its sequence is 0, as a coordinator of Kafka writes it: only batches of clients count.
+    """
+    attributes: int = _ATTRIBUTES.unpack_from(batch, _ATTRIBUTES_AT)[0]
+    _ATTRIBUTES.pack_into(batch, _ATTRIBUTES_AT, attributes | TRANSACTIONAL)
+    _PRODUCER.pack_into(batch, _PRODUCER_AT, producer_id, producer_epoch, 0)
+    with memoryview(batch) as whole, whole[CRC_END:] as summed:
+        crc = crc32c(summed)
+    _CRC.pack_into(batch, _CRC_AT, crc)

@@ -19,15 +19,13 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headgate.core.contract import Pictured
 from headgate.log.header import CorruptBatch
-from headgate.log.state_file import StateFileUnusable, StateFileWriter, bind
+from headgate.log.state_file import StateFileUnusable
 from headgate.runtime.failures import Where, unexpected
-from headgate.runtime.group_commit import GroupCommit
 
 if TYPE_CHECKING:
     from headgate.domain.settings import Settings
@@ -51,17 +49,17 @@ class CheckpointGivenUp(Exception):
 
 
 class CheckpointWriter:
-    """Writes one checkpoint of one shard."""
+    """Writes one checkpoint of one shard, whose log keeps checkpoints."""
 
     def __init__(self, runtime: ShardRuntime[Any]) -> None:
         self._runtime = runtime
         self._shard = runtime.shard
-        log = runtime.log
-        assert log is not None, "there is nothing to write a checkpoint of"
-        self._log = log
-        self._file = StateFileWriter(self._log.files, self._log.directory)
+        store = runtime.log.checkpoints
+        assert store is not None, "the log keeps no checkpoints"
+        self._store = store
+        self._file = store.new_file()
 
-    async def write(self, group_commit: GroupCommit, execute: Execute) -> None:
+    async def write(self, execute: Execute) -> None:
         """Write it beside everything else. Raises OSError, CorruptBatch, CheckpointGivenUp."""
         position = self._runtime.written_position
         parts = self._shard.image()
@@ -72,8 +70,8 @@ class CheckpointWriter:
                 await execute(partial(self._file.add, *part))
             self._check()
             end = self._runtime.position
-            while self._log.durable_offset < end:
-                await self._sync(group_commit)
+            while self._store.durable_offset < end:
+                await self._sync()
                 self._check()
             await execute(self._finishing(position))
         except asyncio.CancelledError:
@@ -89,11 +87,7 @@ class CheckpointWriter:
     def write_at_once(self) -> None:
         """Write it while nothing else goes on. Raises OSError, CorruptBatch, CheckpointGivenUp."""
         position = self._runtime.written_position
-        if self._log.needs_sync:
-            request = self._log.begin_sync()
-            with suppress(OSError):  # the request keeps it, and complete_sync tells
-                request.run()
-            self._log.complete_sync(request)
+        self._store.sync_now()
         try:
             self._file.begin()
             for kind, data in self._shard.image():
@@ -110,9 +104,8 @@ class CheckpointWriter:
             return next(parts, None)
 
     def _finishing(self, position: int) -> Callable[[], None]:
-        topic, index = self._runtime.partition.topic, self._runtime.partition.index
         try:
-            bond = bind(self._log, topic.topic_id, index, position, self._log.durable_offset)
+            bond = self._store.bond(position)
         except StateFileUnusable as reason:
             raise CheckpointGivenUp(str(reason)) from None
         contents = dict(self._shard.contents())
@@ -122,30 +115,22 @@ class CheckpointWriter:
         if self._runtime.shard is not self._shard or not self._runtime.is_active:
             raise CheckpointGivenUp("the shard failed")
 
-    async def _sync(self, group_commit: GroupCommit) -> None:
+    async def _sync(self) -> None:
         await asyncio.sleep(0)  # what this turn decided is written at its end
-        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-
-        def on_done(is_durable: bool) -> None:
-            if not done.done():
-                done.set_result(is_durable)
-
-        group_commit.when_durable(self._log, on_done)
-        if not await done:
+        if not await self._store.sync():
             raise CheckpointGivenUp("the log could not be synced")
 
 
 class CheckpointRunner:
     """Looks after the checkpoints of all shards of a node, one at a time."""
 
-    def __init__(
-        self,
-        runtimes: Sequence[ShardRuntime[Any]],
-        group_commit: GroupCommit,
-        settings: Settings,
-    ) -> None:
-        self._runtimes = [runtime for runtime in runtimes if isinstance(runtime.shard, Pictured)]
-        self._group_commit = group_commit
+    def __init__(self, runtimes: Sequence[ShardRuntime[Any]], settings: Settings) -> None:
+        """Of these runtimes those count whose shards have images, and whose logs keep checkpoints."""
+        self._runtimes = [
+            runtime
+            for runtime in runtimes
+            if isinstance(runtime.shard, Pictured) and runtime.log.checkpoints is not None
+        ]
         self._is_enabled: bool = settings["headgate.checkpoint.enable"]
         self._interval_records: int = settings["headgate.checkpoint.interval.records"]
         self._not_before: dict[int, float] = {}
@@ -192,13 +177,13 @@ class CheckpointRunner:
                     self._failed(number, runtime, problem)
 
     def _interval(self, runtime: ShardRuntime[Any]) -> int:
-        held = runtime.shard.contents().get("offsets", 0)
+        held = max(runtime.shard.contents().values(), default=0)
         return int(max(self._interval_records, held // _SHARE_OF_STATE))
 
     async def _write(self, number: int, runtime: ShardRuntime[Any]) -> None:
         began = time.perf_counter()
         try:
-            await CheckpointWriter(runtime).write(self._group_commit, self._execute)
+            await CheckpointWriter(runtime).write(self._execute)
         except Exception as problem:
             self._failed(number, runtime, problem)
         else:
@@ -209,7 +194,7 @@ class CheckpointRunner:
         if isinstance(problem, (OSError, CorruptBatch, CheckpointGivenUp)):
             _tell_failed(runtime, problem)
         else:
-            unexpected(Where.CHECKPOINT, "a checkpoint failed", problem, partition=str(runtime.partition))
+            unexpected(Where.CHECKPOINT, "a checkpoint failed", problem, log=runtime.log.name)
 
     async def _execute(self, work: Callable[[], None]) -> None:
         await asyncio.get_running_loop().run_in_executor(self._executor, work)
@@ -217,20 +202,15 @@ class CheckpointRunner:
 
 def _is_due(runtime: ShardRuntime[Any], records: int) -> bool:
     """Whether the log grew by so many records, or what was written is of no use any more."""
-    log = runtime.log
-    if log is None or log.failure is not None:
-        return False
-    since = max(runtime.checkpoint_position, log.log_start_offset)
-    if log.compacted_to > runtime.checkpoint_position:
-        since = log.log_start_offset
-    return log.log_end_offset - since >= records
+    store = runtime.log.checkpoints
+    return store is not None and store.records_after(runtime.checkpoint_position) >= max(records, 1)
 
 
 def _tell_written(runtime: ShardRuntime[Any], began: float) -> None:
     logger.info(
         "a checkpoint was written",
         extra={
-            "partition": str(runtime.partition),
+            "log": runtime.log.name,
             "position": runtime.checkpoint_position,
             **runtime.shard.contents(),
             "seconds": round(time.perf_counter() - began, 3),
@@ -241,5 +221,5 @@ def _tell_written(runtime: ShardRuntime[Any], began: float) -> None:
 def _tell_failed(runtime: ShardRuntime[Any], problem: Exception) -> None:
     logger.warning(
         "a checkpoint could not be written",
-        extra={"partition": str(runtime.partition), "error": str(problem)},
+        extra={"log": runtime.log.name, "error": str(problem)},
     )

@@ -1,35 +1,37 @@
-"""Brings a shard up from a log: many records at a time where they are plain offsets, else one by one.
+"""Brings a shard up from a log: many records at a time where their kind reads columns, else one by one.
 
 What counts is what reading record by record leads to, and that is how everything is read that is not plain:
-runs (`headgate.records.runs`), what a batch should not look like, logs of other times. The records of a slice
-are applied in the log's order but for those that have a value and are no offsets: these touch nothing that
-offsets do (`headgate.core.contract.TakesRows`) and come before the offsets around them.
+runs (`headgate.records.runs`), transactions, what a batch should not look like, logs of other times. The
+records of a slice are applied in the log's order but for those that stand apart from the rows
+(`headgate.core.contract.TakesRows`): these come before the rows around them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import numpy as np
 
-from headgate.core.contract import Pictured, Shard, TakesRows
-from headgate.core.offsets.image import MalformedImage
+from headgate.core.contract import (
+    MalformedImage,
+    Pictured,
+    Producer,
+    Shard,
+    TakesRows,
+    TakesTransactions,
+    TransactionEnd,
+)
 from headgate.domain.ids import Millis
 from headgate.log.batch import BatchHeader, CorruptBatch, Record, iterate_records
+from headgate.log.markers import read_marker
 from headgate.log.record_columns import RecordColumns, read_columns
-from headgate.log.state_file import StateFileUnusable, open_state_file, why_not
-from headgate.records import decode
-from headgate.records.offset_commit import KEY_STARTS
-from headgate.records.offset_rows import OffsetRows, Spans, read_rows
+from headgate.log.state_file import StateFileUnusable
 from headgate.records.runs import RunPlace, RunReader, run_place, run_stretch
-from headgate.topics.partition import Partition
+from headgate.runtime.checkpoint_store import CheckpointStore
+from headgate.runtime.shard_kind import RecordFormat, Rows
+from headgate.runtime.state_log import Batches
 
-Batches = Sequence[tuple[BatchHeader, bytes]]
-
-_RECORDS_AT_ONCE = 4000
-"""Some milliseconds' worth of plain records."""
-_BYTES_AT_ONCE = 1 << 20
 _STRETCHES_AT_ONCE = 512
 """The same of groups and topics that may be new."""
 _STEP_RECORDS = 256
@@ -41,30 +43,45 @@ _FEWEST_BETWEEN = 16
 class LogLoading:
     """Applies the batches of one log, from the start of a batch that is in no run, to a shard."""
 
-    def __init__(self, shard: Shard[Any, Any]) -> None:
+    def __init__(self, shard: Shard[Any, Any], records: RecordFormat) -> None:
         self._shard = shard
-        self._takes_rows = isinstance(shard, TakesRows)
+        self._decode = records.decode
+        self._columns = records.columns if isinstance(shard, TakesRows) else None
+        self._takes_transactions = isinstance(shard, TakesTransactions)
         self._runs: RunReader[tuple[int, Record]] = RunReader()
         self._run: list[RecordColumns] = []
         """The parts of a run that began and has not ended."""
         self._expected: RunPlace | None = None
         """The place in it of the record that should come next."""
 
-    def steps(self, batches: Iterable[tuple[BatchHeader, bytes]]) -> Iterator[None]:
-        """Apply all batches; between two steps others may have their turn.
+    def steps(self, batches: Batches) -> Iterator[None]:
+        """Apply the next batches of the log; between two steps others may have their turn.
 
         Raises OSError, CorruptBatch, MalformedRecord: the shard is then good for nothing.
         """
-        for held in _slices(batches):
+        held: list[tuple[BatchHeader, bytes]] = []
+        for header, batch in batches:
+            if not header.is_control and not (header.is_transactional and self._takes_transactions):
+                held.append((header, batch))
+                continue
             yield from self._take(held)
+            held = []
+            if self._takes_transactions:
+                yield from self._transactional(header, batch)
+        yield from self._take(held)
 
     def torn(self) -> list[Any]:
         """The log ends here: the records at its end of commits that a crash cut short."""
         self._release_run()
-        return [decode(record.key, record.value) for _, record in self._runs.end()]
+        return [self._decoded(record) for _, record in self._runs.end()]
+
+    def _decoded(self, record: Record) -> Any:
+        return self._decode(record.key, record.value, Millis(record.timestamp))
 
     def _take(self, held: Batches) -> Iterator[None]:
-        if self._takes_rows and not self._runs.is_open:
+        if not held:
+            return
+        if self._columns is not None and not self._runs.is_open:
             columns = read_columns(held)
             if columns is not None and columns.has_headers.any():
                 place = _place_in_run(columns)
@@ -110,7 +127,7 @@ class LogLoading:
         self._run = []
 
     def _one_by_one(self, batches: Batches) -> Iterator[None]:
-        apply, runs = self._shard.apply, self._runs
+        apply, runs, decode = self._shard.apply, self._runs, self._decode
         count = 0
         for _, batch in batches:
             for offset, record in iterate_records(batch):
@@ -124,17 +141,32 @@ class LogLoading:
                     yield
         yield
 
+    def _transactional(self, header: BatchHeader, batch: bytes) -> Iterator[None]:
+        """Apply the records of a transaction, or the marker that ends it."""
+        shard, producer = self._shard, Producer(header.producer_id, header.producer_epoch)
+        self._release_run()
+        if header.is_control:
+            assert isinstance(shard, TakesTransactions)
+            marker = read_marker(batch)
+            if marker is not None:
+                shard.end_transaction(TransactionEnd(producer, *marker), header.base_offset)
+            return
+        for offset, record in iterate_records(batch):
+            for at, complete in self._runs.take((offset, record), None):
+                shard.apply(self._decoded(complete), at, producer)
+        yield
+
     def _take_columns(self, columns: RecordColumns) -> Generator[None, None, bool]:
         """Apply the records, in steps; False, and nothing is done, if that pays not."""
-        keys = Spans(columns.key_starts, columns.key_sizes)
-        at, rows = read_rows(columns.data, keys, Spans(columns.value_starts, columns.value_sizes))
+        assert self._columns is not None
+        at, rows = self._columns.read(columns)
         if len(at) == len(columns):
             yield from self._apply_rows(rows)
             return True
         is_other = np.ones(len(columns), np.bool_)
         is_other[at] = False
         others = np.flatnonzero(is_other).tolist()
-        in_order = [other for other in others if not _is_of_no_offset(columns, other)]
+        in_order = [other for other in others if not self._columns.is_apart(columns, other)]
         if len(in_order) * _FEWEST_BETWEEN > len(columns):
             return False
         done = 0
@@ -152,10 +184,10 @@ class LogLoading:
         return True
 
     def _apply(self, columns: RecordColumns, at: int) -> None:
-        record = decode(columns.key(at), columns.value(at), Millis(int(columns.timestamps[at])))
+        record = self._decode(columns.key(at), columns.value(at), Millis(int(columns.timestamps[at])))
         self._shard.apply(record, int(columns.offsets[at]))
 
-    def _apply_rows(self, rows: OffsetRows) -> Iterator[None]:
+    def _apply_rows(self, rows: Rows) -> Iterator[None]:
         """Apply them, some groups and topics at a time: each of them may be new."""
         assert isinstance(self._shard, TakesRows)
         first = 0
@@ -169,9 +201,9 @@ class LogLoading:
 class CheckpointLoading:
     """Brings a shard up to where its log's checkpoint stands."""
 
-    def __init__(self, shard: Shard[Any, Any], partition: Partition) -> None:
+    def __init__(self, shard: Shard[Any, Any], store: CheckpointStore | None) -> None:
         self._shard = shard
-        self._partition = partition
+        self._store = store
         self.position: int | None = None
         """From where the log is to be applied; None while there is no checkpoint, or none of use."""
 
@@ -180,17 +212,14 @@ class CheckpointLoading:
 
         Raises CheckpointUnusable: the shard is then good for nothing.
         """
-        log, shard, topic = self._partition.log, self._shard, self._partition.topic
-        if not isinstance(shard, Pictured):
+        shard = self._shard
+        if self._store is None or not isinstance(shard, Pictured):
             return
         try:
-            file = open_state_file(log.files, log.directory)
+            file = self._store.open()
             if file is None:
                 return
             try:
-                reason = why_not(file.bond, log, topic.topic_id, self._partition.index)
-                if reason is not None:
-                    raise StateFileUnusable(reason)
                 yield from shard.restore(file.of_kind, file.contents)
             finally:
                 file.close()
@@ -206,26 +235,3 @@ class CheckpointUnusable(Exception):
 def _place_in_run(columns: RecordColumns) -> RunPlace | None:
     header_starts = columns.value_starts + np.maximum(columns.value_sizes, 0)
     return run_stretch(columns.data, header_starts, columns.ends)
-
-
-def _is_of_no_offset(columns: RecordColumns, at: int) -> bool:
-    """Whether a record has a value and is no offset."""
-    key = columns.key(at)
-    return columns.value_sizes[at] >= 0 and key is not None and not key.startswith(KEY_STARTS)
-
-
-def _slices(batches: Iterable[tuple[BatchHeader, bytes]]) -> Iterator[Batches]:
-    """The batches but for the broker's markers, some thousand records at a time."""
-    held: list[tuple[BatchHeader, bytes]] = []
-    records = size = 0
-    for header, batch in batches:
-        if header.is_control:
-            continue
-        if held and (records + header.record_count > _RECORDS_AT_ONCE or size + header.size > _BYTES_AT_ONCE):
-            yield held
-            held, records, size = [], 0, 0
-        held.append((header, batch))
-        records += header.record_count
-        size += header.size
-    if held:
-        yield held

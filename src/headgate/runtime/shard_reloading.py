@@ -1,7 +1,6 @@
-"""Loads a shard that failed again, as often as it takes.
+"""Loads a shard that failed again, as often as it takes, as at the start.
 
-Its log is recovered first, then the shard is loaded as at the start. What does not work now may work later: a
-full disk, a file that somebody has to restore.
+What does not work now may work later: a full disk, a file that somebody has to restore.
 """
 
 from __future__ import annotations
@@ -12,30 +11,20 @@ from collections.abc import Awaitable, Callable
 from headgate.log.batch import CorruptBatch
 from headgate.log.recovery import LogDamaged
 from headgate.runtime.failures import Where, unexpected
-from headgate.runtime.loop_watch import Job, LoopWatch
 from headgate.topics.trouble import Trouble
 
 RELOAD_DELAY_SECONDS = 1.0
 DAMAGED_DELAY_SECONDS = 5.0
 """The same where somebody has to restore files first."""
-RECOVERY = Job("shard recovery")
 
 
 class Reloading:
     """The way back up of one shard."""
 
-    def __init__(
-        self,
-        recover: Callable[[], None],
-        load: Callable[[], Awaitable[None]],
-        trouble: Trouble,
-        watch: Callable[[], LoopWatch],
-    ) -> None:
-        """`recover` brings the log in order, and `load` the shard; what they raise has them called later."""
-        self._recover = recover
+    def __init__(self, load: Callable[[], Awaitable[None]], trouble: Trouble) -> None:
+        """`load` brings log and shard in order; what it raises has it called later."""
         self._load = load
         self._trouble = trouble
-        self._watch = watch
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
@@ -57,18 +46,8 @@ class Reloading:
             self._timer = self._loop.call_later(seconds, self._try)
 
     def _try(self) -> None:
-        if self._is_closed:
-            return
-        watch = self._watch()
-        outer = watch.begin(RECOVERY)
-        try:
-            self._recover()
-        except Exception as failure:
-            self._retry(failure)
-            return
-        finally:
-            watch.end(outer)
-        self._task = self._loop.create_task(self._load_again())
+        if not self._is_closed:
+            self._task = self._loop.create_task(self._load_again())
 
     async def _load_again(self) -> None:
         try:

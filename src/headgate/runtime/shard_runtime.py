@@ -1,6 +1,6 @@
 """The shell around one coordinator shard: it owns the log, the clock, the timer and the waiting requests.
 
-Its rules:
+It knows no kind of shard (`shard_kind`) and no log (`state_log`) by name. Its rules:
 
 1. Records are encoded and applied the moment they are decided, and written at the end of the turn of the
    loop, all of that turn together: one write and one sync, mostly of one batch, serve every command of the
@@ -8,7 +8,8 @@ Its rules:
 2. A reply leaves when the log is durable up to the position it was computed at. That holds for reads too, so
    nobody ever sees what could still be lost, and nothing ever has to be undone.
 3. If a write or a sync fails, the shard's memory is dropped, everyone who waits gets a retriable error, and
-   the shard is loaded from its log again: the way back up is the way up.
+   the shard is loaded from its log again: the way back up is the way up. A shard that is fenced, because
+   another writer has its log, is dropped as well, and stays so until it is loaded by whoever owns it.
 4. A command whose decision or encoding fails is refused alone (UNKNOWN_SERVER_ERROR), before anything of it
    is applied. Requests that it would have answered besides get a retriable error.
 5. If its records cannot be applied or written for a reason nothing provides for, rule 3 holds, and the key of
@@ -21,32 +22,29 @@ Its rules:
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from enum import Enum, auto
 from time import perf_counter
 from typing import Any, Final, Generic, TypeVar
 
 from headgate.core.commands import SystemTimeMoved, Tick
-from headgate.core.contract import Effects, Shard, Token
+from headgate.core.contract import Effects, Producer, Shard, Token, TransactionEnd
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
 from headgate.log.batch import CorruptBatch
-from headgate.log.log import Log
-from headgate.records.columns import record_count
 from headgate.runtime.asking import NOW, Asker, give_up
 from headgate.runtime.clock import Clock
 from headgate.runtime.failures import Where, unexpected
-from headgate.runtime.group_commit import GroupCommit
 from headgate.runtime.loop_watch import Job, LoopWatch
 from headgate.runtime.quarantine import Quarantine
+from headgate.runtime.record_batches import RecordTooLarge
+from headgate.runtime.shard_kind import ShardKind
+from headgate.runtime.shard_loading import LogLoading
 from headgate.runtime.shard_reloading import Reloading
 from headgate.runtime.shard_start import ShardStart
-from headgate.runtime.turn_batches import RecordTooLarge, TurnBatches
-from headgate.topics.partition import Partition
+from headgate.runtime.state_log import Batches, Lost, StateLog
 from headgate.topics.trouble import Trouble
 
 logger = logging.getLogger(__name__)
@@ -72,16 +70,18 @@ EARLY_SYNC_FACTOR = 4
 
 
 class State(Enum):
-    """Loading -> Active -> Failed -> Loading."""
+    """Loading -> Active -> Failed -> Loading; from any to Fenced, until the owner loads the shard again."""
 
     LOADING = auto()
     ACTIVE = auto()
     FAILED = auto()
+    FENCED = auto()
 
 
 _ERRORS = {
     State.LOADING: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     State.FAILED: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    State.FENCED: ErrorCode.NOT_COORDINATOR,
 }
 
 
@@ -96,23 +96,16 @@ ShardT = TypeVar("ShardT", bound=Shard[Any, Any])
 
 
 class ShardRuntime(Generic[ShardT]):
-    """Runs one shard over one partition of `__consumer_offsets`."""
+    """Runs one shard over its log."""
 
-    def __init__(
-        self,
-        new_shard: Callable[[], ShardT],
-        partition: Partition,
-        group_commit: GroupCommit,
-        clock: Clock,
-        first_commands: Callable[[], Iterable[Any]] = tuple,
-    ) -> None:
-        """`new_shard` makes an empty shard, at start and after a failure; `first_commands` are what each of
-        them is told as soon as it is loaded.
-        """
-        self._new_shard = new_shard
-        self._first_commands = first_commands
-        self._partition = partition
-        self._group_commit = group_commit
+    def __init__(self, kind: ShardKind[ShardT], log: StateLog, clock: Clock) -> None:
+        self._kind = kind
+        self._new_shard = kind.new_shard
+        self._record_count = kind.records.record_count
+        self.log = log
+        log.on_durable = self._on_durable
+        log.on_others = self._on_others
+        log.on_lost = self._on_lost
         self.seconds: Callable[[], float] = perf_counter
         """For how long something takes."""
         self.on_loading: Callable[[], None] = lambda: None
@@ -123,7 +116,7 @@ class ShardRuntime(Generic[ShardT]):
         """Called when replies were handed out that waited for the log."""
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._turn_batches = TurnBatches(lambda: partition.topic.policy.max_message_bytes)
+        self._batches = kind.batches_for(log)
         self.quarantine = Quarantine(self._loop.time)
         """Whose commands are refused: one for all runtimes of a coordinator."""
         self._timer: asyncio.TimerHandle | None = None
@@ -136,13 +129,10 @@ class ShardRuntime(Generic[ShardT]):
         """When, by steady time, the system's time was last compared with it."""
         self._told_ahead_ms = 0
         """How far the system's time is ahead of steady time, as the shard knows it."""
-        self._trouble = Trouble(logger, partition.topic.directory_of(partition.index))
+        self._trouble = Trouble(logger, log.name)
         self.watch = LoopWatch()
         """What is told of the steps of this runtime."""
-        self._reloading = Reloading(self._recover_log, self._load_again, self._trouble, lambda: self.watch)
-        self._reset()
-
-    def _reset(self) -> None:
+        self._reloading = Reloading(self._reload, self._trouble)
         self.shard = self._new_shard()
         self._forget()
 
@@ -157,18 +147,16 @@ class ShardRuntime(Generic[ShardT]):
         self._visible_position = 0
         """The log offset up to which replies may leave."""
         self._waiting: dict[Token, Waiting] = {}
-        self._turn_batches.drop()
+        self._batches.drop()
         self._held: deque[tuple[int, Waiting, Any]] = deque()
         self._is_flush_due = False
-        self._syncs_awaited = 0
-        """How many syncs were asked for that have not ended."""
-        self._sync_seconds = 0.0
-        """How long the last one took."""
         self._turn_began = 0.0
         self._turn_time = Millis(0)
         """When the first records of this turn were decided, by the system's clock."""
         self._no_tick_before = 0.0
         """By the loop's clock: until then timers wait, for one that failed or for unread requests."""
+        self._others: list[Batches] = []
+        """Batches of others that came while the shard was loaded."""
         self._torn: list[Any] = []
         """Records at the log's end that belong to a commit which a crash cut short."""
         self.checkpoint_position = 0
@@ -179,18 +167,12 @@ class ShardRuntime(Generic[ShardT]):
         """Whether the shard is loaded and answers."""
         return self._state is State.ACTIVE
 
+    @property
+    def is_fenced(self) -> bool:
+        """Whether another writer has the shard's log."""
+        return self._state is State.FENCED
+
     # --- for checkpoints ---
-
-    @property
-    def partition(self) -> Partition:
-        """Where the shard's log is."""
-        return self._partition
-
-    @property
-    def log(self) -> Log | None:
-        """The log; None as long as nothing was ever written. Raises OSError where it cannot be opened."""
-        topic, index = self._partition.topic, self._partition.index
-        return self._partition.log if topic.is_written(index) else None
 
     @property
     def position(self) -> int:
@@ -222,24 +204,32 @@ class ShardRuntime(Generic[ShardT]):
     def _run(self, command: Any, token: Token, key: Hashable = None) -> bool:
         """Decide, encode and apply a command; whether it was decided and encoded."""
         effects = _NOTHING
+        count = 0
         try:
             now = self._now()
             effects = self.shard.handle(command, now, token)
-            if effects.records:
-                self._encode(effects)
+            if effects.records or effects.transaction is not None:
+                count = self._encode(effects)
         except Exception as failure:
             self._refuse(command, token, effects, failure)
             return False
         try:
-            self._take(effects)
+            self._take(effects, count)
         except Exception as failure:
             self._blame(key, command, failure)
         return True
 
-    def _encode(self, effects: Effects[Any]) -> None:
+    def _encode(self, effects: Effects[Any]) -> int:
+        """Encode what was decided; returns how many offsets of the log it takes."""
         if self._position == self._written_position:
             self._turn_time = Millis(self._clock.steady_time() + self._told_ahead_ms)
-        self._turn_batches.add(effects.records, self._position, self._turn_time)
+        transaction = effects.transaction
+        if transaction is None:
+            return self._batches.add(effects.records, self._position, self._turn_time)
+        if isinstance(transaction, TransactionEnd):
+            assert not effects.records, "a transaction is over before its end is decided"
+            return self._batches.add_end(transaction, self._turn_time)
+        return self._batches.add_transactional(effects.records, transaction, self._turn_time)
 
     def _refuse(self, command: Any, token: Token, effects: Effects[Any], failure: Exception) -> None:
         """Refuse a command that cannot be decided or encoded. Nothing of it was applied."""
@@ -248,7 +238,7 @@ class ShardRuntime(Generic[ShardT]):
             logger.warning("a request was refused", extra={"command": name, "reason": str(failure)})
         else:
             where = Where.TICK if type(command) is Tick else Where.REQUEST
-            unexpected(where, f"{name} failed", failure, log=self._partition.log.directory)
+            unexpected(where, f"{name} failed", failure, log=self.log.name)
         waiting = self._waiting
         refused = waiting.pop(token, None)
         if refused is not None and refused[1] is not None and refused[1].is_many:
@@ -273,12 +263,34 @@ class ShardRuntime(Generic[ShardT]):
         )
         self._fail("the shard failed", failure)
 
-    def _take(self, effects: Effects[Any]) -> None:
-        """Apply what was decided and encoded."""
-        apply = self.shard.apply
-        for record in effects.records:
-            apply(record, self._position)
-            self._position += record_count(record)
+    def _apply(self, effects: Effects[Any], count: int) -> None:
+        """Apply what was encoded, which takes so many offsets of the log."""
+        records, apply, transaction = effects.records, self.shard.apply, effects.transaction
+        if transaction is not None:
+            self._apply_transactional(records, transaction)
+        elif count == len(records):
+            for record in records:
+                apply(record, self._position)
+                self._position += 1
+        else:
+            for record in records:
+                apply(record, self._position)
+                self._position += self._record_count(record)
+
+    def _apply_transactional(self, records: Sequence[Any], transaction: Producer | TransactionEnd) -> None:
+        shard: Any = self.shard  # one that `TakesTransactions`, or it decides none
+        if isinstance(transaction, TransactionEnd):
+            shard.end_transaction(transaction, self._position)
+            self._position += 1
+            return
+        for record in records:
+            shard.apply(record, self._position, transaction)
+            self._position += 1
+
+    def _take(self, effects: Effects[Any], count: int) -> None:
+        """Apply what was decided and encoded, and keep the replies until they may leave."""
+        if count:
+            self._apply(effects, count)
         waiting = self._waiting
         if self._position <= self._visible_position and len(effects.replies) <= RELEASED_AT_ONCE:
             # Nothing is outstanding: what was read can be told.
@@ -311,11 +323,9 @@ class ShardRuntime(Generic[ShardT]):
 
         Two syncs for a turn pay only where a sync takes no longer than the turn.
         """
-        if not self._is_durable_before_answer or self._syncs_awaited:
-            return
-        is_disk_quick = self._sync_seconds < EARLY_SYNC_FACTOR * (self.seconds() - self._turn_began)
-        if is_disk_quick and self._write():
-            self._group_commit.begin(self._partition.log)
+        within_seconds = EARLY_SYNC_FACTOR * (self.seconds() - self._turn_began)
+        if self.log.is_ready(within_seconds) and self._write():
+            self.log.flush()
 
     def _flush(self) -> None:
         """The end of a turn: write what was decided, release what may be seen, arm the timer."""
@@ -338,57 +348,61 @@ class ShardRuntime(Generic[ShardT]):
             return False
         except Exception as fault:
             unexpected(Where.SHARD, "what was decided cannot be written", fault)
-            self._doubt_log(OSError(errno.EIO, f"a write failed: {fault!r}"))
             self._fail("write failed", fault)
             return False
         finally:
             self.watch.end(outer)
         return True
 
-    def _doubt_log(self, reason: OSError) -> None:
-        """What the log holds is not sure: let it be recovered."""
-        with suppress(OSError):
-            if (log := self.log) is not None:
-                log.fail(reason)
-
     def _append(self) -> None:
-        first_offset = self._written_position
-        base_offset = self._partition.append_internal(self._turn_batches.take())
-        if base_offset != first_offset or self._partition.log.log_end_offset != self._position:
-            raise AssertionError("the shard's log has another end than the shard's writes have")
-        self._written_position = self._position
-        if self._is_durable_before_answer:
-            shard = self.shard
-            asked_at = None if self._syncs_awaited else self.seconds()  # it begins at once, or behind another
-            self._syncs_awaited += 1
-            self._group_commit.when_durable(
-                self._partition.log,
-                lambda is_durable: self._on_sync(shard, is_durable, asked_at),
-            )
-        else:
-            self._visible_position = self._position
-            if self._trouble.is_failing:
-                self._trouble.ended()
-            self._partition.advance()
+        end = self.log.append(self._batches.take())
+        if end != self._position:
+            self._jump(end)
+        self._written_position = end
+        self._visible_position = visible = self.log.durable_position
+        if visible >= end and self._trouble.is_failing:
+            self._trouble.ended()
 
-    @property
-    def _is_durable_before_answer(self) -> bool:
-        return self._partition.topic.policy.is_durable
+    def _jump(self, end: int) -> None:
+        """The log has others' batches before ours: what waits for ours waits for where they end."""
+        assert end > self._position, "a log goes forward"
+        self._position = end
+        held = self._held
+        for index in range(len(held) - 1, -1, -1):
+            position, waiting, result = held[index]
+            if position <= self._written_position:
+                break
+            held[index] = end, waiting, result
 
-    def _on_sync(self, shard: ShardT, is_durable: bool, asked_at: float | None) -> None:
-        if shard is not self.shard or self._state is not State.ACTIVE:
-            return  # an answer to the life before a reload
-        self._syncs_awaited -= 1
-        if asked_at is not None:
-            self._sync_seconds = self.seconds() - asked_at
-        if is_durable:
-            self._visible_position = self._partition.log.durable_offset
+    # --- what the log tells ---
+
+    def _on_durable(self, position: int) -> None:
+        if self._state is State.ACTIVE:
+            self._visible_position = position
             if self._trouble.is_failing:
                 self._trouble.ended()
             self._release()
-            self._partition.advance()
-        else:
-            self._fail("sync failed", self._partition.log.failure)
+
+    def _on_others(self, batches: Batches) -> None:
+        """Apply what others wrote into the log, markers above all."""
+        if self._state is State.LOADING:
+            self._others.append(batches)
+        if self._state is not State.ACTIVE:
+            return
+        try:
+            for _ in LogLoading(self.shard, self._kind.records).steps(batches):
+                pass
+        except Exception as failure:
+            unexpected(Where.SHARD, "what others wrote cannot be applied", failure, log=self.log.name)
+            self._fail("the shard failed", failure)
+            return
+        self._arm_timer()
+
+    def _on_lost(self, lost: Lost, failure: Exception | None) -> None:
+        if lost is Lost.FENCED:
+            self._drop(State.FENCED, ErrorCode.NOT_COORDINATOR)
+        elif self._state is State.ACTIVE:
+            self._fail("log failed", failure)
 
     def _release(self) -> None:
         held, visible = self._held, self._visible_position
@@ -491,21 +505,28 @@ class ShardRuntime(Generic[ShardT]):
             self._fail("log cannot be loaded", failure)
 
     async def load(self) -> None:
-        """Apply checkpoint and log; the loop goes on with other work between slices."""
+        """Claim the log, and apply checkpoint and log; the loop goes on with other work between slices.
+
+        Raises OSError. A shard that was fenced meanwhile stays so.
+        """
         self.on_loading()
-        log = self.log
-        if log is not None:
-            start = ShardStart(self.shard, self._new_shard, self._partition, self._group_commit, self.watch)
-            await start.run(log)
-            self.shard = start.shard
-            self._position = self._written_position = self._visible_position = start.position
-            self.checkpoint_position = start.checkpoint_position
-            self._torn = start.torn
+        self._state = State.LOADING
+        start = ShardStart(self.shard, self._new_shard, self._kind.records, self.log, self.watch)
+        await start.run()
+        if self.is_fenced:
+            return
+        self.shard = start.shard
+        self._position = self._written_position = self._visible_position = start.position
+        self.checkpoint_position = start.checkpoint_position
+        self._torn = start.torn
         self._state = State.ACTIVE
         now = self._clock.steady_time()
         self._tell_system_time(self._clock.system_time() - now, now)
         self.shard.loaded(now)
-        for command in self._first_commands():
+        others, self._others = self._others, []
+        for batches in others:
+            self._on_others(batches)
+        for command in self._kind.first_commands():
             self.submit(command, lambda result: None)
         self._arm_timer()
         if self._torn:
@@ -516,42 +537,35 @@ class ShardRuntime(Generic[ShardT]):
         """Write again, behind a commit that a crash cut short, what stands for its keys (R3.13)."""
         logger.warning(
             "a commit was cut short by a crash and is undone",
-            extra={"log": self._partition.log.directory, "records": len(self._torn)},
+            extra={"log": self.log.name, "records": len(self._torn)},
         )
         standing = [self.shard.standing(record) for record in self._torn]
         effects = Effects([record for record in standing if record is not None])
         self._torn = []
         if effects.records:
-            self._encode(effects)
-            self._take(effects)
-
-    def look_at_log(self) -> None:
-        """Others work on the log as well: if it failed under their hands, the shard starts anew now.
-
-        What it would tell until the next write is true, but that write would be the one to be refused.
-        """
-        if self._state is State.ACTIVE and self._partition.log.failure is not None:
-            self._fail("log failed", self._partition.log.failure)
+            self._take(effects, self._encode(effects))
 
     def _fail(self, event: str, failure: Exception | None) -> None:
         """Fail over to recovery: drop the memory, refuse who waits, and load the log again."""
         self._trouble.failed(
-            event, failure, "groups of this log get retriable errors until it can be written again"
+            event, failure, "requests to this shard get retriable errors until its log can be written again"
         )
+        self._reloading.begin()
+        self._drop(State.FAILED, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _drop(self, state: State, error: ErrorCode) -> None:
+        """Drop the memory, and refuse who waits."""
         orphans = [waiting for _, waiting, _ in self._held] + list(self._waiting.values())
         self._forget()
-        self._state = State.FAILED
-        self._reloading.begin()
-        _answer(orphans, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        self._state = state
+        _answer(orphans, error)
 
-    def _recover_log(self) -> None:
-        log = self.log
-        if log is not None and log.failure is not None:
-            log.recover()
-            self._trouble.ended()  # it has written and synced what there was
+    async def _reload(self) -> None:
+        if not self.is_fenced:
+            await self.load_again()
 
-    async def _load_again(self) -> None:
-        self._state = State.LOADING
+    async def load_again(self) -> None:
+        """Load a shard that failed, or one that was fenced and is to be this node's again. Raises OSError."""
         try:
             self.shard = self._new_shard()  # what it knows of its surroundings is of now, not of the failure
             await self.load()
@@ -564,6 +578,7 @@ class ShardRuntime(Generic[ShardT]):
         """Write what is left, and stop the timer and what loads the shard."""
         if self._position > self._written_position and self._state is State.ACTIVE:
             self._write()
+        self.log.release()
         self._reloading.close()
         if self._timer is not None:
             self._timer.cancel()

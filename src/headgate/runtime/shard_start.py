@@ -1,8 +1,7 @@
-"""Brings the shard of one log up: at the start, and after a failure. The way back up is the way up.
+"""Loads the shard of one log: at the start, and after a failure. Recovery reuses the start-up path.
 
-What the log held before is made durable first, so that nothing the shard is loaded from can be lost. Then its
-checkpoint is applied, if there is one of use, and the log behind it. The loop goes on with other work between
-slices of that.
+The log is claimed first, so that nothing the shard is loaded from can be lost. Then its checkpoint is
+applied, if there is one of use, and the log behind it. The loop goes on with other work between slices of it.
 """
 
 from __future__ import annotations
@@ -11,18 +10,17 @@ import asyncio
 import errno
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import aclosing
 from typing import Any, Generic, TypeVar
 
 from headgate.core.contract import Shard
 from headgate.log.batch import CorruptBatch
-from headgate.log.log import Log
 from headgate.log.recovery import LogDamaged
-from headgate.log.walking import checked_batches
-from headgate.records import MalformedRecord
-from headgate.runtime.group_commit import GroupCommit
+from headgate.records.errors import MalformedRecord
 from headgate.runtime.loop_watch import Job, LoopWatch
+from headgate.runtime.shard_kind import RecordFormat
 from headgate.runtime.shard_loading import CheckpointLoading, CheckpointUnusable, LogLoading
-from headgate.topics.partition import Partition
+from headgate.runtime.state_log import StateLog
 
 logger = logging.getLogger(__name__)
 
@@ -39,8 +37,8 @@ class ShardStart(Generic[ShardT]):
         self,
         shard: ShardT,
         new_shard: Callable[[], ShardT],
-        partition: Partition,
-        group_commit: GroupCommit,
+        records: RecordFormat,
+        log: StateLog,
         watch: LoopWatch,
     ) -> None:
         """`shard` is empty; so is what `new_shard` makes, where a checkpoint turns out to be of no use."""
@@ -52,57 +50,45 @@ class ShardStart(Generic[ShardT]):
         self.torn: list[Any] = []
         """Records at the log's end that belong to a commit which a crash cut short."""
         self._new_shard = new_shard
-        self._partition = partition
-        self._group_commit = group_commit
+        self._records = records
+        self._log = log
         self._watch = watch
         self._loop = asyncio.get_running_loop()
+        self._slice_end = 0.0
+        """By the loop's clock, when others have their turn."""
 
-    async def run(self, log: Log) -> None:
-        """Apply checkpoint and log. Raises OSError, and LogDamaged for a log that does not read."""
-        await self._make_durable(log)
+    async def run(self) -> None:
+        """Claim the log, apply checkpoint and log. Raises OSError, and LogDamaged for what does not read."""
+        self.position = await self._log.claim()
+        if not self.position:
+            return
+        self._slice_end = self._loop.time() + LOAD_SLICE_SECONDS
         try:
-            await self._apply_log(log, await self._restore_checkpoint())
+            await self._restore_checkpoint()
+            await self._apply_log()
         except (CorruptBatch, MalformedRecord) as problem:
             raise LogDamaged(
-                errno.EIO, f"{problem}; `headgate log verify` tells more", str(log.directory)
+                errno.EIO, f"{problem}; `headgate log verify` tells more", self._log.name
             ) from problem
 
-    async def _make_durable(self, log: Log) -> None:
-        """Wait for the syncs of the life before.
-
-        After a start, and after `Log.recover`, nothing is left to sync. Raises OSError.
-        """
-        if not log.needs_sync or not self._partition.topic.policy.is_durable:
-            return
-        durable: asyncio.Future[bool] = self._loop.create_future()
-        self._group_commit.when_durable(
-            log, lambda is_durable: None if durable.done() else durable.set_result(is_durable)
-        )
-        if not await durable:
-            raise OSError(errno.EIO, "the log could not be synced", str(log.directory))
-
-    async def _restore_checkpoint(self) -> int | None:
-        """Take the shard to where its checkpoint stands; None without one that can be used."""
-        loading = CheckpointLoading(self.shard, self._partition)
+    async def _restore_checkpoint(self) -> None:
+        """Take the shard to where its checkpoint stands, if there is one that can be used."""
+        loading = CheckpointLoading(self.shard, self._log.checkpoints)
         try:
             await self._take_turns(loading.steps())
         except CheckpointUnusable as reason:
             logger.warning(
                 "a checkpoint cannot be used, the whole log is read",
-                extra={"partition": str(self._partition), "reason": str(reason)},
+                extra={"log": self._log.name, "reason": str(reason)},
             )
             self.shard = self._new_shard()
         self.checkpoint_position = loading.position or 0
-        return loading.position
 
-    async def _apply_log(self, log: Log, from_offset: int | None) -> None:
-        loading = LogLoading(self.shard)
-        await self._take_turns(
-            loading.steps(
-                checked_batches(log.batches(log.log_start_offset if from_offset is None else from_offset))
-            )
-        )
-        self.position = log.log_end_offset
+    async def _apply_log(self) -> None:
+        loading = LogLoading(self.shard, self._records)
+        async with aclosing(self._log.read(self.checkpoint_position, self.position)) as slices:
+            async for batches in slices:
+                await self._take_turns(loading.steps(batches))
         self.torn = loading.torn()
 
     async def _take_turns(self, steps: Iterator[None]) -> None:
@@ -110,12 +96,12 @@ class ShardStart(Generic[ShardT]):
         while True:
             outer = self._watch.begin(LOADING)
             try:
-                slice_end = self._loop.time() + LOAD_SLICE_SECONDS
                 for _ in steps:
-                    if self._loop.time() > slice_end:
+                    if self._loop.time() > self._slice_end:
                         break
                 else:
                     return
             finally:
                 self._watch.end(outer)
             await asyncio.sleep(0)
+            self._slice_end = self._loop.time() + LOAD_SLICE_SECONDS

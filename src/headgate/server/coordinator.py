@@ -1,38 +1,42 @@
-"""The group coordinator: one runtime for each partition of `__consumer_offsets`."""
+"""A coordinator: all shards of one kind on this node, one runtime for each partition of the kind's topic."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeVar
 
 from headgate.api.group_answers import gather
-from headgate.core.shard import GroupShard
-from headgate.domain.ids import GroupId
-from headgate.domain.partitioning import partition_for
+from headgate.core.contract import Shard
+from headgate.runtime.local_log import LocalLog
 from headgate.runtime.quarantine import Quarantine
+from headgate.runtime.shard_kind import ShardKind
 from headgate.runtime.shard_runtime import ShardRuntime
 from headgate.topics.partition import Partition
 
+ShardT = TypeVar("ShardT", bound=Shard[Any, Any])
 
-class GroupCoordinator:
-    """Routes a command to the shard of its group, or to every shard."""
 
-    def __init__(self, runtimes: list[ShardRuntime[GroupShard]]) -> None:
+class Coordinator(Generic[ShardT]):
+    """Routes a command to the shard of its key, or to every shard."""
+
+    def __init__(self, kind: ShardKind[ShardT], runtimes: Sequence[ShardRuntime[ShardT]]) -> None:
         """`runtimes`, one a partition, in the partitions' order."""
         self._runtimes = runtimes
+        self._partition_of = kind.partition_of
         self._quarantine = Quarantine(asyncio.get_running_loop().time)
         for runtime in runtimes:
             runtime.quarantine = self._quarantine
 
     @property
-    def runtimes(self) -> list[ShardRuntime[GroupShard]]:
+    def runtimes(self) -> Sequence[ShardRuntime[ShardT]]:
         """One a partition, in the partitions' order."""
         return self._runtimes
 
-    def submit(self, group_id: GroupId, command: Any, on_reply: Callable[[Any], None]) -> None:
-        """Hand a command to the group's shard; see `headgate.api.contract.ShardOwner`."""
-        self._runtimes[self.partition_of(group_id)].submit(command, on_reply, group_id)
+    def submit(self, key: str, command: Any, on_reply: Callable[[Any], None]) -> None:
+        """Hand a command to the shard of a key; see `headgate.api.contract.ShardOwner`."""
+        runtimes = self._runtimes
+        runtimes[self._partition_of(key, len(runtimes))].submit(command, on_reply, key)
 
     @property
     def is_wary(self) -> bool:
@@ -54,17 +58,17 @@ class GroupCoordinator:
         """Hand a command to one of the shards; see `headgate.api.contract.Coordinator`."""
         self._runtimes[shard].submit(command, on_reply)
 
-    def partition_of(self, group_id: GroupId) -> int:
-        """The partition of `__consumer_offsets` that holds the group."""
-        return partition_for(group_id, len(self._runtimes))
+    def partition_of(self, key: str) -> int:
+        """The partition of the topic that holds a key."""
+        return self._partition_of(key, len(self._runtimes))
 
     def look_at_log(self, partition: Partition) -> None:
         """The log of a partition may have failed: if a shard's state is in it, the shard is to know."""
         for runtime in self._runtimes:
-            if runtime.partition is partition:
-                runtime.look_at_log()
+            if isinstance(runtime.log, LocalLog) and runtime.log.partition is partition:
+                runtime.log.look()
 
-    def shards(self) -> list[GroupShard]:
+    def shards(self) -> list[ShardT]:
         """The shards that are loaded, for the metrics."""
         return [runtime.shard for runtime in self._runtimes if runtime.is_active]
 

@@ -14,9 +14,10 @@ from functools import partial
 from typing import Any
 
 from headgate.core.commands import DeleteTopicOffsets
+from headgate.core.shard import GroupShard
 from headgate.domain.ids import TopicName
 from headgate.runtime.failures import Where, unexpected
-from headgate.server.coordinator import GroupCoordinator
+from headgate.server.coordinator import Coordinator
 from headgate.topics.topics import Topics
 
 logger = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ CallLater = Callable[[int, Callable[[], None]], Any]
 class OffsetErasure:
     """Sees to it that every shard forgets the offsets of topics that are no more."""
 
-    def __init__(self, topics: Topics, coordinator: GroupCoordinator, call_later: CallLater) -> None:
+    def __init__(self, topics: Topics, coordinator: Coordinator[GroupShard], call_later: CallLater) -> None:
         self._topics = topics
         self._coordinator = coordinator
         self._call_later = call_later

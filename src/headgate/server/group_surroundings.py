@@ -15,7 +15,7 @@ from headgate.core.shard import GroupShard
 from headgate.core.topic_image import KnownTopic, TopicChange, TopicsChanged
 from headgate.domain.ids import GroupId, Millis
 from headgate.domain.settings import GROUP_SETTINGS
-from headgate.server.coordinator import GroupCoordinator
+from headgate.server.coordinator import Coordinator
 from headgate.topics.topic import Topic
 from headgate.topics.topics import Topics
 
@@ -38,7 +38,7 @@ class GroupSurroundings:
             shard.handle(command, now)
         return shard
 
-    def keep_telling(self, coordinator: GroupCoordinator) -> None:
+    def keep_telling(self, coordinator: Coordinator[GroupShard]) -> None:
         """Tell the coordinator of every change from now on."""
 
         def tell(*changes: TopicChange) -> None:

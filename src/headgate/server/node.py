@@ -9,12 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 from prometheus_client.metrics_core import Metric
 
 from headgate.api.contract import Router
 from headgate.api.router import Here
-from headgate.domain.ids import GROUP_OFFSETS_TOPIC, Millis, TopicId
+from headgate.core.contract import Shard
+from headgate.domain.ids import Millis
 from headgate.domain.settings import Settings
 from headgate.history.offset_history import OffsetHistory
 from headgate.log.filesystem import FileSystem
@@ -26,22 +28,25 @@ from headgate.runtime.compaction_share import LEAST_SHARE
 from headgate.runtime.failures import Where, unexpected
 from headgate.runtime.gauges import gauge
 from headgate.runtime.group_commit import GroupCommit
+from headgate.runtime.local_shards import local_runtimes, open_topic
 from headgate.runtime.loop_watch import LoopWatch
-from headgate.runtime.shard_runtime import ShardRuntime
+from headgate.runtime.shard_kind import ShardKind
 from headgate.runtime.slices import SliceRunner
 from headgate.server.backlog import Backlog
-from headgate.server.coordinator import GroupCoordinator
+from headgate.server.coordinator import Coordinator
 from headgate.server.erasure import OffsetErasure
 from headgate.server.group_surroundings import GroupSurroundings
 from headgate.server.identity import check_identity, cluster_id, random_id
 from headgate.server.request_work import RequestWork
+from headgate.shards.groups import group_shards
 from headgate.topics.appends import Appends
 from headgate.topics.housekeeping import Housekeeping
-from headgate.topics.refusal import Refusal
-from headgate.topics.topic import Topic
-from headgate.topics.topics import NewTopic, Topics
+from headgate.topics.partition import Partition
+from headgate.topics.topics import Topics
 
 logger = logging.getLogger(__name__)
+
+ShardT = TypeVar("ShardT", bound=Shard[Any, Any])
 
 REMOVE_EVERY_MS = 20
 """How long others have their turn between two lots of files of deleted topics."""
@@ -75,39 +80,30 @@ class BrokerNode:
         self._batch_checks = AsideThread(self._loop, "headgate-batch-check")
         self.appends = Appends(self._batch_checks)
         self.appends.on_failed = partial(unexpected, Where.REQUEST)
-        self.coordinator = GroupCoordinator([])
-        self._checkpoints = CheckpointRunner([], self.durability, settings)
+        self._coordinators: list[Coordinator[Any]] = []
+        self._surroundings = GroupSurroundings(self.topics)
+        self._groups = group_shards(
+            settings, lambda: self._surroundings.new_shard(self.steady_time()), self._surroundings.commands
+        )
+        self.coordinator = Coordinator(self._groups, [])
+        self._checkpoints = CheckpointRunner([], settings)
         self.router: Router = Here(self)
         self.history = OffsetHistory(self.topics, clock, self.watch)
-        self._surroundings = GroupSurroundings(self.topics)
         self._compaction = CompactionRunner(self.topics, clock, self.history.rules_of, self.watch)
         self.housekeeping = Housekeeping(self.topics)
         self._slices = SliceRunner("housekeeping", lambda: LEAST_SHARE, self.watch)
         self._looking_after: asyncio.Task[None] | None = None
-        self._compaction.on_failed = lambda partition: self.coordinator.look_at_log(partition)
+        self._compaction.on_failed = self._look_at_log
 
     async def start(self) -> None:
         """Bring the coordinator up from its logs, and begin to look after the topics."""
-        topic = self._group_offsets_topic()
-        runtimes = [
-            ShardRuntime(
-                lambda: self._surroundings.new_shard(self.steady_time()),
-                topic.partition(index),
-                self.durability,
-                self._clock,
-                self._surroundings.commands,
-            )
-            for index in range(topic.partition_count)
-        ]
-        for runtime in runtimes:
-            runtime.on_released = lambda: self.send_responses()
-            runtime.watch = self.watch
-        self.coordinator = GroupCoordinator(runtimes)
+        self.coordinator = await self._open(self._groups)
         self.router = Here(self)
-        await self.coordinator.load()
-        self._checkpoints = CheckpointRunner(self.coordinator.runtimes, self.durability, self.settings)
+        self._checkpoints = CheckpointRunner(
+            [runtime for one in self._coordinators for runtime in one.runtimes], self.settings
+        )
         self._checkpoints.start()
-        self.history.open(topic)
+        self.history.open(open_topic(self._groups, self.topics, self.system_time()))
         self._surroundings.keep_telling(self.coordinator)
         OffsetErasure(self.topics, self.coordinator, self.call_later).start()
         self.topics.on_deleted.append(lambda topic: self._remove_deleted())
@@ -116,24 +112,20 @@ class BrokerNode:
         if self.settings["log.cleaner.enable"]:
             self._compaction.start()
 
-    def _group_offsets_topic(self) -> Topic:
-        """`__consumer_offsets`, created at the first start of a data directory. Raises OSError."""
-        topic = self.topics.by_name(GROUP_OFFSETS_TOPIC)
-        if topic is not None:
-            return topic
-        wanted = NewTopic(
-            GROUP_OFFSETS_TOPIC,
-            TopicId(uuid.uuid4().bytes),
-            self.settings["offsets.topic.num.partitions"],
-            {
-                "cleanup.policy": "compact",
-                "segment.bytes": str(self.settings["offsets.topic.segment.bytes"]),
-            },
-        )
-        created = self.topics.create(wanted, self.system_time())
-        if isinstance(created, Refusal):
-            raise OSError(f"{GROUP_OFFSETS_TOPIC} cannot be created: {created.message}")
-        return created
+    async def _open(self, kind: ShardKind[ShardT]) -> Coordinator[ShardT]:
+        """Bring the shards of a kind up from their logs. Raises OSError where its topic cannot be created."""
+        topic = open_topic(kind, self.topics, self.system_time())
+        runtimes = local_runtimes(kind, topic, self.durability, self._clock, self.watch)
+        for runtime in runtimes:
+            runtime.on_released = lambda: self.send_responses()
+        coordinator = Coordinator(kind, runtimes)
+        self._coordinators.append(coordinator)
+        await coordinator.load()
+        return coordinator
+
+    def _look_at_log(self, partition: Partition) -> None:
+        for coordinator in self._coordinators:
+            coordinator.look_at_log(partition)
 
     def close(self) -> None:
         """Write and sync what is left, and say so on disk: the next start need not look for damage."""
@@ -144,7 +136,8 @@ class BrokerNode:
         self._slices.close()
         self._compaction.close()
         self.history.close()
-        self.coordinator.close()
+        for coordinator in self._coordinators:
+            coordinator.close()
         self._checkpoints.stop()
         self.durability.close()
         self._checkpoints.write_at_stop()

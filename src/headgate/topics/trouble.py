@@ -20,11 +20,11 @@ QUIET_SECONDS = 60.0
 class Trouble:
     """Reports the failures of one log."""
 
-    __slots__ = ("_causes", "_directory", "_logger", "_quiet_until", "is_failing")
+    __slots__ = ("_causes", "_log", "_logger", "_quiet_until", "is_failing")
 
-    def __init__(self, logger: Logger, directory: Path) -> None:
+    def __init__(self, logger: Logger, log: Path | str) -> None:
         self._logger = logger
-        self._directory = directory
+        self._log = log
         self._causes: set[str] = set()
         """Causes reported since the log began to fail; empty if none was reported."""
         self._quiet_until = 0.0
@@ -44,21 +44,21 @@ class Trouble:
         self._quiet_until = now + QUIET_SECONDS
         text = str(cause or "unknown")
         self._causes.add(text)
-        self._logger.error(event, extra={"log": self._directory, "error": text, "then": then})
+        self._logger.error(event, extra={"log": self._log, "error": text, "then": then})
 
     def persists(self, cause: Exception) -> None:
         """Report that a repair failed, once per cause."""
         text = str(cause)
         if self._causes and text not in self._causes:
             self._causes.add(text)
-            self._logger.warning("log still fails", extra={"log": self._directory, "error": text})
+            self._logger.warning("log still fails", extra={"log": self._log, "error": text})
 
     def ended(self) -> None:
         """Report that the log works again, if its failure was reported."""
         self.is_failing = False
         if self._causes:
             self._causes.clear()
-            self._logger.warning("log works again", extra={"log": self._directory})
+            self._logger.warning("log works again", extra={"log": self._log})
 
 
 class PartitionTrouble:

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from headgate.core.contract import MalformedImage
 from headgate.core.offsets.columns import NONE, flip
 from headgate.core.offsets.keys import groups_of, topics_of
 from headgate.core.offsets.names import Names
@@ -44,10 +45,6 @@ _two_counts = Struct("=II")
 _count = Struct("=I")
 _aside_head = Struct("=QqI")
 _high_head = Struct("=IiH")
-
-
-class MalformedImage(Exception):
-    """The parts do not make a table; the message says why."""
 
 
 def parts_of(groups: Names, topics: Names, rows: Rows, aside: Aside) -> Iterator[tuple[str, bytes]]:

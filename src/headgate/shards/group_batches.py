@@ -1,11 +1,7 @@
-"""The batches of one turn: commands small enough share one, a command too large for one becomes a run.
+"""The batches of one turn of a group shard: beside single records, offsets that come in columns.
 
-A batch is all or nothing, so the commands that share it stand or fall together; none was answered yet. A
-run is in batches of its own (`run_batches`). A wide commit that came before is a batch of
+A wide commit that came before is a batch of
 its own, copied from the last one: that is quicker than laying its records out anew.
-
-A command is encoded when it was decided, before anything of it is applied (`runtime.failures`): `add` takes
-all of its records or, where it raises, none.
 """
 
 from __future__ import annotations
@@ -16,9 +12,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.domain.ids import Millis
 from headgate.log.builder import BatchBuilder, RecordBlock, RecordOutline
-from headgate.log.header import HEADER_BYTES
 from headgate.log.template import BatchTemplate
 from headgate.records import (
     Change,
@@ -36,79 +30,30 @@ from headgate.records.offset_commit import (
     encode_offset_key,
 )
 from headgate.records.offset_rows import OffsetRows
-from headgate.records.runs import RunPlace
+from headgate.runtime.record_batches import LARGEST_INT32, RecordBatches, is_over_batch
 from headgate.runtime.run_batches import RECORD_OVERHEAD, RunBatches
 
-BATCH_BYTES = 900_000
-"""What the records of a batch come to at most, so that it stays below Kafka's limit of 1 MiB."""
 NARROWEST_TEMPLATE: Final = 16
 MOST_TEMPLATE_BYTES: Final = 8 << 20
 """What the batches kept to be copied come to at most."""
-LARGEST_INT32: Final = 0x7FFFFFFF
 MOST_OUTLINES: Final = 8192
 """Of how many standing commits the record's outline is kept."""
 
 
-class RecordTooLarge(Exception):
-    """A record that no batch of the topic may hold."""
-
-
-class TurnBatches:
+class TurnBatches(RecordBatches):
     """Makes the batches of one shard's turns; remembers the wide commits that come again."""
 
-    def __init__(self, largest_batch_bytes: Callable[[], int] = lambda: LARGEST_INT32) -> None:
-        """`largest_batch_bytes`: the topic's `max.message.bytes`. A record that no batch of that size can
-        hold is refused, as Kafka refuses it.
-        """
-        self._largest_batch_bytes = largest_batch_bytes
+    def __init__(
+        self, largest_batch_bytes: Callable[[], int] = lambda: LARGEST_INT32, may_be_runs: bool = True
+    ) -> None:
+        super().__init__(encode, largest_batch_bytes, may_be_runs)
         self._templates = _Templates()
-        self._batches: list[bytearray] = []
-        self._shared = BatchBuilder(Millis(0))
         self._outlines: dict[StandingCommit, RecordOutline] = {}
 
-    def add(self, changes: Sequence[Change], first_offset: int, now: Millis) -> int:
-        """Encode one command's records, of which there are some; returns how many there are.
-
-        `first_offset` is the first record's in the log, `now` the time in ms. Raises RecordTooLarge, and
-        whatever an encoder raises for a value that no record can hold; then nothing of the command is kept.
-        """
-        if not self._batches and not self._shared.record_count:
-            self._shared = BatchBuilder(now)
-        shared, mark, batch_count = self._shared, self._shared.mark(), len(self._batches)
-        try:
-            if len(changes) == 1 and type(changes[0]) is StandingCommits:
-                return self._add_standing(changes[0])
-            return self._add_singles(changes) or self._add_copy(changes) or self._add(changes, first_offset)
-        except Exception:
-            self._drop_since(shared, mark, batch_count)
-            raise
-
-    def _drop_since(self, shared: BatchBuilder, mark: tuple[int, int, int], batch_count: int) -> None:
-        """Take everything back to where one command began: what other commands share a batch stays."""
-        shared.cut_back(mark)
-        if self._shared is not shared:  # it was closed, and is the first batch after those there were
-            batch_count += 1 if shared.record_count else 0
-            self._shared = BatchBuilder(shared.timestamp)
-        del self._batches[batch_count:]
-
-    def take(self) -> list[bytearray]:
-        """The batches of all that was added, in order; nothing is kept of it any more."""
-        self._close_shared()
-        batches, self._batches = self._batches, []
-        return batches
-
-    def drop(self) -> None:
-        """Forget what was added."""
-        self._batches = []
-        self._shared = BatchBuilder(Millis(0))
-
-    def of(self, commands: Sequence[Sequence[Change]], first_offset: int, now: Millis) -> list[bytearray]:
-        """The batches that hold the records of `commands`, in order; `first_offset` is the first record's."""
-        self.drop()
-        written = 0
-        for changes in commands:
-            written += self.add(changes, first_offset + written, now)
-        return self.take()
+    def _add_changes(self, changes: Sequence[Change], first_offset: int) -> int:
+        if len(changes) == 1 and type(changes[0]) is StandingCommits:
+            return self._add_standing(changes[0])
+        return self._add_singles(changes) or self._add_copy(changes) or self._add(changes, first_offset)
 
     def _add_standing(self, commits: StandingCommits) -> int:
         """Commits that come again, of as many commands as fit into a batch at most."""
@@ -144,7 +89,7 @@ class TurnBatches:
             key, value = encode(change)
             encoded.append((key, value))
             size += len(key) + len(value or b"") + RECORD_OVERHEAD
-        if size > BATCH_BYTES:
+        if is_over_batch(size):
             for key, value in encoded:
                 self._check_size(len(key) + len(value or b""))
             return 0
@@ -173,8 +118,8 @@ class TurnBatches:
         size = sum(part.size for part in parts)
         count = sum(part.count for part in parts)
         self._make_room(size)
-        if size > BATCH_BYTES and count > 1:
-            run = RunBatches(RunPlace(first_offset, 0, count), self._shared.timestamp, BATCH_BYTES)
+        if self._is_run(size, count):
+            run = self._run(first_offset, count)
             for part in parts:
                 part.add_to_run(run)
             self._batches += run.build()
@@ -182,20 +127,6 @@ class TurnBatches:
             for part in parts:
                 part.add_to(self._shared)
         return count
-
-    def _check_size(self, size: int) -> None:
-        limit = self._largest_batch_bytes()
-        if size + RECORD_OVERHEAD + HEADER_BYTES > limit:
-            raise RecordTooLarge(f"a record of {size} bytes does not fit into a batch of {limit} bytes")
-
-    def _make_room(self, size: int) -> None:
-        if self._shared.size_bytes + size > BATCH_BYTES:
-            self._close_shared()
-
-    def _close_shared(self) -> None:
-        if self._shared.record_count:
-            self._batches.append(self._shared.build())
-            self._shared = BatchBuilder(self._shared.timestamp)
 
 
 class _Kept(NamedTuple):
@@ -230,7 +161,7 @@ class _Templates:
             self._seen.add(seen)
             return None
         keys, values = commits.encode()
-        if keys.size + values.size + len(commits) * RECORD_OVERHEAD > BATCH_BYTES:
+        if is_over_batch(keys.size + values.size + len(commits) * RECORD_OVERHEAD):
             return None
         template = BatchTemplate(keys, values, commits.value_fields())
         self._kept_bytes += template.size_bytes - (kept.template.size_bytes if kept is not None else 0)

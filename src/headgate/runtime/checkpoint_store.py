@@ -1,0 +1,94 @@
+"""Where the checkpoints of one shard are kept: in a file beside its local log (`log/state_file.py`)."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from headgate.log.log import Log
+from headgate.log.state_file import (
+    Bond,
+    StateFile,
+    StateFileUnusable,
+    StateFileWriter,
+    bind,
+    open_state_file,
+    why_not,
+)
+from headgate.runtime.group_commit import GroupCommit
+from headgate.topics.partition import Partition
+
+
+class CheckpointStore:
+    """The checkpoints of the shard in one partition."""
+
+    def __init__(self, partition: Partition, group_commit: GroupCommit) -> None:
+        self._partition = partition
+        self._group_commit = group_commit
+
+    @property
+    def _log(self) -> Log:
+        return self._partition.log
+
+    def open(self) -> StateFile | None:
+        """The last checkpoint; None without one. Raises StateFileUnusable, OSError, CorruptBatch."""
+        log = self._log
+        file = open_state_file(log.files, log.directory)
+        if file is None:
+            return None
+        try:
+            reason = why_not(file.bond, log, self._partition.topic.topic_id, self._partition.index)
+            if reason is not None:
+                raise StateFileUnusable(reason)
+        except BaseException:
+            file.close()
+            raise
+        return file
+
+    def new_file(self) -> StateFileWriter:
+        """What writes the next checkpoint."""
+        return StateFileWriter(self._log.files, self._log.directory)
+
+    def bond(self, position: int) -> Bond:
+        """What binds a checkpoint that has everything below `position` to the log as it is durable now.
+
+        Raises StateFileUnusable, OSError, CorruptBatch.
+        """
+        log = self._log
+        return bind(log, self._partition.topic.topic_id, self._partition.index, position, log.durable_offset)
+
+    def records_after(self, position: int) -> int:
+        """How many records a start reads behind a checkpoint at `position`; 0 while the log is failing."""
+        if not self._partition.topic.is_written(self._partition.index):
+            return 0
+        log = self._log
+        if log.failure is not None:
+            return 0
+        start = log.log_start_offset
+        is_of_use = log.compacted_to <= position
+        return log.log_end_offset - (max(position, start) if is_of_use else start)
+
+    @property
+    def durable_offset(self) -> int:
+        """Everything in the log below is known to be on disk."""
+        return self._log.durable_offset
+
+    async def sync(self) -> bool:
+        """Wait until all that the log holds now is on disk; False if it cannot be."""
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def on_done(is_durable: bool) -> None:
+            if not done.done():
+                done.set_result(is_durable)
+
+        self._group_commit.when_durable(self._log, on_done)
+        return await done
+
+    def sync_now(self) -> None:
+        """Make the log durable here and now. Raises OSError."""
+        log = self._log
+        if log.needs_sync:
+            request = log.begin_sync()
+            with suppress(OSError):  # the request keeps it, and complete_sync tells
+                request.run()
+            log.complete_sync(request)

@@ -1,0 +1,177 @@
+"""The batches of one turn: commands small enough share one, a command too large for one becomes a run.
+
+A batch is all or nothing, so the commands that share it stand or fall together; none was answered yet. A run
+is in batches of its own (`run_batches`). So are the records of a transaction, and the marker that ends it.
+
+A command is encoded when it was decided, before anything of it is applied (`failures`): `add` takes all of
+its records or, where it raises, none. This class takes records one by one; a kind of shard whose records come
+in thousands extends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from headgate.core.contract import Producer, TransactionEnd
+from headgate.domain.ids import Millis
+from headgate.log.builder import BatchBuilder
+from headgate.log.header import HEADER_BYTES, set_transaction
+from headgate.log.markers import EndMarker, encode_marker
+from headgate.records.runs import RunPlace
+from headgate.runtime.run_batches import RECORD_OVERHEAD, RunBatches
+
+BATCH_BYTES = 900_000
+"""What the records of a batch come to at most, so that it stays below Kafka's limit of 1 MiB."""
+LARGEST_INT32: Final = 0x7FFFFFFF
+
+Encode = Callable[[Any], tuple[bytes, bytes | None]]
+"""Makes key and value of a record; a value of None is a tombstone."""
+
+
+def is_over_batch(size: int) -> bool:
+    """Whether records of so many bytes are too much for a batch."""
+    return size > BATCH_BYTES
+
+
+class RecordTooLarge(Exception):
+    """A record, or a commit that has to be one batch, that no batch of the log may hold."""
+
+
+class RecordBatches:
+    """Makes the batches of one shard's turns."""
+
+    def __init__(
+        self,
+        encode: Encode,
+        largest_batch_bytes: Callable[[], int] = lambda: LARGEST_INT32,
+        may_be_runs: bool = True,
+    ) -> None:
+        """`largest_batch_bytes`: what the log takes. A record that no batch of that size can hold is refused,
+        as Kafka refuses it. Without `may_be_runs` that holds for a whole commit.
+        """
+        self._encode_record = encode
+        self._largest_batch_bytes = largest_batch_bytes
+        self._may_be_runs = may_be_runs
+        self._batches: list[bytearray] = []
+        self._shared = BatchBuilder(Millis(0))
+
+    def add(self, changes: Sequence[Any], first_offset: int, now: Millis) -> int:
+        """Encode one command's records, of which there are some; returns how many there are.
+
+        `first_offset` is the first record's in the log, `now` the time in ms. Raises RecordTooLarge, and
+        whatever an encoder raises for a value that no record can hold; then nothing of the command is kept.
+        """
+        if not self._batches and not self._shared.record_count:
+            self._shared = BatchBuilder(now)
+        shared, mark, batch_count = self._shared, self._shared.mark(), len(self._batches)
+        try:
+            return self._add_changes(changes, first_offset)
+        except Exception:
+            self._drop_since(shared, mark, batch_count)
+            raise
+
+    def add_transactional(self, changes: Sequence[Any], producer: Producer, now: Millis) -> int:
+        """The same for records of a producer's open transaction: they get batches of their own.
+
+        Where they need several, none of them counts before the transaction is committed.
+        """
+        encoded = [self._encode_record(change) for change in changes]
+        for key, value in encoded:
+            self._check_size(len(key) + len(value or b""))
+        self._close_before(now)
+        part = BatchBuilder(now)
+        for key, value in encoded:
+            size = len(key) + len(value or b"") + RECORD_OVERHEAD
+            if part.record_count and is_over_batch(part.size_bytes + size):
+                self._close_part(part, producer)
+                part = BatchBuilder(now)
+            part.add(key, value, size)
+        self._close_part(part, producer)
+        return len(encoded)
+
+    def add_end(self, end: TransactionEnd, now: Millis) -> int:
+        """Append the marker that ends a producer's transaction; it takes one offset."""
+        self._close_before(now)
+        marker = EndMarker(end.is_committed, end.coordinator_epoch)
+        self._batches.append(encode_marker(marker, end.producer.producer_id, end.producer.epoch, now))
+        return 1
+
+    def take(self) -> list[bytearray]:
+        """The batches of all that was added, in order; nothing is kept of it any more."""
+        self._close_shared()
+        batches, self._batches = self._batches, []
+        return batches
+
+    def drop(self) -> None:
+        """Forget what was added."""
+        self._batches = []
+        self._shared = BatchBuilder(Millis(0))
+
+    def of(self, commands: Sequence[Sequence[Any]], first_offset: int, now: Millis) -> list[bytearray]:
+        """The batches that hold the records of `commands`, in order; `first_offset` is the first record's."""
+        self.drop()
+        written = 0
+        for changes in commands:
+            written += self.add(changes, first_offset + written, now)
+        return self.take()
+
+    def _add_changes(self, changes: Sequence[Any], first_offset: int) -> int:
+        """Append a command's records to the shared batch, or as a run of their own; returns how many."""
+        encoded = [self._encode_record(change) for change in changes]
+        size = sum(len(key) + len(value or b"") + RECORD_OVERHEAD for key, value in encoded)
+        for key, value in encoded if is_over_batch(size) else ():
+            self._check_size(len(key) + len(value or b""))
+        self._make_room(size)
+        if self._is_run(size, len(encoded)):
+            run = self._run(first_offset, len(encoded))
+            for key, value in encoded:
+                run.add(key, value)
+            self._batches += run.build()
+        else:
+            self._shared.add_all(encoded, size)
+        return len(encoded)
+
+    def _is_run(self, size: int, count: int) -> bool:
+        """Whether records of this size need several batches. Raises RecordTooLarge if they may not."""
+        if size <= BATCH_BYTES or count == 1:
+            return False
+        if not self._may_be_runs:
+            self._check_size(size)
+        return self._may_be_runs
+
+    def _run(self, first_offset: int, count: int) -> RunBatches:
+        return RunBatches(RunPlace(first_offset, 0, count), self._shared.timestamp, BATCH_BYTES)
+
+    def _drop_since(self, shared: BatchBuilder, mark: tuple[int, int, int], batch_count: int) -> None:
+        """Take everything back to where one command began: what other commands share a batch stays."""
+        shared.cut_back(mark)
+        if self._shared is not shared:  # it was closed, and is the first batch after those there were
+            batch_count += 1 if shared.record_count else 0
+            self._shared = BatchBuilder(shared.timestamp)
+        del self._batches[batch_count:]
+
+    def _check_size(self, size: int) -> None:
+        limit = self._largest_batch_bytes()
+        if size + RECORD_OVERHEAD + HEADER_BYTES > limit:
+            raise RecordTooLarge(f"a record of {size} bytes does not fit into a batch of {limit} bytes")
+
+    def _make_room(self, size: int) -> None:
+        if self._shared.size_bytes + size > BATCH_BYTES:
+            self._close_shared()
+
+    def _close_shared(self) -> None:
+        if self._shared.record_count:
+            self._batches.append(self._shared.build())
+            self._shared = BatchBuilder(self._shared.timestamp)
+
+    def _close_before(self, now: Millis) -> None:
+        """Close the batch that commands share: what follows has batches of its own."""
+        self._close_shared()
+        if not self._batches:
+            self._shared = BatchBuilder(now)
+
+    def _close_part(self, part: BatchBuilder, producer: Producer) -> None:
+        batch = part.build()
+        set_transaction(batch, producer.producer_id, producer.epoch)
+        self._batches.append(batch)
