@@ -426,3 +426,18 @@ def test_no_resource_is_altered_when_the_catalogue_cannot_be_written(node: OneNo
     storage, unknown = ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert [answer.error_code for answer in answers.responses] == [storage, unknown, storage]
     assert not any(topic.overrides for topic in topics)
+
+
+def test_a_short_request_does_not_describe_endlessly(node: OneNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any number of groups can be named, which need not exist: those beyond a bound are refused."""
+    monkeypatch.setattr(k32_describe_configs, "MOST_DESCRIBED", 20)
+    resources = [
+        DescribeConfigsResource(resource_type=GROUP, resource_name=f"g{number}", configuration_keys=None)
+        for number in range(10)
+    ]
+    results = node.ask(k32_describe_configs.API, DescribeConfigsRequest(resources=resources), 4).results
+    errors = [ErrorCode(result.error_code) for result in results]
+    described = errors.count(ErrorCode.NONE)
+    assert 0 < described < 10
+    assert errors == [ErrorCode.NONE] * described + [ErrorCode.INVALID_REQUEST] * (10 - described)
+    assert 20 < sum(len(result.configs) for result in results) < 20 + len(results[0].configs) + 1

@@ -72,7 +72,7 @@ def test_a_missing_topic_is_created_where_that_is_allowed() -> None:
     """With the broker's default number of partitions, and in the same response."""
     node = OneNode(num_partitions="3")
     answer = ask(node, "new", "new", allow_auto_topic_creation=True)
-    assert [len(one.partitions) for one in answer.topics] == [3, 3]
+    assert [len(one.partitions) for one in answer.topics] == [3]
     assert node.topics.by_name("new") is not None
 
 
@@ -121,3 +121,13 @@ def test_authorized_operations_are_returned_on_request(node: OneNode) -> None:
             8096,
         )
     assert ask(node, "letters").topics[0].topic_authorized_operations == -(1 << 31)
+
+
+def test_a_topic_is_described_once_however_often_it_is_named(node: OneNode) -> None:
+    """By its name or by its id, whatever name stands beside that: a short request has a short response."""
+    topic = node.topic("letters", 3)
+    named = ["letters", "nowhere", "letters", "nowhere", "letters"]
+    assert [one.name for one in ask(node, *named, version=9).topics] == ["letters", "nowhere"]
+    topics = [MetadataRequestTopic(name=f"{number}", topic_id=topic.topic_id) for number in range(4)]
+    answer = node.ask(k03_metadata.API, MetadataRequest(topics=topics), 12)
+    assert [(one.name, len(one.partitions)) for one in answer.topics] == [("letters", 3)]

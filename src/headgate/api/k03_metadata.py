@@ -2,7 +2,8 @@
 
 In version 0 an empty list means all topics; from 1 null does, and an empty list means none. A topic asked for
 by name may be created, if the broker and, from version 4, the request allow it: the response then includes
-it. From version 10 topics have ids, and from 12 they may be asked for by id alone (KIP-516).
+it. From version 10 topics have ids, and from 12 they may be asked for by id alone (KIP-516). A topic that is
+named more than once is described once, so that a short request has no endless response.
 """
 
 from __future__ import annotations
@@ -54,13 +55,18 @@ def _respond(node: Node, call: Call, request: MetadataRequest) -> RequestSteps[M
             response.topics.append(described)
         return response
     names: list[str] = []
+    asked: dict[str | bytes | None, MetadataRequestTopic] = {}
     for number, wanted in enumerate(request.topics or (), 1):
         if not number % _TOPICS_AT_ONCE:
             yield None
-        if wanted.name is not None and wanted.topic_id == ZERO_TOPIC_ID:
+        if wanted.topic_id != ZERO_TOPIC_ID:
+            asked.setdefault(wanted.topic_id, wanted)
+            continue
+        if wanted.name is not None and wanted.name not in asked:
             names.append(wanted.name)
+        asked.setdefault(wanted.name, wanted)
     by_name = yield from find_or_create(node, names, may_create=request.allow_auto_topic_creation)
-    for number, wanted in enumerate(request.topics or (), 1):
+    for number, wanted in enumerate(asked.values(), 1):
         if not number % _TOPICS_AT_ONCE:
             yield None
         answer = yield from _answer(node, wanted, by_name, operations)

@@ -10,6 +10,7 @@ from headgate.api.config_resources import find_resource
 from headgate.api.contract import Call, Node, RequestSteps
 from headgate.api.needs import of_configs
 from headgate.api.registration import Api
+from headgate.domain.errors import ErrorCode
 from headgate.security.resources import Operation
 from headgate.topics.configs import ConfigValue
 from headgate.topics.refusal import Refusal
@@ -21,6 +22,12 @@ from headgate.wire.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
+MOST_DESCRIBED = 500_000
+"""Settings in one response: all of some 10,000 topics. A short request can name any number of groups."""
+_TOO_MUCH = Refusal(
+    ErrorCode.INVALID_REQUEST, "The request asks for too many settings: ask for fewer resources."
+)
+
 
 def handle(node: Node, call: Call, request: DescribeConfigsRequest) -> None:
     """Describe each resource independently."""
@@ -29,6 +36,7 @@ def handle(node: Node, call: Call, request: DescribeConfigsRequest) -> None:
 
 def _answer(node: Node, request: DescribeConfigsRequest) -> RequestSteps[DescribeConfigsResponse]:
     response = DescribeConfigsResponse()
+    described = 0
     for wanted in request.resources:
         yield None
         result = DescribeConfigsResult(
@@ -39,10 +47,14 @@ def _answer(node: Node, request: DescribeConfigsRequest) -> RequestSteps[Describ
         if isinstance(resource, Refusal):
             result.error_code, result.error_message = resource
             continue
+        if described > MOST_DESCRIBED:
+            result.error_code, result.error_message = _TOO_MUCH
+            continue
         keys = set(wanted.configuration_keys or ())
         result.configs = [
             _describe(config, request) for config in resource.described if not keys or config.name in keys
         ]
+        described += len(result.configs)
     return response
 
 
