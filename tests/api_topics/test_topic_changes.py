@@ -77,6 +77,22 @@ def test_a_created_topic_is_durable(node: OneNode, version: int) -> None:
         assert answer.topic_id == topic.topic_id != ZERO_TOPIC_ID
 
 
+def test_topics_created_together_are_each_told_their_own_settings(node: OneNode) -> None:
+    """Also those that have the same: a request may create thousands."""
+    wanted: list[dict[str, Any]] = [
+        {"retention_ms": "5"},
+        {},
+        {"retention_ms": "5"},
+        {"retention_ms": "6", "segment_bytes": "2048"},
+    ]
+    topics = [creatable(f"topic-{at}", **configs) for at, configs in enumerate(wanted)]
+    answers = create(node, *topics, creatable("letters", partitions=0))
+    told = [{one.name: one.value for one in answer.configs or ()} for answer in answers]
+    assert [one.get("retention.ms") for one in told] == ["5", "604800000", "5", "6", None]
+    assert told[0] == told[2] != told[3]
+    assert told[3]["segment.bytes"] == "2048"
+
+
 def test_minus_one_means_the_brokers_default() -> None:
     """For partitions and replicas alike."""
     node = OneNode(num_partitions="4")

@@ -27,6 +27,9 @@ from headgate.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 
+_Described = dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]]
+"""The settings of topics, shared by all topics that have the same of their own: there may be many."""
+
 
 def handle(node: Node, call: Call, request: CreateTopicsRequest) -> None:
     """Create the topics, and return one result per name."""
@@ -37,6 +40,7 @@ def _answer(node: Node, request: CreateTopicsRequest) -> RequestSteps[CreateTopi
     times_named = Counter(topic.name for topic in request.topics)
     results: dict[str, CreatableTopicResult] = {}
     wanted: list[NewTopic] = []
+    described: _Described = {}
     for topic in request.topics:
         yield None
         refusal = _refuse_shape(node, topic, times_named)
@@ -45,7 +49,9 @@ def _answer(node: Node, request: CreateTopicsRequest) -> RequestSteps[CreateTopi
             continue
         new = _new_topic(node, topic)
         refusal = node.topics.refusal_of(new)
-        results[topic.name] = _accepted(node, new) if refusal is None else _refused(topic.name, refusal)
+        results[topic.name] = (
+            _accepted(node, new, described) if refusal is None else _refused(topic.name, refusal)
+        )
         if refusal is None:
             wanted.append(new)
     if wanted and not request.validate_only:
@@ -119,17 +125,21 @@ def _new_topic(node: Node, topic: CreatableTopic) -> NewTopic:
     return NewTopic(topic.name, new_topic_id(), partition_count, overrides)
 
 
-def _accepted(node: Node, new: NewTopic) -> CreatableTopicResult:
+def _accepted(node: Node, new: NewTopic, described: _Described) -> CreatableTopicResult:
+    overrides = frozenset(new.overrides.items())
+    configs = described.get(overrides)
+    if configs is None:
+        configs = described[overrides] = [
+            CreatableTopicConfigs(name=config.name, value=config.value, config_source=config.source)
+            for config in describe_topic(node.settings, new.overrides)
+        ]
     return CreatableTopicResult(
         name=new.name,
         topic_id=new.topic_id,
         error_message=None,
         num_partitions=new.partition_count,
         replication_factor=1,
-        configs=[
-            CreatableTopicConfigs(name=config.name, value=config.value, config_source=config.source)
-            for config in describe_topic(node.settings, new.overrides)
-        ],
+        configs=configs,
     )
 
 
