@@ -1,4 +1,4 @@
-"""Records as the columns of `headgate.spark.unpack`, and as tuples again."""
+"""Records as the columns of `headgate.log.batch_records`, and as tuples again."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import Any
 
 from tests.spark.support import chunk_of
 
+from headgate.log import batch_records
 from headgate.log.batch import Record
+from headgate.log.batch_records import Records
 from headgate.log.batch_scan import Corruption, scan_chunk
-from headgate.spark import arrow, unpack
-from headgate.spark.unpack import Records
+from headgate.spark import arrow
 
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
@@ -17,7 +18,7 @@ CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 def read(data: bytes | bytearray) -> tuple[list[Records], list[Corruption]]:
     """Everything that a stretch of log holds."""
     pieces, corruptions = [], []
-    for records, found in unpack.unpack(scan_chunk(chunk_of(data))):
+    for records, found in batch_records.unpack(scan_chunk(chunk_of(data))):
         pieces.append(records)
         corruptions += found
     return pieces, corruptions

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from headgate.log.batch_records import Records, read_headers
 from headgate.log.batch_scan import Bits, Ints
-from headgate.spark.unpack import Records, read_headers
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 

@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 
 from headgate.domain.ids import TopicPartition
+from headgate.log.batch_records import Records
 from headgate.log.batch_scan import Bits, Ints, gather, only
 from headgate.spark import arrow
 from headgate.spark.arrow import Column, Rows
-from headgate.spark.unpack import Records
 
 KEY_VERSIONS = (0, 1)
 LAST_VALUE_VERSION = 4

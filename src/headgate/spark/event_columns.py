@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headgate.domain.assigned_partitions import read_assignment
 from headgate.domain.ids import TopicPartition
+from headgate.log.batch_records import Records
 from headgate.log.batch_scan import only
 from headgate.records import GroupMember, GroupMetadata, GroupTombstone, MalformedRecord, decode
 from headgate.records.consumer_model import is_consumer_record
@@ -23,7 +24,6 @@ from headgate.spark.arrow import Column, Rows
 from headgate.spark.commit_columns import is_offset_commit
 from headgate.spark.consumer_events import consumer_event
 from headgate.spark.schemas import GROUP_EVENTS, arrow_type
-from headgate.spark.unpack import Records
 
 RECORD_NAMES = {
     0: "LegacyOffsetCommit",

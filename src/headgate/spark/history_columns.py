@@ -11,11 +11,11 @@ from dataclasses import replace
 import numpy as np
 
 from headgate.domain.ids import TopicPartition
+from headgate.log.batch_records import Records, read_headers
 from headgate.log.batch_scan import gather, only
 from headgate.records.history import ORIGIN_BYTES, ORIGIN_KEY
 from headgate.spark import commit_columns
 from headgate.spark.arrow import Rows
-from headgate.spark.unpack import Records, read_headers
 
 
 def rows(records: Records, where: TopicPartition) -> Rows:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from headgate.log.batch_records import Records, read_headers
 from headgate.log.batch_scan import Bits, Ints, gather
 from headgate.records.runs import HEADER_KEY, RUN_PLACE_BYTES
-from headgate.spark.unpack import Records, read_headers
 
 Run = tuple[int, int]
 """The offset of a run's first record, and how many records it has."""

@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructField, StructType
 
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, OFFSETS_HISTORY_TOPIC, TopicPartition
+from headgate.log.batch_records import Records, unpack
 from headgate.log.batch_scan import Corruption, CorruptLog, only
 from headgate.spark import arrow, broker, commit_columns, event_columns, history_columns, segments
 from headgate.spark.arrow import Column, Rows
@@ -24,7 +25,6 @@ from headgate.spark.options import OptionError, Options, choose_columns, parse
 from headgate.spark.plan import MissingData, Task
 from headgate.spark.run_rows import Run, incomplete, run_of
 from headgate.spark.schemas import CORRUPTIONS, GROUP_EVENTS, OFFSET_COMMITS, RECORDS, arrow_schema
-from headgate.spark.unpack import Records, unpack
 
 
 class Taken(Enum):

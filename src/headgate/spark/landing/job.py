@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from headgate.client.cluster import EARLIEST, LATEST, Cluster
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, TopicPartition
+from headgate.log.batch_records import unpack
 from headgate.log.filesystem import OsFileSystem
 from headgate.log.sync_mark import load_sync_mark
 from headgate.spark.directory import segment_files, topics_in
@@ -25,7 +26,6 @@ from headgate.spark.options import OptionError, Options, parse, source_option
 from headgate.spark.plan import MissingData
 from headgate.spark.run_rows import last_run
 from headgate.spark.source import plan
-from headgate.spark.unpack import unpack
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

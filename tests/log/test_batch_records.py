@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from tests.spark.support import numbered
 from tests.spark.unpacked import CODECS, as_records, read
 
-from headgate.log import record_kernel
+from headgate.log import batch_records, record_kernel
 from headgate.log.batch import CorruptBatch, Record, encode_batch, iterate_records
-from headgate.spark import unpack
 
 _texts = st.text(max_size=5).map(str.encode)
 _records = st.builds(
@@ -50,7 +49,7 @@ def test_columns_equal_the_records_read_one_by_one(
             patch.setattr(record_kernel, "compiled_find_fields", record_kernel.find_fields)
         else:
             patch.setattr(record_kernel, "compiled_find_fields", None)
-            patch.setattr(unpack, "WALK_IN_STEP_FROM", walk_in_step_from)
+            patch.setattr(batch_records, "WALK_IN_STEP_FROM", walk_in_step_from)
         pieces, corruptions = read(data)
     assert as_records(pieces) == expected(data)
     assert corruptions == []
@@ -69,7 +68,7 @@ def test_batches_of_very_different_lengths_are_walked_in_step_and_alone() -> Non
 
 def test_unpacked_batches_are_handed_on_in_pieces_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
     """Much data in few compressed bytes does not have to be in memory all at once."""
-    monkeypatch.setattr(unpack, "UNPACKED_BYTES", 2000)
+    monkeypatch.setattr(batch_records, "UNPACKED_BYTES", 2000)
     data = b"".join(numbered(50, at, codec=4) for at in range(0, 1000, 50))
     pieces, _ = read(data)
     assert len(pieces) > 5
