@@ -18,13 +18,15 @@ from typing import ClassVar
 
 from bench.figures import Effort, Figure, Measured, MeasureFailed
 from bench.kafka.broker import KafkaUnavailable, kafka_node
-from bench.load import CLASSIC_HEARTBEAT, Crowd, Load, LoadFailed, Visit, run_members, run_stay
+from bench.load import ClassicCrowd, Crowd, LoadFailed, Visit, run_members, run_stay
 from bench.peers import LOAD_TOPIC, Durability, Peer, PeerUnavailable, create_topic
 from headgate import BrokerFailed, run
 
 READ = (Durability.PAGE_CACHE,)
 BOTH = (Durability.PAGE_CACHE, Durability.DURABLE)
 MANY_GROUPS = Crowd(groups=100, members=10, topic=LOAD_TOPIC, partitions=100)
+CROWD = replace(MANY_GROUPS, groups=2_000, window=4)
+CLASSIC_CROWD = ClassicCrowd(members=20_000, window=4)
 WIDE_GROUP = Crowd(groups=1, members=1_000, topic="wide", topics=100, partitions=10_000)
 JCMD_TIMEOUT_S = 60.0
 _HEAP_TOTAL = re.compile(r"^Total\s+\d+\s+(\d+)", re.MULTILINE)
@@ -76,7 +78,7 @@ class ClassicHeartbeatMeasure(GroupMeasured):
 
     name: str
     title: str
-    load: Load
+    crowd: ClassicCrowd
     durabilities: tuple[Durability, ...] = READ
     unit: str = "requests/s"
 
@@ -87,21 +89,55 @@ class ClassicHeartbeatMeasure(GroupMeasured):
         try:
             result = run_stay(
                 peer.bootstrap(durability),
-                self.load,
+                self.crowd,
                 prefix=next(_PREFIXES),
                 seconds=effort.seconds,
                 warm_up_seconds=warm_up_s,
             )
         except LoadFailed as error:
             raise MeasureFailed(str(error)) from error
-        # A first rebalance waits for more members, some seconds in which nothing is done.
-        busy_s = min(time.monotonic() - began, effort.seconds + warm_up_s)
-        if result.errors:
-            raise MeasureFailed(f"heartbeats were refused, by error code: {result.errors}")
-        share = (peer.processor_s(durability) - before_s) / busy_s
+        share = (peer.processor_s(durability) - before_s) / (time.monotonic() - began)
+        steady = result.steady
+        if steady.errors:
+            raise MeasureFailed(f"heartbeats were refused, by error code: {steady.errors}")
         return Figure(
-            result.requests_per_s, share / result.requests_per_s * 1e6, result.p50_ms, result.p99_ms
+            steady.requests_per_s, share / steady.requests_per_s * 1e6, steady.p50_ms, steady.p99_ms
         )
+
+
+@dataclass(frozen=True, slots=True)
+class StormMeasure(GroupMeasured):
+    """How long all members of many groups take that start at once, until each has its assignment.
+
+    Those of classic groups take it and are done; those of consumer groups have acknowledged it, too. The
+    processor time is that of a member.
+    """
+
+    name: str
+    title: str
+    crowd: ClassicCrowd | Crowd
+    durabilities: tuple[Durability, ...] = BOTH
+    unit: str = "s"
+    is_cost: ClassVar[bool] = True
+    is_burden: ClassVar[bool] = True
+
+    def run(self, peer: Peer, durability: Durability, effort: Effort) -> Figure:
+        """One run, over new groups; raises MeasureFailed."""
+        bootstrap, crowd = peer.bootstrap(durability), self.crowd
+        before_s = peer.processor_s(durability)
+        try:
+            if isinstance(crowd, ClassicCrowd):
+                prefix = next(_PREFIXES)
+                classic = run_stay(bootstrap, crowd, prefix=prefix, seconds=0.01, warm_up_seconds=0)
+                used_s = peer.processor_s(durability) - before_s
+                return Figure(classic.join_s, used_s / crowd.members * 1e6)
+            visit = Visit(prefix=next(_PREFIXES), broker=peer.process_ids[durability])
+            result = run_members(bootstrap, crowd, visit)
+        except LoadFailed as error:
+            raise MeasureFailed(str(error)) from error
+        members, settling = crowd.groups * crowd.members, result.settling
+        processor_us = result.settling_processor_s / members * 1e6
+        return Figure(settling.seconds, processor_us, settling.p50_ms, settling.p99_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +201,7 @@ class MemoryMeasure(Measured):
         return Figure(grown / (self.crowd.groups * self.crowd.members))
 
 
-CrowdMeasure = HeartbeatMeasure | ClassicHeartbeatMeasure | SettleMeasure | MemoryMeasure
+CrowdMeasure = HeartbeatMeasure | ClassicHeartbeatMeasure | SettleMeasure | StormMeasure | MemoryMeasure
 
 _PREPARED: set[tuple[str, str]] = set()
 """Brokers with the topics they have."""
@@ -188,8 +224,7 @@ def _prepare(bootstrap: str, crowd: Crowd) -> None:
 def warm_up(bootstrap: str, seconds: float) -> None:
     """Heartbeats that are not counted; raises LoadFailed."""
     run_members(bootstrap, MANY_GROUPS, Visit(prefix=next(_PREFIXES), seconds=seconds))
-    classic = Load(api=CLASSIC_HEARTBEAT)
-    run_stay(bootstrap, classic, prefix=next(_PREFIXES), seconds=seconds, warm_up_seconds=0)
+    run_stay(bootstrap, ClassicCrowd(), prefix=next(_PREFIXES), seconds=seconds, warm_up_seconds=0)
 
 
 UsedBytes = Callable[[], int]
@@ -237,8 +272,14 @@ CROWD_MEASURES: tuple[CrowdMeasure, ...] = (
     ClassicHeartbeatMeasure(
         "classic-heartbeat",
         "classic heartbeats, 16 connections, window 1",
-        Load(api=CLASSIC_HEARTBEAT),
+        ClassicCrowd(),
     ),
+    HeartbeatMeasure("heartbeat-many", "heartbeats of 20,000 members of 2,000 groups", CROWD),
+    ClassicHeartbeatMeasure(
+        "classic-heartbeat-many", "heartbeats of 20,000 members of classic groups", CLASSIC_CROWD
+    ),
+    StormMeasure("start-many", "20,000 members of 2,000 groups start at once", CROWD),
+    StormMeasure("classic-start-many", "20,000 members of classic groups start at once", CLASSIC_CROWD),
     SettleMeasure("settle", "1,000 members, 10,000 partitions: last join to settled", WIDE_GROUP),
     MemoryMeasure(
         "memory-groups",

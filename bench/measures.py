@@ -13,6 +13,7 @@ from bench.assigning import assign, group_of, kafka_assign, one_joins
 from bench.crowds import CROWD_MEASURES, CrowdMeasure
 from bench.data import PARTITIONS
 from bench.figures import Effort, Figure, Measured, MeasureFailed
+from bench.java import JAVA_MEASURES, JavaMeasure
 from bench.kafka.broker import KafkaUnavailable
 from bench.load import IN_TURN, OFFSET_COMMIT, OFFSET_FETCH, Load, LoadFailed, LoadResult, run_load
 from bench.peers import LOAD_TOPIC, Durability, Peer, create_topic, wait_until_at_rest
@@ -20,6 +21,7 @@ from bench.peers import LOAD_TOPIC, Durability, Peer, create_topic, wait_until_a
 BOTH = (Durability.PAGE_CACHE, Durability.DURABLE)
 READ = (Durability.PAGE_CACHE,)
 LOAD_TOPIC_PARTITIONS = 100
+MANY_GROUPS, ROUNDS = 20_000, 3
 DATA_TIMEOUT_S = 300.0
 ASSIGNED_MEMBERS, ASSIGNED_TOPICS, ASSIGNED_PARTITIONS = 1_000, 100, 10_000
 
@@ -50,9 +52,12 @@ class OffsetMeasure(Measured):
             if load.api == OFFSET_FETCH:
                 load = replace(load, api_version=peer.offset_fetch_version)
                 # There must be something to fetch: every group has committed before.
-                committed = replace(self.load, api=OFFSET_COMMIT, window=1)
+                committed = replace(self.load, api=OFFSET_COMMIT, rounds=1)
                 self._check(run_load(bootstrap, committed, seconds=0.3, warm_up_seconds=0), counts=False)
                 wait_until_at_rest([peer])
+            if load.rounds:
+                run_load(bootstrap, load, seconds=0.1, warm_up_seconds=0)
+                load = replace(load, rounds=0)
             before_s, began = peer.processor_s(durability), time.monotonic()
             result = run_load(bootstrap, load, seconds=effort.seconds, warm_up_seconds=effort.warm_up_seconds)
         except LoadFailed as error:
@@ -153,7 +158,27 @@ def _fetch(name: str, title: str, **load: int) -> OffsetMeasure:
     return OffsetMeasure(name, title, Load(api=OFFSET_FETCH, topic=LOAD_TOPIC, **load), READ)
 
 
-Measure = OffsetMeasure | DataMeasure | AssignMeasure | CrowdMeasure
+def _of_many_groups() -> tuple[OffsetMeasure, ...]:
+    """Requests of 20,000 groups that come in turn: what a coordinator of many consumers is asked."""
+    commits = Load(api=OFFSET_COMMIT, topic=LOAD_TOPIC, groups=MANY_GROUPS, rounds=ROUNDS)
+    fetches, turns = replace(commits, api=OFFSET_FETCH), replace(commits, api=IN_TURN)
+    return (
+        OffsetMeasure("commit-many", "commits of 20,000 groups, window 1", commits, BOTH),
+        OffsetMeasure(
+            "commit-many-pipelined", "commits of 20,000 groups, window 16", replace(commits, window=16), BOTH
+        ),
+        OffsetMeasure("fetch-many", "offset fetches of 20,000 groups, window 1", fetches, READ),
+        OffsetMeasure(
+            "fetch-many-pipelined",
+            "offset fetches of 20,000 groups, window 16",
+            replace(fetches, window=16),
+            READ,
+        ),
+        OffsetMeasure("in-turn-many", "commits and fetches of 20,000 groups by turns", turns, BOTH),
+    )
+
+
+Measure = OffsetMeasure | DataMeasure | JavaMeasure | AssignMeasure | CrowdMeasure
 
 MEASURES: tuple[Measure, ...] = (
     _commit("commit", "commits, 16 connections, window 1"),
@@ -169,8 +194,10 @@ MEASURES: tuple[Measure, ...] = (
         Load(api=IN_TURN, topic=LOAD_TOPIC, partitions=LOAD_TOPIC_PARTITIONS),
         READ,
     ),
+    *_of_many_groups(),
     DataMeasure("produce", "produce 100-byte records, acks=all", "produce", BOTH),
     DataMeasure("consume", "consume 100-byte records", "consume", READ),
+    *JAVA_MEASURES,
     AssignMeasure("assign-uniform", "uniform: 1,000 new members, 10,000 partitions", "uniform", joins=False),
     AssignMeasure("assign-uniform-join", "uniform: one member more among 1,000", "uniform", joins=True),
     AssignMeasure("assign-range", "range: 1,000 new members, 10,000 partitions", "range", joins=False),

@@ -183,7 +183,8 @@ def create_topic(bootstrap: str, name: str, partitions: int, config: dict[str, A
 def _serve(durability: str) -> Iterator[tuple[str, int]]:
     """headgate serve with that durability, and all else as it comes."""
     try:
-        with run({"headgate.durability": durability}, log_level="warning") as broker:
+        settings = {"headgate.durability": durability, "group.initial.rebalance.delay.ms": "0"}  # as Kafka's
+        with run(settings, log_level="warning") as broker:
             assert broker.pid is not None
             yield broker.bootstrap_servers, broker.pid
     except BrokerFailed as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from headgate.core.offsets.commands import FetchedColumns, FetchedInSteps
+from headgate.core.offsets.commands import FetchedColumns, FetchedInSteps, FetchOffsets, RepeatedFetch
 from headgate.domain.ids import TopicName
 
 
@@ -34,3 +34,11 @@ def each_fetched(result: Any) -> Iterator[tuple[TopicName, int, int, int, str]]:
                 yield topic, partition, -1, -1, ""
             else:
                 yield topic, partition, stored.offset, stored.leader_epoch, stored.metadata
+
+
+_AGAIN: dict[int, RepeatedFetch] = {}
+
+
+def again(fetch: FetchOffsets) -> RepeatedFetch:
+    """A fetch as one that comes again: the same object each time."""
+    return _AGAIN.setdefault(id(fetch), RepeatedFetch(fetch))

@@ -16,10 +16,11 @@ from bench.paths import BUILD
 
 SOURCES = Path(__file__).parent
 PROGRAMS = BUILD / "load"
+PATIENCE_S = 120.0
+"""How long members may take to come together."""
 SHARED = ("link", "options", "tally", "wire")
 OFFSET_COMMIT = "offset-commit"
 OFFSET_FETCH = "offset-fetch"
-CLASSIC_HEARTBEAT = "classic-heartbeat"
 IN_TURN = "in-turn"
 """A commit and a fetch of the same group by turns."""
 
@@ -38,6 +39,8 @@ class Load:
     partitions: int = 1
     groups: int = 0
     """Groups that are worked on in turn; 0: one for each connection."""
+    rounds: int = 0
+    """How often each group is asked about before the warm-up begins."""
     api_version: int = 8
     topic: str = "load"
 
@@ -78,6 +81,24 @@ class Crowd:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClassicCrowd:
+    """Members of classic groups, each the only one of its group."""
+
+    members: int = 16
+    connections: int = 16
+    window: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassicResult:
+    """How classic members came together, and how their heartbeats were answered from then on."""
+
+    join_s: float
+    """From the first join's request to the answer that gives the last member its assignment."""
+    steady: LoadResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
     """A crowd's time with a broker."""
 
@@ -90,7 +111,7 @@ class Visit:
     """The broker's process id, so that its processor time is known."""
     stay: int = 0
     """1: nobody leaves at the end."""
-    patience: float = 120
+    patience: float = PATIENCE_S
     """Seconds after which the groups must be settled."""
 
 
@@ -137,11 +158,13 @@ def run_load(bootstrap: str, load: Load, *, seconds: float, warm_up_seconds: flo
         "window": load.window,
         "partitions": load.partitions,
         "groups": load.groups or load.connections,
+        "rounds": load.rounds,
         "topic": load.topic,
         "seconds": seconds,
         "warm_up": warm_up_seconds,
     }
-    return LoadResult(**_run("load", options, limit_s=seconds + warm_up_seconds + 30))
+    limit_s = seconds + warm_up_seconds + (PATIENCE_S if load.rounds else 30)
+    return LoadResult(**_run("load", options, limit_s=limit_s))
 
 
 def run_members(bootstrap: str, crowd: Crowd, visit: Visit) -> CrowdResult:
@@ -155,18 +178,18 @@ def run_members(bootstrap: str, crowd: Crowd, visit: Visit) -> CrowdResult:
 
 
 def run_stay(
-    bootstrap: str, load: Load, *, prefix: str, seconds: float, warm_up_seconds: float
-) -> LoadResult:
-    """Heartbeats of members of classic groups whose names begin with `prefix`; raises LoadFailed."""
+    bootstrap: str, crowd: ClassicCrowd, *, prefix: str, seconds: float, warm_up_seconds: float
+) -> ClassicResult:
+    """Let a crowd join groups named `prefix-...`, and count its heartbeats; raises LoadFailed."""
     options = {
         "port": bootstrap.rpartition(":")[2],
-        "connections": load.connections,
-        "window": load.window,
+        **asdict(crowd),
         "prefix": prefix,
         "seconds": seconds,
         "warm_up": warm_up_seconds,
     }
-    return LoadResult(**_run("stay", options, limit_s=seconds + warm_up_seconds + 30))
+    result = _run("stay", options, limit_s=seconds + warm_up_seconds + PATIENCE_S)
+    return ClassicResult(join_s=result["join_s"], steady=LoadResult(**result["steady"]))
 
 
 def _run(name: str, options: dict[str, Any], *, limit_s: float) -> dict[str, Any]:

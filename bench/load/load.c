@@ -2,7 +2,7 @@
  *
  *   load --port 9092 --api offset-commit --connections 16 --window 1 --partitions 1 --seconds 5
  *
- * `--api` is offset-commit, offset-fetch, or in-turn: a commit and a fetch of the same group, over and over, so that
+ * `--rounds 3` asks about every group three times before the warm-up begins. `--api` is offset-commit, offset-fetch, or in-turn: a commit and a fetch of the same group, over and over, so that
  * no fetch finds what the last one found.
  *
  * One thread and one epoll, so that on a machine of two cores the broker has the other. Each connection keeps
@@ -29,7 +29,7 @@ enum { OFFSET_COMMIT = 8, OFFSET_FETCH = 9, IN_TURN = -1 };
 enum { GROUP_DIGITS = 10 };
 
 struct options {
-    int port, api_key, api_version, connections, window, partitions, groups;
+    int port, api_key, api_version, connections, window, partitions, groups, rounds;
     double seconds, warm_up_seconds;
     const char *topic;
 };
@@ -128,7 +128,7 @@ struct asking {
     struct template t[2];
     unsigned count;
     struct tally *tally;
-    uint64_t offset;
+    uint64_t offset, answers;
 };
 
 static struct asking new_asking(const struct options *o, struct tally *tally) {
@@ -144,7 +144,7 @@ static struct asking new_asking(const struct options *o, struct tally *tally) {
 
 static void take_answer(void *context, struct cursor c, uint64_t took_ns) {
     const struct connection *connection = context;
-    const struct asking *asking = connection->asking;
+    struct asking *asking = connection->asking;
     const struct options *o = &asking->o[(connection->link.awaited_correlation - 1) % asking->count];
     struct tally *tally = asking->tally;
     uint32_t answered = 0;
@@ -160,6 +160,7 @@ static void take_answer(void *context, struct cursor c, uint64_t took_ns) {
     skip_tags(&c);
     if (c.at != c.end) fail("an answer is %td bytes longer than its fields", c.end - c.at);
     if (tally->counting && answered < (uint32_t)o->partitions) tally->missing += (uint32_t)o->partitions - answered;
+    asking->answers++;
     note_latency(tally, took_ns);
 }
 
@@ -208,8 +209,9 @@ static double run(const struct options *o, struct tally *tally) {
     int epoll = epoll_create1(EPOLL_CLOEXEC);
     struct asking asking = new_asking(o, tally);
     struct connection *all = open_connections(o, &asking, epoll);
-    struct counted_time time = counted_time(o->warm_up_seconds, o->seconds);
     for (int i = 0; i < o->connections; i++) ask(&all[i]);
+    while (asking.answers < (uint64_t)o->rounds * (uint64_t)o->groups * asking.count) serve_links(epoll, serve);
+    struct counted_time time = counted_time(o->warm_up_seconds, o->seconds);
     while (goes_on(&time, tally)) serve_links(epoll, serve);
     return counted_seconds(&time);
 }
@@ -234,6 +236,7 @@ static struct options read_options(int count, char **words) {
         {"--window", .whole = &o.window, .low = 1, .high = 10000},
         {"--partitions", .whole = &o.partitions, .low = 1, .high = 100000},
         {"--groups", .whole = &o.groups, .low = 1, .high = 1e9},
+        {"--rounds", .whole = &o.rounds, .low = 0, .high = 1000},
         {"--seconds", .real = &o.seconds, .low = 0.01, .high = 3600},
         {"--warm-up", .real = &o.warm_up_seconds, .low = 0, .high = 3600},
         {"--topic", .text = &o.topic, .high = 32767},

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from tests.columns import column_batch
 from tests.core.kinds_of_shard import classic_groups, consumer_groups
 
 from headgate.core.offsets.table import OffsetTable
@@ -24,7 +25,6 @@ from headgate.records import (
     GroupTombstone,
     MemberState,
     OffsetCommit,
-    OffsetCommits,
     OffsetTombstone,
     UnknownRecord,
 )
@@ -47,7 +47,7 @@ commits = st.builds(
     st.sampled_from([Millis(-1)] * 6 + [Millis(5)]),
 )
 wide = st.builds(
-    lambda group, topic, count, offset: OffsetCommits(
+    lambda group, topic, count, offset: column_batch(
         group, topic, np.arange(count), np.arange(count) * 3 + offset, np.full(count, 4), "", Millis(9)
     ),
     groups,

@@ -17,11 +17,12 @@ TOOLS = """
 import gc, json, sys
 from pathlib import Path
 import numpy as np
+from tests.columns import column_batch
 from headgate.core.commands import Tick
 from headgate.core.shard import GroupShard
 from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.domain.settings import Settings
-from headgate.records import GroupTombstone, OffsetCommit, OffsetCommits
+from headgate.records import GroupTombstone, OffsetCommit, ColumnBatch
 from headgate.records.offset_commit import key_prefix
 from headgate.records.offset_rows import OffsetRows
 from headgate.server.memory import give_back_large_blocks
@@ -39,7 +40,7 @@ def resident_bytes():
 def wide(shard, group, partitions, timestamp=START):
     for first in range(0, partitions, 5000):
         numbers = np.arange(first, min(first + 5000, partitions))
-        shard.apply(OffsetCommits(GroupId(group), TOPIC, numbers, numbers * 3, numbers, "", timestamp), 0)
+        shard.apply(column_batch(GroupId(group), TOPIC, numbers, numbers * 3, numbers, "", timestamp), 0)
 
 
 def small(shard, groups, *, is_gone=False, timestamp=START):

@@ -7,11 +7,12 @@ from collections import deque
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.columns import column_batch
 
 from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.log.batch import Record, encode_batch, iterate_records
 from headgate.log.builder import BatchBuilder, RecordBlock
-from headgate.records import OffsetCommit, OffsetCommits, encode
+from headgate.records import ColumnBatch, OffsetCommit, encode
 from headgate.records.model import NO_EXPIRY
 from headgate.records.offset_blocks import blocks_of
 from headgate.records.offset_commit import key_prefix
@@ -23,10 +24,10 @@ int64 = st.integers(-(2**63), 2**63 - 1)
 
 
 @st.composite
-def columns(draw: st.DrawFn, most: int = 40) -> OffsetCommits:
+def columns(draw: st.DrawFn, most: int = 40) -> ColumnBatch:
     rows = draw(st.lists(st.tuples(int32, int64, int32), min_size=1, max_size=most))
     partitions, offsets, epochs = (np.array(column, np.int64) for column in zip(*rows, strict=True))
-    return OffsetCommits(
+    return column_batch(
         GroupId(draw(names)),
         TopicName(draw(names)),
         partitions,
@@ -38,26 +39,26 @@ def columns(draw: st.DrawFn, most: int = 40) -> OffsetCommits:
 
 
 @given(columns())
-def test_rows_equal_the_bytes_of_single_records(commits: OffsetCommits) -> None:
+def test_rows_equal_the_bytes_of_single_records(commits: ColumnBatch) -> None:
     """Each row of the encoded columns equals the encoded record."""
-    keys, values = commits.encode()
+    keys, values = commits.shape.encode(commits.offsets, commits.commit_timestamp)
     rows = [(key.tobytes(), value.tobytes()) for key, value in zip(keys, values, strict=True)]
     assert rows == [encode(record) for record in commits.each()]
     assert len(commits) == len(rows)
 
 
 @given(columns(), st.data())
-def test_blocks_are_the_bytes_of_single_records(commits: OffsetCommits, data: st.DataObject) -> None:
+def test_blocks_are_the_bytes_of_single_records(commits: ColumnBatch, data: st.DataObject) -> None:
     """Each record is in one block, in its place, as encoding it alone gives it; a batch has them in order."""
     count = len(commits)
     texts = [data.draw(st.sampled_from(["", "m", "ä", "note"]) | names) for _ in range(count)]
     is_gone = [data.draw(st.booleans()) for _ in range(count)]
     rows = OffsetRows(
-        [key_prefix(commits.group_id, commits.topic)],
+        [key_prefix(commits.shape.group_id, commits.shape.topic)],
         np.zeros(count, np.int64),
-        commits.partitions,
+        commits.shape.partitions,
         commits.offsets,
-        commits.leader_epochs.astype(np.int32),
+        commits.shape.leader_epochs.astype(np.int32),
         np.full(count, commits.commit_timestamp),
         np.array(is_gone),
         {row: text for row, text in enumerate(texts) if text},
@@ -77,7 +78,7 @@ def test_blocks_are_the_bytes_of_single_records(commits: OffsetCommits, data: st
 
 
 @given(st.lists(columns(most=90), min_size=1, max_size=4), st.integers(0, 3))
-def test_a_batch_of_columns_is_the_batch_of_its_records(blocks: list[OffsetCommits], singles: int) -> None:
+def test_a_batch_of_columns_is_the_batch_of_its_records(blocks: list[ColumnBatch], singles: int) -> None:
     """Columns and single records in one batch are byte for byte what a loop would have written."""
     now = 1_700_000_000_000
     single = Record(b"key", b"value", now)
@@ -87,7 +88,7 @@ def test_a_batch_of_columns_is_the_batch_of_its_records(blocks: list[OffsetCommi
         for _ in range(singles):
             builder.add(single.key, single.value, 20)
             expected.append(single)
-        builder.add_columns(*block.encode())
+        builder.add_columns(*block.shape.encode(block.offsets, block.commit_timestamp))
         expected += [Record(*encode(record), now) for record in block.each()]
     assert builder.build() == encode_batch(expected)
     assert builder.record_count == len(expected)
@@ -109,7 +110,7 @@ def test_many_records_take_longer_offset_deltas() -> None:
 
 def test_columns_yield_single_records() -> None:
     """Each record has its own numbers and the shared fields."""
-    commits = OffsetCommits(
+    commits = column_batch(
         GroupId("g"), TopicName("t"), np.array([1, 2]), np.array([10, 20]), np.array([-1, 7]), "m", Millis(9)
     )
     assert list(commits.each()) == [

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.columns import column_batch
 from tests.core.kinds_of_shard import consumer_groups
 from tests.core.shard_states import changes, commits, state_of
 
@@ -25,7 +26,6 @@ from headgate.records import (
     GroupMetadata,
     MalformedRecord,
     OffsetCommit,
-    OffsetCommits,
     decode,
     encode,
 )
@@ -186,7 +186,7 @@ def test_a_wide_log_is_not_read_record_by_record(monkeypatch: pytest.MonkeyPatch
     for group in range(20):
         numbers = np.arange(1000)
         changes.append(
-            [OffsetCommits(GroupId(f"g{group}"), TopicName("t"), numbers, numbers, numbers, "", Millis(1))]
+            [column_batch(GroupId(f"g{group}"), TopicName("t"), numbers, numbers, numbers, "", Millis(1))]
         )
         changes.append([GroupMetadata(GroupId(f"g{group}"), "consumer", 1, None, None, Millis(1))])
     log = LogText()
@@ -215,7 +215,7 @@ def test_a_commit_over_several_batches_is_not_read_record_by_record(monkeypatch:
     for number, group in enumerate(["a", "wide", "b", "wide", "wide"]):
         count = len(numbers) if group == "wide" else 5
         held = numbers[:count]
-        change = OffsetCommits(GroupId(group), TopicName("t"), held, held + number, held, "", Millis(1))
+        change = column_batch(GroupId(group), TopicName("t"), held, held + number, held, "", Millis(1))
         for batch in TurnBatches().of([[change]], log.end, Millis(1)):
             log.add(batch)
     assert len(log.batches) > 8

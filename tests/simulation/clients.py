@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from tests.simulation.group_model import Assignment
-from tests.simulation.requests import RETRIABLE, OnResult, each_to_commit, error_of
+from tests.simulation.requests import RETRIABLE, OnResult, each_to_commit, error_of, expected_at
 
 from headgate.core.classic.commands import Heartbeat, JoinGroup, LeaveGroup, LeavingMember, SyncGroup
 from headgate.core.commands import DeleteGroup
@@ -23,7 +23,6 @@ from headgate.core.offsets.commands import (
     NOTHING_COMMITTED,
     CommitOffsets,
     CommitResult,
-    Conditions,
     DeleteOffsets,
     ExpectedOffsets,
     FetchedColumns,
@@ -32,7 +31,7 @@ from headgate.core.offsets.commands import (
     OffsetColumns,
     OffsetToCommit,
     ToCommit,
-    expected_at,
+    expected_offsets,
 )
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, InstanceId, MemberId, TopicName
@@ -145,7 +144,7 @@ def some_commit(client: Client, group_id: str) -> CommitOffsets:
 def some_condition(client: Client, command: CommitOffsets, known: Mapping[tuple[str, int], int]) -> None:
     """Have a commit take place only if offsets are what they were last seen to be, or something else."""
     command.retention_ms = -1  # no version has both
-    expected: list[Conditions] = []
+    expected: list[ExpectedOffsets] = []
     for topic, partitions in command.topics:
         is_wide = isinstance(partitions, OffsetColumns)
         numbers = [one.partition for one in each_to_commit(partitions)]
@@ -156,7 +155,7 @@ def some_condition(client: Client, command: CommitOffsets, known: Mapping[tuple[
             expected.append(ExpectedOffsets(np.arange(len(seen)), np.array(seen)))
         else:
             some = client.random.sample(range(len(seen)), client.random.randrange(len(seen) + 1))
-            expected.append({index: seen[index] for index in sorted(some)})
+            expected.append(expected_offsets({index: seen[index] for index in some}))
     command.expected = expected
     if client.random.random() < 0.3:
         command.topics = [
@@ -165,7 +164,7 @@ def some_condition(client: Client, command: CommitOffsets, known: Mapping[tuple[
         ]
 
 
-def _some_removed(random: Random, partitions: ToCommit, conditions: Conditions) -> ToCommit:
+def _some_removed(random: Random, partitions: ToCommit, conditions: ExpectedOffsets) -> ToCommit:
     """The same but for some with a condition, whose offsets are to go; the first one stays."""
     each = each_to_commit(partitions)
     is_gone = [

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.core.harness import durable_state
+from tests.fetched import again
 from tests.log.compacting import drive
 from tests.simulation.disk import SimulatedSyncer
 from tests.simulation.loop import NoEnd, NothingLeft, SimulatedLoop
@@ -16,10 +17,10 @@ from tests.simulation.requests import Request, Violation, fetched_one_by_one, is
 
 from headgate.core.offsets.commands import (
     CommitOffsets,
-    CommitsAgain,
+    Commits,
+    CommitShape,
     FetchesAgain,
     FetchOffsets,
-    RepeatedCommit,
 )
 from headgate.core.shard import GroupShard
 from headgate.domain.ids import GROUP_OFFSETS_TOPIC, GroupId, TopicId, TopicName
@@ -128,7 +129,7 @@ class Life:
         self._is_closing = False
         self._fetches: dict[str, FetchOffsets] = {}
         """Of named partitions, by what they ask."""
-        self._commits: dict[str, RepeatedCommit] = {}
+        self._commits: dict[str, CommitShape] = {}
         """Of few partitions without metadata, by what they say but for the offsets."""
         self._loaded: set[int] = set()
         self._looked_at: Snapshot = {}
@@ -290,10 +291,10 @@ class Life:
         command = request.command
         group_id = command.group_id
         if isinstance(command, CommitOffsets) and is_plain(command):
-            again, offsets = without_offsets(command)
-            again = self._commits.setdefault(repr(again.before), again)
+            shape, offsets = without_offsets(command)
+            shape = self._commits.setdefault(repr(shape.asked), shape)
             self._coordinator.submit(
-                group_id, CommitsAgain([again], [offsets]), lambda result: on_reply(only(result))
+                group_id, Commits([shape], [offsets]), lambda result: on_reply(only(result))
             )
         elif isinstance(command, FetchOffsets) and command.topics is not None:
             before = self._fetches.setdefault(repr(command), command)
@@ -304,7 +305,7 @@ class Life:
             else:
                 self._coordinator.submit(
                     group_id,
-                    FetchesAgain([before]),
+                    FetchesAgain([again(before)]),
                     lambda results: on_reply(fetched_one_by_one(command, only(results))),
                 )
         else:

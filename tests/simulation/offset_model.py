@@ -21,7 +21,7 @@ from typing import Any
 from tests.simulation.clock import START_MS
 from tests.simulation.offset_effects import Effect, Key, MemberGroups, Offsets, Rules, Value
 from tests.simulation.past_model import GoneBy, OffsetPast, Told
-from tests.simulation.requests import Request, Violation, each_to_commit, error_of
+from tests.simulation.requests import Request, Violation, each_to_commit, error_of, expected_at
 
 from headgate.core.commands import DeleteGroup
 from headgate.core.offsets.commands import (
@@ -29,7 +29,6 @@ from headgate.core.offsets.commands import (
     CommitOffsets,
     DeleteOffsets,
     FetchOffsets,
-    expected_at,
 )
 from headgate.domain.errors import ErrorCode
 

@@ -12,18 +12,19 @@ from headgate.core.offsets.commands import (
     NO_RETENTION,
     NOTHING_COMMITTED,
     CommitOffsets,
+    CommitShape,
+    ExpectedOffsets,
     FetchedColumns,
     FetchedNumbers,
     FetchedOffsets,
     FetchOffsets,
     OffsetColumns,
     OffsetToCommit,
-    RepeatedCommit,
 )
+from headgate.core.offsets.commit import shape_of
 from headgate.core.offsets.stored import StoredOffset
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import Millis
-from headgate.records import StandingCommit
 
 RETRIABLE = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
@@ -76,18 +77,15 @@ def is_plain(commit: CommitOffsets) -> bool:
     return True
 
 
-def without_offsets(commit: CommitOffsets) -> tuple[RepeatedCommit, list[int]]:
+def without_offsets(commit: CommitOffsets) -> tuple[CommitShape, list[int]]:
     """What stays of a plain commit when it comes again, and its offsets."""
-    standing = []
     offsets = []
     topics: list[Any] = []
     for topic, partitions in commit.topics:
         assert not isinstance(partitions, OffsetColumns)
         topics.append((topic, [one._replace(offset=0) for one in partitions]))
-        for partition, offset, leader_epoch, _ in partitions:
-            standing.append(StandingCommit(commit.group_id, topic, partition, leader_epoch))
-            offsets.append(offset)
-    return RepeatedCommit(replace(commit, topics=topics), standing), offsets
+        offsets += [one.offset for one in partitions]
+    return shape_of(replace(commit, topics=topics)), offsets
 
 
 def fetched_one_by_one(command: FetchOffsets, result: Any) -> Any:
@@ -124,6 +122,14 @@ def _each(partitions: Iterable[Any], numbers: Iterator[tuple[Any, Any]]) -> list
         stored = StoredOffset(offset, epoch, "", Millis(-1), Millis(-1))
         found.append((int(partition), None if offset == NOTHING_COMMITTED else stored))
     return found
+
+
+def expected_at(conditions: ExpectedOffsets, index: int) -> int | None:
+    """The offset expected in a partition; None if there is no condition on it."""
+    expected: dict[int, int] = dict(
+        zip(conditions.indexes.tolist(), conditions.offsets.tolist(), strict=True)
+    )
+    return expected.get(index)
 
 
 def each_to_commit(partitions: Sequence[OffsetToCommit] | OffsetColumns) -> Sequence[OffsetToCommit]:

@@ -17,21 +17,18 @@ from headgate.api.contract import Node, Repeat, RepeatedCall, RepeatedCalls
 from headgate.api.group_repeat import GroupRepeat
 from headgate.core.offsets.commands import (
     NO_RETENTION,
-    CommitAgain,
     CommitOffsets,
     CommitResult,
-    CommitsAgain,
+    Commits,
     OffsetColumns,
-    RepeatedCommit,
     ToCommit,
     partition_count,
 )
-from headgate.core.offsets.commit import ACCEPTED, is_metadata_too_large
+from headgate.core.offsets.commit import ACCEPTED, shape_of, too_large_metadata
 from headgate.domain.errors import ErrorCode
-from headgate.records import StandingCommit
 from headgate.wire.framing import response_body
 from headgate.wire.messages.offset_commit import OffsetCommitRequest
-from headgate.wire.repeats import MOST_NARROW, Numbers, WrittenResponse
+from headgate.wire.repeats import Numbers, WrittenResponse
 from headgate.wire.wide import WideStructs
 
 if TYPE_CHECKING:
@@ -41,7 +38,7 @@ _RECORD_BYTES = 64
 """What a record takes beside the names, at most."""
 _KEPT_BYTES: Final = 1500
 _TOPIC_KEPT_BYTES: Final = 250
-_KEPT_ONE_BY_ONE_BYTES: Final = 400
+_KEPT_ONE_BY_ONE_BYTES: Final = 700
 _KEPT_IN_COLUMNS_BYTES: Final = 165
 """What a commit takes in memory, and for each topic and partition."""
 
@@ -54,15 +51,24 @@ def commit_repeat(node: Node, version: int, request: OffsetCommitRequest) -> Rep
     if not sorted_commit.wanted or not sorted_commit.is_whole or request.retention_time_ms != NO_RETENTION:
         return None
     command = command_of(request, sorted_commit.wanted, version)
-    texts = _texts(command)
-    if any(is_metadata_too_large(text, node.settings["offset.metadata.max.bytes"]) for text in texts):
+    limit: int = node.settings["offset.metadata.max.bytes"]
+    if any(too_large_metadata(partitions, limit) for _, partitions in command.topics):
         return None
     topics = [known for name, _ in command.topics if (known := node.topics.by_name(name)) is not None]
     response = WrittenResponse(response_body(8, version, sorted_commit.response))
-    taken = _TakenCommit(version, request, command, topics, response)
-    if texts == {""} and (partitions := _narrow(command)) is not None:
-        return NarrowCommitRepeat(node, taken, partitions)
-    return CommitRepeat(node, taken)
+    return CommitRepeat(node, _TakenCommit(version, request, command, topics, response))
+
+
+def _text_bytes(partitions: ToCommit) -> int:
+    """What the metadata of partitions comes to, about."""
+    if isinstance(partitions, OffsetColumns):
+        return sum(map(len, partitions.texts()))
+    return sum([len(one.metadata) for one in partitions])
+
+
+def _kept_bytes(partitions: ToCommit) -> int:
+    is_wide = isinstance(partitions, OffsetColumns)
+    return partition_count(partitions) * (_KEPT_IN_COLUMNS_BYTES if is_wide else _KEPT_ONE_BY_ONE_BYTES)
 
 
 class _TakenCommit(NamedTuple):
@@ -75,43 +81,16 @@ class _TakenCommit(NamedTuple):
     response: WrittenResponse
 
 
-def _texts(command: CommitOffsets) -> set[str]:
-    texts: set[str] = set()
-    for _, partitions in command.topics:
-        if isinstance(partitions, OffsetColumns):
-            texts.update(partitions.texts())
-        else:
-            texts.update(partition.metadata for partition in partitions)
-    return texts
-
-
-def _kept_bytes(partitions: ToCommit) -> int:
-    is_wide = isinstance(partitions, OffsetColumns)
-    return partition_count(partitions) * (_KEPT_IN_COLUMNS_BYTES if is_wide else _KEPT_ONE_BY_ONE_BYTES)
-
-
-def _narrow(command: CommitOffsets) -> list[StandingCommit] | None:
-    """What is committed but for the offsets, in order; None if it is wide."""
-    standing: list[StandingCommit] = []
-    for topic, partitions in command.topics:
-        if isinstance(partitions, OffsetColumns) or len(standing) + len(partitions) > MOST_NARROW:
-            return None
-        standing += [
-            StandingCommit(command.group_id, topic, partition.partition, partition.leader_epoch)
-            for partition in partitions
-        ]
-    return standing
-
-
 class CommitRepeat(GroupRepeat):
-    """A commit of many partitions, or with metadata; a `headgate.api.contract.Repeat`."""
+    """One such commit; a `headgate.api.contract.Repeat`."""
 
-    __slots__ = ("_taken", "response")
+    __slots__ = ("_shape", "_taken", "is_narrow", "response")
 
     def __init__(self, node: Node, taken: _TakenCommit) -> None:
         command = taken.command
         weight_bytes = sum(
             partition_count(partitions) * (len(command.group_id) + len(topic) + _RECORD_BYTES)
+            + _text_bytes(partitions)
             for topic, partitions in command.topics
         )
         super().__init__(node, command.group_id, taken.topics, weight_bytes)
@@ -119,6 +98,9 @@ class CommitRepeat(GroupRepeat):
             _TOPIC_KEPT_BYTES + _kept_bytes(partitions) for _, partitions in command.topics
         )
         self._taken = taken
+        self._shape = shape_of(command)
+        self.is_narrow = self._shape.records is not None
+        """Whether it becomes a batch with others of a turn. One in columns is a batch of its own."""
         self.response = taken.response
         """To a commit without errors."""
 
@@ -136,54 +118,23 @@ class CommitRepeat(GroupRepeat):
     def serve_each(
         cls, node: Node, repeats: list[Self], calls: RepeatedCalls, numbers: list[Numbers]
     ) -> None:
-        """Commit these offsets; a commit that stands there several times in a row is one command."""
+        """Commit these offsets; those that become a batch together are one command."""
         first, count = 0, len(repeats)
         while first < count:
-            repeat = repeats[first]
             end = first + 1
-            while end < count and repeats[end] is repeat:
-                end += 1
-            node.router.owner_of(repeat.group_id).submit(
-                repeat.group_id,
-                CommitAgain(repeat._taken.command, numbers[first:end]),
-                partial(repeat._on_result, node, calls.part(first, end), end - first),
-            )
+            if repeats[first].is_narrow:
+                while end < count and repeats[end].is_narrow:
+                    end += 1
+            if end - first == count:
+                cls._serve(node, repeats, calls, numbers)
+            else:
+                cls._serve(node, repeats[first:end], calls.part(first, end), numbers[first:end])
             first = end
 
-    def _on_result(
-        self, node: Node, calls: RepeatedCalls, count: int, result: CommitResult | ErrorCode
-    ) -> None:
-        if result is ACCEPTED:  # nearly always
-            calls.answer_written([self.response] * count)
-            return
-        for call in calls:
-            self._answer(node, call, result)
-
-    def _answer(self, node: Node, call: RepeatedCall, result: CommitResult | ErrorCode) -> None:
-        if result is ACCEPTED:
-            call.answer_frame(self.response.frame(call.correlation_id))
-            return
-        response, _, open_answers = sort_out(node, self._taken.version, self._taken.request)
-        fill_in(open_answers, result)
-        call.answer(response)
-
-
-class NarrowCommitRepeat(CommitRepeat):
-    """A commit of a few partitions without metadata; those of a turn are one command."""
-
-    __slots__ = ("_commit",)
-
-    def __init__(self, node: Node, taken: _TakenCommit, partitions: Sequence[StandingCommit]) -> None:
-        super().__init__(node, taken)
-        self._commit = RepeatedCommit(taken.command, partitions)
-
     @classmethod
-    def serve_each(
-        cls, node: Node, repeats: list[Self], calls: RepeatedCalls, numbers: list[Numbers]
-    ) -> None:
-        """Commit these offsets."""
+    def _serve(cls, node: Node, repeats: list[Self], calls: RepeatedCalls, numbers: list[Numbers]) -> None:
         group_id = repeats[0].group_id
-        command = CommitsAgain([repeat._commit for repeat in repeats], numbers)
+        command = Commits([repeat._shape for repeat in repeats], numbers)
         node.router.owner_of(group_id).submit(
             group_id, command, partial(cls._on_results, node, repeats, calls)
         )
@@ -191,7 +142,7 @@ class NarrowCommitRepeat(CommitRepeat):
     @staticmethod
     def _on_results(
         node: Node,
-        repeats: Sequence[NarrowCommitRepeat],
+        repeats: Sequence[CommitRepeat],
         calls: RepeatedCalls,
         results: list[CommitResult] | ErrorCode,
     ) -> None:
@@ -203,3 +154,11 @@ class NarrowCommitRepeat(CommitRepeat):
         else:
             for repeat, call, result in zip(repeats, calls, results, strict=True):
                 repeat._answer(node, call, result)
+
+    def _answer(self, node: Node, call: RepeatedCall, result: CommitResult | ErrorCode) -> None:
+        if result is ACCEPTED:
+            call.answer_frame(self.response.frame(call.correlation_id))
+            return
+        response, _, open_answers = sort_out(node, self._taken.version, self._taken.request)
+        fill_in(open_answers, result)
+        call.answer(response)

@@ -26,11 +26,11 @@ from headgate.api.group_answers import error_of
 from headgate.api.offset_topics import find_topic, unknown_topic_error
 from headgate.core.offsets.commands import (
     CommitResult,
-    Conditions,
     ExpectedOffsets,
     Moved,
     OffsetToCommit,
     ToCommit,
+    expected_offsets,
 )
 from headgate.domain.errors import ErrorCode
 from headgate.domain.features import CONDITIONAL_COMMIT
@@ -99,7 +99,7 @@ def handle(node: Node, call: Call, request: OffsetCommitRequest) -> OffsetCommit
             call.answer(_alike(request, error_of(result)))
 
     wanted: Wanted = []
-    expected: list[Conditions] = []
+    expected: list[ExpectedOffsets] = []
     for topic, known in zip(request.topics, topics, strict=True):
         partitions, conditions = _of_topic(topic.partitions)
         # An unknown topic has no partitions here: it only keeps the positions of the others.
@@ -130,8 +130,8 @@ def _indexes(partitions: Sequence[OffsetCommitRequestPartition]) -> Int64s:
     return np.array([one.partition_index for one in partitions], np.int64)
 
 
-def _of_topic(partitions: Sequence[OffsetCommitRequestPartition]) -> tuple[ToCommit, Conditions]:
-    """What is to be committed, and the conditions; both in columns, or neither. All partitions exist."""
+def _of_topic(partitions: Sequence[OffsetCommitRequestPartition]) -> tuple[ToCommit, ExpectedOffsets]:
+    """What is to be committed, and the conditions. All partitions exist."""
     if isinstance(partitions, WideStructs):
         return columns_of(partitions), _expected(partitions)
     to_commit = [
@@ -143,9 +143,10 @@ def _of_topic(partitions: Sequence[OffsetCommitRequestPartition]) -> tuple[ToCom
         )
         for one in partitions
     ]
-    return to_commit, {
+    conditions = {
         index: one.expected_offset for index, one in enumerate(partitions) if one.expected_offset is not None
     }
+    return to_commit, expected_offsets(conditions)
 
 
 def _alike(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:

@@ -29,6 +29,7 @@ from headgate.core.offsets.commands import (
     FetchedOffsets,
     FetchesAgain,
     FetchOffsets,
+    RepeatedFetch,
 )
 from headgate.core.offsets.stored import StoredOffset
 from headgate.domain.errors import ErrorCode
@@ -71,7 +72,7 @@ class FetchRepeat(NumberlessRepeat):
     def __init__(self, node: Node, asked: AskedGroup, version: int) -> None:
         super().__init__(node, asked.command.group_id, asked.topics)
         self._asked = asked
-        self._command = _with_arrays(asked.command)
+        self._command = RepeatedFetch(_with_arrays(asked.command))
         self._version = version
         self.kept_bytes = _kept_bytes(asked.command)
         self._is_wide = (

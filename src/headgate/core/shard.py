@@ -32,10 +32,9 @@ from headgate.core.groups import Groups
 from headgate.core.image import apply_record_parts
 from headgate.core.kinds import GroupCommands, GroupKind, Handler, ShardContext
 from headgate.core.offsets.commands import (
-    CommitAgain,
     CommitOffsets,
     CommitResult,
-    CommitsAgain,
+    Commits,
     DeleteOffsets,
     DeleteOffsetsResult,
     FetchedInSteps,
@@ -43,8 +42,9 @@ from headgate.core.offsets.commands import (
     FetchedOffsets,
     FetchesAgain,
     FetchOffsets,
+    RepeatedFetch,
 )
-from headgate.core.offsets.commit import commit, commit_again, commits_again, unknown_group_error
+from headgate.core.offsets.commit import CommitCounts, commit, commits, unknown_group_error
 from headgate.core.offsets.conditions import refuse
 from headgate.core.offsets.fetch import fetch, fetch_again
 from headgate.core.offsets.removal import delete
@@ -61,13 +61,13 @@ from headgate.domain.ids import Millis, TopicName
 from headgate.domain.settings import Settings
 from headgate.records import (
     Change,
+    ColumnBatch,
+    OffsetBatch,
     OffsetCommit,
-    OffsetCommits,
     OffsetTombstone,
     PausedTopicPartitions,
     PausedTopicPartitionsTombstone,
     Record,
-    StandingCommits,
     UnknownRecord,
 )
 from headgate.records.offset_rows import OffsetRows
@@ -82,6 +82,7 @@ class GroupShard:
 
     def __init__(self, settings: Settings, kinds: KindsOfGroups = standard_kinds) -> None:
         self.offsets = OffsetTable()
+        self.commit_counts = CommitCounts()
         self._deadlines: Deadlines[Timer] = Deadlines()
         self._system_time = SystemTime()
         self._topics = TopicImage()
@@ -103,8 +104,7 @@ class GroupShard:
         """Deadlines whose handlers use volatile state only. All others read durable state."""
         self._metadata_limit: int = settings["offset.metadata.max.bytes"]
         self._handlers: dict[type[Any], Handler] = {
-            CommitsAgain: self._commits_again,
-            CommitAgain: self._commit_again,
+            Commits: self._commits,
             CommitOffsets: self._commit,
             FetchesAgain: self._fetches_again,
             FetchOffsets: self._fetch,
@@ -138,11 +138,11 @@ class GroupShard:
         Raises UnknownKind for one of our records that belongs to no kind of groups.
         """
         match record:
-            case StandingCommits():
-                self.offsets.put_standing(record)
+            case OffsetBatch():
+                self.offsets.put_batch(record)
             case OffsetCommit():
                 self.offsets.put(record)
-            case OffsetCommits():
+            case ColumnBatch():
                 self.offsets.put_columns(record)
             case OffsetRows():
                 self.offsets.put_rows(record)
@@ -199,7 +199,7 @@ class GroupShard:
                 )
             case PausedTopicPartitions(group_id=group_id) | PausedTopicPartitionsTombstone(group_id):
                 return self.paused.current(group_id)
-            case UnknownRecord() | OffsetCommits() | OffsetRows() | StandingCommits():
+            case UnknownRecord() | ColumnBatch() | OffsetRows() | OffsetBatch():
                 return None
             case _:
                 return self.groups.kind_of_record(record).current_record(record)
@@ -290,18 +290,15 @@ class GroupShard:
             return answer(token, CommitResult(error))
         if command.expected and (refusal := refuse(self.offsets, command, self._metadata_limit)) is not None:
             return answer(token, refusal)
-        return commit(command, self._system_time.at(now), self._metadata_limit, token)
+        effects = commit(command, self._system_time.at(now), self._metadata_limit, token)
+        self.commit_counts.note_read(effects.records)
+        return effects
 
-    def _commits_again(self, command: CommitsAgain, now: Millis, token: Token) -> GroupEffects:
+    def _commits(self, command: Commits, now: Millis, token: Token) -> GroupEffects:
         error_of = self._commit_error
-        errors = [error_of(commit.before, now) for commit in command.commits]
-        return commits_again(command, errors, self._system_time.at(now), token)
-
-    def _commit_again(self, command: CommitAgain, now: Millis, token: Token) -> GroupEffects:
-        error = self._commit_error(command.before, now)
-        if error:
-            return answer(token, CommitResult(error))
-        return commit_again(command, self._system_time.at(now), token)
+        errors = [error_of(commit.asked, now) for commit in command.commits]
+        self.commit_counts.note_known(command.commits)
+        return commits(command, errors, self._system_time.at(now), token)
 
     def _commit_error(self, command: CommitOffsets, now: Millis) -> ErrorCode:
         """Return the error of a commit; without one, restart the member's session timer."""
@@ -330,21 +327,22 @@ class GroupShard:
     def _fetches_again(self, command: FetchesAgain, now: Millis, token: Token) -> GroupEffects:
         return answer(token, [self._fetched_again(fetch) for fetch in command.fetches])
 
-    def _fetched_again(self, before: FetchOffsets) -> FetchedNumbers | FetchedOffsets | ErrorCode:
-        error = self._fetch_error(before)
+    def _fetched_again(self, again: RepeatedFetch) -> FetchedNumbers | FetchedOffsets | ErrorCode:
+        asked = again.asked
+        error = self._fetch_error(asked)
         if error:
             return error
-        memory = self.offsets.fetched
-        found: FetchedNumbers | FetchedOffsets | ErrorCode | None = memory.get(before)
+        offsets = self.offsets
+        if again.found is not None and again.found_in is offsets.version:
+            return again.found
+        found: FetchedNumbers | FetchedOffsets | None = fetch_again(offsets, again)
         if found is None:
-            found = fetch_again(self.offsets, before)
-            if found is None:
-                anew = self._fetched(before)
-                assert not isinstance(anew, FetchedInSteps), "fetches of so many topics are not remembered"
-                found = anew
-            # A group without offsets may come into being without a change of the table.
-            if type(found) is FetchedNumbers or self.offsets.has_group(before.group_id):
-                memory.remember(before, found)
+            anew = self._fetched(asked)
+            assert not isinstance(anew, FetchedInSteps), "fetches of so many topics are not remembered"
+            found = anew
+        # A group without offsets may come into being without a change of the table.
+        if type(found) is FetchedNumbers or offsets.has_group(asked.group_id):
+            again.found, again.found_in = found, offsets.version
         return found
 
     def _fetch_error(self, command: FetchOffsets) -> ErrorCode:

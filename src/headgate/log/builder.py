@@ -7,7 +7,7 @@ array and written in one piece: a loop over them would cost more than the rest o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +41,10 @@ _DELTAS_OF_WIDTH = ((1, 1 << 6), (2, 1 << 13), (3, 1 << 20), (4, 1 << 27))
 """Size of a zigzag varint in bytes, and the first value that needs more."""
 _NO_HEADERS = b"\x00"
 _NULL = varint(-1)
-_DELTAS = [varint(value) for value in range(1024)]
+_DELTAS: Final = [varint(value) for value in range(1024)]
+_LENGTHS: Final = [varint(value) + b"\x00\x00" for value in range(1024)]
+"""How a record of so many bytes begins: its length, no attributes, no timestamp delta."""
+_MOST_VARINT_BYTES: Final = 5
 
 
 class RecordOutline:
@@ -49,7 +52,7 @@ class RecordOutline:
     of its value.
     """
 
-    __slots__ = ("after", "heads", "middle", "size_bytes")
+    __slots__ = ("after", "middle", "size_behind", "size_bytes")
 
     def __init__(self, key: bytes, before: bytes, size: int, after: bytes, end_size: int) -> None:
         """The value is `before`, then `size` variable bytes, `after`, and `end_size` variable bytes."""
@@ -58,10 +61,9 @@ class RecordOutline:
         """Bytes between the offset delta and the variable part of the value."""
         self.after = after
         """Bytes between that part and the variable end."""
-        behind = 2 + len(self.middle) + size + len(after) + end_size + 1
-        self.heads = tuple(varint(behind + width) + b"\x00\x00" for width, _ in _DELTAS_OF_WIDTH)
-        """Bytes before an offset delta of one byte, of two bytes and so on."""
-        self.size_bytes = behind + len(self.heads[-1]) + len(_DELTAS_OF_WIDTH)
+        self.size_behind = 2 + len(self.middle) + size + len(after) + end_size + 1
+        """Size of the record without its length and its offset delta."""
+        self.size_bytes = self.size_behind + _MOST_VARINT_BYTES + _DELTAS_OF_WIDTH[-1][0]
         """Maximum size of the record."""
 
 
@@ -107,7 +109,8 @@ class BatchBuilder:
         deltas = _DELTAS[first:end] if end <= len(_DELTAS) else [varint(one) for one in range(first, end)]
         for index, outline in enumerate(outlines):
             delta = deltas[index]
-            parts.append(outline.heads[len(delta) - 1])
+            length = outline.size_behind + len(delta)
+            parts.append(_LENGTHS[length] if length < 1024 else varint(length) + b"\x00\x00")
             parts.append(delta)
             parts.append(outline.middle)
             parts.append(changing[index])

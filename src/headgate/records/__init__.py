@@ -4,7 +4,7 @@
 """
 
 from headgate.records.codec import decode, encode
-from headgate.records.columns import Change, OffsetCommits
+from headgate.records.columns import Change
 from headgate.records.consumer_model import (
     ClassicMemberMetadata,
     ConsumerGroupCurrentAssignment,
@@ -29,17 +29,19 @@ from headgate.records.model import (
     Record,
     UnknownRecord,
 )
+from headgate.records.offset_batches import ColumnBatch, ColumnShape, OffsetBatch, RecordShape
 from headgate.records.paused_model import (
     Pause,
     PausedPartitions,
     PausedTopicPartitions,
     PausedTopicPartitionsTombstone,
 )
-from headgate.records.standing_commits import StandingCommit, StandingCommits
 
 __all__ = [
     "Change",
     "ClassicMemberMetadata",
+    "ColumnBatch",
+    "ColumnShape",
     "ConsumerGroupCurrentAssignment",
     "ConsumerGroupMemberMetadata",
     "ConsumerGroupMetadata",
@@ -55,16 +57,15 @@ __all__ = [
     "GroupTombstone",
     "MalformedRecord",
     "MemberState",
+    "OffsetBatch",
     "OffsetCommit",
-    "OffsetCommits",
     "OffsetTombstone",
     "Pause",
     "PausedPartitions",
     "PausedTopicPartitions",
     "PausedTopicPartitionsTombstone",
     "Record",
-    "StandingCommit",
-    "StandingCommits",
+    "RecordShape",
     "UnknownRecord",
     "decode",
     "encode",

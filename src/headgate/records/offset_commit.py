@@ -31,13 +31,13 @@ _TOPIC_ID_TAG = 0
 _PREFIXES_KEPT = 8192
 
 _PARTITION_BYTES = 4
+_pack_length = struct.Struct(">h").pack
 _pack_partition = struct.Struct(">i").pack
 _unpack_partition = struct.Struct(">i").unpack
 _without_metadata = struct.Struct(">hqihq")
-_pack_without_metadata = _without_metadata.pack
-_pack_head = struct.Struct(">hqih").pack
 _pack_expiry_head = struct.Struct(">hqh").pack
 _pack_expiry_tail = struct.Struct(">qq").pack
+_pack_between = struct.Struct(">ih").pack
 pack_int64 = struct.Struct(">q").pack
 INT64_BYTES = 8
 
@@ -45,44 +45,41 @@ INT64_BYTES = 8
 def text_bytes(text: str) -> bytes:
     """Return a string as UTF-8 after its two-byte length."""
     encoded = text.encode()
-    return struct.pack(">h", len(encoded)) + encoded
+    return _pack_length(len(encoded)) + encoded
+
+
+def _key_prefix(group_id: str, topic: str) -> bytes:
+    return KEY_STARTS[0] + text_bytes(group_id) + text_bytes(topic)
 
 
 @lru_cache(maxsize=_PREFIXES_KEPT)
 def key_prefix(group_id: str, topic: str) -> bytes:
     """Return the key without the partition, which is its last four bytes."""
-    return struct.pack(">h", KEY_TYPE) + text_bytes(group_id) + text_bytes(topic)
+    return _key_prefix(group_id, topic)
 
 
-def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
+def offset_key(group_id: str, topic: str, partition: int) -> bytes:
     """Return the whole key."""
-    return key_prefix(group_id, topic) + _pack_partition(partition)
+    return _key_prefix(group_id, topic) + _pack_partition(partition)
 
 
 def encode_commit(commit: OffsetCommit) -> tuple[bytes, bytes]:
     """Return the key and the value of a committed offset."""
-    key = encode_offset_key(commit.group_id, commit.topic, commit.partition)
+    key = offset_key(commit.group_id, commit.topic, commit.partition)
     if commit.expire_timestamp != NO_EXPIRY:
         return key, _encode_with_expiry(commit)
-    if not commit.metadata:
-        return key, encode_plain_value(commit.offset, commit.leader_epoch, commit.commit_timestamp)
-    metadata = commit.metadata.encode()
-    head = _pack_head(WRITTEN_VERSION, commit.offset, commit.leader_epoch, len(metadata))
-    return key, head + metadata + pack_int64(commit.commit_timestamp)
+    between = between_offset_and_timestamp(commit.leader_epoch, commit.metadata)
+    return key, VALUE_START + pack_int64(commit.offset) + between + pack_int64(commit.commit_timestamp)
 
 
-def encode_plain_value(offset: int, leader_epoch: int, commit_timestamp: Millis) -> bytes:
-    """Return the plain value: of an offset without metadata and without an expiry. All have one length."""
-    return _pack_without_metadata(WRITTEN_VERSION, offset, leader_epoch, 0, commit_timestamp)
+VALUE_START = struct.pack(">h", WRITTEN_VERSION)
+"""The bytes before the offset in a value without an expiry. The commit timestamp is at its end."""
 
 
-PLAIN_VALUE_START = struct.pack(">h", WRITTEN_VERSION)
-"""The bytes before the offset in a plain value. The commit timestamp is at its end."""
-
-
-def between_offset_and_timestamp(leader_epoch: int) -> bytes:
-    """Return the bytes between the offset and the commit timestamp in a plain value."""
-    return struct.pack(">ih", leader_epoch, 0)
+def between_offset_and_timestamp(leader_epoch: int, metadata: str) -> bytes:
+    """Return the bytes between the offset and the commit timestamp in such a value."""
+    text = metadata.encode()
+    return _pack_between(leader_epoch, len(text)) + text
 
 
 def _encode_with_expiry(commit: OffsetCommit) -> bytes:
@@ -93,7 +90,7 @@ def _encode_with_expiry(commit: OffsetCommit) -> bytes:
 
 def encode_tombstone(tombstone: OffsetTombstone) -> tuple[bytes, None]:
     """Return the key of a removed offset, and None as the value."""
-    return encode_offset_key(tombstone.group_id, tombstone.topic, tombstone.partition), None
+    return offset_key(tombstone.group_id, tombstone.topic, tombstone.partition), None
 
 
 @lru_cache(maxsize=_PREFIXES_KEPT)

@@ -60,7 +60,8 @@ class Coordinator(Generic[ShardT]):
 
     def partition_of(self, key: str) -> int:
         """The partition of the topic that holds a key."""
-        return self._partition_of(key, len(self._runtimes))
+        count = len(self._runtimes)
+        return 0 if count == 1 else self._partition_of(key, count)
 
     def look_at_log(self, partition: Partition) -> None:
         """The log of a partition may have failed: if a shard's state is in it, the shard is to know."""

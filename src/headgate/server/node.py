@@ -26,7 +26,7 @@ from headgate.runtime.clock import Clock
 from headgate.runtime.compaction import CompactionRunner
 from headgate.runtime.compaction_share import LEAST_SHARE
 from headgate.runtime.failures import Where, unexpected
-from headgate.runtime.gauges import gauge
+from headgate.runtime.gauges import counter, gauge
 from headgate.runtime.group_commit import GroupCommit
 from headgate.runtime.local_shards import local_runtimes, open_topic
 from headgate.runtime.loop_watch import LoopWatch
@@ -181,6 +181,15 @@ class BrokerNode:
         )
         yield gauge(
             "headgate_offsets", "Committed offsets held.", [((), sum(shard.offset_count for shard in shards))]
+        )
+        commits: Counter[tuple[str, str]] = Counter()
+        for shard in shards:
+            commits.update(shard.commit_counts.by_way())
+        yield counter(
+            "headgate_offset_commits",
+            "Commits of offsets, by how they are recorded and whether their shape was known.",
+            sorted(commits.items()),
+            ("way", "shape"),
         )
         log_bytes = 0
         for topic in self.topics.all():

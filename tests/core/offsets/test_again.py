@@ -13,10 +13,10 @@ from tests.core.harness import Harness, durable_state
 
 from headgate.core.commands import DeleteGroup
 from headgate.core.offsets.commands import (
-    CommitAgain,
     CommitOffsets,
     CommitResult,
-    CommitsAgain,
+    Commits,
+    CommitShape,
     DeleteOffsets,
     FetchedNumbers,
     FetchedOffsets,
@@ -24,13 +24,14 @@ from headgate.core.offsets.commands import (
     FetchOffsets,
     OffsetColumns,
     OffsetToCommit,
-    RepeatedCommit,
+    RepeatedFetch,
 )
+from headgate.core.offsets.commit import shape_of
 from headgate.core.offsets.table import OffsetTable
 from headgate.core.topic_image import KnownTopic, TopicChange, TopicsChanged
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, Millis, TopicId, TopicName
-from headgate.records import OffsetCommit, StandingCommit, StandingCommits
+from headgate.records import OffsetBatch, OffsetCommit, RecordShape
 
 GROUP = GroupId("g")
 offsets = st.integers(0, 2**63 - 1)
@@ -76,7 +77,8 @@ def test_committing_again_is_committing_with_other_offsets(
         assert one_by_one.ask(command) == CommitResult(ErrorCode.NONE)
     before = times[0][0]
     numbers = [np.array(values, np.int64) if as_arrays else tuple(values) for _, values in times]
-    assert again.ask(CommitAgain(before, numbers)) == CommitResult(ErrorCode.NONE)
+    shape = shape_of(before)
+    assert again.ask(Commits([shape] * len(times), numbers)) == [CommitResult(ErrorCode.NONE)] * len(times)
     assert durable_state(again.shard) == durable_state(one_by_one.shard)
     assert again.log == one_by_one.log
 
@@ -85,20 +87,9 @@ def test_committing_again_is_refused_as_any_commit_is() -> None:
     """A generation that no group has refuses all of the row, and nothing is recorded."""
     harness = Harness()
     stale = CommitOffsets(GROUP, [(TopicName("t"), narrow([0], [5], ""))], generation=4)
-    result = harness.ask(CommitAgain(stale, [(6,), (7,)]))
-    assert result == CommitResult(ErrorCode.GROUP_ID_NOT_FOUND)
+    results = harness.ask(Commits([shape_of(stale)] * 2, [(6,), (7,)]))
+    assert results == [CommitResult(ErrorCode.GROUP_ID_NOT_FOUND)] * 2
     assert harness.log == []
-
-
-def repeated(command: CommitOffsets) -> RepeatedCommit:
-    """The commit as one that comes again."""
-    standing = [
-        StandingCommit(command.group_id, topic, one.partition, one.leader_epoch)
-        for topic, partitions in command.topics
-        if not isinstance(partitions, OffsetColumns)
-        for one in partitions
-    ]
-    return RepeatedCommit(command, standing)
 
 
 def simple(group_id: str, topic: str, partitions: list[int], generation: int = -1) -> CommitOffsets:
@@ -108,20 +99,20 @@ def simple(group_id: str, topic: str, partitions: list[int], generation: int = -
 
 
 KNOWN = [
-    repeated(simple("a", "t", [0])),
-    repeated(simple("b", "t", [1, 0, 1])),
-    repeated(simple("a", "t", [2, 3])),
-    repeated(simple("b", "u", [-5, 2**30])),
-    repeated(simple("c", "t", [0], generation=4)),
+    shape_of(simple("a", "t", [0])),
+    shape_of(simple("b", "t", [1, 0, 1])),
+    shape_of(simple("a", "t", [2, 3])),
+    shape_of(simple("b", "u", [-5, 2**30])),
+    shape_of(simple("c", "t", [0], generation=4)),
 ]
 """The last is refused: no group has that generation."""
 
 
-def by_itself(commit: RepeatedCommit, values: tuple[int, ...]) -> CommitOffsets:
+def by_itself(commit: CommitShape, values: tuple[int, ...]) -> CommitOffsets:
     """The commit as one that is read."""
-    ((topic, _),) = commit.before.topics
-    topics = [(topic, narrow([one.partition for one in commit.partitions], list(values), ""))]
-    return replace(commit.before, topics=topics)
+    ((topic, _),) = commit.asked.topics
+    topics = [(topic, narrow([one.partition for one in commit.records or ()], list(values), ""))]
+    return replace(commit.asked, topics=topics)
 
 
 between = st.sampled_from(
@@ -149,9 +140,9 @@ def test_commits_that_come_again_together_are_as_each_by_itself(
             assert together.ask(step) == one_by_one.ask(step)
             continue
         commits = [KNOWN[index] for index in step]
-        values = [tuple(data.draw(offsets) for _ in commit.partitions) for commit in commits]
+        values = [tuple(data.draw(offsets) for _ in commit.records or ()) for commit in commits]
         results = [one_by_one.ask(by_itself(*one)) for one in zip(commits, values, strict=True)]
-        assert together.ask(CommitsAgain(commits, values)) == results
+        assert together.ask(Commits(commits, values)) == results
         assert durable_state(together.shard) == durable_state(one_by_one.shard)
     assert together.log == one_by_one.log
 
@@ -162,11 +153,11 @@ def test_rows_that_were_remembered_are_found_anew_when_the_table_was_built_anew(
     topic, now = TopicName("t"), Millis(1)
     for group in range(3000):
         table.put(OffsetCommit(GroupId(f"g{group}"), topic, 0, group, -1, "", now))
-    again = StandingCommit(GroupId("z"), topic, 7, -1)
-    table.put_standing(StandingCommits([again], [1], now))
+    again = RecordShape(GroupId("z"), topic, 7, -1)
+    table.put_batch(OffsetBatch([again], [1], now))
     for group in range(3000):
         table.remove(GroupId(f"g{group}"), topic, 0)
-    table.put_standing(StandingCommits([again, again], [2, 3], now))
+    table.put_batch(OffsetBatch([again, again], [2, 3], now))
     stored = table.get(again.group_id, topic, 7)
     assert stored is not None and stored.offset == 3
     assert len(table) == 1
@@ -177,11 +168,11 @@ def test_fetching_again_finds_the_numbers_or_all_there_is(metadata: str) -> None
     """Offsets and leader epochs, -1 for what is not there; with metadata, everything."""
     harness = Harness()
     fetch = FetchOffsets(GROUP, [(TopicName("t"), [1, 0]), (TopicName("u"), [7])])
-    unknown = harness.ask(FetchesAgain([fetch]))[0]
+    unknown = harness.ask(FetchesAgain([RepeatedFetch(fetch)]))[0]
     assert unknown == harness.ask(fetch), "nothing is known of the group"
     harness.ask(CommitOffsets(GROUP, [(TopicName("t"), narrow([1], [5], metadata))]))
     harness.ask(CommitOffsets(GROUP, [(TopicName("u"), narrow([8], [5], ""))]))
-    found = harness.ask(FetchesAgain([fetch]))[0]
+    found = harness.ask(FetchesAgain([RepeatedFetch(fetch)]))[0]
     if metadata:
         assert isinstance(found, FetchedOffsets)
         assert found == harness.ask(fetch)

@@ -16,6 +16,7 @@ from headgate.core.offsets.commands import (
     OffsetColumns,
     OffsetToCommit,
     Place,
+    expected_offsets,
 )
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, MemberId, TopicName
@@ -30,7 +31,9 @@ def commit_if(
     """Commit an offset for each partition of topic t, if what is expected of some of them holds."""
     partitions = [OffsetToCommit(partition, offset, -1, metadata) for partition, offset in offsets.items()]
     conditions = {list(offsets).index(one): offset for one, offset in expected.items()}
-    result = harness.ask(CommitOffsets(GroupId("g"), [(TopicName("t"), partitions)], expected=[conditions]))
+    result = harness.ask(
+        CommitOffsets(GroupId("g"), [(TopicName("t"), partitions)], expected=[expected_offsets(conditions)])
+    )
     assert isinstance(result, CommitResult)
     return result
 
@@ -89,9 +92,11 @@ def test_conditions_of_a_partition_named_twice_are_about_the_state_before() -> N
     harness = Harness()
     harness.commit("g", offset=5)
     twice = [OffsetToCommit(0, 6, -1, ""), OffsetToCommit(0, 7, -1, "")]
-    command = CommitOffsets(GroupId("g"), [(TopicName("t"), twice)], expected=[{0: 5, 1: 6}])
+    command = CommitOffsets(
+        GroupId("g"), [(TopicName("t"), twice)], expected=[expected_offsets({0: 5, 1: 6})]
+    )
     assert harness.ask(command) == not_done({1: 5})
-    command.expected = [{0: 5, 1: 5}]
+    command.expected = [expected_offsets({0: 5, 1: 5})]
     assert harness.ask(command) == DONE
     assert harness.offset("g") == 7
 
@@ -101,10 +106,11 @@ def test_columns_have_conditions_too() -> None:
     harness = Harness()
     indexes = np.arange(40)
     columns = OffsetColumns(indexes, indexes + 100, np.full(40, -1), "")
-    command = CommitOffsets(GroupId("g"), [(TopicName("t"), columns)], expected=[{39: 1}])
+    command = CommitOffsets(GroupId("g"), [(TopicName("t"), columns)])
+    command.expected = [expected_offsets({39: 1})]
     assert harness.ask(command) == not_done({39: NOTHING})
     assert harness.offset("g", partition=39) is None
-    command.expected = [{39: NOTHING}]
+    command.expected = [expected_offsets({39: NOTHING})]
     assert harness.ask(command) == DONE
     assert harness.offset("g", partition=39) == 139
     for at in (0, 39):
@@ -123,11 +129,15 @@ def test_a_member_that_is_refused_hears_that_and_nothing_of_conditions() -> None
     harness = Harness()
     generation = harness.stable_group("a")
     to_commit = [(TopicName("t"), [OffsetToCommit(0, 1, -1, "")])]
-    stranger = CommitOffsets(GroupId("g"), to_commit, MemberId("b"), generation, expected=[{0: 3}])
+    stranger = CommitOffsets(
+        GroupId("g"), to_commit, MemberId("b"), generation, expected=[expected_offsets({0: 3})]
+    )
     assert harness.ask(stranger) == CommitResult(ErrorCode.UNKNOWN_MEMBER_ID)
-    member = CommitOffsets(GroupId("g"), to_commit, MemberId("a"), generation, expected=[{0: 3}])
+    member = CommitOffsets(
+        GroupId("g"), to_commit, MemberId("a"), generation, expected=[expected_offsets({0: 3})]
+    )
     assert harness.ask(member) == not_done({0: NOTHING})
-    member.expected = [{0: NOTHING}]
+    member.expected = [expected_offsets({0: NOTHING})]
     assert harness.ask(member) == DONE
 
 

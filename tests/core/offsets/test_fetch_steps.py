@@ -7,7 +7,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from tests.core.offsets.test_fetch_memory import told
+from tests.core.offsets.test_fetches_again import told
 
 from headgate.core.offsets import fetch as fetching
 from headgate.core.offsets.commands import FetchedColumns, FetchedInSteps, FetchedOffsets, FetchOffsets

@@ -7,7 +7,8 @@ from typing import Literal
 
 import pytest
 from tests.core.harness import Harness, join
-from tests.core.offsets.test_fetch_memory import told
+from tests.core.offsets.test_fetches_again import told
+from tests.fetched import again
 
 from headgate.core import group_deletion
 from headgate.core.classic.commands import DescribeGroup
@@ -15,18 +16,16 @@ from headgate.core.commands import DeleteGroup, ListGroups
 from headgate.core.consumer.commands import ConsumerHeartbeat
 from headgate.core.offsets.commands import (
     NOTHING_COMMITTED,
-    CommitAgain,
     CommitOffsets,
-    CommitsAgain,
+    Commits,
     DeleteOffsets,
     FetchesAgain,
     FetchOffsets,
     OffsetToCommit,
-    RepeatedCommit,
 )
+from headgate.core.offsets.commit import shape_of
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, MemberId, TopicName
-from headgate.records import StandingCommit
 from headgate.records.columns import record_count
 
 G, OTHER = GroupId("g"), GroupId("other")
@@ -99,7 +98,7 @@ def seen(h: Harness, group_id: GroupId) -> object:
         group_id in group_ids(h),
         [*h.ask(FetchOffsets(group_id, None)).topics],
         [one for one in told(fetch, h.ask(fetch)) if one[2] != NOTHING_COMMITTED],
-        [told(fetch, found) for found in h.ask(FetchesAgain([fetch]))],
+        [told(fetch, found) for found in h.ask(FetchesAgain([again(fetch)]))],
         h.ask(DescribeGroup(group_id)),
         h.ask(DeleteOffsets(group_id, named)),
     )
@@ -139,8 +138,7 @@ def test_a_group_that_is_being_deleted_cannot_be_brought_about_until_that_is_don
     )
     attempts: list[Callable[[], ErrorCode]] = [
         lambda: h.ask(one).error,
-        lambda: h.ask(CommitAgain(one, [[5]])).error,
-        lambda: h.ask(CommitsAgain([RepeatedCommit(one, [StandingCommit(G, U, 0, -1)])], [[5]]))[0].error,
+        lambda: h.ask(Commits([shape_of(one)], [[5]]))[0].error,
         lambda: h.ask(join(group_id=G, must_know_member_id=False)).error,
         lambda: h.ask(consumer).error,
     ]

@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+from tests.columns import column_batch
 
 from headgate.core.commands import Tick
 from headgate.core.offsets import history as history_rules
@@ -23,7 +24,7 @@ from headgate.core.offsets.history import (
 from headgate.core.shard import GroupShard
 from headgate.domain.ids import GroupId, Millis, TopicId, TopicName
 from headgate.domain.settings import Settings
-from headgate.records import OffsetCommit, OffsetCommits, OffsetTombstone
+from headgate.records import OffsetCommit, OffsetTombstone
 from headgate.records.history import SINCE_EVER
 
 GROUP, OTHER, TOPIC = GroupId("g"), GroupId("other"), TopicName("t")
@@ -368,7 +369,7 @@ def test_an_expiry_of_a_wide_group_is_one_change(late_ms: int, records_a_segment
     count = 2_000
     shard = GroupShard(Settings({"offsets.retention.minutes": "10"}))
     numbers = np.arange(count)
-    shard.apply(OffsetCommits(GROUP, TOPIC, numbers, numbers, np.full(count, -1), "", Millis(1_000)), 0)
+    shard.apply(column_batch(GROUP, TOPIC, numbers, numbers, np.full(count, -1), "", Millis(1_000)), 0)
     shard.loaded(Millis(1_000))
     written: list[tuple[int, Millis, Record]] = [
         (number, Millis(1_000), commit(number, number, 1_000)) for number in range(count)

@@ -36,8 +36,15 @@ def leave_each(rows: Rows, *keys: int) -> None:
     rows.leave_each_behind(np.array(keys, np.uint64))
 
 
+_NUMBERINGS: dict[Rows, list[object]] = {}
+
+
 def counted(rows: Rows) -> tuple[int, int, int, int, int]:
-    return len(rows), rows.arrivals, rows.departures, rows.group_count, rows.changes
+    """The last: how often the rows were seen to have another numbering."""
+    numberings = _NUMBERINGS.setdefault(rows, [rows.numbering])
+    if numberings[-1] is not rows.numbering:
+        numberings.append(rows.numbering)
+    return len(rows), rows.arrivals, rows.departures, rows.group_count, len(numberings) - 1
 
 
 def values(rows: Rows, row: int) -> tuple[int, int, int]:
@@ -117,6 +124,7 @@ def test_a_group_is_known_from_its_first_commit_until_it_is_forgotten() -> None:
     rows = rows_of(key(0), key(1), groups=3)
     assert [rows.is_known(group) for group in range(3)] == [True, True, False]
     assert [rows.is_unused(group) for group in range(3)] == [False, False, True]
+    assert counted(rows) == (2, 2, 0, 2, 0)
     for _ in range(2):
         rows.forget(0)
         assert counted(rows) == (2, 2, 0, 1, 1)

@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+from tests.columns import column_batch
 from tests.core.shard_states import offsets_of_topic
 
 from headgate.core.commands import DeleteTopicOffsets, Tick
@@ -19,8 +20,8 @@ from headgate.core.shard import GroupShard
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, Millis, TopicName
 from headgate.domain.settings import Settings
-from headgate.records import GroupTombstone, OffsetCommit, OffsetTombstone, Record
-from headgate.records.columns import OffsetCommits, record_count
+from headgate.records import ColumnBatch, GroupTombstone, OffsetCommit, OffsetTombstone, Record
+from headgate.records.columns import record_count
 
 START = Millis(1_700_000_000_000)
 MINUTE = 60_000
@@ -33,12 +34,12 @@ def committed(group_id: str, partition: int = 0, at: int = START) -> OffsetCommi
     return OffsetCommit(GroupId(group_id), TOPIC, partition, 1, -1, "", Millis(at))
 
 
-def wide(group_id: str, count: int, at: int = START) -> OffsetCommits:
+def wide(group_id: str, count: int, at: int = START) -> ColumnBatch:
     numbers = np.arange(count)
-    return OffsetCommits(GroupId(group_id), TOPIC, numbers, numbers, np.full(count, -1), "", Millis(at))
+    return column_batch(GroupId(group_id), TOPIC, numbers, numbers, np.full(count, -1), "", Millis(at))
 
 
-def shard_of(*records: OffsetCommit | OffsetCommits) -> GroupShard:
+def shard_of(*records: OffsetCommit | ColumnBatch) -> GroupShard:
     shard = GroupShard(SETTINGS)
     for record in records:
         shard.apply(record, 0)

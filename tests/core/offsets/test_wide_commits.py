@@ -15,21 +15,20 @@ from tests.fetched import each_fetched
 from headgate.core.offsets import commit
 from headgate.core.offsets.commands import (
     NO_RETENTION,
-    CommitAgain,
     CommitOffsets,
     CommitResult,
+    Commits,
     ExpectedOffsets,
     FetchOffsets,
     OffsetColumns,
     OffsetToCommit,
-    conditions_in_columns,
-    expected_at,
+    expected_offsets,
 )
-from headgate.core.offsets.commit import NARROWEST_ROWS
+from headgate.core.offsets.commit import NARROWEST_ROWS, shape_of
 from headgate.core.offsets.wide_rows import NARROWEST_WIDE
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, TopicName
-from headgate.records import OffsetCommits
+from headgate.records import ColumnBatch
 from headgate.records.offset_rows import OffsetRows
 
 G, T = GroupId("g"), TopicName("t")
@@ -53,7 +52,7 @@ class Shape:
 
     def one_by_one(self) -> CommitOffsets:
         """The commit as a list of partitions."""
-        expected = None if self.expected is None else [self.expected]
+        expected = None if self.expected is None else [expected_offsets(self.expected)]
         return CommitOffsets(G, [(T, self.rows)], retention_ms=self.retention_ms, expected=expected)
 
     def in_columns(self) -> CommitOffsets:
@@ -63,7 +62,7 @@ class Shape:
         columns = OffsetColumns(
             numbers[:, 0], numbers[:, 1], numbers[:, 2], texts[0] if self.has_one_text else texts
         )
-        expected = None if self.expected is None else [conditions_in_columns(self.expected)]
+        expected = None if self.expected is None else [expected_offsets(self.expected)]
         return CommitOffsets(G, [(T, columns)], retention_ms=self.retention_ms, expected=expected)
 
 
@@ -107,15 +106,6 @@ def test_a_commit_in_columns_is_the_commit_of_its_partitions(
         one_by_one.now = in_columns.now = type(in_columns.now)(in_columns.now + 1)
 
 
-@given(st.dictionaries(st.integers(0, 30), offsets), st.integers(0, 30))
-def test_conditions_in_columns_are_the_same_conditions(conditions: dict[int, int], index: int) -> None:
-    """Place by place, in ascending order."""
-    columns = conditions_in_columns(conditions)
-    assert columns.indexes.tolist() == sorted(conditions)
-    assert expected_at(columns, index) == expected_at(conditions, index) == conditions.get(index)
-    assert conditions_in_columns(columns) is columns
-
-
 def columns_of(count: int, metadata: str | list[str]) -> OffsetColumns:
     """A commit of the first partitions."""
     numbers = np.arange(count)
@@ -127,7 +117,7 @@ def test_a_wide_commit_is_one_value_whatever_it_holds() -> None:
     harness = Harness()
     count = NARROWEST_ROWS
     texts = [str(number) for number in range(count)]
-    for columns, kind in ((columns_of(count, "same"), OffsetCommits), (columns_of(count, texts), OffsetRows)):
+    for columns, kind in ((columns_of(count, "same"), ColumnBatch), (columns_of(count, texts), OffsetRows)):
         harness.ask(CommitOffsets(G, [(T, columns)]))
         assert [type(change) for change in harness.batches[-1]] == [kind]
     harness.ask(CommitOffsets(G, [(T, columns_of(count, "same"))], retention_ms=1000))
@@ -156,22 +146,8 @@ def test_a_commit_with_texts_of_its_own_comes_again_with_them() -> None:
     columns = columns_of(count, [f"of {number}" for number in range(count)])
     command = CommitOffsets(G, [(T, columns)])
     harness.ask(command)
-    harness.ask(CommitAgain(command, [columns.offsets + 5, columns.offsets + 6]))
+    harness.ask(Commits([shape_of(command)] * 2, [columns.offsets + 5, columns.offsets + 6]))
     found = harness.ask(FetchOffsets(G, [(T, range(count))]))
     assert [(offset, metadata) for _, _, offset, _, metadata in each_fetched(found)] == [
         (number + 106, f"of {number}") for number in range(count)
     ]
-
-
-def test_what_was_fetched_is_forgotten_when_such_a_commit_changes_it() -> None:
-    """That of its own group; other groups' results stay."""
-    harness = Harness()
-    count = NARROWEST_ROWS
-    texts = [str(number) for number in range(count)]
-    memory = harness.shard.offsets.fetched
-    fetches = [FetchOffsets(group_id, [(T, [3])]) for group_id in (G, GroupId("other"))]
-    for fetch in fetches:
-        harness.ask(CommitOffsets(fetch.group_id, [(T, [OffsetToCommit(3, 1, -1, "")])]))
-        memory.remember(fetch, "what it found")
-    harness.ask(CommitOffsets(G, [(T, columns_of(count, texts))]))
-    assert [memory.get(fetch) for fetch in fetches] == [None, "what it found"]

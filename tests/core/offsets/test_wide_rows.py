@@ -8,12 +8,13 @@ from unittest.mock import patch
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.columns import column_batch
 
 from headgate.core.offsets import table
 from headgate.core.offsets.table import OffsetTable
-from headgate.core.offsets.wide_rows import MOST_ROWS, NARROWEST_WIDE, WideRows
+from headgate.core.offsets.wide_rows import NARROWEST_WIDE
 from headgate.domain.ids import GroupId, Millis, TopicName
-from headgate.records import OffsetCommit, OffsetCommits
+from headgate.records import ColumnBatch, OffsetCommit
 
 GROUPS = [GroupId("g1"), GroupId("g2")]
 TOPIC = TopicName("t")
@@ -26,10 +27,10 @@ WIDTHS = [
 ]
 
 
-def wide(group: GroupId, partitions: list[int], offset: int, metadata: str) -> OffsetCommits:
+def wide(group: GroupId, partitions: list[int], offset: int, metadata: str) -> ColumnBatch:
     numbers = np.array(partitions, np.int64)
     offsets = offset + np.arange(len(partitions), dtype=np.int64)
-    return OffsetCommits(group, TOPIC, numbers, offsets, offsets % 5, metadata, Millis(1000 + offset))
+    return column_batch(group, TOPIC, numbers, offsets, offsets % 5, metadata, Millis(1000 + offset))
 
 
 steps = st.one_of(
@@ -85,19 +86,6 @@ def test_columns_and_single_records_make_the_same_table(script: list[tuple[Any, 
         for group_id in GROUPS:
             assert sorted(by_columns.offsets_of(group_id)) == sorted(one_by_one.offsets_of(group_id))
             assert by_columns.has_group(group_id) == one_by_one.has_group(group_id)
-
-
-def test_remembered_rows_are_bounded() -> None:
-    """What is remembered never exceeds its limit, and a commit wider than that is not remembered."""
-    rows = WideRows()
-    width = MOST_ROWS // 3
-    partitions = np.arange(width)
-    for index in range(10):
-        rows.remember((GroupId(str(index)), TOPIC), partitions, np.arange(width))
-        assert rows._count <= MOST_ROWS
-        assert rows.get((GroupId(str(index)), TOPIC), partitions) is not None
-    rows.remember((GroupId("wider"), TOPIC), np.arange(MOST_ROWS + 1), np.arange(MOST_ROWS + 1))
-    assert rows.get((GroupId("wider"), TOPIC), np.arange(MOST_ROWS + 1)) is None
 
 
 def test_metadata_of_others_does_not_hide_in_columns() -> None:

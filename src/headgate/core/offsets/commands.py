@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from headgate.core.offsets.rows import Version
 from headgate.core.offsets.stored import StoredOffset
+from headgate.core.offsets.wide_rows import WideRow
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, InstanceId, MemberId, TopicId, TopicName
-from headgate.records import StandingCommit
+from headgate.records import ColumnShape, RecordShape
 from headgate.records.columns import Int64s
 
 NO_RETENTION = -1
@@ -65,6 +67,18 @@ ToCommit = Sequence[OffsetToCommit] | OffsetColumns
 """What is committed of a topic."""
 
 
+def in_columns(partitions: ToCommit) -> OffsetColumns:
+    """The same in columns."""
+    if isinstance(partitions, OffsetColumns):
+        return partitions
+    return OffsetColumns(
+        np.array([one.partition for one in partitions], np.int64),
+        np.array([one.offset for one in partitions], np.int64),
+        np.array([one.leader_epoch for one in partitions], np.int64),
+        [one.metadata for one in partitions],
+    )
+
+
 def partition_count(partitions: ToCommit) -> int:
     """How many partitions of a topic are committed."""
     return len(partitions.partitions if isinstance(partitions, OffsetColumns) else partitions)
@@ -82,24 +96,9 @@ class ExpectedOffsets(NamedTuple):
     offsets: Int64s
 
 
-Conditions = Mapping[int, int] | ExpectedOffsets
-"""Expected offsets, by a partition's number among those of its topic."""
-
-
-def expected_at(conditions: Conditions, index: int) -> int | None:
-    """The offset expected in a partition; None if there is no condition on it."""
-    if isinstance(conditions, ExpectedOffsets):
-        place = int(np.searchsorted(conditions.indexes, index))
-        is_there = place < len(conditions.indexes) and conditions.indexes[place] == index
-        return int(conditions.offsets[place]) if is_there else None
-    return conditions.get(index)
-
-
-def conditions_in_columns(conditions: Conditions) -> ExpectedOffsets:
-    """The same in columns."""
-    if isinstance(conditions, ExpectedOffsets):
-        return conditions
-    rows = np.array(sorted(conditions.items()), np.int64).reshape(-1, 2)
+def expected_offsets(by_index: Mapping[int, int]) -> ExpectedOffsets:
+    """Conditions by a partition's number among those of its topic."""
+    rows = np.array(sorted(by_index.items()), np.int64).reshape(-1, 2)
     return ExpectedOffsets(rows[:, 0], rows[:, 1])
 
 
@@ -124,38 +123,39 @@ class CommitOffsets:
     knows_group_not_found: bool = True
     """From v9: a group that is not there is GROUP_ID_NOT_FOUND, before that ILLEGAL_GENERATION. Members of
     consumer groups need it."""
-    expected: Sequence[Conditions] | None = None
+    expected: Sequence[ExpectedOffsets] | None = None
     """For each topic, offsets that must be the committed ones for the commit to take place (R3.16)."""
 
 
-class RepeatedCommit(NamedTuple):
-    """A commit of a few partitions, without metadata, that comes again."""
-
-    before: CommitOffsets
-    partitions: Sequence[StandingCommit]
-    """What is committed but for the offsets, in order."""
+Part = list[RecordShape] | ColumnShape | tuple[tuple[GroupId, TopicName], OffsetColumns]
+"""Consecutive partitions of a commit: one by one, in columns, or in columns with metadata of their own."""
 
 
-class CommitsAgain(NamedTuple):
-    """Commits of any groups, each as it was before but for its offsets. Reply: a `CommitResult` for each.
+class CommitShape:
+    """A commit but for its offsets: who commits, and what is recorded of it."""
 
-    Those that are taken are taken together, as one value.
+    __slots__ = ("asked", "parts", "records")
+
+    def __init__(self, asked: CommitOffsets, parts: Sequence[Part]) -> None:
+        self.asked = asked
+        """What is judged each time; the offsets in it are of no interest."""
+        self.parts = parts
+        self.records: list[RecordShape] | None = None
+        """The only part, if that is a list: mostly."""
+        if len(parts) == 1 and isinstance(parts[0], list):
+            self.records = parts[0]
+
+
+class Commits(NamedTuple):
+    """Commits of any groups, by shapes that are known. Reply: a `CommitResult` for each.
+
+    Those that are not refused are recorded together, as one value if they are lists of partitions. Only for
+    commits without conditions, without a retention of their own, and whose metadata was accepted.
     """
 
-    commits: Sequence[RepeatedCommit]
+    commits: Sequence[CommitShape]
     offsets: Sequence[Sequence[int] | Int64s]
     """For each commit an offset for each partition, in order."""
-
-
-class CommitAgain(NamedTuple):
-    """The same commit with other offsets, as often as it came in a row. Reply: `CommitResult`, for all.
-
-    Only for a commit without a retention of its own.
-    """
-
-    before: CommitOffsets
-    offsets: Sequence[Sequence[int] | Int64s]
-    """For each time it came an offset for each partition, in order."""
 
 
 @dataclass(slots=True, frozen=True, eq=False)
@@ -211,14 +211,32 @@ class FetchOffsets:
     member_epoch: int = -1
 
 
+class RepeatedFetch:
+    """A fetch of named partitions that comes again."""
+
+    __slots__ = ("asked", "found", "found_in", "partition_count", "rows", "rows_as_of", "wide_rows")
+
+    def __init__(self, asked: FetchOffsets) -> None:
+        self.asked = asked
+        self.partition_count = sum(len(partitions) for _, partitions in asked.topics or ())
+        self.rows: list[int] = []
+        """Where the offset table has the partitions, as of `rows_as_of`; both are the table's."""
+        self.wide_rows: list[WideRow] = []
+        """The same where they are many: an item for each topic."""
+        self.rows_as_of: Version | None = None
+        self.found: FetchedNumbers | FetchedOffsets | None = None
+        """What the table had in `found_in`; both are the table's."""
+        self.found_in: Version | None = None
+
+
 class FetchesAgain(NamedTuple):
     """Fetches of named partitions, of any groups, that come again. Reply: the result of each.
 
     That is `FetchedNumbers`, or `FetchedOffsets` if there is more to tell than numbers, or an `ErrorCode`. As
-    long as no offset of a group changes, it is the very object that the same command got before.
+    long as no offset changes, it is the very object that the same command got before.
     """
 
-    fetches: Sequence[FetchOffsets]
+    fetches: Sequence[RepeatedFetch]
 
 
 class FetchedNumbers(NamedTuple):

@@ -1,5 +1,9 @@
 """Committing: from a command that the group accepts to its records.
 
+A commit is a shape and offsets (`headgate.records.offset_batches`). A commit that is read has a fresh
+shape, one that comes again the shape it had. What no shape holds becomes rows (`OffsetRows`), or single
+records if they are few: removals, metadata that differs between many partitions, a retention of its own.
+
 The metadata limit counts UTF-16 units, as Kafka's does, and fails one partition alone (R3.2). A partition
 named twice is recorded twice: the last one wins, both are answered.
 
@@ -8,7 +12,7 @@ Of a commit with conditions the offset -1 removes what is committed: as a condit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -17,27 +21,21 @@ from headgate.core.effects import GroupEffects
 from headgate.core.offsets.commands import (
     NO_RETENTION,
     NOTHING_COMMITTED,
-    CommitAgain,
     CommitOffsets,
     CommitResult,
-    CommitsAgain,
-    Conditions,
+    Commits,
+    CommitShape,
     OffsetColumns,
+    Part,
     Place,
     ToCommit,
-    conditions_in_columns,
-    expected_at,
+    in_columns,
+    partition_count,
 )
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import GroupId, Millis, TopicName
-from headgate.records import (
-    Change,
-    OffsetCommit,
-    OffsetCommits,
-    OffsetTombstone,
-    StandingCommit,
-    StandingCommits,
-)
+from headgate.records import Change, ColumnBatch, ColumnShape, OffsetBatch, RecordShape
+from headgate.records.columns import Int64s
 from headgate.records.model import NO_EXPIRY, NO_LEADER_EPOCH
 from headgate.records.offset_commit import LONGEST_TEXT_BYTES, key_prefix
 from headgate.records.offset_rows import OffsetRows
@@ -48,6 +46,45 @@ LATEST = Millis((1 << 63) - 1)
 """No record holds a later time."""
 NARROWEST_ROWS = 100
 """Fewer partitions that differ in more than numbers are recorded one by one: that is as quick."""
+
+
+class CommitCounts:
+    """How many commits were accepted, by the way they are recorded; see `ARCHITECTURE.md`."""
+
+    __slots__ = ("columns", "known_columns", "known_partitions", "partitions", "rows")
+
+    def __init__(self) -> None:
+        self.partitions = self.columns = 0
+        """Those that were read, and so have a new shape."""
+        self.known_partitions = self.known_columns = 0
+        """Those that came again, by their shape; some of these may have been refused."""
+        self.rows = 0
+
+    def note_read(self, changes: Sequence[Change]) -> None:
+        """Count a commit that became these."""
+        if changes and isinstance(changes[0], OffsetBatch):
+            self.partitions += 1
+        elif changes and isinstance(changes[0], ColumnBatch):
+            self.columns += 1
+        else:
+            self.rows += 1
+
+    def note_known(self, commits: Sequence[CommitShape]) -> None:
+        """Count commits that came again: all of them partition by partition, or one in columns."""
+        if commits[0].records is not None:
+            self.known_partitions += len(commits)
+        else:
+            self.known_columns += len(commits)
+
+    def by_way(self) -> Mapping[tuple[str, str], int]:
+        """The counts, by the way and by whether the shape was new."""
+        return {
+            ("partitions", "new"): self.partitions,
+            ("partitions", "known"): self.known_partitions,
+            ("columns", "new"): self.columns,
+            ("columns", "known"): self.known_columns,
+            ("rows", "new"): self.rows,
+        }
 
 
 def unknown_group_error(command: CommitOffsets) -> ErrorCode:
@@ -84,71 +121,146 @@ def too_large_metadata(partitions: ToCommit, limit: int) -> Sequence[int]:
     return [index for index, text in enumerate(metadata) if is_metadata_too_large(text, limit)]
 
 
+def shape_of(command: CommitOffsets) -> CommitShape:
+    """The shape of a commit that has no conditions and no retention of its own."""
+    group_id = command.group_id
+    parts: list[Part] = []
+    records: list[RecordShape] | None = None
+    for topic, partitions in command.topics:
+        if isinstance(partitions, OffsetColumns):
+            records = None
+            metadata = partitions.metadata
+            if isinstance(metadata, str):
+                parts.append(
+                    ColumnShape(group_id, topic, partitions.partitions, partitions.leader_epochs, metadata)
+                )
+            else:
+                parts.append(((group_id, topic), partitions))
+            continue
+        if records is None:
+            records = []
+            parts.append(records)
+        for partition, _, leader_epoch, text in partitions:
+            records.append(RecordShape(group_id, topic, partition, leader_epoch, text))
+    return CommitShape(command, parts)
+
+
+def offsets_of(command: CommitOffsets) -> Sequence[int] | Int64s:
+    """The offsets of a commit, for its shape."""
+    if len(command.topics) == 1:
+        partitions = command.topics[0][1]
+        if isinstance(partitions, OffsetColumns):
+            return partitions.offsets
+        return [one.offset for one in partitions]
+    offsets: list[int] = []
+    for _, partitions in command.topics:
+        if isinstance(partitions, OffsetColumns):
+            offsets += partitions.offsets.tolist()
+        else:
+            offsets += [one.offset for one in partitions]
+    return offsets
+
+
 def commit(command: CommitOffsets, now: Millis, metadata_limit: int, token: Token) -> GroupEffects:
     """Record every offset of the command whose metadata is not too long."""
-    group_id = command.group_id
-    retention_ms = command.retention_ms
-    has_expiry = retention_ms != NO_RETENTION
-    expire_timestamp = Millis(min(now + retention_ms, LATEST)) if has_expiry else NO_EXPIRY
-    records: list[Change] = []
-    too_large: list[Place] = []
-    for topic_index, (topic, partitions) in enumerate(command.topics):
-        if isinstance(partitions, OffsetColumns):
-            refused = too_large_metadata(partitions, metadata_limit)
-            too_large += [(topic_index, index) for index in refused]
-            expected = None if command.expected is None else command.expected[topic_index]
-            recorded = _to_record(partitions, refused, expected)
-            if len(recorded.partitions):
-                times = now, expire_timestamp
-                records += _in_columns((group_id, topic), recorded, times, removes=expected is not None)
+    too_large = [
+        (topic_index, index)
+        for topic_index, (_, partitions) in enumerate(command.topics)
+        for index in too_large_metadata(partitions, metadata_limit)
+    ]
+    if too_large or command.expected is not None or command.retention_ms != NO_RETENTION:
+        result = CommitResult(ErrorCode.NONE, frozenset(too_large)) if too_large else ACCEPTED
+        return Effects(_in_rows(command, now, too_large), (Reply(token, result),))
+    return Effects(_batches_of(shape_of(command), offsets_of(command), now), (Reply(token, ACCEPTED),))
+
+
+def commits(command: Commits, errors: list[ErrorCode], now: Millis, token: Token) -> GroupEffects:
+    """Record the offsets of those commits that are not refused with an error."""
+    changes: list[Change] = []
+    records: list[RecordShape] = []
+    offsets: list[int] = []
+    results: list[CommitResult] = []
+    for index, shape in enumerate(command.commits):
+        if errors[index]:
+            results.append(CommitResult(errors[index]))
             continue
-        for index, (partition, offset, leader_epoch, metadata) in enumerate(partitions):
-            if metadata and is_metadata_too_large(metadata, metadata_limit):
-                too_large.append((topic_index, index))
-                continue
-            if offset == NOTHING_COMMITTED and command.expected is not None:
-                if expected_at(command.expected[topic_index], index) != NOTHING_COMMITTED:
-                    records.append(OffsetTombstone(group_id, topic, partition))
-                continue
-            if has_expiry:
-                leader_epoch = NO_LEADER_EPOCH  # the record with an expiry has no place for it
-            records.append(
-                OffsetCommit(
-                    group_id, topic, partition, offset, leader_epoch, metadata, now, expire_timestamp
-                )
-            )
-    result = ACCEPTED if not too_large else CommitResult(ErrorCode.NONE, frozenset(too_large))
-    return Effects(records, (Reply(token, result),))
+        results.append(ACCEPTED)
+        if shape.records is not None:  # nearly always: all of these become one batch
+            if not records:
+                changes.append(OffsetBatch(records, offsets, now))
+            records += shape.records
+            numbers = command.offsets[index]
+            offsets += numbers.tolist() if isinstance(numbers, np.ndarray) else numbers
+        else:
+            changes += _batches_of(shape, command.offsets[index], now)
+            records, offsets = [], []
+    return Effects(changes, (Reply(token, results),))
 
 
-def _to_record(columns: OffsetColumns, refused: Sequence[int], expected: Conditions | None) -> OffsetColumns:
-    """What is recorded: not what is refused, and no removal where nothing is expected to be."""
-    if not refused and expected is None:
-        return columns
-    is_recorded = np.ones(len(columns.partitions), np.bool_)
-    is_recorded[list(refused)] = False
-    if expected is not None:
-        indexes, offsets = conditions_in_columns(expected)
-        nothing = indexes[offsets == NOTHING_COMMITTED]
-        is_recorded[nothing] &= columns.offsets[nothing] != NOTHING_COMMITTED
-    return columns if is_recorded.all() else columns.at(np.flatnonzero(is_recorded))
+def _batches_of(shape: CommitShape, offsets: Sequence[int] | Int64s, now: Millis) -> list[Change]:
+    """One commit, a value for each part."""
+    if shape.records is not None:
+        if not shape.records:
+            return []
+        numbers = offsets.tolist() if isinstance(offsets, np.ndarray) else list(offsets)
+        return [OffsetBatch(shape.records, numbers, now)]
+    changes: list[Change] = []
+    column = offsets if isinstance(offsets, np.ndarray) else np.array(offsets, np.int64)
+    at = 0
+    for part in shape.parts:
+        if isinstance(part, list):
+            end = at + len(part)
+            changes.append(OffsetBatch(part, column[at:end].tolist(), now))
+        elif isinstance(part, ColumnShape):
+            end = at + len(part)
+            # To slice is a tenth of what there is to do for a wide commit.
+            changes.append(ColumnBatch(part, column if len(shape.parts) == 1 else column[at:end], now))
+        else:
+            names, columns = part
+            end = at + len(columns.partitions)
+            changes += _rows(names, columns._replace(offsets=column[at:end]), (now, NO_EXPIRY))
+        at = end
+    return changes
 
 
-def _in_columns(
-    names: tuple[GroupId, TopicName], columns: OffsetColumns, times: tuple[Millis, Millis], *, removes: bool
+def _in_rows(command: CommitOffsets, now: Millis, too_large: Sequence[Place]) -> list[Change]:
+    """What is recorded of a commit that a shape cannot say, but for what is too large.
+
+    With conditions -1 is no offset: it removes what is committed, and nothing where nothing is expected.
+    """
+    has_expiry = command.retention_ms != NO_RETENTION
+    expire_timestamp = Millis(min(now + command.retention_ms, LATEST)) if has_expiry else NO_EXPIRY
+    changes: list[Change] = []
+    for number, (topic, partitions) in enumerate(command.topics):
+        columns = in_columns(partitions)
+        is_recorded = np.ones(partition_count(partitions), np.bool_)
+        is_recorded[[index for topic_number, index in too_large if topic_number == number]] = False
+        if command.expected is not None:
+            indexes, expected = command.expected[number]
+            nothing = indexes[expected == NOTHING_COMMITTED]
+            is_recorded[nothing] &= columns.offsets[nothing] != NOTHING_COMMITTED
+        if is_recorded.any():
+            recorded = columns if is_recorded.all() else columns.at(np.flatnonzero(is_recorded))
+            names = command.group_id, topic
+            changes += _rows(names, recorded, (now, expire_timestamp), removes=command.expected is not None)
+    return changes
+
+
+def _rows(
+    names: tuple[GroupId, TopicName],
+    columns: OffsetColumns,
+    times: tuple[Millis, Millis],
+    *,
+    removes: bool = False,
 ) -> Sequence[Change]:
-    """What is recorded of one topic, as one value if it is wide.
+    """Partitions of a topic as one value, or as single records if they are few.
 
     `times`: those of the commit and of its expiry; `removes`: the offset -1 is none.
     """
-    partitions, offsets, leader_epochs, metadata = columns
+    partitions, offsets, leader_epochs, _ = columns
     now, expire_timestamp = times
-    has_expiry = expire_timestamp != NO_EXPIRY
-    has_removals = removes and bool((offsets == NOTHING_COMMITTED).any())
-    if isinstance(metadata, str) and not (has_expiry or has_removals):
-        return (OffsetCommits(*names, partitions, offsets, leader_epochs, metadata, now),)
     count = len(partitions)
-    if has_expiry:
+    if expire_timestamp != NO_EXPIRY:
         leader_epochs = np.full(count, NO_LEADER_EPOCH)  # the record with an expiry has no place for it
     rows = OffsetRows(
         [key_prefix(*names)],
@@ -167,49 +279,3 @@ def _in_columns(
 def _by_row(texts: Sequence[str]) -> dict[int, str]:
     """The texts that say something, by their place."""
     return dict(enumerate(texts)) if all(texts) else {row: text for row, text in enumerate(texts) if text}
-
-
-def commits_again(command: CommitsAgain, errors: list[ErrorCode], now: Millis, token: Token) -> GroupEffects:
-    """Record the offsets of those commits that no error stands against."""
-    standing: list[StandingCommit] = []
-    offsets: list[int] = []
-    numbers = command.offsets
-    for index, commit in enumerate(command.commits):
-        if not errors[index]:
-            standing += commit.partitions
-            offsets += numbers[index]
-    results = [CommitResult(error) if error else ACCEPTED for error in errors]
-    records = (StandingCommits(standing, offsets, now),) if standing else ()
-    return Effects(records, (Reply(token, results),))
-
-
-def commit_again(command: CommitAgain, now: Millis, token: Token) -> GroupEffects:
-    """Record the offsets of a commit that differs in nothing else from one whose metadata was accepted."""
-    before, times = command
-    group_id = before.group_id
-    records: list[Change] = []
-    for offsets in times:
-        at = 0
-        for topic, partitions in before.topics:
-            if isinstance(partitions, OffsetColumns):
-                numbers, _, leader_epochs, metadata = partitions
-                end = at + len(numbers)
-                column = offsets
-                if len(before.topics) > 1:  # a slice is a tenth of what there is to do for a wide commit
-                    column = offsets[at:end]
-                if not isinstance(column, np.ndarray):
-                    column = np.array(column, np.int64)
-                if isinstance(metadata, str):  # nearly always, and a call is a hundredth of a wide commit
-                    records.append(
-                        OffsetCommits(group_id, topic, numbers, column, leader_epochs, metadata, now)
-                    )
-                else:
-                    columns = OffsetColumns(numbers, column, leader_epochs, metadata)
-                    records += _in_columns((group_id, topic), columns, (now, NO_EXPIRY), removes=False)
-                at = end
-                continue
-            for partition, _, leader_epoch, metadata in partitions:
-                offset = int(offsets[at])
-                records.append(OffsetCommit(group_id, topic, partition, offset, leader_epoch, metadata, now))
-                at += 1
-    return Effects(records, (Reply(token, ACCEPTED),))

@@ -12,12 +12,12 @@ import numpy as np
 from headgate.core.offsets.commands import (
     CommitOffsets,
     CommitResult,
-    Conditions,
+    ExpectedOffsets,
     Moved,
     OffsetColumns,
     Place,
     ToCommit,
-    conditions_in_columns,
+    expected_offsets,
 )
 from headgate.core.offsets.commit import too_large_metadata
 from headgate.core.offsets.table import OffsetTable
@@ -29,7 +29,7 @@ def refuse(table: OffsetTable, command: CommitOffsets, metadata_limit: int) -> C
     """Why nothing of a commit with conditions takes place; None if all of it may."""
     too_large: set[Place] = set()
     moved: list[Moved] = []
-    conditions = command.expected or [{}] * len(command.topics)
+    conditions = command.expected or [expected_offsets({})] * len(command.topics)
     for number, ((topic, partitions), expected) in enumerate(zip(command.topics, conditions, strict=True)):
         too_large.update((number, index) for index in too_large_metadata(partitions, metadata_limit))
         moved.append(_moved(table, command.group_id, topic, partitions, expected))
@@ -39,10 +39,10 @@ def refuse(table: OffsetTable, command: CommitOffsets, metadata_limit: int) -> C
 
 
 def _moved(
-    table: OffsetTable, group_id: GroupId, topic: TopicName, partitions: ToCommit, expected: Conditions
+    table: OffsetTable, group_id: GroupId, topic: TopicName, partitions: ToCommit, expected: ExpectedOffsets
 ) -> Moved:
     """Which partitions are not where they are expected to be, and where they are."""
-    indexes, offsets = conditions_in_columns(expected)
+    indexes, offsets = expected
     if isinstance(partitions, OffsetColumns):
         numbers = partitions.partitions[indexes]
     else:

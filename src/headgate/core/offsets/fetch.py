@@ -15,6 +15,7 @@ from headgate.core.offsets.commands import (
     FetchedOffsets,
     FetchedPartitions,
     FetchOffsets,
+    RepeatedFetch,
 )
 from headgate.core.offsets.fetch_steps import all_in_steps, named_in_steps
 from headgate.core.offsets.stored import StoredOffset
@@ -49,32 +50,69 @@ def fetch(
     )
 
 
-def fetch_again(table: OffsetTable, command: FetchOffsets) -> FetchedNumbers | None:
+def fetch_again(table: OffsetTable, fetch: RepeatedFetch) -> FetchedNumbers | None:
     """The offsets of partitions that are named, as numbers; None if that is not all there is to tell."""
-    topics = command.topics or ()
-    if sum(len(partitions) for _, partitions in topics) > MOST_NARROW:
-        return _fetch_columns(table, command.group_id, topics)
-    numbers: list[int] = []
-    for topic, partitions in topics:
-        found = table.get_numbers(command.group_id, topic, _listed(partitions))
-        if found is None:
-            return None
-        numbers += found
-    return FetchedNumbers(numbers[::2], numbers[1::2])
+    if fetch.partition_count > MOST_NARROW:
+        return _fetch_columns(table, fetch)
+    command = fetch.asked
+    if fetch.rows_as_of is table.numbering:
+        rows = fetch.rows
+    else:
+        rows = []
+        for topic, partitions in command.topics or ():
+            found = table.rows_of(command.group_id, topic, _listed(partitions))
+            if found is None:
+                return None
+            rows += found
+        if NONE not in rows:
+            fetch.rows, fetch.rows_as_of = rows, table.numbering
+    numbers = table.numbers_at(rows)
+    if numbers is None:
+        return None
+    before, now = fetch.found, FetchedNumbers(*numbers)
+    return before if isinstance(before, FetchedNumbers) and before == now else now
 
 
-def _fetch_columns(
-    table: OffsetTable, group_id: GroupId, topics: Sequence[tuple[TopicName, Sequence[int] | Int64s]]
-) -> FetchedNumbers | None:
-    columns = []
-    for topic, partitions in topics:
-        found = table.get_columns(group_id, topic, np.asarray(partitions, np.int64))
+def _fetch_columns(table: OffsetTable, fetch: RepeatedFetch) -> FetchedNumbers | None:
+    if fetch.rows_as_of is not table.numbering and not _find_wide_rows(table, fetch):
+        return _search_columns(table, fetch.asked)
+    columns: list[tuple[Int64s, Int64s]] = []
+    for known in fetch.wide_rows:
+        found = table.columns_at(known)
         if found is None:
             return None
         columns.append(found)
+    return _together(columns)
+
+
+def _find_wide_rows(table: OffsetTable, fetch: RepeatedFetch) -> bool:
+    """Find the rows of all topics, and keep them; False if a partition has none."""
+    command = fetch.asked
+    rows = []
+    for topic, partitions in command.topics or ():
+        known = table.wide_row_of(command.group_id, topic, np.asarray(partitions, np.int64))
+        if known is None:
+            return False
+        rows.append(known)
+    fetch.wide_rows, fetch.rows_as_of = rows, table.numbering
+    return True
+
+
+def _search_columns(table: OffsetTable, command: FetchOffsets) -> FetchedNumbers | None:
+    columns = []
+    for topic, partitions in command.topics or ():
+        found = table.get_columns(command.group_id, topic, np.asarray(partitions, np.int64))
+        if found is None:
+            return None
+        columns.append(found[1:])
+    return _together(columns)
+
+
+def _together(columns: Sequence[tuple[Int64s, Int64s]]) -> FetchedNumbers:
+    """Offsets and leader epochs of some topics as those of one."""
     if len(columns) == 1:
-        return FetchedNumbers(*columns[0][1:])
-    _, offsets, leader_epochs = zip(*columns, strict=True)
+        return FetchedNumbers(*columns[0])
+    offsets, leader_epochs = zip(*columns, strict=True)
     return FetchedNumbers(np.concatenate(offsets), np.concatenate(leader_epochs))
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from headgate.core.offsets.columns import NONE, flip
 from headgate.core.offsets.keys import GROUP_SHIFT, PARTITION_BITS, TOPIC_MASK, topics_of
-from headgate.core.offsets.rows import Rows
+from headgate.core.offsets.rows import Rows, Version
 
 _FOUND_OUT_AT_ONCE = 1 << 15
 _ROOM_AT_ONCE = 1 << 19
@@ -111,7 +111,7 @@ class Reclaiming:
             column.pop()
         self._found_out_to = last
         rows.left_behind -= 1
-        rows.changes += 1
+        rows.numbering = Version()
         self._rows_of_topic[topic] -= 1
         if not self._rows_of_topic[topic]:
             unused.topics.append(topic)

@@ -31,11 +31,16 @@ _NOTHING: int = flip(NONE)
 """The head of a group that is not known and has no rows."""
 
 
+class Version:
+    """Stands for a state: whoever has the same object knows the current state. Compared by identity."""
+
+    __slots__ = ()
+
+
 class Rows:
     """Offsets by key, and which groups are known."""
 
     __slots__ = (
-        "changes",
         "departures",
         "epochs",
         "group_count",
@@ -44,6 +49,7 @@ class Rows:
         "keys",
         "left_behind",
         "nexts",
+        "numbering",
         "offsets",
         "timestamps",
     )
@@ -56,8 +62,8 @@ class Rows:
         """A group's first row; a marked link is that of a group that is not known."""
         self.index = RowIndex()
         self.left_behind = 0
-        self.changes = 0
-        """Another number whenever a row may have become another's or nobody's, or a group was forgotten: who
+        self.numbering = Version()
+        """Another one whenever a row may have become another key's or no key's, or a group was forgotten: who
         remembers rows asks anew."""
         self.group_count = 0
         """How many groups are known."""
@@ -79,11 +85,11 @@ class Rows:
         row = self.index.find(key, self.keys)
         return row if row >= 0 and self.nexts[row] >= NONE else NONE
 
-    def put(self, key: int, offset: int, epoch: int, timestamp: int) -> None:
-        """Take an offset in, over the previous one of its key; its group is known from here on."""
+    def put(self, key: int, offset: int, epoch: int, timestamp: int) -> int:
+        """Take an offset in, over the previous one of its key; its group is known from here on. Its row."""
         row = self.index.find(key, self.keys)
         if row < 0:
-            self._add(key, offset, epoch, timestamp)
+            row = self._add(key, offset, epoch, timestamp)
         else:
             self.offsets[row] = offset
             self.timestamps[row] = timestamp
@@ -97,8 +103,9 @@ class Rows:
         if head < NONE:
             self.heads[group] = flip(head)
             self.group_count += 1
+        return row
 
-    def _add(self, key: int, offset: int, epoch: int, timestamp: int) -> None:
+    def _add(self, key: int, offset: int, epoch: int, timestamp: int) -> int:
         row = len(self.keys)
         if row >= self.index.full_at:
             self.index.make_room(row + 1, self.keys)
@@ -115,13 +122,14 @@ class Rows:
             self.nexts.append(flip(head))
             self.heads[group] = flip(row)
         self.index.add(row, key)
+        return row
 
     def leave_behind(self, row: int) -> None:
         """The offset of a live row is gone."""
         self.nexts[row] = flip(self.nexts[row])
         self.left_behind += 1
         self.departures += 1
-        self.changes += 1
+        self.numbering = Version()
 
     def of_group(self, group: int) -> Iterator[int]:
         """The live rows of a group, in no order."""
@@ -179,7 +187,7 @@ class Rows:
         if self.heads[group] >= NONE:
             self.heads[group] = flip(self.heads[group])
             self.group_count -= 1
-            self.changes += 1
+            self.numbering = Version()
 
     def forgotten_groups(self) -> list[int]:
         """The groups that are not known and have live rows."""
@@ -269,7 +277,7 @@ class Rows:
         nexts[rows] = flip(nexts[rows])
         self.left_behind += len(rows)
         self.departures += len(rows)
-        self.changes += 1
+        self.numbering = Version()
 
     def append_each(self, keys: Keys, offsets: Int64s, epochs: Int32s, timestamps: Int64s) -> None:
         """Add a row for each of these keys, none of which is there; groups are as known as before."""

@@ -13,29 +13,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice, repeat
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 
 from headgate.core.offsets import image
 from headgate.core.offsets.columns import NONE
-from headgate.core.offsets.fetch_memory import FetchMemory
 from headgate.core.offsets.held import held, held_from_now
 from headgate.core.offsets.key_names import NO_BASE, KeyNames
 from headgate.core.offsets.keys import GROUP_SHIFT, PARTITION_BITS, PARTITION_MASK, topics_of
 from headgate.core.offsets.reclaiming import Reclaiming
-from headgate.core.offsets.rows import Keys, Rows
+from headgate.core.offsets.rows import Keys, Rows, Version
 from headgate.core.offsets.scanning import GroupsToSweep, OffsetsOfTopic
 from headgate.core.offsets.snapshot import GroupSnapshot, TopicOffsets, texts_of
-from headgate.core.offsets.standing_rows import StandingRows
 from headgate.core.offsets.stored import StoredOffset
-from headgate.core.offsets.wide_rows import NARROWEST_WIDE, WideRow, WideRows
+from headgate.core.offsets.wide_rows import NARROWEST_WIDE, WideRow
 from headgate.domain.ids import GroupId, Millis, TopicName
-from headgate.records.columns import Int64s, OffsetCommits
+from headgate.records import ColumnBatch, ColumnShape, OffsetBatch
+from headgate.records.columns import Int64s
 from headgate.records.model import NO_EXPIRY, OffsetCommit
-from headgate.records.offset_commit import names_of
 from headgate.records.offset_rows import OffsetRows
-from headgate.records.standing_commits import StandingCommits
 
 _ROWS_LEFT_BEHIND = 1024
 _RECLAIMED_AT_ONCE: Final = 256
@@ -54,9 +51,7 @@ class OffsetTable:
         "_reclaim_at",
         "_reclaiming",
         "_rows",
-        "_standing_rows",
-        "_wide_rows",
-        "fetched",
+        "version",
     )
 
     def __init__(self) -> None:
@@ -64,8 +59,6 @@ class OffsetTable:
         self._names = KeyNames(self._rows.add_group)
         self._aside: dict[int, tuple[str, Millis]] = {}
         """Key to metadata and explicit expiry, where there is either."""
-        self._wide_rows = WideRows()
-        self._standing_rows = StandingRows()
         self._holds = 0
         """How many take an image of the table: rows and names keep their numbers until they are done."""
         self._forgotten: dict[int, None] = {}
@@ -74,8 +67,8 @@ class OffsetTable:
         """While rows left behind are dropped."""
         self._reclaim_at = _ROWS_LEFT_BEHIND
         """With how many rows left behind some are dropped; fewer than that have to wait."""
-        self.fetched = FetchMemory()
-        """What was fetched of groups that have not changed since."""
+        self.version = Version()
+        """Another one whenever an offset or a group has come, changed or gone."""
 
     # --- one offset ---
 
@@ -84,62 +77,63 @@ class OffsetTable:
 
     def put(self, commit: OffsetCommit) -> None:
         """Take a committed offset in, over the partition's previous one if there is one."""
-        partition = commit.partition
-        self.fetched.forget(commit.group_id)
-        base = self._names.recent.get((commit.group_id, commit.topic))
-        if base is None or not 0 <= partition <= PARTITION_MASK:
-            base, partition = self._names.take_in(commit.group_id, commit.topic, partition)
-        key = base | partition
+        self.version = Version()
+        key = self._key(commit.group_id, commit.topic, commit.partition)
         self._rows.put(key, commit.offset, commit.leader_epoch, commit.commit_timestamp)
         if commit.metadata or commit.expire_timestamp != NO_EXPIRY:
             self._aside[key] = (commit.metadata, commit.expire_timestamp)
         elif self._aside:
             self._aside.pop(key, None)
 
-    def put_standing(self, commits: StandingCommits) -> None:
-        """Take in offsets that are committed over and over: the same as `put` for each."""
-        columns = self._rows
-        known = self._standing_rows.rows(columns.changes)
-        offsets, timestamps, epochs = columns.offsets, columns.timestamps, columns.epochs
-        committed, now = commits.offsets, commits.commit_timestamp
-        fetched = self.fetched
-        for index, commit in enumerate(commits.commits):
-            fetched.forget(commit.group_id)
-            offset = committed[index]
-            row = known.get(commit)
-            if row is None:
-                self.put(commit.at(offset, now))
-                known[commit] = self._row(commit.group_id, commit.topic, commit.partition)
-                continue
-            offsets[row] = offset
-            timestamps[row] = now
-            epochs[row] = commit.leader_epoch
-        if self._aside:
-            for commit in commits.commits:
-                self._aside.pop(columns.keys[known[commit]], None)
+    def _key(self, group_id: GroupId, topic: TopicName, partition: int) -> int:
+        """The key of a partition, whose names are taken in."""
+        base = self._names.recent.get((group_id, topic))
+        if base is None or not 0 <= partition <= PARTITION_MASK:
+            base, partition = self._names.take_in(group_id, topic, partition)
+        return base | partition
 
-    def put_columns(self, commits: OffsetCommits) -> None:
-        """Take the offsets of many partitions in: the same as `put` for each.
-
-        The rows of a wide commit are found once and remembered, for it will come again.
-        """
-        group_id, topic = commits.group_id, commits.topic
-        self.fetched.forget(group_id)
-        name = group_id, topic
-        known = self._wide_rows.get(name, commits.partitions)
-        if (
-            known is None
-            or commits.metadata
-            or not self._is_plain(known)
-            or not self._is_known(group_id, topic)
-        ):
-            if len(commits) < NARROWEST_WIDE or _any_high(commits.partitions):
-                for commit in commits.each():
-                    self.put(commit)
+    def put_batch(self, batch: OffsetBatch) -> None:
+        """The same as `put` for each offset; the row of a shape is found once and kept in the shape."""
+        self.version = Version()
+        rows, aside = self._rows, self._aside
+        as_of = rows.numbering
+        offsets, timestamps, epochs = rows.offsets, rows.timestamps, rows.epochs
+        committed, now = batch.offsets, batch.commit_timestamp
+        for index, shape in enumerate(batch.shapes):
+            if shape.rows_as_of is as_of:
+                row = shape.row
+                offsets[row] = committed[index]
+                timestamps[row] = now
+                epochs[row] = shape.leader_epoch
             else:
-                self._wide_rows.remember(name, commits.partitions, self._put_wide(commits))
-            return
-        known.put(self._rows, commits)
+                key = self._key(shape.group_id, shape.topic, shape.partition)
+                shape.row = row = rows.put(key, committed[index], shape.leader_epoch, now)
+                shape.rows_as_of = as_of
+            if shape.metadata:
+                aside[rows.keys[row]] = (shape.metadata, NO_EXPIRY)
+            elif aside:
+                aside.pop(rows.keys[row], None)
+
+    def put_columns(self, batch: ColumnBatch) -> None:
+        """The same for a commit in columns."""
+        shape = batch.shape
+        self.version = Version()
+        known = self._known_rows(shape)
+        if known is not None and not shape.metadata and self._is_plain(known):
+            known.put(self._rows, batch)
+        elif len(batch) < NARROWEST_WIDE or _any_high(shape.partitions):
+            for commit in batch.each():
+                self.put(commit)
+        else:
+            shape.rows = WideRow(self._put_wide(batch), self._rows.numbering)
+
+    def _known_rows(self, shape: ColumnShape) -> WideRow | None:
+        """The rows that were found before and are still those of these partitions."""
+        known = shape.rows
+        if known is None:
+            return None
+        rows = cast(WideRow, known)
+        return rows if rows.as_of is self._rows.numbering else None
 
     def _is_plain(self, known: WideRow) -> bool:
         """Whether none of these offsets has metadata or an expiry of its own."""
@@ -147,21 +141,14 @@ class OffsetTable:
             return True
         return self._aside.keys().isdisjoint(np.frombuffer(self._rows.keys, np.uint64)[known.rows].tolist())
 
-    def _is_known(self, group_id: GroupId, topic: TopicName) -> bool:
-        """Whether the group is known, and was here with this topic of late."""
-        base = self._names.recent.get((group_id, topic))
-        return base is not None and self._rows.is_known(base >> GROUP_SHIFT)
-
-    def _put_wide(self, commits: OffsetCommits) -> Int64s:
+    def _put_wide(self, batch: ColumnBatch) -> Int64s:
         """The same as `put` for each, at once; the rows they went to."""
-        base = self._names.recent.get((commits.group_id, commits.topic))
-        if base is None:
-            base, _ = self._names.take_in(commits.group_id, commits.topic, 0)
-        keys = np.uint64(base) | commits.partitions.astype(np.uint64)
-        timestamps = np.full(len(keys), commits.commit_timestamp)
-        rows = self._rows.put_each(keys, commits.offsets, commits.leader_epochs.astype(np.int32), timestamps)
-        if commits.metadata:
-            self._aside.update(dict.fromkeys(keys.tolist(), (commits.metadata, NO_EXPIRY)))
+        shape = batch.shape
+        keys = np.uint64(self._key(shape.group_id, shape.topic, 0)) | shape.partitions.astype(np.uint64)
+        timestamps = np.full(len(keys), batch.commit_timestamp)
+        rows = self._rows.put_each(keys, batch.offsets, shape.leader_epochs.astype(np.int32), timestamps)
+        if shape.metadata:
+            self._aside.update(dict.fromkeys(keys.tolist(), (shape.metadata, NO_EXPIRY)))
         elif self._aside:
             for key in keys.tolist():
                 self._aside.pop(key, None)
@@ -174,9 +161,7 @@ class OffsetTable:
         """
         if not len(rows):
             return
-        if len(self.fetched):
-            for prefix in rows.prefixes:
-                self.fetched.forget(names_of(prefix)[0])
+        self.version = Version()
         if _any_high(rows.partitions):
             self._put_one_by_one(rows)
             return
@@ -196,7 +181,6 @@ class OffsetTable:
             comes = ~is_gone
             self._rows.put_each(keys[comes], offsets[comes], epochs[comes], timestamps[comes])
             self._rows.leave_each_behind(_last_gone(keys, is_gone))
-            self._wide_rows.clear()
         else:
             self._rows.put_each(keys, offsets, epochs, timestamps)
         if self._aside or rows.metadata or rows.expire_timestamp != NO_EXPIRY:
@@ -254,27 +238,57 @@ class OffsetTable:
                 found.append((partition, self.get(group_id, topic, partition)))
         return found
 
-    def get_numbers(self, group_id: GroupId, topic: TopicName, partitions: Iterable[int]) -> list[int] | None:
-        """Offset and leader epoch of each partition, in turn; -1 and -1 for one without.
+    @property
+    def numbering(self) -> Version:
+        """As long as it is the same, rows that were found are those of the same partitions."""
+        return self._rows.numbering
 
-        None if the group is not known or one of the offsets has metadata: `get_each` tells.
+    def rows_of(self, group_id: GroupId, topic: TopicName, partitions: Iterable[int]) -> list[int] | None:
+        """The row of each partition, NONE for one without an offset.
+
+        None if the group is not known or a partition does not fit into a key: `get_each` tells.
         """
         rows = self._rows
         base = self._names.base_of(group_id, topic)
         if base is None or rows.heads[base >> GROUP_SHIFT] < NONE:
             return None
-        numbers: list[int] = []
+        found: list[int] = []
         for partition in partitions:
             if not 0 <= partition <= PARTITION_MASK:
                 return None
-            row = rows.find(base | partition)
+            found.append(rows.find(base | partition))
+        return found
+
+    def numbers_at(self, found: list[int]) -> tuple[list[int], list[int]] | None:
+        """The offset of each row and the leader epoch of each row; -1 for NONE.
+
+        None if one of the offsets has metadata: `get_each` tells.
+        """
+        rows, aside = self._rows, self._aside
+        offsets: list[int] = []
+        epochs: list[int] = []
+        for row in found:
             if row < 0:
-                numbers += (NONE, NONE)
-            elif self._aside and base | partition in self._aside:
+                offsets.append(NONE)
+                epochs.append(NONE)
+            elif aside and rows.keys[row] in aside:
                 return None
             else:
-                numbers += (rows.offsets[row], rows.epochs[row])
-        return numbers
+                offsets.append(rows.offsets[row])
+                epochs.append(rows.epochs[row])
+        return offsets, epochs
+
+    def wide_row_of(self, group_id: GroupId, topic: TopicName, partitions: Int64s) -> WideRow | None:
+        """The rows of many partitions, to be kept; None unless each of them has an offset."""
+        base = self._names.base_of(group_id, topic)
+        if base is None or self._rows.heads[base >> GROUP_SHIFT] < NONE or _any_high(partitions):
+            return None
+        found = self._rows.find_each(np.uint64(base) | partitions.astype(np.uint64))
+        return None if (found < 0).any() else WideRow(found, self._rows.numbering)
+
+    def columns_at(self, known: WideRow) -> tuple[Int64s, Int64s] | None:
+        """Offsets and leader epochs of these rows; None if one of the offsets has metadata."""
+        return known.get(self._rows) if self._is_plain(known) else None
 
     def get_columns(
         self, group_id: GroupId, topic: TopicName, partitions: Int64s
@@ -285,14 +299,14 @@ class OffsetTable:
         """
         columns = self._rows
         base = self._names.base_of(group_id, topic)
-        if base is None or columns.heads[base >> GROUP_SHIFT] < NONE:
+        if base is None or columns.heads[base >> GROUP_SHIFT] < NONE or _any_high(partitions):
             return None
-        known = self._wide_rows.get((group_id, topic), partitions)
-        if known is None:
-            return self._find_columns(base, partitions)
-        if not self._is_plain(known):
+        keys = np.uint64(base) | partitions.astype(np.uint64)
+        if self._aside and not self._aside.keys().isdisjoint(keys.tolist()):
             return None
-        return partitions, *known.get(columns)
+        offsets, epochs = np.full((2, len(partitions)), NONE, np.int64)
+        columns.read_each(keys, offsets, epochs)
+        return partitions, offsets, epochs
 
     def get_wide(
         self, group_id: GroupId, topic: TopicName, partitions: Int64s
@@ -338,26 +352,14 @@ class OffsetTable:
                 return committed
         return [one for one in dict.fromkeys(partitions) if self._row(group_id, topic, one) >= 0]
 
-    def _find_columns(self, base: int, partitions: Int64s) -> tuple[Int64s, Int64s, Int64s] | None:
-        if _any_high(partitions):
-            return None
-        columns = self._rows
-        keys = np.uint64(base) | partitions.astype(np.uint64)
-        if self._aside and not self._aside.keys().isdisjoint(keys.tolist()):
-            return None
-        offsets, epochs = np.full((2, len(partitions)), NONE, np.int64)
-        columns.read_each(keys, offsets, epochs)
-        return partitions, offsets, epochs
-
     def remove(self, group_id: GroupId, topic: TopicName, partition: int) -> bool:
         """Let an offset go; whether there was one. The group stays known."""
         row = self._row(group_id, topic, partition)
         if row < 0:
             return False
-        self.fetched.forget(group_id)
+        self.version = Version()
         self._rows.leave_behind(row)
         self._aside.pop(self._rows.keys[row], None)
-        self._wide_rows.forget((group_id, topic))
         self._reclaim_if_due()
         return True
 
@@ -387,7 +389,7 @@ class OffsetTable:
         """The group is no longer known. Its offsets, if any are left, stay: a group may change its type."""
         group = self._names.groups.find(group_id.encode())
         if group is not None:
-            self.fetched.forget(group_id)
+            self.version = Version()
             self._rows.forget(group)
             if self._rows.is_unused(group):
                 self._forgotten[group] = None
@@ -554,7 +556,6 @@ class OffsetTable:
         unused = self._reclaiming.step(_RECLAIMED_AT_ONCE)
         self._names.release(*unused)
         is_untidy = self._names.tidy(_RECLAIMED_AT_ONCE)
-        self._wide_rows.clear()
         if self._reclaiming.is_done and not is_untidy:
             self._reclaiming = None
             self._reclaim_at = _ROWS_LEFT_BEHIND + len(self) // 8
