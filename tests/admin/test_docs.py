@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
+import threading
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from tests.admin.conftest import PARTITIONS
@@ -12,6 +15,9 @@ from typer.testing import CliRunner
 
 from headgate.admin import Admin
 from headgate.cli import app
+from headgate.client.membership import MemberSettings, Membership
+from headgate.domain.ids import GroupId, TopicName, TopicPartition
+from headgate.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 DOCS = Path(__file__).parents[2] / "docs"
 PORT_AS_WRITTEN = "127.0.0.1:9092"
@@ -25,10 +31,12 @@ def python_of(document: str) -> str:
     return found[1]
 
 
-def run(document: str, bootstrap_servers: str) -> None:
-    """Run a program with the server."""
+def run(document: str, bootstrap_servers: str, names: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Run it against the server, with some names replaced."""
     code = python_of(document)
     assert PORT_AS_WRITTEN in code
+    for name, other in names.items():
+        code = code.replace(name, other)
     exec(compile(code.replace(PORT_AS_WRITTEN, bootstrap_servers), document, "exec"), {})
 
 
@@ -48,6 +56,33 @@ def test_the_program_that_commits_on_condition_runs(admin: Admin, capsys: pytest
         run("conditional-commits.md", admin.cluster.any_node().address)
         assert admin.committed_offsets("nightly")[first].offset == left
         assert capsys.readouterr().out == said
+
+
+def test_the_program_that_rewinds_a_group_runs(
+    admin: Admin, bootstrap_servers: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It shows each offset before and after."""
+    topic = TopicName("orders")
+    create = CreatableTopic(name=topic, num_partitions=1, replication_factor=1)
+    admin.cluster.any_node().request(CreateTopicsRequest(topics=[create], timeout_ms=10_000))
+    settings = MemberSettings(group_id=GroupId("rewound"), topics=(topic,))
+    is_over = threading.Event()
+    with Membership(bootstrap_servers, settings) as member:
+        member.wait_for_assignment(10)
+        member.commit({TopicPartition(topic, 0): 0})
+
+        def release() -> None:
+            while not is_over.wait(0.02):
+                member.release(member.view().revoked)
+
+        releasing = threading.Thread(target=release)
+        releasing.start()
+        try:
+            run("pause.md", bootstrap_servers, {"billing": "rewound"})
+        finally:
+            is_over.set()
+            releasing.join()
+    assert capsys.readouterr().out.startswith("orders-0 CommittedOffset(offset=0")
 
 
 def test_the_commands_of_the_documentation_run(admin: Admin, bootstrap_servers: str) -> None:
