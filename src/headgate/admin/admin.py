@@ -289,10 +289,10 @@ class Admin:
     def pause_partitions(
         self, group_id: str, partitions: Iterable[TopicPartition], *, reason: str = "", caller: str = ""
     ) -> None:
-        """Take partitions away from the members of a consumer group, which go on with all others.
+        """Pause partitions of a consumer group. Its members release them and continue with the others.
 
         Returns when the pause is durable; `wait_until_paused` waits until the owners have released them.
-        `reason` and `caller` are told to whoever asks. To pause twice is no error.
+        `reason` and `caller` are stored and listed. Pausing twice is no error.
 
         Raises `RequestRefused` for a group that cannot be paused (GROUP_ID_NOT_FOUND; the message says why),
         `PartlyRefused` for partitions that do not exist, the others being paused; `VersionNotSupported`.
@@ -300,11 +300,11 @@ class Admin:
         pauses.pause(self.cluster, GroupId(group_id), partitions, reason, caller)
 
     def resume_partitions(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Let a group's members have partitions again. Raises what `pause_partitions` raises."""
+        """Resume paused partitions: they are assigned again. Raises what `pause_partitions` raises."""
         pauses.resume(self.cluster, GroupId(group_id), partitions)
 
     def list_paused_partitions(self, group_id: str) -> dict[TopicPartition, PausedPartition]:
-        """Return the paused partitions of a group in order, with all there is to know of their pauses.
+        """Return the paused partitions of a group, sorted, with their pauses.
 
         Raises `RequestRefused` for a group that cannot be paused (GROUP_ID_NOT_FOUND); `VersionNotSupported`.
         """
@@ -317,7 +317,7 @@ class Admin:
         timeout_s: float = 300.0,
         on_progress: OnWaiting = lambda waiting: None,
     ) -> dict[TopicPartition, PausedPartition]:
-        """Wait until nobody owns these paused partitions: only then their offsets can be set.
+        """Wait until no member owns these paused partitions. Then their offsets can be committed.
 
         An owner revokes with its next heartbeat; one that does not is removed after its rebalance timeout, in
         Kafka's clients five minutes (`max.poll.interval.ms`). Raises `NotPaused`; `NotReleased` after

@@ -50,7 +50,7 @@ class GroupIsActive(ClientError):
 
 
 class NotPaused(ClientError):
-    """Partitions that were to be paused are not, or not any more: somebody else resumed them."""
+    """Partitions are not paused, or not any more because another client resumed them."""
 
     def __init__(self, group_id: str, partitions: Sequence[TopicPartition]) -> None:
         self.group_id = group_id

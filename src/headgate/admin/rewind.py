@@ -68,11 +68,11 @@ class RewoundPartition:
     offset: int
     """What is committed now."""
     asked_for: int
-    """The same, or what lay outside the log."""
+    """The requested offset. It differs from the new offset if it lies outside of the log."""
     was_left: bool
-    """Whether an earlier rewind that did not finish had left it paused."""
+    """Whether an earlier, unfinished rewind left the partition paused."""
     stays_paused: bool
-    """Whether somebody else had paused it before, so that it is not resumed."""
+    """Whether another client paused the partition before, so that it is not resumed."""
 
 
 Where = int | Target
@@ -88,14 +88,14 @@ class Rewind:
     group_id: GroupId
     targets: Mapping[TopicPartition, Where]
     now: Millis
-    """System time, in ms: what relative times are counted from."""
+    """System time in ms, the base of relative times."""
     reason: str = ""
     caller: str = ""
     timeout_s: float = 300.0
     """How long to wait for the release."""
     on_progress: OnProgress = lambda progress: None
     topic_ids: dict[TopicName, TopicId] = field(default_factory=dict)
-    """The topics that are paused: no others of their names are meant."""
+    """The ids of the paused topics, so that the rewind fails if one is deleted."""
 
     # --- planning ---
 

@@ -207,7 +207,7 @@ class Cluster:
         }
 
     def learn_leaders(self, response: MetadataResponse) -> None:
-        """Take from a response who leads which partition; one without a leader spoils no other."""
+        """Store the leaders in a response. A partition without a leader does not affect the others."""
         addresses = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
         self._leaderless.clear()
         for topic in response.topics:

@@ -1,8 +1,8 @@
 """The partitions that a classic group's leader assigned to a consumer: Kafka's ConsumerProtocolAssignment.
 
-All versions begin alike: int16 version, then an array of topics, each with its name and an array of int32
-partitions, then user data, which belongs to the assignor. The bytes come from clients, so every size is
-checked against what is left.
+All versions start in the same way: int16 version, then an array of topics, each with its name and an array of
+int32 partitions, then the assignor's user data. The bytes come from clients, so every size is checked against
+the bytes left.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def read_assignment(data: bytes) -> Assignment | None:
 
 
 def read_partitions(data: bytes, at: int) -> tuple[NamedPartitions, int]:
-    """The array of topics with their partitions at a position, and the position behind it.
+    """Return the array of topics with their partitions at a position, and the position after it.
 
-    Raises ValueError where the bytes are something else.
+    Raises ValueError if the bytes are no such array.
     """
     topic_count, at = _count(data, at, _SMALLEST_TOPIC_BYTES)
     partitions: dict[TopicName, tuple[int, ...]] = {}

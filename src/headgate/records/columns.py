@@ -1,4 +1,4 @@
-"""What a shard decides: single records, and values that stand for many."""
+"""The changes that a shard decides: single records, and values for many records."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ Int64s = NDArray[np.int64]
 
 _MANY = OffsetBatch, ColumnBatch, OffsetRows
 Change = Record | OffsetBatch | ColumnBatch | OffsetRows
-"""What a shard decides: one record, or many as one value."""
+"""A change of state that a shard decides: one record, or many records as one value."""
 
 
 def records_of(change: Change) -> Iterable[Record]:
-    """The records that a change stands for, in order."""
+    """Return the single records of a change, in order."""
     return change.each() if isinstance(change, _MANY) else (change,)
 
 
 def record_count(change: Change) -> int:
-    """How many records of the log a change takes."""
+    """Return the number of records of a change."""
     return len(change) if isinstance(change, _MANY) else 1

@@ -1,12 +1,12 @@
-"""Committed offsets on their way from a decision to the log: a shape, and offsets for it.
+"""Committed offsets between the decision and the log: a shape, and its offsets.
 
-From one commit of the same partitions to the next only the offsets and the time differ. The rest is a
-shape. It is made when a request is read, kept as long as the request is remembered, and equal to no other
-shape. The offset table and the log keep in it what they find out: the rows of these partitions, their bytes.
+Commits of the same partitions differ only in the offsets and the time. The constant part is a shape. It is
+created when a request is decoded, kept as long as the request is cached, and compared by identity. The offset
+table and the log cache in it the rows of the partitions and their bytes.
 
-There are two kinds. A `RecordShape` is one partition; an `OffsetBatch` holds any number of them, of any
-groups. A `ColumnShape` is many partitions of one topic that differ in numbers only; a `ColumnBatch` is one
-commit of them. Both are needed: one array operation costs as much as a dozen partitions one by one.
+There are two kinds of shapes. A `RecordShape` is one partition; an `OffsetBatch` has any number of them, of
+any groups. A `ColumnShape` is many partitions of one topic that differ in numbers only; a `ColumnBatch` is
+one commit of them. Both are needed, because one array operation takes as long as a dozen single partitions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _EPOCH_AT = _OFFSET_AT + INT64_BYTES
 
 
 class RecordShape:
-    """One partition that a group commits, without an expiry: all but offset and time."""
+    """The constant part of a partition's commits without an expiry: all but offset and time."""
 
     __slots__ = ("group_id", "leader_epoch", "metadata", "outline", "partition", "row", "rows_as_of", "topic")
 
@@ -49,13 +49,13 @@ class RecordShape:
         self.leader_epoch = leader_epoch
         self.metadata = metadata
         self.row = NO_ROW
-        """Where the offset table has this partition, as of `rows_as_of`; both are the table's."""
+        """The partition's row in the offset table, valid for `rows_as_of`. Only the table sets both."""
         self.rows_as_of: object = None
         self.outline: object = None
-        """The bytes around offset and time; the log's."""
+        """The bytes around offset and time. Only the log sets them."""
 
     def at(self, offset: int, commit_timestamp: Millis) -> OffsetCommit:
-        """The record of one commit."""
+        """Return the record of one commit."""
         return OffsetCommit(
             self.group_id,
             self.topic,
@@ -68,7 +68,7 @@ class RecordShape:
 
 
 class OffsetBatch:
-    """An offset for each of some shapes, all committed at one time."""
+    """An offset for each of some shapes, all committed at the same time."""
 
     __slots__ = ("commit_timestamp", "offsets", "shapes")
 
@@ -81,25 +81,25 @@ class OffsetBatch:
         return len(self.shapes)
 
     def each(self) -> Iterator[OffsetCommit]:
-        """The records this stands for, in order."""
+        """Yield the single records, in order."""
         for index, shape in enumerate(self.shapes):
             yield shape.at(self.offsets[index], self.commit_timestamp)
 
     def offset_bytes(self) -> list[bytes]:
-        """The offsets as they stand in the records' values."""
+        """Return the offsets as in the records' values."""
         pack = pack_int64
         return [pack(offset) for offset in self.offsets]
 
     def timestamp_bytes(self) -> bytes:
-        """The time as it stands at the end of each of the values."""
+        """Return the commit timestamp as at the end of the records' values."""
         return pack_int64(self.commit_timestamp)
 
 
 class ColumnShape:
     """Partitions of one topic that a group commits with the same metadata and without an expiry.
 
-    `partitions` and `leader_epochs` are int64 arrays of one length. A partition that is named twice is
-    committed twice; the last one wins.
+    `partitions` and `leader_epochs` are int64 arrays of the same length. If a partition occurs twice, the
+    last offset wins.
     """
 
     __slots__ = (
@@ -122,16 +122,16 @@ class ColumnShape:
         self.leader_epochs = leader_epochs
         self.metadata = metadata
         self.rows: object = None
-        """Where the offset table has these partitions; the table's."""
+        """The partitions' rows in the offset table. Only the table sets them."""
         self.is_used_again = False
         self.template: object = None
-        """The batch of the last commit, to copy from; the log's."""
+        """The batch of the last commit, to be copied. Only the log sets it."""
 
     def __len__(self) -> int:
         return len(self.partitions)
 
     def encode(self, offsets: Int64s, commit_timestamp: Millis) -> tuple[ByteRows, ByteRows]:
-        """Keys and values, a row each, as `encode` writes them one by one."""
+        """Return the keys and the values, one row for each record, with the same bytes as `codec.encode`."""
         keys = keys_of(key_prefix(self.group_id, self.topic), self.partitions)
         value = VALUE_START + pack_int64(0) + self._between + pack_int64(commit_timestamp)
         values = np.empty((len(self), len(value)), np.uint8)
@@ -141,7 +141,7 @@ class ColumnShape:
         return keys, values
 
     def value_fields(self) -> tuple[tuple[int, str], ...]:
-        """Where offset and commit timestamp stand in each value, and as which numpy type."""
+        """Return byte position and numpy type of offset and commit timestamp in each value."""
         return (_OFFSET_AT, ">i8"), (_EPOCH_AT + len(self._between), ">i8")
 
     @property
@@ -161,7 +161,7 @@ class ColumnBatch:
         return len(self.offsets)
 
     def each(self) -> Iterator[OffsetCommit]:
-        """The records this stands for, in order."""
+        """Yield the single records, in order."""
         shape = self.shape
         columns = zip(
             shape.partitions.tolist(), self.offsets.tolist(), shape.leader_epochs.tolist(), strict=True

@@ -1,8 +1,9 @@
 """The record of a group's paused partitions (key type 1000) to and from bytes: value version 0, flexible.
 
-The schemas are those of KIP-1249, which gives the key no type yet. Two tagged fields of ours, both with tag
-1000, say since when, by whom and why: the value's own lists the pauses, a topic's says which of them each
-partition belongs to (one number if all belong to the same). Readers that do not know the tags skip them.
+The schemas are those of KIP-1249, which does not define the type of the key yet. Two tagged fields of
+Headgate, both with tag 1000, have the time, the caller and the reason of pauses: that of the value lists the
+pauses, that of a topic has the pause of each partition (one number if all have the same). Other readers skip
+them.
 """
 
 from __future__ import annotations
