@@ -59,20 +59,23 @@ class Broker:
     def compact(self) -> int:
         """Keep the last record of every key, blind to what they mean; how many records went.
 
-        As in Kafka no transaction is touched, nor what follows one.
+        What transactions wrote stays, and so do their markers.
         """
-        kept = [one for one in self.batches if one[0].is_transactional]
-        limit = kept[0][0].base_offset if kept else self.end
-        plain = [one for one in self.batches if one[0].next_offset <= limit]
-        records = [(offset, record) for _, batch in plain for offset, record in iterate_records(batch)]
-        last = {record.key: offset for offset, record in records}
-        compacted: list[tuple[BatchHeader, bytes]] = []
-        for offset, record in records:
-            if last[record.key] == offset:
-                batch = encode_batch([record], base_offset=offset)
-                compacted.append((read_header(batch), bytes(batch)))
-        self.batches[: len(plain)] = compacted
-        return len(records) - len(compacted)
+        before = self.batches
+        plain = [batch for header, batch in before if not header.is_transactional]
+        last = {record.key: offset for batch in plain for offset, record in iterate_records(batch)}
+        self.batches, dropped = [], 0
+        for header, batch in before:
+            if header.is_transactional:
+                self.batches.append((header, batch))
+                continue
+            for offset, record in iterate_records(batch):
+                if last[record.key] != offset:
+                    dropped += 1
+                    continue
+                kept = encode_batch([record], base_offset=offset)
+                self.batches.append((read_header(kept), bytes(kept)))
+        return dropped
 
 
 class MemoryLog:
@@ -115,9 +118,9 @@ class MemoryLog:
 
     def fenced(self) -> None:
         """Somebody else has claimed the log; this end hears of it later."""
-        claims = self._claims
         self._sent.clear()
-        self._loop.call_later(self._delay(), lambda: self._lost(Lost.FENCED, claims))
+        if self._is_usable:
+            self._loop.call_later(self._delay(), self._lost, Lost.FENCED, self._claims)
 
     async def read(self, start: int, end: int) -> AsyncGenerator[Batches]:
         """A few batches at a time, each after a while."""
