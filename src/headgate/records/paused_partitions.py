@@ -8,6 +8,7 @@ them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from headgate.domain.ids import GroupId, Millis, TopicId
@@ -40,7 +41,7 @@ def encode_paused(record: PausedTopicPartitions) -> tuple[bytes, bytes]:
     """Return the key and the value of a record."""
     numbers: dict[Pause, int] = {}
     topics = [
-        topic_id + _partitions(sorted(partitions.items()), numbers)
+        topic_id + _partitions(partitions, numbers)
         for topic_id, partitions in sorted(record.partitions.items())
     ]
     fields = {} if numbers.keys() <= {_UNKNOWN} else {_PAUSES_TAG: compact_array(map(_pause, numbers))}
@@ -56,17 +57,16 @@ def _key(group_id: GroupId) -> bytes:
     return key_bytes(KEY_TYPE, group_id)
 
 
-def _partitions(partitions: list[tuple[int, Pause]], numbers: dict[Pause, int]) -> bytes:
-    # Partitions of one request share the object: few are looked at.
-    by_id = {id(pause): pause for _, pause in partitions}
-    number_of = {one: numbers.setdefault(pause, len(numbers)) for one, pause in by_id.items()}
-    distinct = {*number_of.values()}
-    fields = {}
-    if len(distinct) > 1:
-        fields[_PAUSE_OF_PARTITIONS_TAG] = compact_int32s([number_of[id(pause)] for _, pause in partitions])
-    elif distinct != {0}:
-        fields[_PAUSE_OF_PARTITIONS_TAG] = compact_int32s([*distinct])
-    return compact_int32s([partition for partition, _ in partitions]) + tagged_bytes(fields)
+def _partitions(partitions: Mapping[int, Pause], numbers: dict[Pause, int]) -> bytes:
+    indexes = sorted(partitions)
+    # Partitions of one request share the object, and mostly there is one: it is found without a look at each.
+    ids = set(map(id, partitions.values()))
+    some = indexes[:1] if len(ids) == 1 else indexes
+    each = [numbers.setdefault(partitions[index], len(numbers)) for index in some]
+    if len(set(each)) == 1:
+        each = each[:1]
+    fields = {} if each in ([0], []) else {_PAUSE_OF_PARTITIONS_TAG: compact_int32s(each)}
+    return compact_int32s(indexes) + tagged_bytes(fields)
 
 
 def _pause(pause: Pause) -> bytes:

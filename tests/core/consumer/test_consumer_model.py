@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import strategies as st
@@ -111,19 +111,25 @@ class Ledger:
 class ConsumerGroupMachine(RuleBasedStateMachine):
     """One group, five clients."""
 
+    harness_type: ClassVar[type[ConsumerHarness]] = ConsumerHarness
+
     def __init__(self) -> None:
         super().__init__()
-        self.h = ConsumerHarness()
+        self.h = self.harness_type()
         self.clients = [Client(number) for number in range(5)]
         self.late: list[LateCommit] = []
         self.ledger = Ledger()
         self.stayed: dict[int, tuple[ConsumerHeartbeat, HeartbeatResult]] = {}
         """By client, its last heartbeat that said nothing, and what it heard."""
 
-    @initialize(interval_ms=st.sampled_from([0, 1_000]))
-    def begin(self, interval_ms: int) -> None:
+    @initialize(interval_ms=st.sampled_from([0, 1_000]), assignor=st.sampled_from(["uniform", "range"]))
+    def begin(self, interval_ms: int, assignor: str) -> None:
         """Targets are made at once, or stand for a while; the group is there all the time."""
-        self.h = ConsumerHarness({"t": 4, "u": 3}, group_consumer_assignment_interval_ms=str(interval_ms))
+        self.h = self.harness_type(
+            {"t": 4, "u": 3},
+            group_consumer_assignment_interval_ms=str(interval_ms),
+            group_consumer_assignors=assignor,
+        )
         self.h.beat("first", 0, **joining())
 
     def ask(self, command: ConsumerHeartbeat) -> HeartbeatResult:
@@ -259,6 +265,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             for pair in wanted:
                 _, since = self.ledger.grants[pair]
                 assert since <= commit.epoch, f"a zombie's commit for {pair}"
+            self.accepted(wanted)
             return
         if member is None:
             assert error is ErrorCode.UNKNOWN_MEMBER_ID
@@ -270,6 +277,9 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         ]
         is_known_epoch = commit.epoch <= member.member_epoch
         assert not (all(has_owned_since) and is_known_epoch), "an owner's commit was refused"
+
+    def accepted(self, wanted: list[tuple[str, int]]) -> None:
+        """A commit of a member to these partitions was accepted."""
 
     def owns(self, member_id: MemberId, pair: tuple[str, int]) -> bool:
         name, partition = pair

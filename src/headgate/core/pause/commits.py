@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from headgate.core.offsets.commands import CommitOffsets, OffsetColumns
+from headgate.core.offsets.commands import CommitOffsets, OffsetColumns, ToCommit
 from headgate.core.topic_image import TopicImage
 from headgate.domain.errors import ErrorCode
 from headgate.domain.ids import TopicId, TopicName
@@ -51,12 +51,15 @@ def is_any_withheld(
 
     `is_own` tells what it owns.
     """
-    for name, partitions in partitions_of(command):
+    for name, partitions in command.topics:
         topic = topics.find(name)
-        if topic is None or topic.topic_id not in paused:
+        pauses = None if topic is None else paused.get(topic.topic_id)
+        if topic is None or pauses is None:
             continue
-        pauses = paused[topic.topic_id]
-        if any(one in pauses and not is_own(topic.topic_id, one) for one in partitions):
+        indexes = _indexes(partitions)
+        if not pauses.keys().isdisjoint(indexes) and not all(
+            is_own(topic.topic_id, one) for one in indexes if one in pauses
+        ):
             return True
     return False
 
@@ -64,7 +67,11 @@ def is_any_withheld(
 def partitions_of(command: CommitOffsets) -> Iterator[tuple[TopicName, Iterable[int]]]:
     """Yield the partitions of a commit, topic by topic."""
     for name, partitions in command.topics:
-        if isinstance(partitions, OffsetColumns):
-            yield name, partitions.partitions.tolist()
-        else:
-            yield name, [one.partition for one in partitions]
+        yield name, _indexes(partitions)
+
+
+def _indexes(partitions: ToCommit) -> list[int]:
+    if isinstance(partitions, OffsetColumns):
+        indexes: list[int] = partitions.partitions.tolist()
+        return indexes
+    return [one.partition for one in partitions]

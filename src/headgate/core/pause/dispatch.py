@@ -33,6 +33,12 @@ from headgate.records.columns import Int64s
 
 MOST_RECORD_BYTES = 800_000
 """Maximum size of the record of a group's paused partitions, which must fit into one batch."""
+_BYTES_A_PARTITION = 8
+_BYTES_A_TOPIC = 32
+_BYTES_A_PAUSE = 8192
+"""Upper bounds of the size of a part of that record."""
+_NOT_PAUSED, _PAUSING, _PAUSED = PauseState
+"""Local names are looked up faster than members of the class: a request may have ten thousand partitions."""
 LISTED_AT_ONCE = 1000
 """Partitions per reply; each takes some microseconds."""
 
@@ -129,11 +135,7 @@ class PauseDispatch:
             of_topic, owners = paused.get(topic_id, {}), pausing.owners_of(group_id, topic_id)
             states.append(
                 [
-                    PauseState.NOT_PAUSED
-                    if index not in of_topic
-                    else PauseState.PAUSING
-                    if index in owners
-                    else PauseState.PAUSED
+                    (_PAUSING if index in owners else _PAUSED) if index in of_topic else _NOT_PAUSED
                     for index in indexes
                 ]
             )
@@ -205,7 +207,7 @@ def _rows(
 
 
 def _too_large(group_id: GroupId, before: PausedPartitions, after: PausedPartitions) -> PauseResult | None:
-    if after is before:
+    if after is before or _most_bytes(after) <= MOST_RECORD_BYTES:
         return None
     _, value = encode(record_of(group_id, after))
     if value is None or len(value) <= MOST_RECORD_BYTES:
@@ -213,6 +215,14 @@ def _too_large(group_id: GroupId, before: PausedPartitions, after: PausedPartiti
     count = sum(map(len, after.values()))
     message = f"{count} paused partitions of group {group_id} are more than one record holds. Pause fewer."
     return PauseResult(ErrorCode.INVALID_REQUEST, message)
+
+
+def _most_bytes(paused: PausedPartitions) -> int:
+    pauses: set[int] = set()
+    for partitions in paused.values():
+        pauses.update(map(id, partitions.values()))
+    count = sum(map(len, paused.values()))
+    return _BYTES_A_PARTITION * count + _BYTES_A_TOPIC * len(paused) + _BYTES_A_PAUSE * len(pauses)
 
 
 def _cannot_be_paused(group_id: GroupId, kind: GroupKind | OnlyCommitted) -> str:

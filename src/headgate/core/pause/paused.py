@@ -77,9 +77,9 @@ def with_paused(before: PausedPartitions, partitions: Partitions, pause: Pause) 
     changed: dict[TopicId, dict[int, Pause]] = {}
     for topic_id, indexes in partitions:
         now = changed.get(topic_id) or before.get(topic_id, {})
-        added = dict.fromkeys((index for index in indexes if index not in now), pause)
+        added = dict.fromkeys([index for index in indexes if index not in now] if now else indexes, pause)
         if added:
-            changed[topic_id] = {**now, **added}
+            changed[topic_id] = {**now, **added} if now else added
     return {**before, **changed} if changed else before
 
 
