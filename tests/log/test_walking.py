@@ -12,7 +12,8 @@ from headgate.log import walking
 from headgate.log.batch import CorruptBatch, read_header
 from headgate.log.filesystem import File
 from headgate.log.header import CRC_END, HEADER_BYTES
-from headgate.log.segments import last_crc, walk_segments
+from headgate.log.segment_walk import walk_segments
+from headgate.log.segments import last_crc
 from headgate.log.walking import (
     batch_size,
     checked_batches,

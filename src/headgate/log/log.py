@@ -24,7 +24,8 @@ from headgate.log.recovery import Loading, Recovery, load
 from headgate.log.replacement import Replacement
 from headgate.log.retention import Retention
 from headgate.log.segment import Segment
-from headgate.log.segments import Segments, walk_segments
+from headgate.log.segment_walk import walk_segments
+from headgate.log.segments import Segments
 from headgate.log.swap import carry_out, save_compacted_to
 from headgate.log.sync import SyncRequest
 from headgate.log.sync_mark import remove_sync_mark

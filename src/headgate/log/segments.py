@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from headgate.log.header import HEADER_BYTES, CorruptBatch, read_header
 from headgate.log.segment import Segment
-from headgate.log.walking import walk_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -111,24 +110,6 @@ class Segments:
     def reaching(self, offset: int) -> list[Segment]:
         """Return the segment with `offset`, and all after it."""
         return self._segments[max(bisect_right(self._base_offsets, offset) - 1, 0) :]
-
-
-def walk_segments(segments: Segments, from_offset: int, limit: int) -> Iterator[tuple[BatchHeader, bytes]]:
-    """Yield header and bytes of every batch from the first that reaches `from_offset`, below `limit`.
-
-    No segment is replaced while this runs. Raises as `walk_batches` does.
-    """
-    segments.walks += 1
-    try:
-        for segment in segments.reaching(from_offset):
-            if segment.base_offset >= limit:
-                return
-            start = segment.position_of(from_offset) if from_offset > segment.base_offset else 0
-            end = segment.size if limit >= segment.next_offset else segment.position_of(limit)
-            for _, header, batch in walk_batches(segment.file(), start, end):
-                yield header, bytes(batch)
-    finally:
-        segments.walks -= 1
 
 
 def last_crc(segments: Segments, end_offset: int) -> int:
