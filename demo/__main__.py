@@ -23,6 +23,7 @@ from demo import children, report
 from demo.broker import DemoBroker
 from demo.flights import Flight, load
 from demo.gates import GATE_COUNT, GATES, commit_all_or_nothing, undo_a_reset
+from demo.holding import AIRPORTS, DEPARTURES, hold_an_airport_back
 from demo.journal import Acknowledged, Fetched, Journal
 from demo.moving import move_partitions
 from demo.producing import create_topic, produce
@@ -262,9 +263,12 @@ def check_the_log(stage: Stage, found: dict[str, Any]) -> list[report.Check]:
 
 
 def go_further(stage: Stage) -> list[report.Check]:
-    """A group that the server balances; a commit of any size, all or nothing; taking a reset back."""
+    """A group that the server balances, a pause, a commit of any size, and a reset taken back."""
     report.moving(stage.console)
     checks = move_partitions(stage.console, stage.broker)
+    report.holding(stage.console)
+    create_topic(stage.broker.address, DEPARTURES, len(AIRPORTS))
+    checks += hold_an_airport_back(stage.console, stage.broker, stage.flights)
     report.further(stage.console)
     create_topic(stage.broker.address, GATES, GATE_COUNT)
     checks += commit_all_or_nothing(stage.console, stage.broker)

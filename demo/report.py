@@ -49,6 +49,11 @@ def moving(console: Console) -> None:
     console.print("[bold]A group that the server balances: partitions move, and a commit comes late[/]")
 
 
+def holding(console: Console) -> None:
+    """What comes after the moving partitions."""
+    console.print("\n[bold]One airport is held back, set back and resumed, while the others flow[/]")
+
+
 def further(console: Console) -> None:
     """What comes last."""
     console.print("\n[bold]Any number of partitions in one commit, and a reset taken back[/]")
@@ -94,6 +99,7 @@ def what_next(console: Console, directory: Path) -> None:
     console.print("[bold]What there is now[/]")
     for name, text in (
         ("lag.png", "the group's lag through the crash"),
+        ("held.png", "what was read of three airports while one was paused"),
         ("*.csv", "commits per minute and second, lag over time, rebalances"),
         ("data/", "the broker's data directory, in Kafka's own file format"),
         ("*.log", "what the broker, its clients and Spark had to say"),
