@@ -44,7 +44,7 @@ async def ask(server: Server) -> None:
 def sweep(server: Server) -> None:
     """Look for idle connections as if all of them had been silent for long."""
     for connection in server.connections:
-        connection.last_heard = -math.inf
+        connection.line.last_heard = -math.inf
     server.listener._sweep()
 
 
@@ -129,7 +129,7 @@ def test_few_long_polls_of_a_connection_wait_and_the_rest_is_not_read() -> None:
             writer.write(fetch(1, partition=1, max_wait_ms=FOR_EVER_MS) * 100)
             await settle(server)
             connection = server.only_connection()
-            assert len(connection.when_lost) == MOST_PARKED
+            assert len(connection.line.when_lost) == MOST_PARKED
             sweep(server)
             assert connection in server.connections, "it waits for its answers"
             writer.transport.abort()
@@ -172,7 +172,7 @@ def test_a_long_header_is_not_remembered() -> None:
             for correlation_id, client_id, known in ((1, "x" * 30_000, 0), (2, "short", 1)):
                 writer.write(request_frame(ApiVersionsRequest(), 0, correlation_id, client_id))
                 assert (await read_response(reader))[0] == correlation_id
-                assert len(server.only_connection()._routes) == known
+                assert len(server.only_connection()._routes._known) == known
 
     run(scenario)
 

@@ -99,7 +99,7 @@ def fetch(correlation_id: int, partition: int = 0, max_wait_ms: int = 0) -> byte
 def held_bytes(connection: Connection) -> int:
     """What the server holds of responses for a connection."""
     assert connection._transport is not None
-    return connection.unsent_bytes + connection._transport.get_write_buffer_size()
+    return connection.line.unsent_bytes + connection._transport.get_write_buffer_size()
 
 
 async def read_response(reader: asyncio.StreamReader) -> tuple[int, int]:

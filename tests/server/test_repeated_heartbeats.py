@@ -60,7 +60,7 @@ def test_a_heartbeat_from_another_host_is_no_repetition() -> None:
         epoch = (await client.ask(heartbeat("m", 0, **JOINING), 1)).member_epoch
         answers = set()
         for host in ("/10.0.0.1", "/10.0.0.2", "/10.0.0.2", "/10.0.0.1"):
-            client.connection.client_host = host
+            client.connection.line.client_host = host
             for _ in range(3):
                 answers.add(await client.send(heartbeat("m", epoch), 1, "again"))
             runtime = client.node.coordinator.runtimes[client.node.coordinator.partition_of(GroupId("g"))]

@@ -137,6 +137,6 @@ def test_an_exception_in_a_connection_closes_it(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(client.connection, "_frames", None)
         client.connection.data_received(b"\x00\x00\x00\x01\x00")
         assert client.wire.is_closed
-        assert not client.connection.waiting
+        assert not client.connection.line.waiting
 
     run_scenario(scenario)

@@ -34,7 +34,7 @@ from headgate.security.authorizer import ALLOW_ALL, Authorizer
 from headgate.security.principal import ANONYMOUS, Principal
 from headgate.server.access import checking
 from headgate.server.backlog import Backlog
-from headgate.server.calls import PendingCall, Route
+from headgate.server.calls import Client, Line, PendingCall, Route
 from headgate.server.connection_limits import ConnectionLimits
 from headgate.server.large_requests import LargeRequests
 from headgate.server.metrics import Metrics
@@ -42,16 +42,11 @@ from headgate.server.peers import is_peer_gone
 from headgate.server.request_memory import RequestMemory
 from headgate.server.request_work import RequestWork, answering, making, reading
 from headgate.server.response_memory import ResponseMemory
+from headgate.server.routes import Routes, read_nothing
 from headgate.server.seldom import Seldom
 from headgate.server.turn import Turn
-from headgate.wire.codec import reader_for
 from headgate.wire.errors import MalformedMessage, WireError
-from headgate.wire.framing import (
-    API_VERSIONS_KEY,
-    FrameReader,
-    RequestHeader,
-    read_request_header,
-)
+from headgate.wire.framing import FrameReader
 from headgate.wire.message import Message
 
 logger = logging.getLogger(__name__)
@@ -77,17 +72,11 @@ MOST_IN_TURN: Final = 500
 """Requests that came together wait for a later turn of the loop where this one has so many already."""
 REFUSALS_TOLD: Final = 20
 """Of the connections closed for what was sent over them, so many are logged in some seconds; all count."""
-LARGEST_REMEMBERED_HEADER: Final = 512
-"""A longer header of a request is read each time."""
 
 
 def _is_small(found: Found, frame: bytes) -> bool:
     """Whether a request that came before has a small response."""
     return len(frame) <= SMALL_BYTES and not found[1].has_long_response
-
-
-def _read_nothing(frame: bytes, at: int) -> None:
-    raise AssertionError("a request in a version that is not spoken is not read")
 
 
 class Outbox:
@@ -136,20 +125,16 @@ class Served:
     authorizer: Authorizer = ALLOW_ALL
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.Protocol, Client):
     """The server's end of one TCP connection."""
 
     def __init__(self, node: Node, served: Served, principal: Principal = ANONYMOUS) -> None:
-        self.principal = principal
-        """Who asks."""
+        self.line = Line(self, principal, served.metrics, served.watch)
         self._policy = None if served.authorizer.allows_everything else served.authorizer
         """What may deny requests."""
         self.metrics = served.metrics
         self.watch = served.watch
-        self.client_host = ""
-        """The client's address as group descriptions show it: a slash before the address."""
         self._node = node
-        self._apis = served.apis
         self._repeats = served.repeats
         self._habit = Habit(principal)
         self._outbox = served.outbox
@@ -165,19 +150,12 @@ class Connection(asyncio.Protocol):
         self._unserved: deque[bytes] = deque()
         """Requests that are not served yet; while there are some, the socket is not read."""
         self._unserved_bytes = 0
-        self.unsent_bytes = 0
-        """Of responses that are ready and not handed to the transport."""
         self._is_going_on = False
         """Whether what is unserved will be looked at in a later turn."""
         self._stuck_bytes = 0
         """What the transport had not sent when it was looked at last."""
         self._frames = FrameReader(node.settings["socket.request.max.bytes"])
-        self.waiting: deque[PendingCall] = deque()
-        self.when_lost: dict[PendingCall, Callable[[], None]] = {}
-        """What to do for requests that wait, if the connection is lost first."""
-        self.outgoing: list[bytes | bytearray] = []
-        self._routes: dict[bytes, tuple[bytes, Route]] = {}
-        """By api key and version as they stand in the frame: what the last such request said of itself."""
+        self._routes = Routes(served.apis)
         self._transport: asyncio.Transport | None = None
         self._closing: asyncio.Transport | None = None
         """What was closed and may still have bytes that the client does not read."""
@@ -202,15 +180,13 @@ class Connection(asyncio.Protocol):
         """Whether there are no more connections than may be (`max.connections`)."""
         self._is_stopped = False
         self._is_receiving = False
-        self.last_heard = perf_counter()
-        """When bytes arrived last, by the clock for durations."""
 
     # --- asyncio.Protocol ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's own is none by inheritance
         peer = transport.get_extra_info("peername") or ("?", 0)
-        self.client_host = f"/{peer[0]}"
+        self.line.client_host = f"/{peer[0]}"
         self._peer = f"{peer[0]}:{peer[1]}"
         self._open_connections.add(self)
         self.metrics.connections_opened += 1
@@ -238,20 +214,20 @@ class Connection(asyncio.Protocol):
         self._responses.gone(self)
         if self in self._open_connections:
             self._open_connections.discard(self)
-            self._limits.closed(self, self.client_host[1:])
+            self._limits.closed(self, self.line.client_host[1:])
         self._give_up_waiting()
-        self.outgoing.clear()
+        self.line.outgoing.clear()
         logger.debug("connection closed", extra={"peer": self._peer, "reason": reason or "by the client"})
 
     def data_received(self, data: bytes) -> None:
-        self.last_heard = perf_counter()
+        self.line.last_heard = perf_counter()
         try:
             frame = self._frames.only_frame(data)
             if frame is not None and not (self._occupations or self._unserved):
                 found = self._repeats.find(frame, self._habit)
-                waiting = len(self.waiting)
+                waiting = len(self.line.waiting)
                 if found is not None and (waiting < MOST_OTHERS_WAITING or _is_small(found, frame)):
-                    self._turn.add(self, found, frame)  # nearly always: there is nothing to read
+                    self._turn.add(self.line, found, frame)  # nearly always: there is nothing to read
                     if waiting >= MOST_REQUESTS_WAITING:
                         self._balance()
                     return
@@ -277,7 +253,7 @@ class Connection(asyncio.Protocol):
         held = self._unserved_bytes + self._frames.pending_bytes + len(self._aside)
         if held or self.held_request_bytes:
             self._memory.note(self, held)
-        if self.outgoing:
+        if self.line.outgoing:
             self.send()  # what could be answered at once leaves at once, without another turn of the loop
 
     def pause_writing(self) -> None:
@@ -311,7 +287,7 @@ class Connection(asyncio.Protocol):
             if found is None:
                 self._read(frame)
             else:
-                turn.add(self, found, frame)
+                turn.add(self.line, found, frame)
                 together_bytes += len(frame)
                 if together_bytes <= SERVED_TOGETHER_BYTES:
                     continue
@@ -331,15 +307,15 @@ class Connection(asyncio.Protocol):
 
     def _has_to_wait(self, *, is_small: bool) -> bool:
         """Whether no request may be served now: what the last ones led to has to leave first."""
-        if self.unsent_bytes > MOST_UNSENT_BYTES:
+        if self.line.unsent_bytes > MOST_UNSENT_BYTES:
             self.send()
         return (
             self._is_write_paused
             or self._is_stopped
             or self._occupations > 0
-            or self.unsent_bytes > MOST_UNSENT_BYTES
-            or len(self.waiting) >= (MOST_REQUESTS_WAITING if is_small else MOST_OTHERS_WAITING)
-            or (not is_small and len(self.when_lost) >= MOST_PARKED)
+            or self.line.unsent_bytes > MOST_UNSENT_BYTES
+            or len(self.line.waiting) >= (MOST_REQUESTS_WAITING if is_small else MOST_OTHERS_WAITING)
+            or (not is_small and len(self.line.when_lost) >= MOST_PARKED)
         )
 
     def _go_on(self) -> None:
@@ -355,25 +331,13 @@ class Connection(asyncio.Protocol):
             self.refuse_unexpected(failure)
 
     def _read(self, frame: bytes) -> None:
-        if self.waiting:
+        if self.line.waiting:
             self._turn.serve()  # what came before this one comes first
-        # A client says the same of itself in every header: only the correlation id has to be read again.
-        known = self._routes.get(frame[:4])
-        if known is not None and frame[8 : known[1].body_at] == known[0]:
-            route = known[1]
-            correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
-        else:
-            header = read_request_header(frame)
-            correlation_id = header.correlation_id
-            wanted = self._find_route(header)
-            if wanted is None:
-                return
-            route = wanted
-            if route.body_at <= LARGEST_REMEMBERED_HEADER:
-                self._routes[frame[:4]] = (frame[8 : route.body_at], route)
-        call = PendingCall(self, route, correlation_id)
-        self.waiting.append(call)
-        if self._occupations:
+        route, correlation_id = self._routes.find(frame)
+        call = self.line.add(route, correlation_id)
+        if route.read is read_nothing:
+            call.answer_unsupported()
+        elif self._occupations:
             self.read_again(call, frame)  # what came before it was read again, and takes a while
         else:
             self._handle(call, frame)
@@ -431,7 +395,7 @@ class Connection(asyncio.Protocol):
                 self._hand_over(call, frame if is_at_once else b"", request)
 
         needs = call.route.api.needs(self._node, call, request)
-        self.occupy(call, checking(policy, self.principal, needs), on_checked)
+        self.occupy(call, checking(policy, self.line.principal, needs), on_checked)
         is_at_once = False
 
     def _hand_over(self, call: PendingCall, frame: bytes, request: Any) -> None:
@@ -521,30 +485,6 @@ class Connection(asyncio.Protocol):
         unexpected(Where.CONNECTION, "a connection failed", failure, peer=self._peer)
         self.refuse("an unexpected failure of ours")
 
-    def _find_route(self, header: RequestHeader) -> Route | None:
-        """Where a request goes; None for one that is answered here, or ends the connection."""
-        api = self._apis.get(header.api_key)
-        if api is None:
-            self.refuse(f"API key {header.api_key} is not spoken here")
-            return None
-        version = header.api_version
-        if api.min_version <= version <= api.max_version:
-            read = reader_for(api.request_type, version)
-            return Route(api, version, header.client_id, header.body_at, read)
-        if api.key == API_VERSIONS_KEY:
-            # A route without a reader: nothing of the request is read.
-            call = PendingCall(
-                self, Route(api, version, header.client_id, 0, _read_nothing), header.correlation_id
-            )
-            self.waiting.append(call)
-            call.answer_unsupported()
-        else:
-            self.refuse(
-                f"{api.name} version {version} is not spoken here, "
-                f"only {api.min_version} to {api.max_version}"
-            )
-        return None
-
     def refuse(self, reason: str) -> None:
         """Close the connection and log why, unless many are closed; responses that were ready still leave."""
         if self._transport is None:
@@ -568,17 +508,11 @@ class Connection(asyncio.Protocol):
 
     def _give_up_waiting(self) -> None:
         """Nobody is there for the answers any more."""
-        self.waiting.clear()
         self._unserved.clear()
         self._again.clear()
         self._aside = b""
         self._memory.gone(self)
-        actions, self.when_lost = self.when_lost, {}
-        for action in actions.values():
-            try:
-                action()
-            except Exception as failure:
-                unexpected(Where.CONNECTION, "a request that was given up failed", failure)
+        self.line.give_up()
 
     def close_idle(self) -> None:
         """Close a connection that has been silent for too long and waits for nothing, or reads nothing."""
@@ -590,7 +524,7 @@ class Connection(asyncio.Protocol):
             if self._stuck_bytes == stuck_before:
                 logger.debug("connection closed", extra={"peer": self._peer, "reason": "it reads nothing"})
                 transport.abort()
-        elif not self.waiting:
+        elif not self.line.waiting:
             logger.debug("connection closed", extra={"peer": self._peer, "reason": "idle"})
             self._close()
         elif self._is_read_paused and is_peer_gone(transport):
@@ -626,26 +560,13 @@ class Connection(asyncio.Protocol):
 
     def send_ready(self) -> None:
         """Queue the responses at the head of the line that are ready; they leave at the end of this turn."""
-        if self.take_ready() and not self._is_receiving:
+        if self.line.take_ready() and not self._is_receiving:
             self._outbox.add(self)
-
-    def take_ready(self) -> bool:
-        """Queue the responses at the head of the line that are ready; whether there were none before."""
-        waiting = self.waiting
-        outgoing = self.outgoing
-        is_first = not outgoing
-        while waiting and waiting[0].is_done:
-            outgoing.append(waiting.popleft().frame)
-        return is_first and bool(outgoing)
 
     def send(self) -> None:
         """Write all responses that are queued, in one piece."""
-        outgoing = self.outgoing
-        if outgoing:
-            frames = outgoing[0] if len(outgoing) == 1 else b"".join(outgoing)
-            outgoing.clear()
-            self.unsent_bytes -= len(frames)
-            self.write(frames)
+        if self.line.outgoing:
+            self.write(self.line.take_outgoing())
 
     def write(self, frames: bytes | bytearray) -> None:
         """Write responses whose turn it is."""
@@ -680,7 +601,7 @@ class Connection(asyncio.Protocol):
             or self._is_stopped
             or not self._has_place
             or self.is_short_of_memory
-            or len(self.waiting) > MOST_REQUESTS_WAITING
+            or len(self.line.waiting) > MOST_REQUESTS_WAITING
             or bool(self._unserved)
         )
         if self._unserved and not self._is_receiving and not self._is_going_on:

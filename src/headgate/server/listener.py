@@ -142,7 +142,7 @@ class Listener:
         self._limits.look()
         oldest = perf_counter() - self._node.settings["connections.max.idle.ms"] / 1000
         for connection in list(self._open_connections):
-            if connection.last_heard < oldest:
+            if connection.line.last_heard < oldest:
                 connection.close_idle()
 
     def _connection_gauges(self) -> Iterable[Metric]:

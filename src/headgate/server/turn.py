@@ -13,19 +13,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 from headgate.api.contract import Node
 from headgate.api.group_repeat import GroupRepeat
 from headgate.api.repeats import Found
 from headgate.runtime.asking import NOW
 from headgate.runtime.failures import Where, unexpected
-from headgate.server.calls import PendingCall
+from headgate.server.calls import Line, PendingCall
 from headgate.server.metrics import Metrics
 from headgate.wire.repeats import Numbers, WrittenResponse
-
-if TYPE_CHECKING:
-    from headgate.server.connection import Connection
 
 MOST_BYTES_TOGETHER: Final = 200_000
 """What requests that are served together weigh at most, by `Repeat.weight_bytes`: less than a batch holds."""
@@ -49,14 +46,12 @@ class Turn:
         """How many were added and are not served."""
         return len(self._calls)
 
-    def add(self, connection: Connection, found: Found, frame: bytes) -> None:
-        """Have a request served at the end of this turn; it stands in the connection's line from now on."""
+    def add(self, line: Line, found: Found, frame: bytes) -> None:
+        """Have a request served at the end of this turn; it stands in its connection's line from now on."""
         if not self._calls:
             self._loop.call_soon(self.serve)
         route, repeat, correlation_id, numbers = found
-        call = PendingCall(connection, route, correlation_id)
-        connection.waiting.append(call)
-        self._calls.append(call)
+        self._calls.append(line.add(route, correlation_id))
         self._repeats.append(cast(GroupRepeat, repeat))
         self._numbers.append(numbers)
         self._frames.append(frame)
@@ -67,7 +62,7 @@ class Turn:
         if not calls:
             return
         self._calls, self._repeats, self._numbers, self._frames = [], [], [], []
-        watch = calls[0].connection.watch
+        watch = calls[0].line.watch
         outer = watch.begin(calls[0])
         try:
             self._serve_all(calls, repeats, numbers, frames)
@@ -156,29 +151,24 @@ class CallsOfTurn:
     def answer_written(self, responses: list[WrittenResponse]) -> None:
         """Give each of them its response."""
         calls = self._calls
-        to_send: list[Connection] = []
+        to_send: list[Line] = []
         for index, call in enumerate(calls):
             frame = responses[index].frame(call.correlation_id)
-            connection = call.connection
-            waiting = connection.waiting
-            if len(waiting) == 1 and not connection.outgoing:  # nearly always: it waits for nothing else
-                waiting.clear()
-                connection.write(frame)
+            line = call.line
+            if line.answer_only(frame):  # nearly always
                 continue
-            call.frame = frame
-            call.is_done = True
-            connection.unsent_bytes += len(frame)
-            if connection.take_ready():
-                to_send.append(connection)
+            line.answered(call, frame)
+            if line.take_ready():
+                to_send.append(line)
         first = calls[0]
         self._metrics.observe_requests(first.route.api.key, perf_counter() - first.started, len(calls))
-        for connection in to_send:
-            connection.send()
+        for line in to_send:
+            line.client.send()
 
 
 def _read_each(calls: list[PendingCall], frames: list[bytes]) -> None:
     for index, call in enumerate(calls):
-        call.connection.read_again(call, frames[index])
+        call.line.client.read_again(call, frames[index])
 
 
 def _are_alike(repeats: list[GroupRepeat]) -> bool:

@@ -1,0 +1,60 @@
+"""Where the requests of a connection go: what their headers say, which is nearly always the same."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from headgate.api.registration import Api
+from headgate.server.calls import Route
+from headgate.wire.codec import reader_for
+from headgate.wire.errors import WireError
+from headgate.wire.framing import API_VERSIONS_KEY, RequestHeader, read_request_header
+
+LARGEST_REMEMBERED_HEADER: Final = 512
+"""A longer header of a request is read each time."""
+
+
+class NotSpoken(WireError):
+    """The API, or the version of it, is not spoken here."""
+
+
+def read_nothing(frame: bytes, at: int) -> None:
+    """Stand for the reader of ApiVersions in a version that is not spoken: it is answered unread."""
+    raise AssertionError("a request in a version that is not spoken is not read")
+
+
+class Routes:
+    """Finds where requests of one connection go."""
+
+    __slots__ = ("_apis", "_known")
+
+    def __init__(self, apis: dict[int, Api]) -> None:
+        self._apis = apis
+        self._known: dict[bytes, tuple[bytes, Route]] = {}
+        """By api key and version as they stand in the frame: what the last such request said of itself."""
+
+    def find(self, frame: bytes) -> tuple[Route, int]:
+        """Where a request goes, and its correlation id. Raises WireError."""
+        # A client says the same of itself in every header: only the correlation id has to be read again.
+        known = self._known.get(frame[:4])
+        if known is not None and frame[8 : known[1].body_at] == known[0]:
+            return known[1], int.from_bytes(frame[4:8], "big", signed=True)
+        header = read_request_header(frame)
+        route = self._route_of(header)
+        if route.body_at <= LARGEST_REMEMBERED_HEADER and route.read is not read_nothing:
+            self._known[frame[:4]] = (frame[8 : route.body_at], route)
+        return route, header.correlation_id
+
+    def _route_of(self, header: RequestHeader) -> Route:
+        api = self._apis.get(header.api_key)
+        if api is None:
+            raise NotSpoken(f"API key {header.api_key} is not spoken here")
+        version = header.api_version
+        if api.min_version <= version <= api.max_version:
+            read = reader_for(api.request_type, version)
+            return Route(api, version, header.client_id, header.body_at, read)
+        if api.key == API_VERSIONS_KEY:
+            return Route(api, version, header.client_id, 0, read_nothing)
+        raise NotSpoken(
+            f"{api.name} version {version} is not spoken here, only {api.min_version} to {api.max_version}"
+        )
