@@ -179,7 +179,7 @@ def test_few_fetches_with_long_responses_wait_at_a_time() -> None:
         client.connection.data_received(b"".join(frames))
         for frame in frames:
             client.connection.data_received(frame)
-        assert len(client.connection.waiting) <= MOST_OTHERS_WAITING
+        assert len(client.connection.line.waiting) <= MOST_OTHERS_WAITING
         answers = await client.receive(600)
         assert [correlation_id for correlation_id, _ in answers] == [*range(300)] * 2
         assert {frame[4:] for _, frame in answers} == expected
