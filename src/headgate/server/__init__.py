@@ -1,1 +1,1 @@
-"""The event loop, the connections and the node that is served over them."""
+"""The connections, the listener and the node that serves them on the event loop."""

@@ -1,8 +1,8 @@
 """The check of a request against the access policy.
 
-`Connection` makes it for each request that is read, before its API handles it, unless the policy allows
-everything. Requests that come again (`headgate.api.repeats`) are not checked again: a request is remembered
-only if it was allowed, for the principal that sent it, and until the policy changes.
+`Connection` checks each decoded request before its API handles it, unless the policy allows everything.
+Repeated requests (`headgate.api.repeats`) are not checked again: a request is remembered only if it was
+allowed, only for the principal that sent it, and only until the policy changes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headgate.security.resources import denied_error
 def checking(
     authorizer: Authorizer, principal: Principal, needs: Iterable[Need]
 ) -> RequestSteps[ErrorCode | None]:
-    """Ask for each need in its order; the error of the first one that is denied, None if there is none."""
+    """Check the needs in order. Return the error of the first one that is denied, or None."""
     for need in needs:
         if not is_met(authorizer, principal, need):
             return denied_error(need.resource)

@@ -1,8 +1,8 @@
-"""Work that may wait for its turn, of all connections: a little of it in each turn of the loop.
+"""A queue of deferred work of all connections, run in short slices on the event loop.
 
-One read of a socket can bring thousands of requests, and one append can wake thousands of long polls. Done
-at once they would hold the loop for seconds. Here they wait in line, and in each turn of the loop as many
-are done as fit into `TURN_SECONDS`. Clients that ask one thing at a time are served meanwhile.
+One read of a socket can bring thousands of requests, and one append can complete thousands of long polls. All
+of them at once would block the loop for seconds. Each iteration of the loop runs work from this queue for
+`TURN_SECONDS`. Clients with one request at a time are served in between.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Final
 from headgate.runtime.failures import Where, unexpected
 
 TURN_SECONDS: Final = 0.004
-"""So long work from here may hold the loop in one turn; the piece that passes this is the last one."""
+"""Length of a slice. The piece of work that exceeds it is the last one of the slice."""
 
 
 class Backlog:
-    """Pieces of work in the order they came."""
+    """A first-in, first-out queue of work."""
 
     seconds: Callable[[], float] = staticmethod(perf_counter)
-    """For how long something takes."""
+    """Monotonic clock, in seconds."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -31,18 +31,18 @@ class Backlog:
 
     @property
     def is_busy(self) -> bool:
-        """Whether there is work that waits."""
+        """Whether the queue holds work."""
         return bool(self._actions)
 
     def add(self, action: Callable[[], None]) -> None:
-        """Have `action` called in one of the next turns of the loop."""
+        """Call `action` in a later iteration of the loop."""
         if not self._actions:
             self._loop.call_soon(self._take_turn)
         self._actions.append(action)
 
     def _take_turn(self) -> None:
         actions, end = self._actions, self.seconds() + TURN_SECONDS
-        for _ in range(len(actions)):  # what is added meanwhile waits for the next turn
+        for _ in range(len(actions)):  # work added meanwhile runs in the next slice
             try:
                 actions[0]()
             except Exception as failure:

@@ -1,6 +1,6 @@
-"""Requests of a connection on their way to an answer: each by itself, and all of them in their line.
+"""Pending requests of a connection: each single one (`PendingCall`) and all of them in order (`Line`).
 
-Responses leave in the order of the requests. What a call asks of the connection it came over is `Client`.
+Responses are sent in the order of the requests. `Client` is what a call needs of its connection.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LONGEST_CLIENT_TOLD: Final = 100
 
 
 class Route(NamedTuple):
-    """Where a connection's requests of one kind go: the API, the version, and the client id."""
+    """What a request header selects: the API, the version, the client id and the decoder of the body."""
 
     api: Api
     api_version: int
@@ -38,51 +38,51 @@ class Route(NamedTuple):
 
 
 class Client(Protocol):
-    """A connection, as its calls see it."""
+    """A connection, as its calls use it."""
 
     __slots__ = ()
 
     def occupy(
         self, call: PendingCall, steps: RequestSteps[ResultT], then: Callable[[ResultT], None]
     ) -> None:
-        """Drive work of a request. What comes behind it is kept until that is done."""
+        """Run the steps, then call `then` with their result. Later requests wait until the steps are done."""
         ...
 
     def serve_in_steps(self, call: PendingCall, steps: RequestSteps[Message]) -> None:
-        """Answer a request with what the steps return; later requests wait for it."""
+        """Answer a request with the result of the steps. Later requests wait until the steps are done."""
         ...
 
     def make_aside(self, call: PendingCall, make: Callable[[], Message]) -> None:
-        """Answer a request with what is made and written in a thread."""
+        """Answer a request with a response that is made and encoded in a thread."""
         ...
 
     def read_again(self, call: PendingCall, frame: bytes) -> None:
-        """Read a request that stands in line and cannot be served as it was before."""
+        """Decode and handle a queued request that cannot be served as a repeated one."""
         ...
 
     def refuse(self, reason: str) -> None:
-        """Close the connection, saying why in the log."""
+        """Close the connection and log the reason."""
         ...
 
     def refuse_failed(self, route: Route, failure: Exception, where: Where) -> None:
-        """Close the connection over a request that failed for no fault of the client's."""
+        """Close the connection because a request failed with an unexpected exception."""
         ...
 
     def send_ready(self) -> None:
-        """Queue the responses at the head of the line that are ready; they leave at the end of this turn."""
+        """Queue the ready responses at the head of the line. They leave at the end of this loop iteration."""
         ...
 
     def send(self) -> None:
-        """Write all responses that are queued, in one piece."""
+        """Send all queued responses in one write."""
         ...
 
     def write(self, frames: bytes | bytearray) -> None:
-        """Write responses whose turn it is."""
+        """Send encoded responses whose predecessors were sent."""
         ...
 
 
 class Line:
-    """The calls of one connection, in their order, and the responses that are to leave."""
+    """The pending calls of one connection in their order, and the responses that are queued for sending."""
 
     __slots__ = (
         "client",
@@ -100,28 +100,28 @@ class Line:
     def __init__(self, client: Client, principal: Principal, metrics: Metrics, watch: LoopWatch) -> None:
         self.client = client
         self.principal = principal
-        """Who asks."""
+        """The principal that sends the requests."""
         self.metrics = metrics
         self.watch = watch
         self.client_host = ""
-        """The client's address as group descriptions show it: a slash before the address."""
+        """The client's address as group descriptions show it: a slash and the address."""
         self.last_heard = perf_counter()
-        """When bytes arrived last, by the clock for durations."""
+        """Time at which bytes arrived last, by `perf_counter`, in seconds."""
         self.waiting: deque[PendingCall] = deque()
         self.when_lost: dict[PendingCall, Callable[[], None]] = {}
-        """What to do for requests that wait, if the connection is lost first."""
+        """Actions of pending requests, called if the connection is lost before the answer."""
         self.outgoing: list[bytes | bytearray] = []
         self.unsent_bytes = 0
-        """Of responses that are ready and not handed to the transport."""
+        """Bytes of responses that are ready and not yet passed to the transport."""
 
     def add(self, route: Route, correlation_id: int) -> PendingCall:
-        """Put a request behind the others."""
+        """Append a request to the line."""
         call = PendingCall(self, route, correlation_id)
         self.waiting.append(call)
         return call
 
     def answer_only(self, frame: bytes | bytearray) -> bool:
-        """Send the response of the one call in line; whether there is but one, which waits for nothing."""
+        """Send the response of the only pending call. Return False, and do nothing, if there are others."""
         if len(self.waiting) != 1 or self.outgoing:
             return False
         self.waiting.clear()
@@ -129,13 +129,13 @@ class Line:
         return True
 
     def answered(self, call: PendingCall, frame: bytes | bytearray) -> None:
-        """A call has its response, which leaves when those before it do."""
+        """Store the response of a call. It is sent after the responses before it."""
         call.is_done = True
         call.frame = frame
         self.unsent_bytes += len(frame)
 
     def take_ready(self) -> bool:
-        """Queue the responses at the head of the line that are ready; whether there were none before."""
+        """Queue the ready responses at the head of the line. Return whether the queue was empty before."""
         waiting = self.waiting
         outgoing = self.outgoing
         is_first = not outgoing
@@ -144,7 +144,7 @@ class Line:
         return is_first and bool(outgoing)
 
     def take_outgoing(self) -> bytes | bytearray:
-        """All responses that are queued, in one piece; there are some."""
+        """Return all queued responses, at least one, as one piece of bytes, and empty the queue."""
         outgoing = self.outgoing
         frames = outgoing[0] if len(outgoing) == 1 else b"".join(outgoing)
         outgoing.clear()
@@ -152,7 +152,7 @@ class Line:
         return frames
 
     def give_up(self) -> None:
-        """Nobody is there for the answers any more."""
+        """Drop all calls of a lost connection and run their `when_lost` actions."""
         self.waiting.clear()
         actions, self.when_lost = self.when_lost, {}
         for action in actions.values():
@@ -178,17 +178,17 @@ class PendingCall:
 
     @property
     def api_version(self) -> int:
-        """The version the client chose."""
+        """Version of the API that the client chose."""
         return self.route.api_version
 
     @property
     def principal(self) -> Principal:
-        """Who asks."""
+        """The principal that sent the request."""
         return self.line.principal
 
     @property
     def client_id(self) -> str | None:
-        """What the client calls itself."""
+        """Client id in the header of the request."""
         return self.route.client_id
 
     @property
@@ -198,16 +198,16 @@ class PendingCall:
 
     @property
     def step_name(self) -> str:
-        """The name of the API, for the watch of the loop."""
+        """Name of the API, for the watch of the event loop."""
         return self.route.api.name
 
     @property
     def step_client(self) -> str:
-        """Who asks, for the watch of the loop."""
+        """Client id and address, for the watch of the event loop."""
         return f"{(self.route.client_id or '')[:_LONGEST_CLIENT_TOLD]}{self.line.client_host}"
 
     def answer(self, response: Message) -> None:
-        """Send the response; called once. One that cannot be written closes the connection."""
+        """Send the response. Call it once. A response that cannot be encoded closes the connection."""
         watch = self.line.watch
         outer = watch.begin(self)
         try:
@@ -220,29 +220,29 @@ class PendingCall:
             watch.end(outer)
 
     def in_steps(self, steps: RequestSteps[ResultT], then: Callable[[ResultT], None]) -> None:
-        """Drive the steps, then go on; see `headgate.api.contract.Call`."""
+        """Run the steps, then call `then` with their result; see `headgate.api.contract.Call`."""
         self.line.client.occupy(self, steps, then)
 
     def answer_in_steps(self, steps: RequestSteps[Message]) -> None:
-        """Drive the steps and send the response they return; see `headgate.api.contract.Call`."""
+        """Run the steps and send the response they return; see `headgate.api.contract.Call`."""
         self.line.client.serve_in_steps(self, steps)
 
     def answer_aside(self, make: Callable[[], Message]) -> None:
-        """Make, write and send the response; see `headgate.api.contract.Call`."""
+        """Make, encode and send the response in a thread; see `headgate.api.contract.Call`."""
         self.line.client.make_aside(self, make)
 
     def frame_of(self, response: Message) -> bytes:
-        """The response as it is sent."""
+        """Encode the response, with its length and header."""
         route = self.route
         return response_frame(self.correlation_id, route.api.key, route.api_version, response)
 
     def answer_unsupported(self) -> None:
-        """Tell a client that asked for an unknown version of ApiVersions, in version 0, which there are."""
+        """Answer an unknown version of ApiVersions in version 0, with the supported versions."""
         api = self.route.api
         self.answer_frame(response_frame(self.correlation_id, api.key, 0, unsupported(api)))
 
     def no_answer(self) -> None:
-        """Finish a request that expects no response."""
+        """Complete a request that expects no response."""
         self.answer_frame(b"")
 
     def when_lost(self, action: Callable[[], None]) -> None:
@@ -250,19 +250,19 @@ class PendingCall:
         self.line.when_lost[self] = action
 
     def disconnect(self, reason: str) -> None:
-        """Close the connection, saying why in the log."""
+        """Close the connection and log the reason."""
         self.line.client.refuse(reason)
 
     @property
     def is_many(self) -> bool:
-        """It is one."""
+        """Return False: a pending call is a single request."""
         return False
 
     def ask_each(self) -> None:
-        """See `Asker`: it is alone already."""
+        """Do nothing: a single request is already handled alone; see `Asker`."""
 
     def guard(self, action: Callable[..., None]) -> Callable[..., None]:
-        """The action, for later; see `headgate.api.contract.Call`."""
+        """Wrap an action that runs later; see `headgate.api.contract.Call`."""
 
         def run(*given: Any) -> None:
             before, NOW.asker = NOW.asker, self
@@ -276,12 +276,12 @@ class PendingCall:
         return run
 
     def give_up(self) -> None:
-        """Close the connection, unless the answer is there: it cannot be made any more."""
+        """Close the connection if the call is unanswered, because its answer can no longer be made."""
         if not self.is_done and self in self.line.waiting:
             self.line.client.refuse(f"an unexpected failure of ours in {self.route.api.name}")
 
     def answer_frame(self, frame: bytes | bytearray) -> None:
-        """Send a response that is written already, its length and correlation id included; called once."""
+        """Send an encoded response, including its length and correlation id. Call it once."""
         if self.is_done:
             raise RuntimeError(f"a second answer to one {self.route.api.name} request")
         line = self.line

@@ -1,16 +1,16 @@
 """One client connection: frames in, responses out, in the order of the requests.
 
-Requests of a connection may be answered out of order (a fetch waits, a commit does not); their responses
-leave in order, all that are ready at the end of a turn of the loop in one write. What a client gets wrong
-closes that client's connection, after a log line that says what was wrong, and touches nothing else. So does
-an exception that nothing provides for (`headgate.runtime.failures`).
+Requests of one connection may complete in any order (a fetch waits, a commit does not). Their responses are
+sent in the order of the requests, and all that are ready at the end of a loop iteration go into one write. An
+invalid request closes its connection, after a log line with the reason, and affects nothing else. So does an
+unexpected exception (`headgate.runtime.failures`).
 
-What a connection may hold is bounded. Requests are not served while more responses are unsent than
-MOST_UNSENT_BYTES, while the client does not read, or while many requests wait; they are kept as they came,
-the socket is left unread, and it goes on when responses left. Incomplete requests of all connections
-together are bounded by `headgate.server.request_memory`, responses that clients do not read by
-`headgate.server.response_memory`. Many requests that come at once are served a few in each turn of the loop
-(`headgate.server.backlog`).
+What a connection may hold is bounded. No request is served while more than MOST_UNSENT_BYTES of responses are
+unsent, while the client does not read, or while many requests are pending. The requests then stay undecoded,
+the socket is not read, and both resume when responses were sent. Incomplete requests of all connections
+together are bounded by `headgate.server.request_memory`, unread responses by
+`headgate.server.response_memory`. Many requests that arrive together are served a few in each
+iteration of the loop (`headgate.server.backlog`).
 """
 
 from __future__ import annotations
@@ -54,33 +54,33 @@ logger = logging.getLogger(__name__)
 ResultT = TypeVar("ResultT")
 
 MOST_REQUESTS_WAITING: Final = 4096
-"""How many small requests that came before a connection may have unanswered."""
+"""Small repeated requests that a connection may have pending."""
 MOST_OTHERS_WAITING: Final = 64
-"""How many requests may be unanswered when one follows that is large, or did not come before: its response
-may be of any size. Kafka takes one request of a connection at a time."""
+"""Pending requests at which a large request or one seen for the first time waits: its response may have any
+size. Kafka handles one request of a connection at a time."""
 SMALL_BYTES: Final = 4096
-"""A request that came before and is no larger than this has a small response, unless the last one was not."""
+"""A repeated request up to this size has a small response, unless its previous response was large."""
 MOST_UNSENT_BYTES: Final = 1 << 20
-"""How many bytes of responses may wait, because an earlier one is not ready, before no request is served."""
+"""Bytes of responses that may be unsent, behind one that is not ready, before requests wait."""
 SERVED_TOGETHER_BYTES: Final = 1 << 16
-"""So many bytes of requests that came before are served together, then it is looked what that led to."""
+"""Bytes of repeated requests that are served together before the limits are checked again."""
 MOST_PARKED: Final = 8
-"""How many of a connection's long polls may wait before no other request is read."""
+"""Pending long polls of a connection at which no other request is decoded."""
 SLICE_SECONDS: Final = 0.001
-"""So long requests that came together are served before others have their turn."""
+"""Time for which requests that arrived together are served in one slice."""
 MOST_IN_TURN: Final = 500
-"""Requests that came together wait for a later turn of the loop where this one has so many already."""
+"""Repeated requests in this loop iteration at which requests that arrived together wait for a later one."""
 REFUSALS_TOLD: Final = 20
-"""Of the connections closed for what was sent over them, so many are logged in some seconds; all count."""
+"""Log lines per period for connections closed because of invalid requests; the metric counts all of them."""
 
 
 def _is_small(found: Found, frame: bytes) -> bool:
-    """Whether a request that came before has a small response."""
+    """Return whether a repeated request has a small response."""
     return len(frame) <= SMALL_BYTES and not found[1].has_long_response
 
 
 class Outbox:
-    """The connections that have responses to send, at the end of this turn of the loop at the latest."""
+    """The connections with responses to send by the end of this loop iteration."""
 
     __slots__ = ("_connections", "loop")
 
@@ -89,13 +89,13 @@ class Outbox:
         self._connections: list[Connection] = []
 
     def add(self, connection: Connection) -> None:
-        """Have the connection send what is ready."""
+        """Send the ready responses of `connection` at the end of this loop iteration."""
         if not self._connections:
             self.loop.call_soon(self.send)
         self._connections.append(connection)
 
     def send(self) -> None:
-        """Send now what there is."""
+        """Send all ready responses now."""
         connections, self._connections = self._connections, []
         for connection in connections:
             try:
@@ -106,7 +106,7 @@ class Outbox:
 
 @dataclass(slots=True, frozen=True)
 class Served:
-    """What the connections of one listener share."""
+    """What all connections of one listener share."""
 
     apis: dict[int, Api]
     metrics: Metrics
@@ -131,7 +131,7 @@ class Connection(asyncio.Protocol, Client):
     def __init__(self, node: Node, served: Served, principal: Principal = ANONYMOUS) -> None:
         self.line = Line(self, principal, served.metrics, served.watch)
         self._policy = None if served.authorizer.allows_everything else served.authorizer
-        """What may deny requests."""
+        """The access policy; None if it allows everything."""
         self.metrics = served.metrics
         self.watch = served.watch
         self._node = node
@@ -146,45 +146,45 @@ class Connection(asyncio.Protocol, Client):
         self._responses = served.responses
         self._backlog = served.backlog
         self.held_request_bytes = 0
-        """What is counted of this connection in the memory for requests."""
+        """Bytes of this connection that `RequestMemory` counts."""
         self._unserved: deque[bytes] = deque()
-        """Requests that are not served yet; while there are some, the socket is not read."""
+        """Frames that are not served yet. The socket is not read while there are any."""
         self._unserved_bytes = 0
         self._is_going_on = False
-        """Whether what is unserved will be looked at in a later turn."""
+        """Whether a slice for the unserved frames is scheduled."""
         self._stuck_bytes = 0
-        """What the transport had not sent when it was looked at last."""
+        """Bytes in the transport's write buffer at the last idle check."""
         self._frames = FrameReader(node.settings["socket.request.max.bytes"])
         self._routes = Routes(served.apis)
         self._transport: asyncio.Transport | None = None
         self._closing: asyncio.Transport | None = None
-        """What was closed and may still have bytes that the client does not read."""
+        """The closed transport, which may hold bytes that the client does not read."""
         self._work = served.work
         self._occupations = 0
-        """How many requests are served in steps."""
+        """Number of requests that are served in steps."""
         self._again: deque[tuple[PendingCall, bytes]] = deque()
-        """Requests that came before, are read all the same, and wait for one before them that is served in
-        steps; while there are some they count as one of those.
+        """Repeated requests that have to be decoded and wait for an earlier one that is served in steps.
+        While there are any, they count as one occupation.
         """
         self._is_reading_again = False
         self._large = served.large
         self._aside = b""
-        """A large request that waits until it may be read."""
+        """The frame of a large request that waits for `LargeRequests`."""
         self._large_bytes = 0
-        """The size of the large request that is worked on."""
+        """Size of the large request that is being handled."""
         self._is_write_paused = False
         self._is_read_paused = False
         self.is_short_of_memory = False
-        """Whether no more of an incomplete request is taken now."""
+        """Whether the rest of an incomplete request is left in the socket."""
         self._has_place = True
-        """Whether there are no more connections than may be (`max.connections`)."""
+        """Whether the connection is within `max.connections`."""
         self._is_stopped = False
         self._is_receiving = False
 
     # --- asyncio.Protocol ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's own is none by inheritance
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's transport does not inherit from it
         peer = transport.get_extra_info("peername") or ("?", 0)
         self.line.client_host = f"/{peer[0]}"
         self._peer = f"{peer[0]}:{peer[1]}"
@@ -192,8 +192,8 @@ class Connection(asyncio.Protocol, Client):
         self.metrics.connections_opened += 1
         self._has_place = self._limits.opened(self)
         if not self._has_place:
-            self._occupations += 1  # what is read nevertheless is not served
-            asyncio.get_running_loop().call_soon(self._balance)  # uvloop begins to read behind this method
+            self._occupations += 1  # requests that are read nevertheless are not served
+            asyncio.get_running_loop().call_soon(self._balance)  # uvloop starts reading after this method
         connected = transport.get_extra_info("socket")
         descriptor = -1 if connected is None else connected.fileno()
         if not (self._limits.may_stay(peer[0]) and self._limits.leaves_descriptors(descriptor)):
@@ -203,7 +203,7 @@ class Connection(asyncio.Protocol, Client):
         logger.debug("connection opened", extra={"peer": self._peer})
 
     def eof_received(self) -> None:
-        """Close a connection whose client sends no more, as Kafka does; responses that are ready leave."""
+        """Close a connection whose client sends no more, as Kafka does. Ready responses are sent first."""
         self._turn.serve()
         if self._transport is not None:
             self.send()
@@ -227,7 +227,7 @@ class Connection(asyncio.Protocol, Client):
                 found = self._repeats.find(frame, self._habit)
                 waiting = len(self.line.waiting)
                 if found is not None and (waiting < MOST_OTHERS_WAITING or _is_small(found, frame)):
-                    self._turn.add(self.line, found, frame)  # nearly always: there is nothing to read
+                    self._turn.add(self.line, found, frame)  # nearly always: nothing to decode
                     if waiting >= MOST_REQUESTS_WAITING:
                         self._balance()
                     return
@@ -238,7 +238,7 @@ class Connection(asyncio.Protocol, Client):
             self.refuse_unexpected(failure)
 
     def _receive(self, frames: Sequence[bytes]) -> None:
-        """Take requests, and serve as many as may be served now."""
+        """Accept frames, and serve as many as the limits allow."""
         for frame in frames:
             self._unserved.append(frame)
             self._unserved_bytes += len(frame)
@@ -254,7 +254,7 @@ class Connection(asyncio.Protocol, Client):
         if held or self.held_request_bytes:
             self._memory.note(self, held)
         if self.line.outgoing:
-            self.send()  # what could be answered at once leaves at once, without another turn of the loop
+            self.send()  # in this iteration of the loop, not the next one
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
@@ -269,7 +269,7 @@ class Connection(asyncio.Protocol, Client):
     # --- requests ---
 
     def _serve(self) -> None:
-        """Serve requests in their order; those that came before are served at the end of the turn."""
+        """Serve requests in order. Repeated ones are served at the end of the loop iteration."""
         find = self._repeats.find
         turn = self._turn
         unserved = self._unserved
@@ -299,14 +299,14 @@ class Connection(asyncio.Protocol, Client):
         self._balance()
 
     def _wait_for_turn(self) -> None:
-        """Serve what is unserved in a later turn of the loop."""
+        """Serve the unserved requests in a later iteration of the loop."""
         if self._unserved and not self._is_going_on:
             self._is_going_on = True
             self._backlog.add(self._go_on)
         self._balance()
 
     def _has_to_wait(self, *, is_small: bool) -> bool:
-        """Whether no request may be served now: what the last ones led to has to leave first."""
+        """Return whether a limit forbids to serve the next request now."""
         if self.line.unsent_bytes > MOST_UNSENT_BYTES:
             self.send()
         return (
@@ -319,7 +319,7 @@ class Connection(asyncio.Protocol, Client):
         )
 
     def _go_on(self) -> None:
-        """Serve what had to wait."""
+        """Serve the requests that waited."""
         self._is_going_on = False
         if self._transport is None:
             return
@@ -332,18 +332,18 @@ class Connection(asyncio.Protocol, Client):
 
     def _read(self, frame: bytes) -> None:
         if self.line.waiting:
-            self._turn.serve()  # what came before this one comes first
+            self._turn.serve()  # requests before this one are served first
         route, correlation_id = self._routes.find(frame)
         call = self.line.add(route, correlation_id)
         if route.read is read_nothing:
             call.answer_unsupported()
         elif self._occupations:
-            self.read_again(call, frame)  # what came before it was read again, and takes a while
+            self.read_again(call, frame)  # an earlier repeated request was decoded and is served in steps
         else:
             self._handle(call, frame)
 
     def _handle(self, call: PendingCall, frame: bytes) -> None:
-        """Read a request that stands in line, and hand it to its API."""
+        """Decode a request and pass it to its API."""
         route = call.route
         if len(frame) > route.api.read_aside_bytes:
             self._read_aside(call, frame)
@@ -355,7 +355,7 @@ class Connection(asyncio.Protocol, Client):
             self.watch.end(outer)
 
     def _read_aside(self, call: PendingCall, frame: bytes) -> None:
-        """Read a large request in a thread, when there is room for it."""
+        """Decode a large request in a thread, when `LargeRequests` admits it."""
         size_bytes = len(frame)
         self._aside = frame
         self._occupations += 1
@@ -372,26 +372,26 @@ class Connection(asyncio.Protocol, Client):
         self._large.enter(size_bytes, begin)
 
     def _leave_large(self) -> None:
-        """Let others in if a large request was worked on and that is over."""
+        """Release the admission of a large request whose work is done."""
         if self._large_bytes and not self._occupations:
             size_bytes, self._large_bytes = self._large_bytes, 0
             self._large.leave(size_bytes)
 
     def _decide(self, call: PendingCall, frame: bytes, request: Any) -> None:
-        """Hand a request to its API, if who asks may."""
+        """Pass a request to its API if the principal is authorized."""
         if self._policy is None:
             self._hand_over(call, frame, request)
         else:
             self._check(self._policy, call, frame, request)
 
     def _check(self, policy: Authorizer, call: PendingCall, frame: bytes, request: Any) -> None:
-        """Hand a request to its API, or answer it with the error of what is denied."""
+        """Pass a request to its API, or answer it with the error of the denied resource."""
         is_at_once = True
 
         def on_checked(error: ErrorCode | None) -> None:
             if error is not None:
                 call.route.api.deny(self._node, call, request, error)
-            else:  # what took a while is not remembered: the policy may have changed meanwhile
+            else:  # a check in several slices is not remembered: the policy may have changed meanwhile
                 self._hand_over(call, frame if is_at_once else b"", request)
 
         needs = call.route.api.needs(self._node, call, request)
@@ -414,17 +414,17 @@ class Connection(asyncio.Protocol, Client):
     # --- requests that may take long ---
 
     def serve_in_steps(self, call: PendingCall, steps: RequestSteps[Message]) -> None:
-        """Answer a request with what the steps return; later requests of the connection wait for it."""
+        """Answer a request with the result of the steps. Later requests wait until the steps are done."""
         self.occupy(call, answering(call, steps), lambda answer: answer())
 
     def make_aside(self, call: PendingCall, make: Callable[[], Message]) -> None:
-        """Answer a request with what is made and written in a thread."""
+        """Answer a request with a response that is made and encoded in a thread."""
         self.occupy(call, making(call, make), call.answer_frame)
 
     def occupy(
         self, call: PendingCall, steps: RequestSteps[ResultT], then: Callable[[ResultT], None]
     ) -> None:
-        """Drive work of a request. What comes behind it is kept until that is done."""
+        """Run the steps, then call `then` with their result. Later requests wait until the steps are done."""
         self._occupations += 1
 
         def on_done(result: ResultT) -> None:
@@ -450,7 +450,7 @@ class Connection(asyncio.Protocol, Client):
         self._work.run(steps, call, on_done, on_failed)
 
     def read_again(self, call: PendingCall, frame: bytes) -> None:
-        """Read a request that stands in line and cannot be served as it was before."""
+        """Decode and handle a queued request that cannot be served as a repeated one."""
         if self._transport is None:
             return
         if self._occupations and not self._is_reading_again:
@@ -465,7 +465,7 @@ class Connection(asyncio.Protocol, Client):
             self.refuse_unexpected(failure)
 
     def _read_more_again(self) -> None:
-        """Go on with requests that are read again, as far as none before them is served in steps."""
+        """Decode more of the requests in `_again`, until one of them is served in steps."""
         if self._is_reading_again:
             return
         self._is_reading_again = True
@@ -475,18 +475,18 @@ class Connection(asyncio.Protocol, Client):
         self._occupations -= not self._again
 
     def refuse_failed(self, route: Route, failure: Exception, where: Where = Where.CONNECTION) -> None:
-        """Close the connection over a request that failed for no fault of the client's."""
+        """Close the connection because a request failed with an unexpected exception."""
         name = route.api.name
         unexpected(where, f"{name} failed", failure, peer=self._peer, version=route.api_version)
         self.refuse(f"an unexpected failure of ours in {name}")
 
     def refuse_unexpected(self, failure: Exception) -> None:
-        """Close the connection over a failure that is no single request's."""
+        """Close the connection because of an unexpected exception outside of a single request."""
         unexpected(Where.CONNECTION, "a connection failed", failure, peer=self._peer)
         self.refuse("an unexpected failure of ours")
 
     def refuse(self, reason: str) -> None:
-        """Close the connection and log why, unless many are closed; responses that were ready still leave."""
+        """Close the connection and log why, at a limited rate. Ready responses are sent first."""
         if self._transport is None:
             return
         self._turn.serve()
@@ -499,7 +499,7 @@ class Connection(asyncio.Protocol, Client):
         self._close()
 
     def _close(self) -> None:
-        """Close the transport, which sends first what it has."""
+        """Close the transport, which first sends its write buffer."""
         if self._transport is not None:
             self._closing = self._transport
             self._transport.close()
@@ -507,7 +507,7 @@ class Connection(asyncio.Protocol, Client):
         self._give_up_waiting()
 
     def _give_up_waiting(self) -> None:
-        """Nobody is there for the answers any more."""
+        """Drop all requests of a closed connection."""
         self._unserved.clear()
         self._again.clear()
         self._aside = b""
@@ -515,7 +515,7 @@ class Connection(asyncio.Protocol, Client):
         self.line.give_up()
 
     def close_idle(self) -> None:
-        """Close a connection that has been silent for too long and waits for nothing, or reads nothing."""
+        """Close the connection if it is idle, if the client does not read, or if the client is gone."""
         transport = self._transport or self._closing
         if transport is None:
             return
@@ -532,12 +532,12 @@ class Connection(asyncio.Protocol, Client):
             transport.abort()
 
     def unread_bytes(self) -> int:
-        """See `headgate.server.response_memory`."""
+        """Return the bytes in the write buffer; see `headgate.server.response_memory`."""
         transport = self._transport or self._closing
         return 0 if transport is None else transport.get_write_buffer_size()
 
     def close_unread(self) -> None:
-        """See `headgate.server.response_memory`."""
+        """Abort the connection, whose client does not read; see `headgate.server.response_memory`."""
         transport = self._transport or self._closing
         if transport is not None:
             self._give_up_waiting()
@@ -546,12 +546,12 @@ class Connection(asyncio.Protocol, Client):
             transport.abort()
 
     def stop_reading(self) -> None:
-        """Take no more requests."""
+        """Accept no more requests."""
         self._is_stopped = True
         self._balance()
 
     def close(self) -> None:
-        """Send what is ready and close."""
+        """Send the ready responses and close."""
         if self._transport is not None:
             self.send()
             self._close()
@@ -559,17 +559,17 @@ class Connection(asyncio.Protocol, Client):
     # --- responses ---
 
     def send_ready(self) -> None:
-        """Queue the responses at the head of the line that are ready; they leave at the end of this turn."""
+        """Queue the ready responses at the head of the line. They leave at the end of this loop iteration."""
         if self.line.take_ready() and not self._is_receiving:
             self._outbox.add(self)
 
     def send(self) -> None:
-        """Write all responses that are queued, in one piece."""
+        """Send all queued responses in one write."""
         if self.line.outgoing:
             self.write(self.line.take_outgoing())
 
     def write(self, frames: bytes | bytearray) -> None:
-        """Write responses whose turn it is."""
+        """Send encoded responses whose predecessors were sent."""
         if self._transport is not None:
             self._transport.write(frames)
         if self._is_read_paused:
@@ -578,22 +578,22 @@ class Connection(asyncio.Protocol, Client):
             self._balance()
 
     def take_place(self) -> None:
-        """Begin to read: another connection has ended."""
+        """Start reading: the number of connections is within its limit now."""
         self._has_place = True
         self._occupations -= 1
         self._balance()
 
     def close_short(self) -> None:
-        """Close a connection that kept memory which others wait for."""
+        """Close a connection whose incomplete request holds memory that other connections need."""
         self.refuse("a request that did not end, while memory for requests was short")
 
     def balance_memory(self, *, is_short: bool) -> None:
-        """Leave an incomplete request in the socket, or go on with it."""
+        """Leave the rest of an incomplete request in the socket, or continue to read it."""
         self.is_short_of_memory = is_short
         self._balance()
 
     def _balance(self) -> None:
-        """Read from the client, unless it reads nothing itself or too much of it waits."""
+        """Read from the socket, unless the client does not read or too many of its requests are pending."""
         if self._transport is None:
             return
         is_to_pause = (

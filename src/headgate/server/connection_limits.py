@@ -1,11 +1,10 @@
-"""How many connections there may be: in all (`max.connections`), and from one address
-(`max.connections.per.ip`).
+"""The limits of connections: in total (`max.connections`) and per address (`max.connections.per.ip`).
 
-As in Kafka, a connection above the first limit waits until another one ends, and one above the second is
-closed at once. Connections that wait are left in the backlog of the listening socket, but for those that were
-accepted together with the last one there was room for: these are left unread.
+As in Kafka, a connection above the first limit waits until another one closes, and one above the second limit
+is closed at once. Waiting connections stay in the backlog of the listening socket. Only those accepted in the
+same call as the last one within the limit are open, and they are not read.
 
-The last descriptors that the process may have are kept for logs: a connection that would take one is closed.
+The last file descriptors of the process are reserved for logs: a connection that would use one is closed.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ logger = logging.getLogger(__name__)
 
 
 class Limited(Protocol):
-    """A connection: it may have to wait for its place."""
+    """A connection that may have to wait for its place."""
 
     def take_place(self) -> None:
-        """Begin to read: there is room now."""
+        """Start reading: the number of connections is within its limit now."""
         ...
 
 
 MOST_RESERVED = 256
-"""So many descriptors, or a quarter of all, no connection takes: what is asked of the others opens logs."""
+"""Descriptors reserved for logs, at most a quarter of all: requests on open connections open logs."""
 NO_LIMITS: Mapping[str, Any] = {"max.connections": INT_MAX, "max.connections.per.ip": INT_MAX}
 
 
@@ -39,29 +38,29 @@ class ConnectionLimits:
     """Counts the connections of a listener."""
 
     def __init__(self, settings: Mapping[str, Any] = NO_LIMITS) -> None:
-        """Both settings may change at any time; `look` takes a change over."""
+        """`settings` may change at any time; `look` applies a change."""
         self._settings = settings
         self._count = 0
         self._by_ip: Counter[str] = Counter()
         self._waiting: dict[Limited, None] = {}
-        """Connections without a place, in their order."""
+        """Connections above the limit, in the order of their arrival."""
         self._log = Seldom()
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._most_descriptors = most - min(most // 4, MOST_RESERVED)
         self.is_full = False
-        """Whether there is no room for another connection."""
+        """Whether the limit is reached."""
         self.on_full: Callable[[bool], None] = lambda is_full: None
-        """Told when there is no room for another connection, and when there is again."""
+        """Called when `is_full` changes, with its new value."""
         self._is_stopped = False
 
     def stop(self) -> None:
-        """Let no connection stay from now on: one may be accepted before its listening socket is closed, and
-        be told of afterwards.
+        """Reject every connection from now on. The event loop may still report one that it accepted before
+        the listening socket was closed.
         """
         self._is_stopped = True
 
     def opened(self, connection: Limited) -> bool:
-        """A connection was accepted; whether it has a place, or else `take_place` is called later."""
+        """Count a connection. Return whether it is within the limit; if not, `take_place` is called later."""
         if self._count >= self._settings["max.connections"]:
             self._waiting[connection] = None
             return False
@@ -70,7 +69,7 @@ class ConnectionLimits:
         return True
 
     def may_stay(self, ip: str) -> bool:
-        """Count a connection from this address; whether it is none too many."""
+        """Count a connection from this address. Return whether it is within the limit per address."""
         self._by_ip[ip] += 1
         if self._is_stopped:
             return False
@@ -89,7 +88,7 @@ class ConnectionLimits:
         return False
 
     def leaves_descriptors(self, descriptor: int) -> bool:
-        """Whether logs can be opened beside a connection of this descriptor: the lowest free one."""
+        """Return whether descriptors for logs remain. The system assigns the lowest free number."""
         if descriptor < self._most_descriptors:
             return True
         if self._log.is_time():
@@ -103,7 +102,7 @@ class ConnectionLimits:
         return False
 
     def closed(self, connection: Limited, ip: str) -> None:
-        """A connection from this address is gone."""
+        """Remove a closed connection from this address from the counts."""
         self._by_ip[ip] -= 1
         if not self._by_ip[ip]:
             del self._by_ip[ip]
@@ -111,7 +110,7 @@ class ConnectionLimits:
             del self._waiting[connection]
         else:
             self._count -= 1
-        self.look()  # its place goes to the next
+        self.look()
 
     def look(self) -> None:
         """Compare the number of connections with the limit, which may have changed."""

@@ -21,7 +21,7 @@ class Coordinator(Generic[ShardT]):
     """Routes a command to the shard of its key, or to every shard."""
 
     def __init__(self, kind: ShardKind[ShardT], runtimes: Sequence[ShardRuntime[ShardT]]) -> None:
-        """`runtimes`, one a partition, in the partitions' order."""
+        """`runtimes`: one for each partition, in the order of the partitions."""
         self._runtimes = runtimes
         self._partition_of = kind.partition_of
         self._quarantine = Quarantine(asyncio.get_running_loop().time)
@@ -30,55 +30,55 @@ class Coordinator(Generic[ShardT]):
 
     @property
     def runtimes(self) -> Sequence[ShardRuntime[ShardT]]:
-        """One a partition, in the partitions' order."""
+        """One runtime for each partition, in the order of the partitions."""
         return self._runtimes
 
     def submit(self, key: str, command: Any, on_reply: Callable[[Any], None]) -> None:
-        """Hand a command to the shard of a key; see `headgate.api.contract.ShardOwner`."""
+        """Pass a command to the shard of a key; see `headgate.api.contract.ShardOwner`."""
         runtimes = self._runtimes
         runtimes[self._partition_of(key, len(runtimes))].submit(command, on_reply, key)
 
     @property
     def is_wary(self) -> bool:
-        """Whether a command failed a shard a while ago: then commands are better not put together."""
+        """Whether a command made a shard fail recently. Commands are then handled one by one."""
         return self._quarantine.over_at != 0 and not self._quarantine.is_empty()
 
     def submit_to_all(self, command: Any, on_replies: Callable[[list[Any]], None]) -> None:
-        """Hand the same command to every shard; answers come together, one a shard, in their order."""
+        """Pass one command to every shard. `on_replies` gets one reply per shard, in their order."""
         take_at = gather(len(self._runtimes), on_replies)
         for index, runtime in enumerate(self._runtimes):
             runtime.submit(command, take_at(index))
 
     @property
     def shard_count(self) -> int:
-        """How many shards there are; see `headgate.api.contract.Coordinator`."""
+        """Number of shards; see `headgate.api.contract.Coordinator`."""
         return len(self._runtimes)
 
     def submit_to(self, shard: int, command: Any, on_reply: Callable[[Any], None]) -> None:
-        """Hand a command to one of the shards; see `headgate.api.contract.Coordinator`."""
+        """Pass a command to one shard; see `headgate.api.contract.Coordinator`."""
         self._runtimes[shard].submit(command, on_reply)
 
     def partition_of(self, key: str) -> int:
-        """The partition of the topic that holds a key."""
+        """Return the partition of the topic to which a key belongs."""
         count = len(self._runtimes)
         return 0 if count == 1 else self._partition_of(key, count)
 
     def look_at_log(self, partition: Partition) -> None:
-        """The log of a partition may have failed: if a shard's state is in it, the shard is to know."""
+        """Report a log of this partition that may have failed to the shard whose state it holds, if any."""
         for runtime in self._runtimes:
             if isinstance(runtime.log, LocalLog) and runtime.log.partition is partition:
                 runtime.log.look()
 
     def shards(self) -> list[ShardT]:
-        """The shards that are loaded, for the metrics."""
+        """Return the loaded shards, for the metrics."""
         return [runtime.shard for runtime in self._runtimes if runtime.is_active]
 
     async def load(self) -> None:
-        """Bring every shard up from its log; one whose log is damaged is refused, and no other."""
+        """Load every shard from its log. A damaged log makes only its own shard unavailable."""
         for runtime in self._runtimes:
             await runtime.load_if_possible()
 
     def close(self) -> None:
-        """Write what was decided and not yet written, and stop every timer."""
+        """Write the records that are decided and not yet written, and stop every timer."""
         for runtime in self._runtimes:
             runtime.close()

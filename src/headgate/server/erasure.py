@@ -1,9 +1,9 @@
-"""The offsets of deleted topics go, in every group, before another topic can have the name.
+"""Removal of the committed offsets of deleted topics, in every group.
 
-Offsets are kept by the names of topics. From a topic's deletion on its name is held
-(`headgate.topics.held_names`) until every shard has durably removed what was committed for it. So what the
-catalogue says is enough to go on after a crash: names that were a topic's and are none now may have offsets
-left, and no topic has those of another.
+Offsets are stored by topic name. From the deletion of a topic its name is held (`headgate.topics.held_names`)
+until every shard has durably removed the offsets committed for it. No other topic can be created with this
+name before. After a crash the catalogue therefore says what to do: a name of a former topic, which no topic
+has now, may still have offsets.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from headgate.topics.topics import Topics
 logger = logging.getLogger(__name__)
 
 RETRY_MS = 1000
-"""After which time shards that could not do it are asked again."""
+"""Delay before shards that failed are asked again."""
 
 CallLater = Callable[[int, Callable[[], None]], Any]
 
 
 class OffsetErasure:
-    """Sees to it that every shard forgets the offsets of topics that are no more."""
+    """Removes the offsets of deleted topics from every shard."""
 
     def __init__(self, topics: Topics, coordinator: Coordinator[GroupShard], call_later: CallLater) -> None:
         self._topics = topics
@@ -37,7 +37,7 @@ class OffsetErasure:
         self._call_later = call_later
 
     def start(self) -> None:
-        """Finish what an earlier life did not, and from now on see to each topic that is deleted."""
+        """Finish removals that an earlier run of the server did not, and watch for deleted topics."""
         former = self._topics.former_names()
         if former:
             left = set().union(*(shard.topics_with_offsets() for shard in self._coordinator.shards()))

@@ -1,8 +1,8 @@
-"""What the groups of a coordinator are told of their surroundings: the topics, and their own settings.
+"""What a coordinator's groups know of the rest of the node: the topics and the settings of groups.
 
-A shard that was loaded is told everything (`commands`), and from then on what changes. It forgets it all when
-it is loaded again. The settings of groups a shard knows before it is loaded (`new_shard`), because with the
-load the sessions of their members begin.
+A shard gets everything when it is loaded (`commands`) and every change after that. A shard that is loaded
+again starts without it. The settings of groups are set before the load (`new_shard`), because the sessions of
+members start with the load.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from headgate.topics.topics import Topics
 
 
 class GroupSurroundings:
-    """Topics and group settings of one node, as commands to its shards."""
+    """Passes the topics and the group settings of one node to its shards as commands."""
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
 
     def commands(self) -> Iterator[Any]:
-        """All that a shard has to know."""
+        """Return the commands that give a loaded shard all topics and group settings."""
         yield TopicsChanged([_as_it_is(topic) for topic in self._topics.all()])
         yield from self._group_settings()
 
     def new_shard(self, now: Millis) -> GroupShard:
-        """A shard that nothing is in, with the settings of its groups."""
+        """Return an empty shard that knows the settings of its groups."""
         shard = GroupShard(self._topics.settings)
         for command in self._group_settings():
             shard.handle(command, now)
         return shard
 
     def keep_telling(self, coordinator: Coordinator[GroupShard]) -> None:
-        """Tell the coordinator of every change from now on."""
+        """Pass every later change to the coordinator."""
 
         def tell(*changes: TopicChange) -> None:
             coordinator.submit_to_all(TopicsChanged(changes), lambda replies: None)

@@ -1,7 +1,7 @@
-"""Random ids as Kafka writes them, and the cluster id: made at the first start, kept in `meta.properties`.
+"""Random ids as Kafka formats them, and the cluster id: created at the first start, in `meta.properties`.
 
-The catalogue has it as well, noted before the file is made: so a file that is lost is written again, one that
-is damaged or another directory's is found out, and so is a catalogue that is lost.
+The catalogue stores the cluster id too, and stores it before the file is written. So a lost file is written
+again, and a damaged file, a file of another directory and a lost catalogue are detected.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _KEY = "cluster.id="
 
 
 def random_id() -> str:
-    """A random UUID as Kafka's `Uuid` prints it: base64url, 22 characters, the first of which is no "-"."""
+    """Return a random UUID as Kafka's `Uuid` prints it: base64url, 22 characters, the first one not "-"."""
     while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
     return text
 
 
 def check_identity(files: FileSystem, data_dir: Path, catalogue: Catalogue) -> None:
-    """Refuse a file and a catalogue that do not belong together. Raises OSError; changes nothing."""
+    """Check that the file and the catalogue belong together, without changes. Raises OSError if not."""
     path, known = data_dir / FILE_NAME, catalogue.cluster_id
     if not files.exists(path):
         if known is None and catalogue.end_offset:
@@ -50,7 +50,7 @@ def check_identity(files: FileSystem, data_dir: Path, catalogue: Catalogue) -> N
 
 
 def cluster_id(files: FileSystem, topics: Topics, now: Millis) -> str:
-    """The id of the cluster whose data this is, 22 characters, once it was checked. Raises OSError."""
+    """Return the cluster id of the checked data directory, 22 characters. Raises OSError."""
     path, known = topics.data_dir / FILE_NAME, topics.cluster_id
     is_there = files.exists(path)
     if known is None:

@@ -1,8 +1,8 @@
-"""How many large requests are read and worked on at a time.
+"""The limit on large requests that are decoded and handled at a time.
 
-A request may take twenty times its bytes once it is read, and its answer as much again. So those that are
-read in threads are let in by their bytes: some small ones together, or a very large one alone. The others
-wait as they came, in their order.
+A decoded request may take twenty times its bytes in memory, and its response as much again. So requests that
+are decoded in threads are admitted by their bytes: several small ones together, or one very large one alone.
+The others wait undecoded, in the order of their arrival.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections import deque
 from collections.abc import Callable
 
 MOST_BYTES = 16 << 20
-"""Of requests together; a larger one is let in alone."""
+"""Bytes of admitted requests together; a larger request is admitted alone."""
 
 
 class LargeRequests:
-    """The large requests of all connections, from their reading to the end of their work."""
+    """The large requests of all connections, from the decoding to the end of their handling."""
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most_bytes = most_bytes
@@ -24,17 +24,17 @@ class LargeRequests:
         self._is_letting_in = False
 
     def enter(self, size_bytes: int, go_on: Callable[[], None]) -> None:
-        """Call `go_on`, now or when there is room; whoever it is calls `leave` when its work is over."""
+        """Call `go_on` now or when there is room. The caller calls `leave` when its work is done."""
         self._waiting.append((size_bytes, go_on))
         self._let_in()
 
     def leave(self, size_bytes: int) -> None:
-        """The work of a request of this size is over."""
+        """Release the admission of a request of this size."""
         self._inside_bytes -= size_bytes
         self._let_in()
 
     def _let_in(self) -> None:
-        """Let in those there is room for. One that leaves at once does not call itself deeper."""
+        """Admit the requests there is room for. A request that leaves at once does not recurse."""
         if self._is_letting_in:
             return
         self._is_letting_in = True

@@ -26,14 +26,14 @@ logger = logging.getLogger(__name__)
 
 BACKLOG = 1024
 RETRY_MS = 1000
-"""When it is tried again to accept connections."""
+"""Delay before accepting is tried again."""
 
 
 class Listener:
-    """Everything between a node and its clients."""
+    """Accepts the connections of a node."""
 
     def __init__(self, node: BrokerNode, authorizer: Authorizer = ALLOW_ALL) -> None:
-        """`authorizer` says what the node's clients may do."""
+        """`authorizer` is the access policy for the node's clients."""
         self._node = node
         self._servers: list[asyncio.Server] = []
         self._cancel_sweep: Callable[[], None] = lambda: None
@@ -55,7 +55,7 @@ class Listener:
         )
         authorizer.when_changed(self.served.repeats.forget)
         self._sockets: list[int] = []
-        """The listening sockets, which outlive a pause: who connects meanwhile waits in their backlog."""
+        """Listening sockets, kept open during a pause: their backlog holds new connections meanwhile."""
         self._resuming: asyncio.Task[None] | None = None
         self._is_resuming = False
         self._open_connections = self.served.open_connections
@@ -67,7 +67,7 @@ class Listener:
         node.send_responses = self.served.outbox.send
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
-        """Accept connections; returns the address that was bound. Raises OSError when it cannot be had."""
+        """Accept connections. Return the bound address. Raises OSError when the address is not available."""
         loop = asyncio.get_running_loop()
         server = await loop.create_server(self._new_connection, host, port, backlog=BACKLOG)
         self._servers = [server]
@@ -80,7 +80,7 @@ class Listener:
         return Connection(self._node, self.served)
 
     def _on_full(self, is_full: bool) -> None:
-        """Accept nobody while there are as many connections as may be."""
+        """Stop accepting while the number of connections is at its limit; resume when it is below."""
         if is_full and self._servers:
             most = self._node.settings["max.connections"]
             logger.warning("no more connections are accepted", extra={"reason": f"max.connections is {most}"})
@@ -98,7 +98,7 @@ class Listener:
                     self._new_connection, sock=listening, backlog=BACKLOG
                 )
                 self._servers.append(server)
-        except OSError as failure:  # there may be no descriptor left
+        except OSError as failure:  # for example no descriptor left
             logger.error("connections cannot be accepted again yet", extra={"error": str(failure)})
             self._node.call_later(RETRY_MS, lambda: self._on_full(self._limits.is_full))
         except Exception as failure:
@@ -113,7 +113,7 @@ class Listener:
             server.close()
 
     def stop_accepting(self) -> None:
-        """Take no more connections, and no more requests from those there are."""
+        """Accept no more connections, and no more requests from the open ones."""
         self._cancel_sweep()
         self._limits.stop()
         sockets, self._sockets = self._sockets, []
@@ -127,7 +127,7 @@ class Listener:
         self.served.turn.serve()
 
     async def close(self) -> None:
-        """Send what is ready and close every connection."""
+        """Send the ready responses and close every connection."""
         for connection in list(self._open_connections):
             connection.close()
         await asyncio.sleep(0)

@@ -1,9 +1,9 @@
-"""Structured log lines: one line an event, the event first, then what is known of it as key=value.
+"""Structured log lines: one line per event, the event first, then its fields as key=value.
 
 2026-11-20T23:40:01.123Z WARN  connection closed peer=127.0.0.1:40412 reason="frame of 2 GiB"
 
-What clients say of themselves may be long, and may hold any character: here, and nowhere else, it is cut, and
-written so that it cannot be taken for another line or field.
+Text from clients may be long and may hold any character. This module, and no other, cuts it and quotes it, so
+that it cannot be taken for another line or field.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LEVELS = {"WARNING": "WARN", "CRITICAL": "FATAL"}
 
 LONGEST_EVENT = 1000
 LONGEST_VALUE = 500
-"""In characters; what is longer is cut, and how long it was is said."""
+"""In characters. A longer text is cut, and its length is appended."""
 LONGEST_TRACE = 20_000
 
 
@@ -62,7 +62,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """The same, one JSON object a line."""
+    """One JSON object per line, with the same content."""
 
     def format(self, record: logging.LogRecord) -> str:
         line = {
@@ -78,7 +78,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure(level: str, as_json: bool) -> None:
-    """Send the log of this process to standard error."""
+    """Send the log of this process to standard error, from this level on."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if as_json else TextFormatter())
     root = logging.getLogger()

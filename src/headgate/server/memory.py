@@ -1,9 +1,9 @@
-"""What the process gives back to the system of the memory it no longer uses, and when it looks for cycles.
+"""Settings of the C library's allocator and of Python's cycle collector for the server process.
 
-The C library takes large blocks from the system one by one and gives each back when it is freed. But it
-learns: after the first large blocks were freed it keeps ever larger ones for itself, in a heap that shrinks
-only from its end. The columns of a large table that grow, shrink and are built anew then leave holes of many
-megabytes. So once the server is up, and large blocks are rare, it is told to go on as it began.
+The C library takes large blocks directly from the system and returns each one when it is freed. But its
+threshold is dynamic: each freed large block raises it, and larger blocks then go into a heap that shrinks
+only from its end. The columns of a large table that grow, shrink and are rebuilt then leave holes of many
+megabytes. So the threshold is fixed once the server has started, when large blocks are rare.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _LARGE_BLOCK_BYTES = 256 * 1024
 
 
 def give_back_large_blocks() -> None:
-    """From here on, give every large block back when it is freed; and now what can be. glibc's alone."""
-    with suppress(AttributeError, OSError):  # another C library knows neither
+    """Return freed large blocks to the system from now on, and free memory of the heap now; glibc only."""
+    with suppress(AttributeError, OSError):  # other C libraries lack both functions
         library = ctypes.CDLL(None)
         library.mallopt(_M_MMAP_THRESHOLD, _LARGE_BLOCK_BYTES)
         library.malloc_trim(0)
@@ -30,12 +30,12 @@ _OLD_COLLECTIONS = 1000
 
 
 def collect_cycles_rarely() -> None:
-    """Look for cycles among objects that were made lately, and seldom among all there are.
+    """Collect cycles often among recent objects and seldom among all of them.
 
-    The collector stops everything while it looks, for about a tenth of a second per million objects. By its
-    own rules it looks at all objects whenever they have grown by a quarter, which a request with a hundred
-    thousand parts makes happen again and again. Nearly everything here goes without it, by counting
-    references; cycles that live long are few and wait. What is there now is not looked at any more.
+    The collector stops the process for about a tenth of a second per million objects. By default it examines
+    all objects whenever their number has grown by a quarter, which a request with a hundred thousand parts
+    causes repeatedly. Nearly all objects here are freed by reference counts; cycles that live long are few
+    and can wait. Objects that exist now are excluded from collections.
     """
     gc.collect()
     gc.freeze()

@@ -1,7 +1,7 @@
-"""What the server counts, and how Prometheus reads it.
+"""The server's counters, and their export to Prometheus.
 
-Counting on the way of a request is plain integer arithmetic; the Prometheus objects are made when somebody
-scrapes. Gauges that belong to others (groups, offsets, log bytes) are asked for at that time, too.
+Counting in the path of a request is plain integer arithmetic. The Prometheus objects are made at a scrape.
+Gauges of other parts (groups, offsets, log bytes) are read at the scrape, too.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ LATENCY_BOUNDS_SECONDS = (
 
 @dataclass(slots=True)
 class Histogram:
-    """Durations in seconds, counted by bucket; the last bucket holds what is above every bound."""
+    """Durations in seconds, counted by bucket; the last bucket counts those above every bound."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BOUNDS_SECONDS) + 1))
     total_seconds: float = 0.0
 
     def observe(self, seconds: float, count: int = 1) -> None:
-        """Count a duration, or several of the same."""
+        """Count `count` durations of `seconds` each."""
         self.counts[bisect_left(LATENCY_BOUNDS_SECONDS, seconds)] += count
         self.total_seconds += seconds * count
 
     def buckets(self) -> list[tuple[str, float]]:
-        """Cumulative counts by upper bound, as Prometheus wants them."""
+        """Return the cumulative counts by upper bound, as Prometheus expects them."""
         cumulative = 0
         rows: list[tuple[str, float]] = []
         for bound, count in zip([*map(str, LATENCY_BOUNDS_SECONDS), "+Inf"], self.counts, strict=True):
@@ -55,7 +55,7 @@ class Histogram:
 
 
 class Metrics(Collector):
-    """The server's counters; a Prometheus collector by name `headgate_...`."""
+    """The server's counters, a Prometheus collector of metrics named `headgate_...`."""
 
     def __init__(self, api_names: Mapping[int, str]) -> None:
         self._api_names = api_names
@@ -71,7 +71,7 @@ class Metrics(Collector):
         self._requests[api_key].observe(seconds)
 
     def observe_requests(self, api_key: int, seconds: float, count: int) -> None:
-        """Count requests that were answered together and took as long."""
+        """Count `count` requests that were answered together, each after `seconds`."""
         self._requests[api_key].observe(seconds, count)
 
     def observe_sync(self, seconds: float) -> None:
@@ -79,15 +79,15 @@ class Metrics(Collector):
         self._syncs.observe(seconds)
 
     def add_gauges(self, read: Callable[[], Iterable[Metric | None]]) -> None:
-        """Ask `read` for its metrics at every scrape; it gives None where others may have their turn."""
+        """Read more metrics from `read` at every scrape. It yields None where a slice may end."""
         self._gauges.append(read)
 
     def collect(self) -> Iterator[Metric]:
-        """Everything, now; on the loop's thread."""
+        """Return all metrics at once. Call it on the loop's thread."""
         return (metric for metric in self.steps() if metric is not None)
 
     def steps(self) -> Iterator[Metric | None]:
-        """Everything in small steps; None where others may have their turn."""
+        """Yield all metrics in small steps, and None where a slice may end."""
         latency = HistogramMetricFamily(
             "headgate_request_seconds", "From a request's frame to its response.", labels=["api"]
         )

@@ -1,4 +1,4 @@
-"""The node: topics, coordinator, clock and disk put together, as `headgate.api.contract` promises."""
+"""The node: connects topics, coordinators, clock and disk; implements `headgate.api.contract`."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ logger = logging.getLogger(__name__)
 ShardT = TypeVar("ShardT", bound=Shard[Any, Any])
 
 REMOVE_EVERY_MS = 20
-"""How long others have their turn between two lots of files of deleted topics."""
+"""Pause between slices of removing files of deleted topics, in ms."""
 RETRY_MS = 10_000
 TIDY_EVERY_MS = 50
-"""The same between two lots of records of the catalogue."""
+"""Pause between slices of tidying the catalogue, in ms."""
 
 
 class BrokerNode:
@@ -66,12 +66,12 @@ class BrokerNode:
         self.advertised_host = ""
         self.advertised_port = 0
         self.watch = LoopWatch()
-        """What holds the loop, and for how long."""
+        """Measures what blocks the event loop, and for how long."""
         self.request_work = RequestWork(self.watch)
         self.backlog = Backlog(self._loop)
         self.observe_sync: Callable[[float], None] = lambda seconds: None
         self.send_responses: Callable[[], None] = lambda: None
-        """Sends at once what would leave at the end of the turn."""
+        """Sends at once the responses that would be sent at the end of the loop iteration."""
         self.topics = Topics.open(
             files, data_dir, settings, clock.system_time(), partial(check_identity, files, data_dir)
         )
@@ -96,7 +96,7 @@ class BrokerNode:
         self._compaction.on_failed = self._look_at_log
 
     async def start(self) -> None:
-        """Bring the coordinator up from its logs, and begin to look after the topics."""
+        """Load the coordinators from their logs, and start the periodic work on topics."""
         self.coordinator = await self._open(self._groups)
         self.router = Here(self)
         self._checkpoints = CheckpointRunner(
@@ -113,7 +113,7 @@ class BrokerNode:
             self._compaction.start()
 
     async def _open(self, kind: ShardKind[ShardT]) -> Coordinator[ShardT]:
-        """Bring the shards of a kind up from their logs. Raises OSError where its topic cannot be created."""
+        """Load the shards of a kind from their logs. Raises OSError when its topic cannot be created."""
         topic = open_topic(kind, self.topics, self.system_time())
         runtimes = local_runtimes(kind, topic, self.durability, self._clock, self.watch)
         for runtime in runtimes:
@@ -128,7 +128,7 @@ class BrokerNode:
             coordinator.look_at_log(partition)
 
     def close(self) -> None:
-        """Write and sync what is left, and say so on disk: the next start need not look for damage."""
+        """Write and sync what is left, and mark the stop as clean, so that the next start skips recovery."""
         if self._looking_after is not None:
             self._looking_after.cancel()
         self.request_work.close()
@@ -144,31 +144,31 @@ class BrokerNode:
         self.topics.close()
 
     def system_time(self) -> Millis:
-        """What the system's clock says, in milliseconds since the epoch: for timestamps."""
+        """Return the system clock's time in milliseconds since the epoch, for timestamps."""
         return self._clock.system_time()
 
     def steady_time(self) -> Millis:
-        """The time that only ever passes, in milliseconds: for deadlines."""
+        """Return the monotonic clock's time in milliseconds, for deadlines."""
         return self._clock.steady_time()
 
     def call_later(self, delay_ms: int, action: Callable[[], None]) -> Callable[[], None]:
-        """Run `action` after `delay_ms` unless the returned function is called before."""
+        """Run `action` after `delay_ms`. Return a function that cancels it."""
         return self._loop.call_later(delay_ms / 1000, action).cancel
 
     def soon(self, action: Callable[[], None]) -> None:
-        """Run `action` in one of the next turns of the loop, with others that wait for theirs."""
+        """Run `action` in a later iteration of the loop, after the work queued before it."""
         self.backlog.add(action)
 
     def new_member_id(self, client_id: str | None) -> str:
-        """A fresh id for a member of a classic group, as Kafka makes them."""
+        """Return a new id for a member of a classic group, in Kafka's format."""
         return f"{client_id or ''}-{uuid.uuid4()}"
 
     def new_consumer_member_id(self) -> str:
-        """A fresh id for a member of a consumer group, as Kafka makes them."""
+        """Return a new id for a member of a consumer group, in Kafka's format."""
         return random_id()
 
     def gauges(self) -> Iterator[Metric | None]:
-        """What this node holds, for the metrics; None where others may have their turn."""
+        """Yield the gauges of this node for the metrics, and None where a slice may end."""
         shards = self.coordinator.shards()
         states: Counter[str] = Counter()
         for shard in shards:
@@ -216,7 +216,7 @@ class BrokerNode:
                 await slices.run(self.history.mark_emptied())
             except OSError as failure:
                 logger.error("retention failed", extra={"error": str(failure)})
-            except Exception as failure:  # what goes wrong once may go well the next time
+            except Exception as failure:  # the next round may succeed
                 unexpected(Where.HOUSEKEEPING, "retention failed", failure)
             self._tidy_catalogue()
             await asyncio.sleep(self.settings["log.retention.check.interval.ms"] / 1000)

@@ -1,4 +1,4 @@
-"""What the kernel knows of the other end of a connection that is not read."""
+"""The kernel's knowledge of the other end of a connection that is not read."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import socket
 from asyncio import BaseTransport
 
 _ESTABLISHED = 1
-"""The first byte of TCP_INFO: both ends may send."""
+"""First byte of TCP_INFO for an established connection: both ends may send."""
 
 
 def is_peer_gone(transport: BaseTransport) -> bool:
-    """Whether the client has closed its end, or is gone: a socket that is not read does not tell it."""
+    """Return whether the client closed its end or is gone, which an unread socket does not report."""
     connected = transport.get_extra_info("socket")
     if connected is None or not hasattr(socket, "TCP_INFO"):
         return False

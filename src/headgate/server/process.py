@@ -1,4 +1,4 @@
-"""The server process: takes the data directory, starts the node, listens, and ends cleanly on a signal."""
+"""The server process: locks the data directory, starts the node, listens, and stops cleanly on a signal."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LOOK_AFTER_DIRECTORY_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """What `headgate serve` was told."""
+    """The options of `headgate serve`."""
 
     data_dir: Path
     listen: Address
@@ -50,7 +50,7 @@ class ServeOptions:
 
 
 def run_server(options: ServeOptions) -> None:
-    """Serve until SIGTERM, SIGINT or SIGHUP. Raises OSError when directory or address cannot be had."""
+    """Serve until SIGTERM, SIGINT or SIGHUP. Raises OSError when directory or address is not available."""
     log_lines.configure(options.log_level, options.log_as_json)
     _allow_many_files()
     try:
@@ -72,12 +72,12 @@ def run_server(options: ServeOptions) -> None:
 
 
 def _reachable(host: str) -> str:
-    """What clients can connect to when the server listens on `host`: a wildcard is no address of theirs."""
+    """Return the host that clients connect to when the server listens on `host`, which may be a wildcard."""
     return socket.gethostname() if host in ("0.0.0.0", "::") else host
 
 
 def _allow_many_files() -> None:
-    """Every connection and every open log takes a descriptor: use all that this process may have."""
+    """Raise the limit of descriptors to its maximum: every connection and every open log takes one."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -88,7 +88,7 @@ async def _serve(options: ServeOptions, filesystem: OsFileSystem, lock: OsLock) 
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(on_loop_exception)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup means it
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
             loop.add_signal_handler(number, stop.set)
     if options.with_parent:
         loop.add_reader(sys.stdin.fileno(), _stop_at_end_of_input, stop)
@@ -100,7 +100,7 @@ async def _serve(options: ServeOptions, filesystem: OsFileSystem, lock: OsLock) 
     give_back_large_blocks()
     collect_cycles_rarely()
     listener = Listener(node)
-    watches = lock.is_at(options.data_dir / LOCK_NAME)  # on a file system that numbers its files for good
+    watches = lock.is_at(options.data_dir / LOCK_NAME)  # not without stable inode numbers
     watch = loop.create_task(_watch_directory(node, lock, stop)) if watches else None
     try:
         host, port = await listener.listen(*options.listen)
@@ -128,9 +128,9 @@ async def _serve(options: ServeOptions, filesystem: OsFileSystem, lock: OsLock) 
 
 
 async def _watch_directory(node: BrokerNode, lock: OsLock, stop: asyncio.Event) -> Path:
-    """Stop the server when its directory, the lock or a log in it is not there any more; what is gone.
+    """Stop the server when its directory, the lock or a log in it was removed. Return the missing path.
 
-    What it goes on to write would be in files without a name, and another server could start there.
+    The server would continue to write to files without a name, and another server could start there.
     """
     data_dir = node.topics.data_dir
     while lock.is_at(data_dir / LOCK_NAME):
@@ -148,7 +148,7 @@ async def _watch_directory(node: BrokerNode, lock: OsLock, stop: asyncio.Event) 
 
 
 async def _start_unless_stopped(node: BrokerNode, stop: asyncio.Event) -> bool:
-    """Bring the node up; False: it is to stop before it is up, for reading long logs takes long."""
+    """Start the node. Return False if a signal arrived first: reading long logs takes long."""
     loop = asyncio.get_running_loop()
     starting, stopping = loop.create_task(node.start()), loop.create_task(stop.wait())
     await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -163,7 +163,7 @@ async def _start_unless_stopped(node: BrokerNode, stop: asyncio.Event) -> bool:
 
 
 def _stop_at_end_of_input(stop: asyncio.Event) -> None:
-    """Stop once nobody has the other end of standard input any more; what is written there is not read."""
+    """Stop when the other end of standard input is closed. Input is discarded."""
     descriptor = sys.stdin.fileno()
     if not os.read(descriptor, 4096):
         asyncio.get_running_loop().remove_reader(descriptor)

@@ -1,9 +1,9 @@
-"""The memory that requests take which are not served yet: incomplete ones, and those that have to wait.
+"""The memory of requests that are not served yet: incomplete ones and waiting ones.
 
-It is bounded for all connections together by `queued.max.request.bytes`. Above the bound, connections with
-more than a little of a request are not read, but for one of them at a time, which is closed if its request
-does not end soon. Small requests are always read. So a client with large requests that never end keeps nobody
-from being served for long.
+`queued.max.request.bytes` bounds it for all connections together. Above the bound, connections that hold
+more than a small part of a request are not read. One of them at a time is still read, and is closed if its
+request does not end soon. Small requests are always read. So a client whose large requests never end delays
+other clients only briefly.
 """
 
 from __future__ import annotations
@@ -14,43 +14,43 @@ from typing import Final, Protocol
 
 UNLIMITED = -1
 WITHOUT_A_LIMIT_BYTES: Final = 512 << 20
-"""The bound where the setting says that there is none: the memory of a machine is one."""
+"""The bound when the setting says unlimited: the memory of a machine is finite."""
 ALWAYS_TAKEN_BYTES: Final = 64 << 10
-"""So much of a request is read whatever others hold."""
+"""Bytes of a request that are read even above the bound."""
 FAVOURED_SECONDS: Final = 30.0
 READ_AT_ONCE_BYTES: Final = 256 << 10
-"""What a connection may bring when it is read once."""
+"""Bytes that one read of a connection may bring."""
 
 
 class Holder(Protocol):
-    """A connection: what of its requests is held, and whether more of it may come."""
+    """A connection, with the bytes it holds and whether it is read."""
 
     held_request_bytes: int
     is_short_of_memory: bool
 
     def balance_memory(self, *, is_short: bool) -> None:
-        """Take no more of the request that is incomplete, or go on."""
+        """Stop reading the incomplete request, or resume it."""
         ...
 
     def close_short(self) -> None:
-        """Close the connection: it keeps memory that others wait for."""
+        """Close the connection: it holds memory that others wait for."""
         ...
 
 
 class RequestMemory:
-    """Counts what all connections hold, and stops and resumes the large ones."""
+    """Counts the bytes that all connections hold; pauses and resumes those with large requests."""
 
     def __init__(self, limit_bytes: int = UNLIMITED) -> None:
         self._limit_bytes = WITHOUT_A_LIMIT_BYTES if limit_bytes <= 0 else limit_bytes
         self.held_bytes = 0
         self._short: deque[Holder] = deque()
-        """Connections that are not read, in their order."""
+        """Connections that are not read, in the order of their pause."""
         self._favoured: Holder | None = None
-        """The one that is read though there is no room, so that its request may end."""
+        """The connection that is read although the bound is reached, so that its request can end."""
         self._deadline: asyncio.TimerHandle | None = None
 
     def note(self, connection: Holder, held_bytes: int) -> None:
-        """A connection holds so much now."""
+        """Set the bytes that a connection holds."""
         self.held_bytes += held_bytes - connection.held_request_bytes
         connection.held_request_bytes = held_bytes
         if held_bytes <= ALWAYS_TAKEN_BYTES:
@@ -66,7 +66,7 @@ class RequestMemory:
             self._resume()
 
     def gone(self, connection: Holder) -> None:
-        """A connection holds nothing any more, and never will."""
+        """Remove a connection that holds no more bytes."""
         self.held_bytes -= connection.held_request_bytes
         connection.held_request_bytes = 0
         if connection.is_short_of_memory:
@@ -86,14 +86,14 @@ class RequestMemory:
             self._deadline = asyncio.get_running_loop().call_later(FAVOURED_SECONDS, self._on_deadline)
 
     def _on_deadline(self) -> None:
-        """The request did not end: somebody else is to have the memory, if somebody waits for it."""
+        """Close the favoured connection, whose request did not end in time, if others wait for memory."""
         connection = self._favoured
         self._favour(None)
         if connection is not None and self.held_bytes > self._limit_bytes:
             connection.close_short()
 
     def _resume(self) -> None:
-        """Go on with as many as there is room for, and with one in any case; who waits longest is first."""
+        """Resume the connections there is room for, at least one, in the order of their pause."""
         if self._favoured is None:
             first = self._short.popleft()
             self._favour(first)

@@ -1,12 +1,12 @@
-"""The work of requests that may be long: on the loop in slices, in threads where it would block the loop.
+"""Long work of requests: on the loop in slices, and in threads where it would block the loop.
 
 Rules:
 
-1. The work is a generator. It yields None where others may have their turn, a function to have it run in a
-   thread, and a future to wait for it; what that function or future raises is raised at the yield.
-2. The first slice is taken at once. So work that is short is done when `run` returns, and costs no turn.
-3. After that one slice is taken in each turn of the loop, whoever's it is; pieces of work take turns.
-4. As many functions run in threads at a time as there are threads, `THREADS`, in the order they came.
+1. The work is a generator. It yields None where a slice may end, a function to run it in a thread, and a
+   future to wait for it. An exception of that function or future is raised at the yield.
+2. `run` takes the first slice at once. So short work is done when `run` returns, and needs no loop iteration.
+3. After that, each iteration of the loop runs one slice of one piece of work; the pieces alternate.
+4. At most `THREADS` functions run in threads at a time, in the order of their arrival.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ Answer = Callable[[], None]
 FIRST_SLICE_SECONDS = 0.001
 SLICE_SECONDS = 0.005
 MOST_WRITTEN_AT_ONCE = 100
-"""The response to more steps than that is written in a thread: it has about as many parts."""
+"""Steps above which the response is encoded in a thread: it has about as many parts as there were steps."""
 THREADS = 2
-"""They share one interpreter with the loop: each of them makes the loop wait for some milliseconds."""
+"""The threads share the interpreter with the loop: each of them delays the loop by some milliseconds."""
 
 
 def reading(call: PendingCall, frame: bytes) -> RequestSteps[Any]:
-    """Read a large request in a thread. Raises `WireError`."""
+    """Decode a large request in a thread. Return the request. Raises `WireError`."""
     route, read = call.route, []
     yield lambda: read.append(route.read(frame, route.body_at))
     return read[0]
 
 
 def making(call: PendingCall, make: Callable[[], Message]) -> RequestSteps[bytes | bytearray]:
-    """Make and write a response in a thread; its frame."""
+    """Make and encode a response in a thread. Return its frame."""
     frames: list[bytes] = []
     yield lambda: frames.append(call.frame_of(make()))
     return frames[0]
 
 
 def answering(call: PendingCall, steps: RequestSteps[Message]) -> RequestSteps[Answer]:
-    """Drive the steps to a response; what sends it, written already if there were many steps to it."""
+    """Run the steps to a response. Return a function that sends it, encoded if there were many."""
     count = 0
     problem: Exception | None = None
     try:
@@ -82,10 +82,10 @@ class _Piece(NamedTuple):
 
 
 class RequestWork:
-    """Drives the work of all requests of a node."""
+    """Runs the work of all requests of a node."""
 
     seconds: Callable[[], float] = staticmethod(perf_counter)
-    """For how long something takes."""
+    """Monotonic clock, in seconds."""
 
     def __init__(self, watch: LoopWatch) -> None:
         self._loop = asyncio.get_running_loop()
@@ -102,11 +102,11 @@ class RequestWork:
         on_done: Callable[[ResultT], None],
         on_failed: Callable[[Exception], None],
     ) -> None:
-        """Drive work to its end. `step` names whose it is; what it returns goes to `on_done`."""
+        """Run work to its end and pass its result to `on_done`. `step` names the request it belongs to."""
         self._go_on(_Piece(steps, step, on_done, on_failed), FIRST_SLICE_SECONDS)
 
     def close(self) -> None:
-        """Give up what is not done: nobody is there for it any more."""
+        """Stop, and drop all work that is not done."""
         self._is_closed = True
         self._executor.shutdown(wait=True, cancel_futures=True)
         pieces, self._queue = self._queue, deque()
@@ -132,7 +132,7 @@ class RequestWork:
             self._ask_for_turn()
 
     def _go_on(self, piece: _Piece, slice_seconds: float, problem: Exception | None = None) -> None:
-        """One slice of it."""
+        """Run one slice, with the request as the current asker."""
         outer, asker_before = self._watch.begin(piece.step), NOW.asker
         NOW.asker = cast(Asker, piece.step)
         try:
@@ -171,7 +171,7 @@ class RequestWork:
         waiting.add_done_callback(partial(self._waited, piece))
 
     def _waited(self, piece: _Piece, waiting: asyncio.Future[Any]) -> None:
-        """What it waited for is done."""
+        """Continue a piece of work whose future is done."""
         if waiting.cancelled() or (problem := waiting.exception()) is None:
             self._enqueue(piece)
         elif isinstance(problem, Exception):

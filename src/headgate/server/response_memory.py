@@ -1,9 +1,9 @@
-"""The memory that responses take which their clients do not read.
+"""The memory of responses that clients do not read.
 
-What one connection may hold is bounded by `headgate.server.connection`; here it is for all of them together.
-Above the bound the connection goes that has been stuck for longest: one whose client has read nothing since,
-or the least lately. So clients that read nothing cost a bounded amount of memory, however many connections
-they have, and keep nobody else from being served.
+`headgate.server.connection` bounds it for one connection; this module bounds it for all of them together.
+Above the bound the connection that was stuck for longest is closed: one whose client read nothing since, or
+least recently. So clients that do not read cost a bounded amount of memory, however many connections they
+have, and other clients are still served.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from headgate.server.seldom import Seldom
 logger = logging.getLogger(__name__)
 
 MOST_UNREAD_BYTES: Final = 256 << 20
-"""Of all connections together."""
+"""Bytes of all connections together."""
 
 
 class Reader(Protocol):
-    """A connection: how much its client has not read, and the way to end it."""
+    """A connection, with the bytes that its client has not read."""
 
     def unread_bytes(self) -> int:
-        """What the transport holds for the client."""
+        """Return the bytes in the transport's write buffer."""
         ...
 
     def close_unread(self) -> None:
-        """End the connection at once."""
+        """Abort the connection."""
         ...
 
 
 class ResponseMemory:
-    """Counts what connections hold whose client does not keep up."""
+    """Counts the unread bytes of connections whose clients do not keep up."""
 
     def __init__(self, limit_bytes: int = MOST_UNREAD_BYTES) -> None:
         self._limit_bytes = limit_bytes
         self._held: dict[Reader, int] = {}
-        """Who was stuck for longest is first."""
+        """Unread bytes by connection; the one that was stuck for longest is first."""
         self.held_bytes = 0
-        """What they held when each was looked at last."""
+        """Sum of the values in `_held`."""
         self._log = Seldom()
 
     def note(self, reader: Reader) -> None:
-        """A client does not keep up, or has more to read than before."""
+        """Count a connection whose client does not keep up, or which has more unread bytes than before."""
         unread_bytes = reader.unread_bytes()
         self.held_bytes += unread_bytes - self._held.get(reader, 0)
         self._held[reader] = unread_bytes
@@ -51,13 +51,13 @@ class ResponseMemory:
             self._make_room()
 
     def gone(self, reader: Reader) -> None:
-        """A client keeps up again, or is gone."""
+        """Remove a connection whose client keeps up again, or which is closed."""
         self.held_bytes -= self._held.pop(reader, 0)
 
     def _make_room(self) -> None:
         for reader, before in list(self._held.items()):
             unread_bytes = reader.unread_bytes()
-            if unread_bytes < before:  # it has read: others are before it
+            if unread_bytes < before:  # the client has read: move it to the end
                 del self._held[reader]
             self._held[reader] = unread_bytes
             self.held_bytes += unread_bytes - before

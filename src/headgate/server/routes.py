@@ -1,4 +1,4 @@
-"""Where the requests of a connection go: what their headers say, which is nearly always the same."""
+"""Lookup of APIs by request headers, with a memory of the headers of one connection."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from headgate.wire.errors import WireError
 from headgate.wire.framing import API_VERSIONS_KEY, RequestHeader, read_request_header
 
 LARGEST_REMEMBERED_HEADER: Final = 512
-"""A longer header of a request is read each time."""
+"""Longer headers are decoded each time."""
 
 
 class NotSpoken(WireError):
-    """The API, or the version of it, is not spoken here."""
+    """The API or its version is not supported."""
 
 
 def read_nothing(frame: bytes, at: int) -> None:
-    """Stand for the reader of ApiVersions in a version that is not spoken: it is answered unread."""
+    """Mark a request of ApiVersions in an unsupported version, which is answered without decoding."""
     raise AssertionError("a request in a version that is not spoken is not read")
 
 
 class Routes:
-    """Finds where requests of one connection go."""
+    """Finds the routes of the requests of one connection."""
 
     __slots__ = ("_apis", "_known")
 
     def __init__(self, apis: dict[int, Api]) -> None:
         self._apis = apis
         self._known: dict[bytes, tuple[bytes, Route]] = {}
-        """By api key and version as they stand in the frame: what the last such request said of itself."""
+        """Last header and route by the encoded API key and version. Headers exclude the correlation id."""
 
     def find(self, frame: bytes) -> tuple[Route, int]:
-        """Where a request goes, and its correlation id. Raises WireError."""
-        # A client says the same of itself in every header: only the correlation id has to be read again.
+        """Return the route and the correlation id of a request. Raises WireError."""
+        # A client sends the same header every time, except for the correlation id.
         known = self._known.get(frame[:4])
         if known is not None and frame[8 : known[1].body_at] == known[0]:
             return known[1], int.from_bytes(frame[4:8], "big", signed=True)

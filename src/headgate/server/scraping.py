@@ -1,14 +1,14 @@
-"""Metrics over HTTP: collected on the event loop in slices, written as text in a thread.
+"""Metrics over HTTP: collected on the event loop in slices, encoded as text in a thread.
 
-What is counted changes with every request, and a look into it may change it (caches of names do): nobody but
-the loop's thread touches it. A scrape of many groups takes many slices of a millisecond, and requests are
-served between them. One collection is made at a time, for all scrapes that wait when it begins; the next one
-begins after a pause, so that collecting takes a fifth of the loop's time at most, however many scrape.
+Counters change with every request, and reading them may change caches of names, so only the loop's thread
+reads them. A scrape of many groups takes many slices of a millisecond, with requests served in between. One
+collection at a time serves all scrapes that wait when it begins. The next one begins after a pause, so that
+collections take at most a fifth of the loop's time, however many clients scrape.
 
-The server speaks as much of HTTP/1 as scraping takes: one GET a connection. Whoever connects and sends
-nothing, or a byte now and then, costs no thread and keeps no other from being answered: there are few
-connections at a time, and none lasts long. Where there are too many, one makes room that has not sent its
-request or does not read its answer; while all are waiting for an answer, nobody else is let in.
+The server supports the part of HTTP/1 that scrapes need: one GET per connection. A client that sends nothing,
+or a byte now and then, takes no thread and blocks no other client: the number of connections and their
+duration are limited. Above the limit, a connection that has not sent its request or does not read its answer
+is closed. While all connections wait for an answer, a new one is closed.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ logger = logging.getLogger(__name__)
 SLICE_SECONDS = 0.001
 MOST_CONNECTIONS = 32
 LONGEST_SECONDS = 30.0
-"""From the connection to the end of the answer."""
+"""Duration of a connection, from its opening to the end of the answer."""
 LARGEST_REQUEST_BYTES = 16 << 10
 PAUSE_AFTER = 4
-"""How many times as long as a collection took the next one waits."""
+"""Length of the pause after a collection, as a multiple of the collection's duration."""
 _END_OF_REQUEST = b"\r\n\r\n"
 
 
 async def collect_in_slices(metrics: Metrics) -> list[Metric]:
-    """Walk through the metrics on the loop; others have their turn between slices."""
+    """Collect all metrics on the loop in slices. Raises what a metric raises, after reporting it."""
     found: list[Metric] = []
     try:
         slice_end = perf_counter() + SLICE_SECONDS
@@ -59,13 +59,13 @@ async def collect_in_slices(metrics: Metrics) -> list[Metric]:
 
 
 class _Found(Collector):
-    """What was collected, as Prometheus' text encoders take it."""
+    """Collected metrics, as input for the text encoders of prometheus_client."""
 
     def __init__(self, metrics: list[Metric]) -> None:
         self._metrics = metrics
 
     def collect(self) -> Iterator[Metric]:
-        """All of it."""
+        """Return all collected metrics."""
         return iter(self._metrics)
 
 
@@ -73,22 +73,22 @@ Encoder = Callable[[CollectorRegistry], bytes]
 
 
 def _encoder_for(accept: str) -> tuple[Encoder, str]:
-    """What writes the format that is asked for, and its name; the usual one where nonsense is asked for."""
+    """Return the encoder for an Accept header and its content type; the default for an invalid header."""
     try:
         return choose_encoder(accept)
-    except Exception:  # versions are compared there, whatever they look like
+    except Exception:  # the function parses versions and raises for invalid ones
         return choose_encoder("")
 
 
 def _as_text(metrics: list[Metric], encoder: Encoder) -> bytes:
-    """The text; in any thread."""
+    """Encode the metrics; may run in any thread."""
     registry = CollectorRegistry()
     registry.register(_Found(metrics))
     return encoder(registry)
 
 
 class _Collected:
-    """What was collected once, and its texts by their types."""
+    """The metrics of one collection, and their texts by content type."""
 
     def __init__(self, metrics: list[Metric]) -> None:
         self.metrics = metrics
@@ -96,21 +96,21 @@ class _Collected:
 
 
 class Scraping:
-    """Answers scrapes, from any number of connections."""
+    """Answers scrapes from any number of connections."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._lock = asyncio.Lock()
         self._pause_seconds = 0.0
-        """Before the next collection."""
+        """Pause before the next collection."""
         self._next: asyncio.Task[_Collected | None] | None = None
-        """The collection that has not begun, for all who ask now."""
+        """The collection that has not begun; all scrapes that arrive now wait for it."""
         self._executor = ThreadPoolExecutor(1, "headgate-metrics")
         self._open: dict[_Scrape, None] = {}
-        """The oldest first."""
+        """Open connections, the oldest first."""
 
     async def text(self, accept: str) -> tuple[bytes, str] | None:
-        """The metrics in the format that is asked for, and what it is called; None if that failed."""
+        """Return the metrics as text and their content type, or None if the collection failed."""
         loop = asyncio.get_running_loop()
         encoder, content_type = _encoder_for(accept)
         if self._next is None:
@@ -131,13 +131,13 @@ class Scraping:
             began = perf_counter()
             try:
                 return _Collected(await collect_in_slices(self._metrics))
-            except Exception:  # it was told where it was raised
+            except Exception:  # reported where it was raised
                 return None
             finally:
                 self._pause_seconds = PAUSE_AFTER * (perf_counter() - began)
 
     def opened(self, scrape: _Scrape) -> None:
-        """Somebody connected; when there are too many somebody has to go."""
+        """Add a connection. At the limit, close the oldest one that waits for no answer, or else this one."""
         if len(self._open) >= MOST_CONNECTIONS:
             goes = next((one for one in self._open if not one.waits_for_answer), scrape)
             self.closed(goes)
@@ -147,11 +147,11 @@ class Scraping:
         self._open[scrape] = None
 
     def closed(self, scrape: _Scrape) -> None:
-        """A connection is over."""
+        """Remove a closed connection."""
         self._open.pop(scrape, None)
 
     def close(self) -> None:
-        """End all connections, and the thread."""
+        """Close all connections and stop the thread."""
         for scrape in list(self._open):
             scrape.end()
         if self._next is not None:
@@ -169,7 +169,7 @@ class _Scrape(asyncio.Protocol):
         self._answering: asyncio.Task[None] | None = None
         self._cancel_deadline: Callable[[], None] = lambda: None
         self.waits_for_answer = False
-        """Whether it has sent its request, and nothing is sent back yet."""
+        """Whether the request is complete and nothing of the answer was sent."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -185,7 +185,7 @@ class _Scrape(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._answering is not None or self._transport is None:
-            return  # one request a connection
+            return  # one request per connection
         self._request += data
         if _END_OF_REQUEST in self._request:
             self._transport.pause_reading()
@@ -195,7 +195,7 @@ class _Scrape(asyncio.Protocol):
             self.end()
 
     def end(self) -> None:
-        """End the connection at once."""
+        """Abort the connection."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -218,9 +218,9 @@ class _Scrape(asyncio.Protocol):
 
 @contextlib.asynccontextmanager
 async def metrics_server(address: tuple[str, int] | None, metrics: Metrics) -> AsyncIterator[int | None]:
-    """Serve the metrics at this address for as long as the block lasts; on the loop that is asked.
+    """Serve the metrics at this address until the block ends, on the running loop.
 
-    Gives the port. Raises OSError when the address cannot be had.
+    Yields the bound port, or None without an address. Raises OSError when the address is not available.
     """
     if address is None:
         yield None

@@ -1,4 +1,4 @@
-"""Log lines that clients can cause as often as they like: a few in a while, and how many were left out."""
+"""A rate limit for log lines that clients can cause, with a count of the lines left out."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ EVERY_SECONDS = 5.0
 
 
 class Seldom:
-    """Tells whether it is time for another line."""
+    """Decides whether another line may be logged."""
 
     __slots__ = ("_left", "_most", "_next_at", "_skipped")
 
     def __init__(self, most: int = 1) -> None:
-        """`most`: how many lines in EVERY_SECONDS."""
+        """`most`: lines allowed in EVERY_SECONDS."""
         self._most = self._left = most
         self._next_at = 0.0
         self._skipped = 0
 
     def is_time(self) -> bool:
-        """Whether to log now; a line that is not is counted."""
+        """Return whether to log now. Count the line if not."""
         now = monotonic()
         if now >= self._next_at:
             self._next_at = now + EVERY_SECONDS
@@ -31,6 +31,6 @@ class Seldom:
         return True
 
     def take_skipped(self) -> int:
-        """How many lines were left out since the last one."""
+        """Return the number of lines left out since the last call."""
         skipped, self._skipped = self._skipped, 0
         return skipped

@@ -1,11 +1,11 @@
-"""The requests of one turn of the loop that came before, of all connections: served together at its end.
+"""Repeated requests of all connections in one iteration of the loop, served together at its end.
 
-A consumer that waits for each answer sends one request at a time, and so do a hundred of them: what a turn
-brings is one request of each. Served together they share what does not depend on the single one: the way to
-their shard and back, the record of what was decided, the clock, the metrics.
+A consumer that waits for each answer sends one request at a time, and so do a hundred consumers: one loop
+iteration brings one request of each. Served together, the requests share what does not depend on a single
+one: the path to the shard and back, the record batch, the clock, the metrics.
 
-Requests of a connection are served in their order. One that is not in here, because it has to be read, waits
-until those before it are served (`Connection`).
+Requests of one connection are served in order. A request that has to be decoded is not collected here; it
+waits until the requests before it are served (`Connection`).
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from headgate.server.metrics import Metrics
 from headgate.wire.repeats import Numbers, WrittenResponse
 
 MOST_BYTES_TOGETHER: Final = 200_000
-"""What requests that are served together weigh at most, by `Repeat.weight_bytes`: less than a batch holds."""
+"""Sum of `Repeat.weight_bytes` of requests that are served together: less than the limit of a batch."""
 
 
 class Turn:
-    """Collects requests that came again and serves them."""
+    """Collects repeated requests and serves them."""
 
     def __init__(self, node: Node, metrics: Metrics) -> None:
         self._node = node
         self._metrics = metrics
         self._loop = asyncio.get_running_loop()
-        # What was added, a list for each part of it.
+        # The added requests, as parallel lists.
         self._calls: list[PendingCall] = []
         self._repeats: list[GroupRepeat] = []
         self._numbers: list[Numbers] = []
@@ -43,11 +43,11 @@ class Turn:
 
     @property
     def count(self) -> int:
-        """How many were added and are not served."""
+        """Number of requests that were added and not served."""
         return len(self._calls)
 
     def add(self, line: Line, found: Found, frame: bytes) -> None:
-        """Have a request served at the end of this turn; it stands in its connection's line from now on."""
+        """Add a request to its connection's line, and serve it at the end of this loop iteration."""
         if not self._calls:
             self._loop.call_soon(self.serve)
         route, repeat, correlation_id, numbers = found
@@ -57,7 +57,7 @@ class Turn:
         self._frames.append(frame)
 
     def serve(self) -> None:
-        """Serve now what was added."""
+        """Serve the added requests now."""
         calls, repeats, numbers, frames = self._calls, self._repeats, self._numbers, self._frames
         if not calls:
             return
@@ -81,7 +81,7 @@ class Turn:
         frames: list[bytes],
     ) -> None:
         node = self._node
-        if node.coordinator.is_wary:  # what fails the shard is found where commands come one by one
+        if node.coordinator.is_wary:  # a command that makes a shard fail is identified only if handled alone
             _read_each(calls, frames)
             return
         for repeat in repeats:
@@ -130,32 +130,32 @@ class CallsOfTurn:
         return iter(self._calls)
 
     def part(self, first: int, end: int) -> CallsOfTurn:
-        """Those from `first` on, up to `end` and without it; it is they who ask now."""
+        """Return the calls `first` to `end - 1`, and make them the current asker."""
         NOW.asker = part = CallsOfTurn(self._calls[first:end], self._frames[first:end], self._metrics)
         return part
 
     @property
     def is_many(self) -> bool:
-        """Whether it is more than one."""
+        """Whether there is more than one call."""
         return len(self._calls) > 1
 
     def ask_each(self) -> None:
-        """Read each of them, as if it had not come before, and handle it alone."""
+        """Decode and handle each request alone, like one that is not repeated."""
         _read_each(self._calls, self._frames)
 
     def give_up(self) -> None:
-        """Close the connections of those whose answer is not there: it cannot be made any more."""
+        """Close the connections of unanswered calls, whose answers can no longer be made."""
         for call in self._calls:
             call.give_up()
 
     def answer_written(self, responses: list[WrittenResponse]) -> None:
-        """Give each of them its response."""
+        """Send each call its response."""
         calls = self._calls
         to_send: list[Line] = []
         for index, call in enumerate(calls):
             frame = responses[index].frame(call.correlation_id)
             line = call.line
-            if line.answer_only(frame):  # nearly always
+            if line.answer_only(frame):  # nearly always true
                 continue
             line.answered(call, frame)
             if line.take_ready():
@@ -172,7 +172,7 @@ def _read_each(calls: list[PendingCall], frames: list[bytes]) -> None:
 
 
 def _are_alike(repeats: list[GroupRepeat]) -> bool:
-    """Whether all are of one kind and one shard, and weigh no more than may be served together: mostly."""
+    """Return whether all requests have one kind and one shard and fit into one group: mostly true."""
     first = repeats[0]
     kind, shard, weight = type(first), first.shard, 0
     for repeat in repeats:
@@ -183,7 +183,7 @@ def _are_alike(repeats: list[GroupRepeat]) -> bool:
 
 
 def _together(repeats: list[GroupRepeat]) -> Iterator[list[int]]:
-    """Which are served together: those that follow each other and are of one kind, by their shard."""
+    """Yield the indexes of requests to serve together: consecutive ones of one kind, grouped by shard."""
     kind = type(repeats[0])
     by_shard: dict[int, list[int]] = {}
     weights: dict[int, int] = {}
