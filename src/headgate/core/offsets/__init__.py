@@ -1,1 +1,1 @@
-"""Committed offsets: the compact table that holds them, and who may commit, fetch, delete and expire them."""
+"""Committed offsets: the compact table that holds them, and their commit, fetch, deletion and expiry."""

@@ -1,13 +1,13 @@
-"""The links of the offset table's rows: each leads to the next row of the same group, and may be marked."""
+"""Links of the offset table's rows. Each leads to the next row of the same group and may be marked."""
 
 from __future__ import annotations
 
 from typing import Any
 
 NONE = -1
-"""The link that ends a chain."""
+"""The link at the end of a chain."""
 
 
 def flip(link: Any) -> Any:
-    """Mark or unmark a link (or many): -1 and up is unmarked, below is marked. Its own inverse."""
+    """Mark or unmark a link (or many): -1 and above is unmarked, below -1 is marked. Its own inverse."""
     return -3 - link

@@ -1,4 +1,4 @@
-"""Commands about committed offsets, and their results."""
+"""Commands for committed offsets, and their results."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class OffsetColumns(NamedTuple):
     offsets: Int64s
     leader_epochs: Int64s
     metadata: str | Sequence[str]
-    """What all of them have, or each of them."""
+    """One text for all partitions, or one text for each."""
 
     def each(self) -> list[OffsetToCommit]:
-        """The same, one by one."""
+        """Return one object for each partition."""
         columns = zip(
             self.partitions.tolist(),
             self.offsets.tolist(),
@@ -50,11 +50,11 @@ class OffsetColumns(NamedTuple):
         return [OffsetToCommit(*row) for row in columns]
 
     def texts(self) -> Sequence[str]:
-        """The metadata of each."""
+        """Return the metadata of each partition."""
         return [self.metadata] * len(self.partitions) if isinstance(self.metadata, str) else self.metadata
 
     def at(self, places: Int64s) -> OffsetColumns:
-        """The partitions at these places."""
+        """Return the partitions at these positions."""
         metadata = self.metadata
         if not isinstance(metadata, str):
             metadata = [metadata[place] for place in places.tolist()]
@@ -64,11 +64,11 @@ class OffsetColumns(NamedTuple):
 
 
 ToCommit = Sequence[OffsetToCommit] | OffsetColumns
-"""What is committed of a topic."""
+"""The partitions of one topic in a commit."""
 
 
 def in_columns(partitions: ToCommit) -> OffsetColumns:
-    """The same in columns."""
+    """Return the partitions as columns."""
     if isinstance(partitions, OffsetColumns):
         return partitions
     return OffsetColumns(
@@ -80,37 +80,38 @@ def in_columns(partitions: ToCommit) -> OffsetColumns:
 
 
 def partition_count(partitions: ToCommit) -> int:
-    """How many partitions of a topic are committed."""
+    """Return the number of partitions of one topic in a commit."""
     return len(partitions.partitions if isinstance(partitions, OffsetColumns) else partitions)
 
 
 Place = tuple[int, int]
-"""Where a partition stands in a commit: the topic's number, and the partition's among those of the topic."""
+"""Position of a partition in a commit: the index of its topic, and its index among the topic's partitions."""
 
 
 class ExpectedOffsets(NamedTuple):
-    """Conditions in columns: int64 arrays of one length."""
+    """Conditions as columns: int64 arrays of one length."""
 
     indexes: Int64s
-    """A partition's number among those of its topic; ascending."""
+    """Indexes of partitions within their topic; ascending."""
     offsets: Int64s
 
 
 def expected_offsets(by_index: Mapping[int, int]) -> ExpectedOffsets:
-    """Conditions by a partition's number among those of its topic."""
+    """Return the conditions, given by the index of a partition within its topic, as columns."""
     rows = np.array(sorted(by_index.items()), np.int64).reshape(-1, 2)
     return ExpectedOffsets(rows[:, 0], rows[:, 1])
 
 
 NOTHING_COMMITTED = -1
-"""The offset of a partition that has none."""
+"""The offset of a partition without a committed offset."""
 
 
 @dataclass(slots=True)
 class CommitOffsets:
-    """Commit offsets, all or none but those whose metadata is too long. Reply: `CommitResult`.
+    """Commit offsets. Reply: `CommitResult`.
 
-    With conditions it is all or none whatever the reason. Not frozen because one is made for every commit.
+    Without conditions, only partitions whose metadata is too long are left out. With conditions, any error
+    refuses the whole commit. The class is not frozen because every commit creates an instance.
     """
 
     group_id: GroupId
@@ -119,53 +120,54 @@ class CommitOffsets:
     generation: int = -1
     instance_id: InstanceId | None = None
     retention_ms: int = NO_RETENTION
-    """To v4: how long these offsets are to be kept; -1: as the broker's settings say."""
+    """Up to v4: the retention of these offsets in ms; -1 for the broker's setting."""
     knows_group_not_found: bool = True
-    """From v9: a group that is not there is GROUP_ID_NOT_FOUND, before that ILLEGAL_GENERATION. Members of
-    consumer groups need it."""
+    """True from v9: an unknown group is GROUP_ID_NOT_FOUND. False: it is ILLEGAL_GENERATION. Members of
+    consumer groups need v9.
+    """
     expected: Sequence[ExpectedOffsets] | None = None
-    """For each topic, offsets that must be the committed ones for the commit to take place (R3.16)."""
+    """For each topic, the committed offsets that the commit requires (R3.16)."""
 
 
 Part = list[RecordShape] | ColumnShape | tuple[tuple[GroupId, TopicName], OffsetColumns]
-"""Consecutive partitions of a commit: one by one, in columns, or in columns with metadata of their own."""
+"""Consecutive partitions of a commit: single, in columns, or in columns with metadata for each partition."""
 
 
 class CommitShape:
-    """A commit but for its offsets: who commits, and what is recorded of it."""
+    """A commit without its offsets: who commits, and the recorded names, leader epochs and metadata."""
 
     __slots__ = ("asked", "parts", "records")
 
     def __init__(self, asked: CommitOffsets, parts: Sequence[Part]) -> None:
         self.asked = asked
-        """What is judged each time; the offsets in it are of no interest."""
+        """The command that is checked each time; its offsets are not used."""
         self.parts = parts
         self.records: list[RecordShape] | None = None
-        """The only part, if that is a list: mostly."""
+        """The only part, if it is a list of partitions, which is the usual case."""
         if len(parts) == 1 and isinstance(parts[0], list):
             self.records = parts[0]
 
 
 class Commits(NamedTuple):
-    """Commits of any groups, by shapes that are known. Reply: a `CommitResult` for each.
+    """Commits of any groups, by known shapes. Reply: a `CommitResult` for each.
 
-    Those that are not refused are recorded together, as one value if they are lists of partitions. Only for
-    commits without conditions, without a retention of their own, and whose metadata was accepted.
+    Accepted commits become one value if their shapes are lists of partitions. Only for commits without
+    conditions and without their own retention, whose metadata was accepted before.
     """
 
     commits: Sequence[CommitShape]
     offsets: Sequence[Sequence[int] | Int64s]
-    """For each commit an offset for each partition, in order."""
+    """For each commit, one offset for each partition, in order."""
 
 
 @dataclass(slots=True, frozen=True, eq=False)
 class Moved:
-    """Where something else is committed than was expected: int64 arrays of one length."""
+    """The partitions whose condition failed: int64 arrays of one length."""
 
     indexes: Int64s
-    """A partition's number among those of its topic; ascending."""
+    """Indexes of partitions within their topic; ascending."""
     offsets: Int64s
-    """What is committed; NOTHING_COMMITTED for nothing."""
+    """Their committed offsets; NOTHING_COMMITTED for none."""
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -179,19 +181,19 @@ class Moved:
 
 @dataclass(slots=True, frozen=True)
 class CommitResult:
-    """The outcome of a commit: what holds for all its partitions, and where that is not the truth."""
+    """The result of a commit: the error of all partitions, and the exceptions."""
 
     error: ErrorCode
     too_large: frozenset[Place] = frozenset()
     """Partitions whose metadata is too long."""
     moved: Sequence[Moved] = ()
-    """For each topic what is committed where something else was expected."""
+    """For each topic, the committed offsets of the partitions whose condition failed."""
     is_attempted: bool = True
-    """False: nothing is committed, because one of the others could not be or a condition failed."""
+    """False: nothing is committed, because a condition failed or another partition has an error."""
 
     @property
     def current(self) -> Mapping[Place, int]:
-        """What is committed where something else was expected, place by place."""
+        """The committed offset of each partition whose condition failed."""
         return {
             (number, index): offset
             for number, moved in enumerate(self.moved)
@@ -205,14 +207,14 @@ class FetchOffsets:
 
     group_id: GroupId
     topics: Sequence[tuple[TopicName, Sequence[int] | Int64s]] | None
-    """None: all there are."""
+    """None: all partitions with a committed offset."""
     member_id: MemberId | None = None
-    """From v9: the member of a consumer group that asks; None: nobody in particular."""
+    """From v9: the member of a consumer group that sends the request; None if it names no member."""
     member_epoch: int = -1
 
 
 class RepeatedFetch:
-    """A fetch of named partitions that comes again."""
+    """A repeated fetch of named partitions."""
 
     __slots__ = ("asked", "found", "found_in", "partition_count", "rows", "rows_as_of", "wide_rows")
 
@@ -220,40 +222,40 @@ class RepeatedFetch:
         self.asked = asked
         self.partition_count = sum(len(partitions) for _, partitions in asked.topics or ())
         self.rows: list[int] = []
-        """Where the offset table has the partitions, as of `rows_as_of`; both are the table's."""
+        """The rows of the partitions in the offset table, valid for `rows_as_of`. The table sets both."""
         self.wide_rows: list[WideRow] = []
-        """The same where they are many: an item for each topic."""
+        """The rows of a wide fetch: one item for each topic."""
         self.rows_as_of: Version | None = None
         self.found: FetchedNumbers | FetchedOffsets | None = None
-        """What the table had in `found_in`; both are the table's."""
+        """The offsets found in state `found_in`. The table sets both."""
         self.found_in: Version | None = None
 
 
 class FetchesAgain(NamedTuple):
-    """Fetches of named partitions, of any groups, that come again. Reply: the result of each.
+    """Repeated fetches of named partitions, of any groups. Reply: the result of each.
 
-    That is `FetchedNumbers`, or `FetchedOffsets` if there is more to tell than numbers, or an `ErrorCode`. As
-    long as no offset changes, it is the very object that the same command got before.
+    A result is `FetchedNumbers`, or `FetchedOffsets` if an offset has metadata, or an `ErrorCode`. Until an
+    offset changes, the same command gets the identical object.
     """
 
     fetches: Sequence[RepeatedFetch]
 
 
 class FetchedNumbers(NamedTuple):
-    """Offset and leader epoch of each partition in the order they were asked for; -1 and -1 for none."""
+    """Offset and leader epoch of each partition, in the order of the request; -1 and -1 for none."""
 
     offsets: Sequence[int] | Int64s
     leader_epochs: Sequence[int] | Int64s
 
 
 class FetchedColumns(NamedTuple):
-    """Many partitions: int64 arrays of one length, -1 and -1 for one without an offset."""
+    """Many partitions: int64 arrays of one length; -1 and -1 for a partition without an offset."""
 
     partitions: Int64s
     offsets: Int64s
     leader_epochs: Int64s
     metadata: Sequence[str] = ()
-    """Of each partition; empty if none of them has any."""
+    """The metadata of each partition; empty if none has metadata."""
 
 
 FetchedPartitions = Sequence[tuple[int, StoredOffset | None]]
@@ -261,23 +263,23 @@ FetchedPartitions = Sequence[tuple[int, StoredOffset | None]]
 
 @dataclass(slots=True, frozen=True)
 class FetchedOffsets:
-    """Topics as they were asked for, each partition with its offset or None."""
+    """Topics in the order of the request, each partition with its offset or None."""
 
     topics: Sequence[tuple[TopicName, FetchedPartitions | FetchedColumns]]
     topic_ids: Mapping[TopicName, TopicId] = field(default_factory=dict)
-    """If all there are were asked for: the ids of the topics among them that there still are."""
+    """For a fetch of all partitions: the ids of its topics that still exist."""
 
 
 class FetchedInSteps(NamedTuple):
-    """Offsets of many topics, as they were when they were asked for: it takes steps to tell them."""
+    """Offsets of many topics as of one moment; the reply is built in steps."""
 
     steps: Generator[None, None, FetchedOffsets]
-    """Between two of them others may have their turn; to be driven to the end or given up."""
+    """Other work may run between two steps. Run it to the end or close it."""
 
 
 @dataclass(slots=True, frozen=True)
 class DeleteOffsets:
-    """Delete committed offsets of topics the group does not read. Reply: `DeleteOffsetsResult`."""
+    """Delete committed offsets of topics that the group does not read. Reply: `DeleteOffsetsResult`."""
 
     group_id: GroupId
     topics: Sequence[tuple[TopicName, Sequence[int]]]
@@ -285,7 +287,7 @@ class DeleteOffsets:
 
 @dataclass(slots=True, frozen=True)
 class DeleteOffsetsResult:
-    """The outcome of a deletion: for the group, or for each topic as it was asked for."""
+    """The result of a deletion: for the group, or for each topic of the request."""
 
     error: ErrorCode
     topics: Sequence[tuple[TopicName, ErrorCode]] = ()

@@ -1,13 +1,14 @@
-"""Committing: from a command that the group accepts to its records.
+"""Commits: from a command that the group accepts to its records.
 
-A commit is a shape and offsets (`headgate.records.offset_batches`). A commit that is read has a fresh
-shape, one that comes again the shape it had. What no shape holds becomes rows (`OffsetRows`), or single
-records if they are few: removals, metadata that differs between many partitions, a retention of its own.
+A commit is a shape and offsets (`headgate.records.offset_batches`). A commit that was decoded has a new
+shape; a repeated commit has its known shape. Commits without a shape become rows (`OffsetRows`), or single
+records if they are few: removals, metadata that differs between many partitions, and commits with their own
+retention.
 
-The metadata limit counts UTF-16 units, as Kafka's does, and fails one partition alone (R3.2). A partition
-named twice is recorded twice: the last one wins, both are answered.
+The metadata limit counts UTF-16 units, as Kafka's does, and refuses single partitions (R3.2). A partition
+that is named twice is recorded twice: the last offset is valid, and both are answered.
 
-Of a commit with conditions the offset -1 removes what is committed: as a condition it means that nothing is.
+In a commit with conditions the offset -1 removes the committed offset; the condition -1 expects none.
 """
 
 from __future__ import annotations
@@ -43,25 +44,25 @@ from headgate.records.offset_rows import OffsetRows
 ACCEPTED = CommitResult(ErrorCode.NONE)
 
 LATEST = Millis((1 << 63) - 1)
-"""No record holds a later time."""
+"""Upper limit of the time of a record."""
 NARROWEST_ROWS = 100
-"""Fewer partitions that differ in more than numbers are recorded one by one: that is as quick."""
+"""Fewer partitions with different metadata become single records, which is as fast."""
 
 
 class CommitCounts:
-    """How many commits were accepted, by the way they are recorded; see `ARCHITECTURE.md`."""
+    """Numbers of accepted commits by the way they are recorded; see `ARCHITECTURE.md`."""
 
     __slots__ = ("columns", "known_columns", "known_partitions", "partitions", "rows")
 
     def __init__(self) -> None:
         self.partitions = self.columns = 0
-        """Those that were read, and so have a new shape."""
+        """Commits that were decoded, with a new shape."""
         self.known_partitions = self.known_columns = 0
-        """Those that came again, by their shape; some of these may have been refused."""
+        """Repeated commits, by their shape; some of them may have been refused."""
         self.rows = 0
 
     def note_read(self, changes: Sequence[Change]) -> None:
-        """Count a commit that became these."""
+        """Count a commit that became these changes."""
         if changes and isinstance(changes[0], OffsetBatch):
             self.partitions += 1
         elif changes and isinstance(changes[0], ColumnBatch):
@@ -70,14 +71,14 @@ class CommitCounts:
             self.rows += 1
 
     def note_known(self, commits: Sequence[CommitShape]) -> None:
-        """Count commits that came again: all of them partition by partition, or one in columns."""
+        """Count repeated commits: all of them lists of partitions, or one commit in columns."""
         if commits[0].records is not None:
             self.known_partitions += len(commits)
         else:
             self.known_columns += len(commits)
 
     def by_way(self) -> Mapping[tuple[str, str], int]:
-        """The counts, by the way and by whether the shape was new."""
+        """Return the counts by way, and by "new" or known shape."""
         return {
             ("partitions", "new"): self.partitions,
             ("partitions", "known"): self.known_partitions,
@@ -88,7 +89,7 @@ class CommitCounts:
 
 
 def unknown_group_error(command: CommitOffsets) -> ErrorCode:
-    """What a commit to a group that is not there gets: without a generation it makes a simple group."""
+    """Return the error of a commit to an unknown group. Without a generation, a commit creates the group."""
     if command.generation < 0:
         return ErrorCode.NONE
     if command.knows_group_not_found:
@@ -97,7 +98,7 @@ def unknown_group_error(command: CommitOffsets) -> ErrorCode:
 
 
 def is_metadata_too_large(metadata: str, limit: int) -> bool:
-    """Whether metadata has more UTF-16 units than allowed, or more bytes than a record can hold."""
+    """Return whether metadata exceeds the limit of UTF-16 units, or the bytes that a record can hold."""
     if _is_surely_short(len(metadata), limit):
         return False
     units = len(metadata.encode("utf-16-le", "surrogatepass")) // 2
@@ -105,12 +106,12 @@ def is_metadata_too_large(metadata: str, limit: int) -> bool:
 
 
 def _is_surely_short(size: int, limit: int) -> bool:
-    """Whether so many characters are not too many, whatever they are."""
+    """Return whether a text of `size` characters is below the limit for any characters."""
     return 2 * size <= limit and 4 * size <= LONGEST_TEXT_BYTES
 
 
 def too_large_metadata(partitions: ToCommit, limit: int) -> Sequence[int]:
-    """The numbers of the partitions whose metadata is too long."""
+    """Return the indexes of the partitions whose metadata is too long."""
     if not isinstance(partitions, OffsetColumns):
         return [index for index, each in enumerate(partitions) if is_metadata_too_large(each.metadata, limit)]
     metadata = partitions.metadata
@@ -122,7 +123,7 @@ def too_large_metadata(partitions: ToCommit, limit: int) -> Sequence[int]:
 
 
 def shape_of(command: CommitOffsets) -> CommitShape:
-    """The shape of a commit that has no conditions and no retention of its own."""
+    """Return the shape of a commit without conditions and without its own retention."""
     group_id = command.group_id
     parts: list[Part] = []
     records: list[RecordShape] | None = None
@@ -146,7 +147,7 @@ def shape_of(command: CommitOffsets) -> CommitShape:
 
 
 def offsets_of(command: CommitOffsets) -> Sequence[int] | Int64s:
-    """The offsets of a commit, for its shape."""
+    """Return the offsets of a commit, in the order of its shape."""
     if len(command.topics) == 1:
         partitions = command.topics[0][1]
         if isinstance(partitions, OffsetColumns):
@@ -162,7 +163,7 @@ def offsets_of(command: CommitOffsets) -> Sequence[int] | Int64s:
 
 
 def commit(command: CommitOffsets, now: Millis, metadata_limit: int, token: Token) -> GroupEffects:
-    """Record every offset of the command whose metadata is not too long."""
+    """Record the offsets of the command, except those whose metadata is too long."""
     too_large = [
         (topic_index, index)
         for topic_index, (_, partitions) in enumerate(command.topics)
@@ -175,7 +176,7 @@ def commit(command: CommitOffsets, now: Millis, metadata_limit: int, token: Toke
 
 
 def commits(command: Commits, errors: list[ErrorCode], now: Millis, token: Token) -> GroupEffects:
-    """Record the offsets of those commits that are not refused with an error."""
+    """Record the offsets of the commits without an error."""
     changes: list[Change] = []
     records: list[RecordShape] = []
     offsets: list[int] = []
@@ -185,7 +186,7 @@ def commits(command: Commits, errors: list[ErrorCode], now: Millis, token: Token
             results.append(CommitResult(errors[index]))
             continue
         results.append(ACCEPTED)
-        if shape.records is not None:  # nearly always: all of these become one batch
+        if shape.records is not None:  # the usual case: all commits become one batch
             if not records:
                 changes.append(OffsetBatch(records, offsets, now))
             records += shape.records
@@ -198,7 +199,7 @@ def commits(command: Commits, errors: list[ErrorCode], now: Millis, token: Token
 
 
 def _batches_of(shape: CommitShape, offsets: Sequence[int] | Int64s, now: Millis) -> list[Change]:
-    """One commit, a value for each part."""
+    """Return one value for each part of a commit."""
     if shape.records is not None:
         if not shape.records:
             return []
@@ -213,7 +214,7 @@ def _batches_of(shape: CommitShape, offsets: Sequence[int] | Int64s, now: Millis
             changes.append(OffsetBatch(part, column[at:end].tolist(), now))
         elif isinstance(part, ColumnShape):
             end = at + len(part)
-            # To slice is a tenth of what there is to do for a wide commit.
+            # Slicing costs a tenth of a wide commit.
             changes.append(ColumnBatch(part, column if len(shape.parts) == 1 else column[at:end], now))
         else:
             names, columns = part
@@ -224,9 +225,9 @@ def _batches_of(shape: CommitShape, offsets: Sequence[int] | Int64s, now: Millis
 
 
 def _in_rows(command: CommitOffsets, now: Millis, too_large: Sequence[Place]) -> list[Change]:
-    """What is recorded of a commit that a shape cannot say, but for what is too large.
+    """Return the records of a commit without a shape, except for partitions in `too_large`.
 
-    With conditions -1 is no offset: it removes what is committed, and nothing where nothing is expected.
+    With conditions, the offset -1 removes the committed offset, if the condition expects one.
     """
     has_expiry = command.retention_ms != NO_RETENTION
     expire_timestamp = Millis(min(now + command.retention_ms, LATEST)) if has_expiry else NO_EXPIRY
@@ -253,15 +254,15 @@ def _rows(
     *,
     removes: bool = False,
 ) -> Sequence[Change]:
-    """Partitions of a topic as one value, or as single records if they are few.
+    """Return partitions of a topic as one value, or as single records if they are few.
 
-    `times`: those of the commit and of its expiry; `removes`: the offset -1 is none.
+    `times`: commit time and expiry time. `removes`: the offset -1 is a removal.
     """
     partitions, offsets, leader_epochs, _ = columns
     now, expire_timestamp = times
     count = len(partitions)
     if expire_timestamp != NO_EXPIRY:
-        leader_epochs = np.full(count, NO_LEADER_EPOCH)  # the record with an expiry has no place for it
+        leader_epochs = np.full(count, NO_LEADER_EPOCH)  # the record with an expiry has no field for it
     rows = OffsetRows(
         [key_prefix(*names)],
         np.zeros(count, np.int64),
@@ -277,5 +278,5 @@ def _rows(
 
 
 def _by_row(texts: Sequence[str]) -> dict[int, str]:
-    """The texts that say something, by their place."""
+    """Return the non-empty texts by row."""
     return dict(enumerate(texts)) if all(texts) else {row: text for row, text in enumerate(texts) if text}

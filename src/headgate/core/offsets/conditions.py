@@ -1,8 +1,8 @@
 """Conditional commits: set x if and only if the committed offset is y (R3.16).
 
-A condition is about the offset alone, not about its leader epoch or metadata; `NOTHING_COMMITTED` expects
-that there is none. All conditions of a commit are about the state before it, also where it names a partition
-twice. What was decided in the same turn counts, as it is applied already.
+A condition is about the offset alone, not about its leader epoch or metadata; `NOTHING_COMMITTED` expects no
+offset. All conditions of a commit refer to the state before the commit, also if it names a partition twice.
+That state includes the earlier commands of the same turn, because they are already applied.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from headgate.domain.ids import GroupId, TopicName
 
 
 def refuse(table: OffsetTable, command: CommitOffsets, metadata_limit: int) -> CommitResult | None:
-    """Why nothing of a commit with conditions takes place; None if all of it may."""
+    """Return why a conditional commit is refused as a whole; None if it is accepted."""
     too_large: set[Place] = set()
     moved: list[Moved] = []
     conditions = command.expected or [expected_offsets({})] * len(command.topics)
@@ -41,7 +41,7 @@ def refuse(table: OffsetTable, command: CommitOffsets, metadata_limit: int) -> C
 def _moved(
     table: OffsetTable, group_id: GroupId, topic: TopicName, partitions: ToCommit, expected: ExpectedOffsets
 ) -> Moved:
-    """Which partitions are not where they are expected to be, and where they are."""
+    """Return the partitions whose condition fails, with their committed offsets."""
     indexes, offsets = expected
     if isinstance(partitions, OffsetColumns):
         numbers = partitions.partitions[indexes]

@@ -1,10 +1,11 @@
 """When a committed offset expires (KIP-211): pure functions of plain values, for the coordinator and Spark.
 
-* A group that had members and is empty: all its offsets, one retention after it became empty (R0.5).
-* A group with members: nothing, but for topics its members do not read any more, one retention after the
-  commit, and only while it is Stable and consists of consumers whose subscriptions can be read (R0.6, R0.9).
-* A group that only ever committed: each offset one retention after its commit (R0.10).
-* An offset that a client of old gave an expiry of its own: then, where an offset may expire at all (R0.11).
+* An empty group that had members: all its offsets, one retention after it became empty (R0.5).
+* A group with members: only offsets of topics without a subscribed member, one retention after the commit,
+  and only while the group is Stable and consists of consumers with readable subscriptions (R0.6, R0.9).
+* A group that only ever committed: each offset, one retention after its commit (R0.10).
+* An offset with an expiry time of its own, from an old client: at that time, where offsets of the group may
+  expire (R0.11).
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ MINUTE_MS = 60_000
 
 
 class Aging(Enum):
-    """From when a group's offsets age."""
+    """The start of the retention of a group's offsets."""
 
     HELD = auto()
-    """They do not."""
+    """They do not expire."""
     SINCE_COMMIT = auto()
     SINCE_STATE = auto()
-    """From when the group became empty."""
+    """The time when the group became empty."""
 
 
 class GroupClock(NamedTuple):
-    """How the offsets of one group age; `since` counts for SINCE_STATE alone."""
+    """The start of the retention of one group's offsets; `since` applies to SINCE_STATE alone."""
 
     aging: Aging
     since: Millis = NO_TIMESTAMP
@@ -45,11 +46,11 @@ def group_clock(
     state_timestamp: Millis,
     knows_subscription: bool,
 ) -> GroupClock:
-    """How a group's offsets age. `protocol_type` is "" for a group that only ever committed."""
+    """Return how a group's offsets expire. `protocol_type` is "" for a group that only ever committed."""
     if not protocol_type:
         return GroupClock(Aging.SINCE_COMMIT)
     if is_empty:
-        if state_timestamp == NO_TIMESTAMP:  # written before there was one (R0.3)
+        if state_timestamp == NO_TIMESTAMP:  # from a record version without this time (R0.3)
             return GroupClock(Aging.SINCE_COMMIT)
         return GroupClock(Aging.SINCE_STATE, state_timestamp)
     if is_stable and protocol_type == CONSUMER_PROTOCOL_TYPE and knows_subscription:
@@ -60,7 +61,7 @@ def group_clock(
 def is_expired(
     clock: GroupClock, commit_timestamp: Millis, expire_timestamp: Millis, now: Millis, retention_ms: int
 ) -> bool:
-    """Whether an offset of a topic that the group does not read is expired."""
+    """Return whether an offset of a topic without a subscribed member is expired."""
     if clock.aging is Aging.HELD:
         return False
     if expire_timestamp != NO_EXPIRY:

@@ -1,4 +1,4 @@
-"""Reading committed offsets: of the partitions asked for, or of all there are, in order."""
+"""Fetches of committed offsets: of named partitions, or of all partitions, in order."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from headgate.domain.ids import GroupId, TopicId, TopicName
 from headgate.records.columns import Int64s
 
 MOST_NARROW: Final = 12
-"""Up to so many partitions that are asked for again are found one by one."""
+"""Up to this number of partitions, a repeated fetch finds them one by one."""
 MOST_AT_ONCE: Final = 1000
-"""More offsets, if all are asked for, or more topics are told in steps."""
+"""A fetch of all partitions with more offsets, or of more named topics, is answered in steps."""
 
 
 def fetch(
     table: OffsetTable, command: FetchOffsets, topics: TopicImage, *, is_known: bool
 ) -> FetchedOffsets | FetchedInSteps:
-    """The offsets of a group; a group that is not known has none, which is no error."""
+    """Return the offsets of a group. An unknown group has no offsets, which is no error."""
     group_id = command.group_id
     if command.topics is None:
         if is_known and table.offset_count_of(group_id, MOST_AT_ONCE) == MOST_AT_ONCE:
@@ -51,7 +51,7 @@ def fetch(
 
 
 def fetch_again(table: OffsetTable, fetch: RepeatedFetch) -> FetchedNumbers | None:
-    """The offsets of partitions that are named, as numbers; None if that is not all there is to tell."""
+    """Return the offsets of named partitions as numbers; None if one of them has metadata."""
     if fetch.partition_count > MOST_NARROW:
         return _fetch_columns(table, fetch)
     command = fetch.asked
@@ -86,7 +86,7 @@ def _fetch_columns(table: OffsetTable, fetch: RepeatedFetch) -> FetchedNumbers |
 
 
 def _find_wide_rows(table: OffsetTable, fetch: RepeatedFetch) -> bool:
-    """Find the rows of all topics, and keep them; False if a partition has none."""
+    """Find the rows of all topics and keep them; return False if a partition has no row."""
     command = fetch.asked
     rows = []
     for topic, partitions in command.topics or ():
@@ -109,7 +109,7 @@ def _search_columns(table: OffsetTable, command: FetchOffsets) -> FetchedNumbers
 
 
 def _together(columns: Sequence[tuple[Int64s, Int64s]]) -> FetchedNumbers:
-    """Offsets and leader epochs of some topics as those of one."""
+    """Concatenate the offsets and leader epochs of several topics."""
     if len(columns) == 1:
         return FetchedNumbers(*columns[0])
     offsets, leader_epochs = zip(*columns, strict=True)
@@ -139,7 +139,7 @@ def _listed(partitions: Sequence[int] | Int64s) -> Sequence[int]:
 
 
 def _ids_of(found: Sequence[tuple[TopicName, Any]], topics: TopicImage) -> dict[TopicName, TopicId]:
-    """Found out with the offsets: when the answer leaves, the name may be another topic's."""
+    """Return the topic ids now: when the response is sent, a name may belong to another topic."""
     known = [(name, topics.find(name)) for name, _ in found]
     return {name: topic.topic_id for name, topic in known if topic is not None}
 

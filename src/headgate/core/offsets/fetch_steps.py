@@ -1,4 +1,4 @@
-"""Telling the offsets of many topics in steps, from what was taken of them in one piece."""
+"""Builds the response with the offsets of many topics in steps, from a snapshot of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Found = Generator[None, None, list[tuple[TopicName, TopicOffsets]]]
 def all_in_steps(
     found: _Found, topics: Mapping[TopicName, KnownTopic]
 ) -> Generator[None, None, FetchedOffsets]:
-    """All that was found; `topics` are those that there were then."""
+    """Return all offsets that were found; `topics` are the topics at the time of the snapshot."""
     told: list[tuple[TopicName, FetchedPartitions | FetchedColumns]] = []
     ids = {}
     for name, offsets in (yield from found):
@@ -33,7 +33,7 @@ def all_in_steps(
 def named_in_steps(
     found: _Found, wanted: Sequence[tuple[TopicName, Sequence[int] | Int64s]]
 ) -> Generator[None, None, FetchedOffsets]:
-    """What was found of these topics and partitions, in their order."""
+    """Return the offsets that were found for these topics and partitions, in their order."""
     by_topic = dict((yield from found))
     told: list[tuple[TopicName, FetchedPartitions | FetchedColumns]] = []
     for name, partitions in wanted:
@@ -44,7 +44,7 @@ def named_in_steps(
 
 
 def _among(offsets: TopicOffsets, partitions: Sequence[int] | Int64s) -> FetchedPartitions | FetchedColumns:
-    """Of each of these partitions what was found."""
+    """Return the offset of each of these partitions."""
     if not isinstance(offsets, tuple):
         known = dict(offsets)
         return [(partition, known.get(partition)) for partition in map(int, partitions)]

@@ -1,7 +1,7 @@
-"""Walks over an offset table that end well even where nobody walks them to their end.
+"""Walks over an offset table that release the table also when they are abandoned.
 
-A generator that is given up ends its `finally` when the interpreter lets go of it; one in a compiled module
-does not. So what is to be let go of stands in here, and this module is not compiled.
+The interpreter runs the `finally` of an abandoned generator when it frees the generator. It does not in a
+compiled module, so this module is not compiled.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ T = TypeVar("T")
 
 
 class Holdable(Protocol):
-    """A table whose rows can be told to keep their numbers."""
+    """A table that can keep its row numbers."""
 
     def hold(self) -> None:
-        """Keep them until `release` has been called as often."""
+        """Keep row numbers until `release` was called as many times."""
         ...
 
     def release(self) -> None:
-        """They may get others."""
+        """Allow row numbers to change again."""
         ...
 
 
 def held(table: Holdable, steps: Generator[T, None, None]) -> Generator[T, None, None]:
-    """The same steps, during which rows keep their numbers."""
+    """Run the steps; row numbers do not change until they end."""
     table.hold()
     try:
         yield from steps
@@ -34,7 +34,7 @@ def held(table: Holdable, steps: Generator[T, None, None]) -> Generator[T, None,
 
 
 def held_from_now(table: Holdable, steps: Generator[None, None, T]) -> Generator[None, None, T]:
-    """The same steps; rows keep their numbers from now on, until the steps have ended or are given up."""
+    """Run the steps; row numbers do not change from this call until the steps end or are closed."""
     walk = _begun(table, steps)
     next(walk)
     return walk

@@ -1,20 +1,19 @@
-"""What a group's offsets were, and when: put together from the records of its shard, old and new.
+"""The past committed offsets of a group, reconstructed from the records of its shard.
 
-The records come a segment at a time, the newest segment first and within it the oldest record first; of the
-log before those of its history. Rules:
+Records are given by segment, the newest segment first; within a segment the oldest record first. Segments of
+the log come before segments of the log's history. Rules:
 
-1. A record counts once, by its offset in the log, wherever it is found and however often.
-2. Of each partition the records that are missing, if any are, come before all that are there. So what is
-   known of a time is the last record up to it; without one there was no offset at that time, unless the time
-   lies before everything is known.
-3. What was written again behind a commit that a crash cut short is no change: same value, same commit time;
-   or a removal where there was nothing.
-4. A commit's time is its commit timestamp, a removal's that of its record.
-5. All that one request changed is one change: it has one time. An expiry is one change too, but goes in
-   slices, each with a time of its own: removals of a group that follow each other closely are one change, if
-   each took an offset that was old enough to expire.
-6. Offsets are kept by names of topics. What was committed before the topic was made that has a name now is
-   another's, and told as such (`TopicLife`).
+1. A record counts once, by its offset in the log, even if it is found several times.
+2. If records of a partition are missing, they are older than all that are present. So the state at a time is
+   the last record up to it. Without a record there was no offset, unless the time is before `known_since`.
+3. A record that repeats the previous value after a crash is no change: the same value and commit time, or a
+   removal where there was no offset.
+4. The time of a commit is its commit timestamp; the time of a removal is the timestamp of its record.
+5. All changes of one request are one change with one time. An expiry is also one change, but consists of
+   slices with different times: removals of a group that follow each other closely are one change if each
+   removed an offset that was old enough to expire.
+6. Offsets are stored by topic name. A commit from before the current topic of that name was created belongs
+   to a former topic and is reported as such (`TopicLife`).
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ from headgate.records.model import NO_EXPIRY
 FIRST_TIME = Millis(-1)
 LAST_TIME = Millis(2**63 - 1)
 MOST_ENTRIES = 500_000
-"""How many entries are collected for one query: of each partition fewer where a group has very many."""
+"""Maximum number of entries collected for one query. With many partitions, fewer entries of each are kept."""
 
 MOST_BETWEEN_SLICES_MS = 1000
-"""Removals that are no farther apart are slices of one expiry; the sweep goes on after a few milliseconds."""
+"""Removals at most this far apart are slices of one expiry; the sweep pauses for a few ms between slices."""
 
 _BEFORE_AND_AFTER = 2
 _NOWHERE: frozenset[int] = frozenset()
@@ -46,35 +45,35 @@ HistoryScope = Sequence[tuple[TopicName, Sequence[int] | None]] | None
 
 @dataclass(frozen=True, slots=True)
 class HistoryQuery:
-    """What is asked of a group's history."""
+    """A query of a group's history."""
 
     group_id: GroupId
     topics: HistoryScope
-    """None: every partition of which anything is known; so for the partitions of a topic."""
+    """None: every partition with known entries; the same for the partitions of a topic."""
     since: Millis = FIRST_TIME
     until: Millis = LAST_TIME
     limit: int = 1
-    """How many entries of each partition, the newest; at least 1."""
+    """Maximum number of entries of each partition, the newest ones; at least 1."""
     is_as_of: bool = False
-    """Only what was in force at `until`: with a limit of 1."""
+    """Only the state at `until`; requires a limit of 1."""
     is_last_change: bool = False
-    """Only partitions that the newest change in scope changed: that change, and what stood before."""
+    """Only the partitions of the newest change in scope: that change and the previous state."""
     retention_ms: int | None = None
-    """How long offsets are kept, which tells an expiry; None: every time is a change of its own."""
+    """The retention of offsets, to recognize an expiry; None: each time is a separate change."""
 
     @property
     def least_entries(self) -> int:
-        """How many entries of a partition the answer needs, however many partitions there are."""
+        """Return how many entries of a partition the answer needs, whatever the number of partitions."""
         return _BEFORE_AND_AFTER if self.is_last_change else 1
 
     @classmethod
     def as_of(cls, group_id: GroupId, topics: HistoryScope, time: Millis) -> HistoryQuery:
-        """What the offsets were at a time."""
+        """Return the query for the offsets at a time."""
         return cls(group_id, topics, until=time, is_as_of=True)
 
     @classmethod
     def last_change(cls, group_id: GroupId, topics: HistoryScope) -> HistoryQuery:
-        """What was changed last, and what it was before."""
+        """Return the query for the last change and the state before it."""
         return cls(group_id, topics, limit=_BEFORE_AND_AFTER, is_last_change=True)
 
 
@@ -82,43 +81,43 @@ class HistoryEntry(NamedTuple):
     """One change of a partition's offset."""
 
     log_offset: int
-    """The offset of its record in the partition of `__consumer_offsets` that is the group's."""
+    """Offset of the record in the group's partition of `__consumer_offsets`."""
     written: Millis
-    """The timestamp of that record: all that one request changed has the same."""
+    """Timestamp of that record: the same for all changes of one request."""
     commit: OffsetCommit | None
     """None: the offset was removed."""
 
     @property
     def time(self) -> Millis:
-        """When it came into force."""
+        """Return the time from which the entry is valid."""
         return self.written if self.commit is None else self.commit.commit_timestamp
 
 
 class Earlier(IntEnum):
-    """What there is to tell of the time before the oldest entry, or of all of it without one."""
+    """What is known of the time before the oldest entry, or of all time without an entry."""
 
     NOTHING = 0
     """There was no offset before."""
     MORE = 1
     """There are more entries, before `since` or beyond the limit."""
     UNKNOWN = 2
-    """It is not known."""
+    """Not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicLife:
-    """Which topic has a name now, and which entries of that name are its own."""
+    """The topic that has a name now, and which entries of the name belong to it."""
 
     topic_id: TopicId = ZERO_TOPIC_ID
-    """None has the name: all entries are of one that is gone."""
+    """ZERO_TOPIC_ID: no topic has the name, and all entries belong to a deleted topic."""
     created_at: Millis = FIRST_TIME
     offsets_from: int = 0
-    """Entries below this offset of the log are a former topic's."""
+    """Entries below this offset of the log belong to a former topic."""
     offsets_after: Millis = FIRST_TIME
-    """So are those that were written then or before, where their place in the log does not tell."""
+    """So do entries written at or before this time, where their offset in the log does not decide."""
 
     def owns(self, entry: HistoryEntry) -> bool:
-        """Whether an entry is of the topic that has the name now."""
+        """Return whether an entry belongs to the topic that has the name now."""
         return (
             self.topic_id != ZERO_TOPIC_ID
             and entry.log_offset >= self.offsets_from
@@ -128,14 +127,14 @@ class TopicLife:
 
 @dataclass(frozen=True, slots=True)
 class PartitionHistory:
-    """The entries of one partition that were asked for, newest first."""
+    """The entries of one partition that the query asks for, newest first."""
 
     topic: TopicName
     partition: int
     entries: Sequence[HistoryEntry]
     earlier: Earlier
     former: int = 0
-    """How many of the entries, the oldest ones, are of a topic that is gone."""
+    """Number of entries, the oldest ones, that belong to a deleted topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,37 +142,37 @@ class GroupHistory:
     """The answer to a query."""
 
     known_since: Millis
-    """Of what was in force at this time or later nothing is missing; -1: since ever."""
+    """From this time on the history is complete; -1: it is complete."""
     partitions: Sequence[PartitionHistory]
     lives: Mapping[TopicName, TopicLife] = field(default_factory=dict)
-    """Of the topics of these partitions."""
+    """The lives of the topics of these partitions."""
 
 
 _Key = tuple[TopicName, int]
 
 
 class _Timeline:
-    """What a stretch of records says of one partition, oldest first."""
+    """The records of one partition in one or more segments, oldest first."""
 
     __slots__ = ("entries", "first", "has_more", "last")
 
     def __init__(self, first: HistoryEntry) -> None:
         self.first = self.last = first
-        """The first and the last record of the stretch, whether they were asked for or not."""
+        """The first and the last record, whether or not the query asks for them."""
         self.entries: deque[HistoryEntry] = deque()
         self.has_more = False
 
     def begins_with_nothing(self, known_since: Millis) -> bool:
-        """Whether the oldest entry is a removal and there was nothing; it would be known."""
+        """Return whether the oldest entry is a removal without an offset before it, in the known history."""
         first = self.entries[0] if self.entries and not self.has_more else None
         return first is not None and first.commit is None and known_since < first.written
 
     def has_change(self, known_since: Millis) -> bool:
-        """Whether there is an entry that is a change."""
+        """Return whether one of the entries is a change."""
         return len(self.entries) > 1 or (bool(self.entries) and not self.begins_with_nothing(known_since))
 
     def limit_to(self, limit: int) -> int:
-        """Drop the oldest entries beyond so many; how many went."""
+        """Drop the oldest entries beyond the limit; return how many were dropped."""
         surplus = max(0, len(self.entries) - limit)
         for _ in range(surplus):
             self.entries.popleft()
@@ -182,7 +181,7 @@ class _Timeline:
 
 
 class HistoryCollector:
-    """Collects the answer to one query. Give it the records of a segment, then `end_segment`, and so on."""
+    """Collects the answer to one query: `take` the records of a segment, then `end_segment`, and so on."""
 
     def __init__(self, query: HistoryQuery, most_entries: int = MOST_ENTRIES) -> None:
         self._query = query
@@ -194,7 +193,7 @@ class HistoryCollector:
         self._segment: dict[_Key, _Timeline] = {}
 
     def take(self, log_offset: int, written: Millis, record: OffsetCommit | OffsetTombstone) -> None:
-        """One record of the segment at hand: of any group, if its place and time in the log are these."""
+        """Add one record of the current segment, of any group, with its offset and timestamp in the log."""
         query = self._query
         if record.group_id != query.group_id:
             return
@@ -223,7 +222,7 @@ class HistoryCollector:
             self._halve_limit()
 
     def end_segment(self) -> None:
-        """What comes next is of an older segment."""
+        """End the segment. The next records are from an older segment."""
         segment, self._segment = self._segment, {}
         for key, older in segment.items():
             newer = self._known.get(key)
@@ -235,7 +234,7 @@ class HistoryCollector:
                 self._entry_count += len(newer.entries)
 
     def _join(self, older: _Timeline, newer: _Timeline) -> None:
-        """Put an older stretch in front of a newer one; what is in both counts in the newer."""
+        """Put the older records before the newer ones; a record in both counts in the newer ones."""
         first = newer.first
         if older.first.log_offset >= first.log_offset:
             return
@@ -258,7 +257,7 @@ class HistoryCollector:
                 self._entry_count -= timeline.limit_to(self._limit)
 
     def is_answered(self, moved_until: Millis) -> bool:
-        """Whether older segments of the history have nothing to add, all moved at that time or before."""
+        """Return whether older segments, all moved to the history by that time, can add nothing."""
         query = self._query
         if query.is_last_change:
             since = self._last_change_since(moved_until)
@@ -274,25 +273,25 @@ class HistoryCollector:
         return bool(timeline.entries) if self._query.is_as_of else timeline.has_more
 
     def _newest(self, known_since: Millis) -> dict[_Key, HistoryEntry]:
-        """The newest change of each partition that has one."""
+        """Return the newest change of each partition with a change."""
         known = self._known.items()
         return {key: one.entries[-1] for key, one in known if one.has_change(known_since)}
 
     def _last_change_since(self, known_since: Millis) -> Millis | None:
-        """When the last change began at the earliest; None if there is none."""
+        """Return the earliest time at which the last change began; None if there is no change."""
         newest = self._newest(known_since).values()
         last = max(newest, default=None, key=_place)
         return None if last is None else _began(last, [entry for entry in newest if entry.commit is None])
 
     def topics(self) -> set[TopicName]:
-        """The names of the topics that the answer may tell of."""
+        """Return the topic names that the answer may contain."""
         named = {topic for topic, _ in self._query.topics or ()}
         return named.union(topic for topic, _ in self._known)
 
     def answer(self, known_since: Millis, lives: Mapping[TopicName, TopicLife]) -> GroupHistory:
-        """The answer, where nothing is missing of what was in force at `known_since` or later.
+        """Return the answer; the history is complete from `known_since` on.
 
-        `lives` has each of the `topics()`.
+        `lives` has an item for each of `topics()`.
         """
         asked_for = self._asked_for()
         keys: Iterable[_Key]
@@ -310,7 +309,7 @@ class HistoryCollector:
         return GroupHistory(known_since, partitions, lives)
 
     def _asked_for(self) -> list[_Key] | None:
-        """Every partition in scope, if it was said which; in the order they were named."""
+        """Return the partitions that the query names, in its order; None if it does not name them."""
         if self._query.topics is None:
             return None
         keys: list[_Key] = []
@@ -321,7 +320,7 @@ class HistoryCollector:
         return list(dict.fromkeys(keys))
 
     def forget(self) -> None:
-        """Give back what was collected, bit by bit: all at once it would keep the interpreter busy."""
+        """Free the collected entries in small steps: all at once would block the interpreter."""
         for timelines in (self._known, self._segment):
             while timelines:
                 timelines.popitem()
@@ -342,7 +341,7 @@ class HistoryCollector:
         )
 
     def _is_expiry(self, timeline: _Timeline) -> bool:
-        """Whether the newest change took an offset that was old enough to expire."""
+        """Return whether the newest change removed an offset that was old enough to expire."""
         if self._query.retention_ms is None or len(timeline.entries) < _BEFORE_AND_AFTER:
             return False
         commit, removal = timeline.entries[-2].commit, timeline.entries[-1]
@@ -369,7 +368,7 @@ class HistoryCollector:
 
 
 def _in_order(keys: Iterable[_Key]) -> list[_Key]:
-    """The partitions by topic and number; no one step of it takes long, however many there are."""
+    """Return the partitions by topic and index; the sort has no long single step."""
     topics: dict[TopicName, list[int]] = {}
     for topic, partition in keys:
         topics.setdefault(topic, []).append(partition)
@@ -381,19 +380,19 @@ def _place(entry: HistoryEntry) -> int:
 
 
 def _began(last: HistoryEntry, removals: Iterable[HistoryEntry]) -> Millis:
-    """When the change began that ended with the last entry, if these removals may be slices of it."""
+    """Return when the change that ended with the last entry began, if these removals may be its slices."""
     began = last.written
     if last.commit is None:
         earlier = {entry.written for entry in removals if entry.written <= began}
         for written in sorted(earlier, reverse=True):
             if written < began - MOST_BETWEEN_SLICES_MS:
                 break
-            began = min(began, written)  # the clock may have been ahead when an earlier one was written
+            began = min(began, written)  # the clock may have been ahead when an earlier record was written
     return began
 
 
 def _repeats(entry: HistoryEntry, before: HistoryEntry) -> bool:
-    """Whether an entry only says again what the one before it said."""
+    """Return whether an entry repeats the one before it."""
     return entry.commit == before.commit
 
 

@@ -1,12 +1,12 @@
-"""The offset table in parts of bytes, taken in slices while it goes on changing, and made from them again.
+"""Writes the offset table to parts (bytes) in slices while the table changes, and restores it from them.
 
-Every part is as the table is at that moment; commits go on between two of them. So an image is of no one
-moment: what was committed or removed since it was begun may be in it or not, and whoever restores it applies
-the log since then over it. What this takes of the table is that rows and names keep their numbers meanwhile.
+Each part has the state of its own moment; commits continue between two parts. So an image is not the state of
+one moment: a commit or removal since the image was begun may be missing. A restore therefore applies the log
+from that offset on. Until the image is complete, rows and names keep their numbers.
 
     rows      u32 rows, u32 aside | keys u64, offsets i64, timestamps i64, leader epochs i32, a column each |
               for each aside: key u64, expiry i64, size u32, metadata
-    groups    u32 names | their ids u32 | their text, one behind the other, each with its end; topics likewise
+    groups    u32 names | their ids u32 | their text, one after another, each with its end; topics likewise
     known     a bit for each group
     high      u32 entries | for each: topic id u32, high part i32, size u16, the topic's name
 """
@@ -38,7 +38,7 @@ Parts = Callable[[str], Iterable[bytes]]
 
 _ROWS_A_PART: Final = 1 << 15
 _ROWS_A_PART_WITH_TEXTS: Final = 1 << 12
-"""The same where some rows may have metadata, which is written one by one."""
+"""The number of rows of a part where some may have metadata, which is written row by row."""
 _NAME_BYTES_A_PART: Final = 1 << 19
 _COLUMNS: Final = ((np.uint64, 8), (np.int64, 8), (np.int64, 8), (np.int32, 4))
 _two_counts = Struct("=II")
@@ -48,8 +48,8 @@ _high_head = Struct("=IiH")
 
 
 def parts_of(groups: Names, topics: Names, rows: Rows, aside: Aside) -> Iterator[tuple[str, bytes]]:
-    """All parts of a table but for the high partitions."""
-    end = len(rows.keys)  # what comes behind is the log's to tell
+    """Yield all parts of a table except the high partitions."""
+    end = len(rows.keys)  # later rows are in the log
     first = 0
     while first < end:
         following = min(first + (_ROWS_A_PART_WITH_TEXTS if aside else _ROWS_A_PART), end)
@@ -90,7 +90,7 @@ def _names_parts(kind: str, names: Names) -> Iterator[tuple[str, bytes]]:
 
 
 def high_partitions_part(high_partitions: dict[int, tuple[TopicName, int]]) -> tuple[str, bytes]:
-    """The part that says which topic ids stand for a topic and the high part of a partition."""
+    """Return the part that maps topic ids to a topic and the high part of a partition."""
     entries = [(topic_id, high, name.encode()) for topic_id, (name, high) in high_partitions.items()]
     data = [_high_head.pack(topic_id, high, len(name)) + name for topic_id, high, name in entries]
     return HIGH, _count.pack(len(entries)) + b"".join(data)
@@ -102,7 +102,7 @@ def high_partitions_part(high_partitions: dict[int, tuple[TopicName, int]]) -> t
 def restore(
     groups: Names, topics: Names, rows: Rows, aside: Aside, parts: Parts, offset_count: int
 ) -> Iterator[None]:
-    """Fill an empty table's parts; `offset_count` says for how many offsets to make room.
+    """Fill an empty table from the parts; `offset_count` is the number of offsets to reserve room for.
 
     Raises MalformedImage.
     """
@@ -126,7 +126,7 @@ def restore(
 
 
 def _restore_known(rows: Rows, groups: Names, data: bytes) -> None:
-    # Groups that came while the image was taken may be known by it, and have no name in it.
+    # A group that was added while the image was written may be known in it and have no name in it.
     bits = np.unpackbits(np.frombuffer(data, np.uint8), count=groups.id_count).astype(np.bool_)
     known = np.flatnonzero(bits & groups.is_named())
     np.frombuffer(rows.heads, np.int32)[known] = NONE
@@ -155,7 +155,7 @@ def _restore_rows(rows: Rows, aside: Aside, data: bytes, topic_count: int) -> No
 
 
 def read_high_partitions(parts: Parts) -> dict[int, tuple[TopicName, int]]:
-    """The other way round. Raises MalformedImage."""
+    """Read the high partitions from their part. Raises MalformedImage."""
     found: dict[int, tuple[TopicName, int]] = {}
     try:
         for data in parts(HIGH):

@@ -1,7 +1,7 @@
-"""What the keys of the offset table stand for: groups, topics, and partitions too high for a key.
+"""The groups and topics of the offset table's keys, and partitions too high for a key.
 
-Of a key the part above the partition is its base: a group's number and a topic's. Those used of late are
-remembered by the names they stand for, and while a log is read by how its records' keys begin.
+The base of a key is the part above the partition: a group number and a topic number. A cache holds recently
+used bases by group and topic; another holds them by key prefix while a log is read.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ from headgate.records.offset_commit import names_of
 from headgate.records.offset_rows import OffsetRows, split_prefix
 
 NO_BASE = (1 << 64) - 1
-"""Stands for a group or a topic that is not known. No base: the bits of its partition are not empty."""
+"""The base of an unknown group or topic. No real base has this value, because its partition bits are zero."""
 
 _REMEMBERED_BASES = 512
 _REMEMBERED_PREFIXES = 1 << 15
 _HIGH_PARTITION_MARK = b"\xff"
-"""Never part of UTF-8: stands between a topic's name and the high part of a partition out of range."""
+"""Separates a topic's name from the high part of a partition out of range; never part of UTF-8."""
 
 
 class OffsetTableFull(Exception):
-    """More groups or topics in one shard than a key has room for (16 million, 4 million)."""
+    """A shard has more groups (16 million) or topics (4 million) than a key can number."""
 
 
 class KeyNames:
-    """Names to keys, and back."""
+    """Maps names to keys, and keys to names."""
 
     __slots__ = ("_add_group", "_by_prefix", "groups", "high_partitions", "recent", "topics")
 
     def __init__(self, add_group: Callable[[int], None]) -> None:
-        """`add_group` is told the number of each group whose name is taken in."""
+        """`add_group` is called with the number of each new group."""
         self._add_group = add_group
         self.groups, self.topics = Names(), Names()
         self.high_partitions: dict[int, tuple[TopicName, int]] = {}
-        """Topic ids that stand for a topic and the high part of a partition, as good as never needed."""
+        """Topic numbers that represent a topic and the high part of a partition; almost never needed."""
         self.recent: dict[tuple[str, str], int] = {}
-        """The bases of groups and topics that were used of late."""
+        """The bases of recently used groups and topics."""
         self._by_prefix: dict[bytes, int] = {}
 
     # --- from names to keys ---
 
     def take_in(self, group_id: GroupId, topic: TopicName, partition: int) -> tuple[int, int]:
-        """The base, and the partition as it goes into the key. Raises OffsetTableFull."""
+        """Return the base and the partition's low part; intern new names. Raises OffsetTableFull."""
         name, low = topic.encode(), partition & PARTITION_MASK
         high = partition >> PARTITION_BITS
         base = self._take_in(group_id.encode(), _high_name(name, high) if high else name)
@@ -79,7 +79,7 @@ class KeyNames:
         self.recent[group_id, topic] = base
 
     def base_of(self, group_id: GroupId, topic: TopicName) -> int | None:
-        """The base of partitions that are in range, or None; no name is taken in."""
+        """Return the base of partitions in range, or None if a name is unknown; intern nothing."""
         base = self.recent.get((group_id, topic))
         if base is None:
             base = self._find(group_id.encode(), topic.encode())
@@ -88,7 +88,7 @@ class KeyNames:
         return base
 
     def key_of(self, group_id: GroupId, topic: TopicName, partition: int) -> int | None:
-        """The key of any partition, or None; no name is taken in."""
+        """Return the key of any partition, or None if a name is unknown; intern nothing."""
         if 0 <= partition <= PARTITION_MASK:
             base = self.base_of(group_id, topic)
         else:
@@ -102,9 +102,9 @@ class KeyNames:
     # --- for those who read logs ---
 
     def bases_of(self, rows: OffsetRows) -> Keys:
-        """For each stretch of rows its base; NO_BASE where names are not known.
+        """Return the base of each stretch of rows; NO_BASE for unknown names.
 
-        Names are taken in where something is committed. Raises MalformedRecord where a name does not read.
+        Intern the names of stretches with a commit. Raises MalformedRecord if a name is not valid UTF-8.
         """
         get = self._by_prefix.get
         bases = [get(prefix, NO_BASE) for prefix in rows.prefixes]
@@ -123,7 +123,7 @@ class KeyNames:
         try:
             group_name.decode(), topic_name.decode()
         except UnicodeDecodeError:
-            names_of(prefix)  # says so
+            names_of(prefix)  # raises MalformedRecord
         base = self._take_in(group_name, topic_name) if is_new else self._find(group_name, topic_name)
         if base is None:
             return NO_BASE
@@ -133,28 +133,28 @@ class KeyNames:
         return base
 
     def forget_prefixes(self) -> None:
-        """Whoever read a log is done with it."""
+        """Clear the cache of key prefixes, after a log was read."""
         self._by_prefix.clear()
 
     # --- and back ---
 
     def group_id(self, group: int) -> GroupId:
-        """The group with this number."""
+        """Return the group with this number."""
         return GroupId(self.groups.text(group).decode())
 
     def topic_ids(self, topic: TopicName) -> Int64s:
-        """The numbers that stand for a topic, with whatever high parts of partitions."""
+        """Return the numbers that represent a topic, with any high part of partitions."""
         ids = [high for high, (name, _) in self.high_partitions.items() if name == topic]
         plain = self.topics.find(topic.encode())
         return np.array(ids if plain is None else [*ids, plain], np.int64)
 
     def topic_of(self, topic_id: int) -> tuple[TopicName, int]:
-        """The topic that a number stands for, and the high part of its partitions."""
+        """Return the topic of a topic number, and the high part of its partitions."""
         known = self.high_partitions.get(topic_id)
         return (TopicName(self.topics.text(topic_id).decode()), 0) if known is None else known
 
     def topic_partitions(self, keys: Sequence[int]) -> Iterator[tuple[TopicName, int]]:
-        """The topic and partition of each key."""
+        """Yield the topic and partition of each key."""
         names: dict[int, tuple[TopicName, int]] = {}
         for key in keys:
             topic_id = key >> PARTITION_BITS & TOPIC_MASK
@@ -167,10 +167,10 @@ class KeyNames:
     # --- from an image ---
 
     def restore_high_partitions(self, found: Mapping[int, tuple[TopicName, int]]) -> None:
-        """Take in what an image says, once its names are there.
+        """Add the high partitions of an image, after its names.
 
-        A partition that came while the image was taken may be in this part of it and have no name in it: its
-        number is then free, and whoever gets it next is something else.
+        A partition that was added while the image was written may be in this part without a name in the
+        image. Its number is then free and may be used for another name.
         """
         self.high_partitions = {
             topic_id: (name, high)
@@ -181,7 +181,7 @@ class KeyNames:
     # --- names that are not used any more ---
 
     def release(self, groups: Sequence[int], topics: Sequence[int]) -> None:
-        """Let names go that nothing uses any more, and all that was remembered of them."""
+        """Release names that are no longer used, and their cache entries."""
         if not groups and not topics:
             return
         self.groups.release(groups)
@@ -192,7 +192,7 @@ class KeyNames:
         self._by_prefix.clear()
 
     def tidy(self, count: int) -> bool:
-        """Do away with what so many released names left; whether there is more of it."""
+        """Clean up after `count` released names; return whether more are left."""
         is_untidy = [names.tidy(count) for names in (self.groups, self.topics)]
         return any(is_untidy)
 

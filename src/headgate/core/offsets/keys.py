@@ -1,8 +1,9 @@
-"""The key of an offset: its group's number, its topic's and its partition, packed into 64 bits.
+"""The key of an offset: the numbers of its group and topic, and its partition, packed into 64 bits.
 
     group 24 bits | topic 22 bits | partition 18 bits
 
-A partition that needs more bits is taken apart: its upper part goes with the topic, as a topic of its own.
+A partition that needs more bits is split: its high part and the topic together get a topic number of their
+own.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ PARTITION_MASK = (1 << PARTITION_BITS) - 1
 
 
 def groups_of(keys: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """The groups' numbers of many keys."""
+    """Return the group numbers of many keys."""
     return (keys >> np.uint64(GROUP_SHIFT)).astype(np.int64)
 
 
 def topics_of(keys: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """The topics' numbers of many keys."""
+    """Return the topic numbers of many keys."""
     return (keys >> np.uint64(PARTITION_BITS) & np.uint64(TOPIC_MASK)).astype(np.int64)

@@ -1,9 +1,8 @@
-"""Names interned to small integers, their text in one arena instead of a `str` each.
+"""Names interned to small integers, with their text in one arena instead of a `str` each.
 
-A name costs its UTF-8 bytes and one that ends it, four bytes for where it stands, and five to seven in the
-index (R3.6). An id stays what it is until its name is released, and is then given to another name. What text
-is left of released names is moved out of between the others a few names at a time (`tidy`): nothing here ever
-works through all names at once.
+A name takes its UTF-8 bytes and an end byte, four bytes for its position, and five to seven in the index
+(R3.6). A name keeps its id until it is released; the id is then given to another name. The text of released
+names is removed a few names at a time (`tidy`): no step here works through all names.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _SEGMENTS = 128
-"""The index grows a segment at a time, so that no single name has to wait for all of them."""
+"""The index grows one segment at a time, so that no request waits for all of it."""
 _SMALLEST_INDEX = 8
 _HIGHEST_LOAD = 0.77
 _GROWTH = 1.12
@@ -26,14 +25,14 @@ _FEWEST_HASHED_TOGETHER = 128
 _HASHED_AT_ONCE = 1 << 13
 _FREE = 0xFFFFFFFF
 _RELEASED = 0xFFFFFFFE
-"""A slot whose name is gone, but which searches pass through."""
+"""A slot whose name was released; searches continue past it."""
 _NOWHERE = 0xFFFFFFFF
-"""The place of an id that is no name's."""
+"""The position of an unused id."""
 _END = b"\xfe"
-"""Never part of UTF-8, nor of the marks a caller may use: stands behind every name."""
+"""Ends every name; never part of UTF-8, nor of the marks that a caller may use."""
 _CACHED_NAMES = 256
 _LONGEST_TOGETHER = 256
-"""Bytes that names are hashed by together; what is longer is rare."""
+"""Names up to this many bytes are hashed together; longer names are rare."""
 _LEAST_UNTIDY = 1 << 12
 _UNTIDY_SHARE = 4
 
@@ -41,7 +40,7 @@ Ids = NDArray[np.int64]
 
 
 class Names:
-    """A set of names, each with an id. Names are bytes, so that a caller can mark some of them its way."""
+    """A set of names with ids. Names are bytes, so that a caller can mark some of them."""
 
     __slots__ = (
         "_arena",
@@ -59,39 +58,39 @@ class Names:
     def __init__(self) -> None:
         self._arena = bytearray()
         self._places = array("I")
-        """Where in the arena the name with an id begins."""
+        """The position of each id's name in the arena."""
         self._free = array("I")
-        """Ids that are no name's."""
+        """Unused ids."""
         self._indexes = [array("I", (_FREE,)) * _SMALLEST_INDEX for _ in range(_SEGMENTS)]
-        """Open addressing: the slot of a name's hash, or one after it, holds its id."""
+        """Open addressing: the slot of a name's hash, or a later one, holds its id."""
         self._counts = [0] * _SEGMENTS
-        """How many slots of each segment are not free."""
+        """Number of slots in use, per segment."""
         self._released = [0] * _SEGMENTS
-        """How many of these are of names that are gone."""
+        """Number of these whose names were released."""
         self._cache: dict[bytes, int] = {}
         self._gone = 0
-        """How many bytes of the arena are of names that are gone."""
+        """Number of bytes in the arena of released names."""
         self._read = self._write = 0
-        """While it is tidied up: what stands before `write` is, what stands from `read` on is to be."""
+        """During compaction: text before `write` is moved already, text from `read` on is to be moved."""
 
     def __len__(self) -> int:
-        """How many names there are."""
+        """Return the number of names."""
         return len(self._places) - len(self._free)
 
     @property
     def id_count(self) -> int:
-        """How many ids were ever in use at a time: all of them are below it."""
+        """Return the upper limit of all ids that were ever in use."""
         return len(self._places)
 
     def text(self, name_id: int) -> bytes:
-        """The name with this id; raises LookupError if it is no name's."""
+        """Return the name with this id. Raises LookupError if the id is unused."""
         place = self._places[name_id]
         if place == _NOWHERE:
             raise LookupError(f"{name_id} is the id of no name")
         return bytes(self._arena[place : self._arena.index(_END, place)])
 
     def find(self, name: bytes) -> int | None:
-        """The id of a name, or None."""
+        """Return the id of a name, or None."""
         name_id = self._cache.get(name)
         if name_id is not None:
             return name_id
@@ -102,7 +101,7 @@ class Names:
         return name_id
 
     def intern(self, name: bytes) -> int:
-        """The id of a name, which is taken in if it is new."""
+        """Return the id of a name; add the name if it is new."""
         name_id = self._cache.get(name)
         if name_id is not None:
             return name_id
@@ -129,7 +128,7 @@ class Names:
         return name_id
 
     def release(self, name_ids: Iterable[int]) -> None:
-        """These names are gone; their ids may be given to others from here on."""
+        """Release these names; their ids may be reused from now on."""
         for name_id in name_ids:
             name = self.text(name_id)
             segment, slot, _ = self._probe(name)
@@ -144,7 +143,7 @@ class Names:
                 self._build_segment(segment)
 
     def tidy(self, count: int) -> bool:
-        """Go on, by so many names, with moving the text of names together; whether there is reason to."""
+        """Compact the text by `count` names; return whether more is to be done."""
         if not self._read and self._gone < _LEAST_UNTIDY + len(self._arena) // _UNTIDY_SHARE:
             return False
         arena, places = self._arena, self._places
@@ -167,9 +166,9 @@ class Names:
     # --- images ---
 
     def parts(self, part_bytes: int) -> Iterator[tuple[NDArray[np.uint32], bytes]]:
-        """All names, some after the other: their ids, and their text, each with its end.
+        """Yield all names in parts: their ids, and their text, each with its end byte.
 
-        Meanwhile names may come, but none may be released, and nothing is tidied up.
+        Names may be added meanwhile, but no name may be released, and `tidy` may not be called.
         """
         end = len(self._arena)
         for first in range(0, end, part_bytes):
@@ -189,7 +188,7 @@ class Names:
             yield ids.astype(np.uint32), text
 
     def restore(self, ids: NDArray[np.uint32], text: bytes) -> None:
-        """Take names in, as `parts` told them; `restored` must follow the last of them. Raises ValueError."""
+        """Add the names of one of `parts`; call `restored` after the last one. Raises ValueError."""
         ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _END[0])
         if len(ends) != len(ids) or (len(ids) and int(ends[-1]) != len(text) - 1):
             raise ValueError("there are not as many names as ids")
@@ -200,7 +199,7 @@ class Names:
         self._arena += text
 
     def restored(self) -> Iterator[None]:
-        """All names are there: make it so that they can be found, in steps."""
+        """Build the index of the restored names, in steps."""
         places = np.frombuffer(self._places, np.uint32)
         self._free.frombytes(np.flatnonzero(places == _NOWHERE).astype(np.uint32)[::-1].tobytes())
         held = np.flatnonzero(places != _NOWHERE)
@@ -217,7 +216,7 @@ class Names:
                 yield
 
     def is_named(self) -> NDArray[np.bool_]:
-        """For every id whether it is a name's."""
+        """Return for each id whether it has a name."""
         is_named: NDArray[np.bool_] = np.frombuffer(self._places, np.uint32) != _NOWHERE
         return is_named
 
@@ -229,7 +228,7 @@ class Names:
         self._cache[name] = name_id
 
     def _probe(self, name: bytes) -> tuple[int, int, int]:
-        """The segment and the slot where the name is or would go, and its id or _FREE."""
+        """Return the segment and slot of a name or of its insertion, and its id or _FREE."""
         places, arena = self._places, self._arena
         hashed, text = crc32(name), name + _END
         segment = hashed % _SEGMENTS
@@ -257,18 +256,18 @@ class Names:
         self._place(segment, held, hashes)
 
     def _place(self, segment: int, name_ids: Ids, hashes: NDArray[np.uint32]) -> None:
-        """Make a segment of the index anew, for these names with these hashes."""
+        """Rebuild a segment of the index for these names with these hashes."""
         slots = _slots_for(len(name_ids), segment)
         index = array("I", (_FREE,)) * slots
         homes = (hashes.astype(np.uint64) * np.uint64(slots) >> np.uint64(32)).astype(np.int64)
         order = np.argsort(homes, kind="stable")
         name_ids, homes = name_ids[order], homes[order]
-        # In the order of their homes each name goes to its home or behind the name before it.
+        # In the order of their home slots, each name goes to its home slot or after the name before it.
         ranks = np.arange(len(name_ids))
         places = np.maximum.accumulate(homes - ranks) + ranks
         fits = places < slots
         np.frombuffer(index, np.uint32)[places[fits]] = name_ids[fits]
-        for name_id in name_ids[~fits].tolist():  # past the end they go on at the beginning
+        for name_id in name_ids[~fits].tolist():  # searches past the end continue at the start
             slot = 0
             while index[slot] != _FREE:
                 slot += 1
@@ -278,9 +277,9 @@ class Names:
 
 
 def _slots_for(count: int, segment: int) -> int:
-    """How many slots a segment is to have for so many names, with room for more.
+    """Return the number of slots of a segment for this many names, with room for more.
 
-    Each segment has sizes of its own, so that not all of them have to grow at the same time.
+    Each segment grows at its own sizes, so that segments do not all grow at the same time.
     """
     growth = _GROWTH if count >= _FEWEST_HASHED_TOGETHER else _GROWTH_OF_FEW
     needed, phase = (count + 1) / _HIGHEST_LOAD, segment / _SEGMENTS
@@ -292,14 +291,14 @@ def _slots_for(count: int, segment: int) -> int:
 
 
 def _spans(starts: Ids, sizes: Ids) -> Ids:
-    """The numbers from each start on, as many as its size says, one after the other."""
+    """Return the numbers from each start, as many as its size, concatenated."""
     ends = np.cumsum(sizes)
     spans: Ids = np.repeat(starts - (ends - sizes), sizes) + np.arange(int(ends[-1]))
     return spans
 
 
 def _crc_table() -> NDArray[np.uint32]:
-    # What one more byte does to a register of zeros; the register of no bytes at all is all ones.
+    # The change that a byte makes to a register of zeros; the initial register is all ones.
     return np.array([crc32(bytes((byte,)), 0xFFFFFFFF) ^ 0xFFFFFFFF for byte in range(256)], np.uint32)
 
 
@@ -307,7 +306,7 @@ _CRC_TABLE = _crc_table()
 
 
 def _crc32_each(arena: bytearray, places: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """The CRC of each of the names at these places, as `zlib.crc32` has it."""
+    """Return the CRC of each name at these positions, equal to `zlib.crc32`."""
     octets = np.frombuffer(arena, np.uint8)
     hashes = np.empty(len(places), np.uint32)
     register = np.full(len(places), 0xFFFFFFFF, np.uint32)

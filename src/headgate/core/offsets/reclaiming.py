@@ -1,9 +1,9 @@
-"""Drops the rows that were left behind, a few at a time: the table's last rows take their places.
+"""Drops the rows of removed offsets, a few at a time: the last rows of the table move into their places.
 
-To take a row out of its group's chain one has to know the row before it; that a topic is used no more is told
-by how many rows it has. Neither is kept for good (R3.6): both are found out when rows are to be dropped, a
-stretch of rows in each step, and forgotten when there are none left to drop. Rows that come meanwhile are
-found out about at the beginning of the next step, so that whoever adds rows need not know of this.
+To remove a row from its group's chain, the row before it must be known; to release a topic, its number of
+rows must be known. Neither is stored permanently (R3.6): both are computed when rows are to be dropped, a
+stretch of rows in each step, and discarded when no row is left to drop. Rows that are added meanwhile are
+included at the start of the next step, so that adding a row needs no work here.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ _FOUND_OUT_AT_ONCE = 1 << 15
 _ROOM_AT_ONCE = 1 << 19
 _LOOKED_THROUGH_AT_ONCE = 1 << 16
 _SLOTS_A_ROW = 16
-"""How many slots of the index are looked after for each row dropped, if it is to shrink."""
+"""Number of index slots to process for each dropped row, if the index is to shrink."""
 
 
 class Unused(NamedTuple):
-    """The numbers of groups that are neither known nor have rows any more, and of topics without rows."""
+    """The numbers of groups that are unknown and without rows, and of topics without rows."""
 
     groups: list[int]
     topics: list[int]
 
 
 class Reclaiming:
-    """Goes on until nothing is left behind, or until it is thrown away: any other can begin anew."""
+    """Drops left-behind rows until none is left. It can be discarded at any time: a new one starts again."""
 
     __slots__ = ("_before", "_found_out_to", "_looked_down_to", "_rows", "_rows_of_topic")
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
         self._before = array("i")
-        """The row before each in its chain, NONE for the first."""
+        """The previous row of each row in its chain, NONE for the first."""
         self._rows_of_topic = array("I")
         self._found_out_to = 0
-        """The rows before this one were looked at."""
+        """Rows before this one are included."""
         self._looked_down_to = 0
-        """Rows from here on are not left behind, unless since they were looked at."""
+        """Rows from here on are not left behind, unless they were since they were scanned."""
 
     def step(self, count: int) -> Unused:
-        """Drop up to `count` rows; what is not used any more because of that."""
+        """Drop up to `count` rows; return the groups and topics that are no longer used."""
         unused = Unused([], [])
         if self._found_out():
             for row in self._left_behind(count):
@@ -58,13 +58,13 @@ class Reclaiming:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left behind."""
+        """Return whether no row is left behind."""
         return not self._rows.left_behind and not self._rows.index.is_shrinking
 
     # --- what is kept of the rows meanwhile ---
 
     def _found_out(self) -> bool:
-        """Look at some of the rows that came since; whether those were all."""
+        """Scan some of the rows that were added since; return whether all are scanned."""
         rows, first = self._rows, self._found_out_to
         end = min(first + _FOUND_OUT_AT_ONCE, len(rows.keys))
         if first == end:
@@ -86,7 +86,7 @@ class Reclaiming:
         return end == len(rows.keys)
 
     def _left_behind(self, count: int) -> list[int]:
-        """Up to so many rows that are left behind, the last of them first; none if there are none soon."""
+        """Return up to `count` rows that are left behind, the last row first; empty if none is near."""
         links = np.frombuffer(self._rows.nexts, np.int32)
         if not 0 < self._looked_down_to <= len(links):
             self._looked_down_to = len(links)
@@ -119,7 +119,7 @@ class Reclaiming:
             unused.groups.append(group)
 
     def _move(self, row: int, to: int) -> None:
-        """The row has another number from here on; the row that had it is in no chain any more."""
+        """Move a row to another number; the row that had the number is in no chain."""
         rows = self._rows
         key, link = rows.keys[row], rows.nexts[row]
         rows.index.replace(row, to, key)
@@ -131,7 +131,7 @@ class Reclaiming:
         self._link(key >> GROUP_SHIFT, self._before[to], to)
 
     def _link(self, group: int, row: int, following: int) -> None:
-        """Let `following` come after a row, or be the group's first; marks stay."""
+        """Make `following` the next row of a row, or the first row of the group; keep marks."""
         rows = self._rows
         if row == NONE:
             rows.heads[group] = following if rows.heads[group] >= NONE else flip(following)

@@ -1,7 +1,7 @@
-"""Letting offsets go: by request, with their group, with their topic, or because they expired.
+"""Removal of offsets: by request, with their group, with their topic, or by expiry.
 
-A removal that may be wide is cut into slices, so that no batch outgrows what a log takes (`SLICE_BYTES`) and
-nobody waits long (`SLICE_STEPS`); the rest follows in ticks.
+A large removal is cut into slices, so that no batch exceeds the maximum of a log (`SLICE_BYTES`) and no other
+request waits long (`SLICE_STEPS`). The remaining slices follow in later ticks.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from headgate.records.offset_rows import OffsetRows
 
 SLICE_BYTES = 800_000
 SLICE_STEPS = 2000
-"""How much a slice does. A step is to look at an offset, which takes some two microseconds."""
+"""Number of steps in a slice. A step is one check of an offset, about two microseconds."""
 _TOMBSTONE_STEPS = 8
-"""What it takes to decide, apply and write the removal of an offset."""
+"""Steps to decide, apply and write the removal of an offset."""
 STRETCH_STEPS = 200
-"""What it takes to look through a stretch of the table."""
+"""Steps to scan a stretch of the table."""
 _ERASED_AT_ONCE = 64
 _FEWEST_IN_COLUMNS = 100
-"""Fewer removals are recorded one by one: that is as quick."""
+"""Fewer removals become single records, which is as fast."""
 _TOMBSTONE_OVERHEAD_BYTES = 24
 
 
 def tombstone_bytes(tombstone: OffsetTombstone) -> int:
-    """What a tombstone takes in a batch, if its names are ASCII; other text takes up to three times that."""
+    """Return the size of a tombstone in a batch, for ASCII names; other text takes up to three times that."""
     return len(tombstone.group_id) + len(tombstone.topic) + _TOMBSTONE_OVERHEAD_BYTES
 
 
 class Slice:
-    """Records for one batch, as long as there is room, and time to look for more."""
+    """Records for one batch, with a limit of bytes and of time to search for more."""
 
     __slots__ = ("_bytes_left", "_steps_left", "records")
 
@@ -50,15 +50,15 @@ class Slice:
         self._steps_left = SLICE_STEPS
 
     def is_full(self) -> bool:
-        """Whether the batch has what it should hold, or took as long as it may."""
+        """Return whether the batch has enough bytes or took enough time."""
         return self._bytes_left <= 0 or self._steps_left <= 0
 
     def take_steps(self, count: int) -> None:
-        """Something is done that takes as long as to look at so many offsets."""
+        """Count work that takes as long as the check of `count` offsets."""
         self._steps_left -= count
 
     def add(self, tombstone: OffsetTombstone) -> None:
-        """Take one more."""
+        """Add a tombstone."""
         self.records.append(tombstone)
         self._bytes_left -= tombstone_bytes(tombstone)
         self._steps_left -= _TOMBSTONE_STEPS
@@ -67,9 +67,9 @@ class Slice:
 def delete(
     table: OffsetTable, command: DeleteOffsets, is_held: Callable[[TopicName, Sequence[int]], bool]
 ) -> tuple[DeleteOffsetsResult, Sequence[Change]]:
-    """Delete offsets. One that was never committed is no error.
+    """Delete offsets. An offset that was never committed is no error.
 
-    `is_held` tells whether the group reads these partitions of a topic, which refuses them all.
+    `is_held` returns whether the group reads any of these partitions of a topic, which refuses all of them.
     """
     group_id = command.group_id
     outcomes = []
@@ -88,7 +88,7 @@ def delete(
 
 
 def removals_of(group_id: GroupId, offsets: Mapping[TopicName, Sequence[int]]) -> Sequence[Change]:
-    """The removal of offsets of a group, all different; as one value if they are many."""
+    """Return the removals of offsets of a group, all different; one value if they are many."""
     count = sum(map(len, offsets.values()))
     if count < _FEWEST_IN_COLUMNS:
         return [
@@ -112,9 +112,9 @@ def removals_of(group_id: GroupId, offsets: Mapping[TopicName, Sequence[int]]) -
 
 
 def erase_topic(offsets: OffsetsOfTopic, topic: TopicName, room: Slice) -> bool:
-    """Remove more of a topic's offsets, found as they are removed; whether those were the last.
+    """Remove more of a topic's offsets as they are found; return whether those were the last.
 
-    Nobody commits any more: what is committed meanwhile may stay.
+    The topic no longer accepts commits. A commit during the removal may remain.
     """
     while not (offsets.is_over or room.is_full()):
         room.take_steps(STRETCH_STEPS)
@@ -124,7 +124,7 @@ def erase_topic(offsets: OffsetsOfTopic, topic: TopicName, room: Slice) -> bool:
 
 
 class GroupWalk:
-    """Along the offsets of one group, to remove those that are expired, over as many slices as it takes."""
+    """A walk over the offsets of one group that removes expired offsets, in as many slices as needed."""
 
     __slots__ = ("_arrivals", "_table", "group_id", "is_over", "offsets", "stays", "was_cut")
 
@@ -140,17 +140,17 @@ class GroupWalk:
 
     @property
     def knows_all(self) -> bool:
-        """Whether it is known what is left of the group: nothing came where the walk had been."""
+        """Return whether all remaining offsets of the group are known: none was added behind the walk."""
         return self.is_over and (self.stays or not self.was_cut or self._table.arrivals == self._arrivals)
 
     def look_again(self) -> None:
-        """What the walk removed is gone by now: what is left came meanwhile."""
+        """Note that the removals of the walk are applied: remaining offsets were added meanwhile."""
         self.stays = self._table.has_offsets(self.group_id)
         self.was_cut = False
 
 
 class Retention:
-    """One look at one group: which of its offsets are expired now."""
+    """The check which offsets of one group are expired now."""
 
     __slots__ = ("_clock", "_is_subscribed", "_now", "_retention_ms")
 
@@ -163,7 +163,7 @@ class Retention:
         self._retention_ms = retention_ms
 
     def expire(self, walk: GroupWalk, room: Slice) -> None:
-        """Go on with the walk and remove what is expired, while there is room."""
+        """Continue the walk and remove expired offsets, while there is room."""
         for found in walk.offsets:
             room.take_steps(1)
             if found is not None:

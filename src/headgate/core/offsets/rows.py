@@ -1,12 +1,12 @@
-"""The rows of the offset table: columns of numbers, an index that finds a row by its key, a chain a group.
+"""The rows of the offset table: columns of numbers, an index from key to row, and a chain for each group.
 
-A row takes 32 bytes: key, offset, commit timestamp, leader epoch, and the next row of the same group.
-Columns are `array`s: reading and writing one number takes half of what numpy takes, and numpy works on the
-same memory where many are touched at once.
+A row takes 32 bytes: key, offset, commit timestamp, leader epoch, and the next row of the same group. Columns
+are `array`s: access to one number takes half the time of numpy, and numpy uses the same memory for access to
+many.
 
-A row whose offset is gone is left behind, marked, to be revived by the next commit of the same key; what was
-left behind is dropped a little at a time (`reclaiming`). A mark on the head of a group says that the group is
-not known (any more).
+A row whose offset was removed is left behind, marked, and used again by the next commit of the same key; rows
+left behind are dropped a few at a time (`reclaiming`). A mark on the head of a group means that the group is
+unknown.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ Int32s = NDArray[np.int32]
 
 
 _NOTHING: int = flip(NONE)
-"""The head of a group that is not known and has no rows."""
+"""The head of an unknown group without rows."""
 
 
 class Version:
-    """Stands for a state: whoever has the same object knows the current state. Compared by identity."""
+    """Identifies a state: who holds the current object knows the current state. Compared by identity."""
 
     __slots__ = ()
 
 
 class Rows:
-    """Offsets by key, and which groups are known."""
+    """Offsets by key, and the known groups."""
 
     __slots__ = (
         "departures",
@@ -57,22 +57,23 @@ class Rows:
     def __init__(self) -> None:
         self.keys, self.offsets, self.timestamps = array("Q"), array("q"), array("q")
         self.epochs, self.nexts = array("i"), array("i")
-        """`nexts` links the rows of a group; a marked link is that of a row left behind."""
+        """`nexts` links the rows of a group; a marked link belongs to a row left behind."""
         self.heads = array("i")
-        """A group's first row; a marked link is that of a group that is not known."""
+        """The first row of each group; a marked link belongs to an unknown group."""
         self.index = RowIndex()
         self.left_behind = 0
         self.numbering = Version()
-        """Another one whenever a row may have become another key's or no key's, or a group was forgotten: who
-        remembers rows asks anew."""
+        """Replaced whenever a row may have changed its key, or a group was forgotten: remembered row numbers
+        are then invalid.
+        """
         self.group_count = 0
-        """How many groups are known."""
+        """Number of known groups."""
         self.departures = 0
-        """How many offsets are gone, ever."""
+        """Total number of removed offsets."""
 
     @property
     def arrivals(self) -> int:
-        """How many offsets came, ever: not those that were put over others."""
+        """Return the total number of added offsets, without overwrites."""
         return len(self) + self.departures
 
     def __len__(self) -> int:
@@ -81,12 +82,12 @@ class Rows:
     # --- one row ---
 
     def find(self, key: int) -> int:
-        """The row of a live offset, or NONE."""
+        """Return the row of a live offset, or NONE."""
         row = self.index.find(key, self.keys)
         return row if row >= 0 and self.nexts[row] >= NONE else NONE
 
     def put(self, key: int, offset: int, epoch: int, timestamp: int) -> int:
-        """Take an offset in, over the previous one of its key; its group is known from here on. Its row."""
+        """Add or overwrite the offset of a key; its group is known from now on. Return the row."""
         row = self.index.find(key, self.keys)
         if row < 0:
             row = self._add(key, offset, epoch, timestamp)
@@ -125,14 +126,14 @@ class Rows:
         return row
 
     def leave_behind(self, row: int) -> None:
-        """The offset of a live row is gone."""
+        """Remove the offset of a live row."""
         self.nexts[row] = flip(self.nexts[row])
         self.left_behind += 1
         self.departures += 1
         self.numbering = Version()
 
     def of_group(self, group: int) -> Iterator[int]:
-        """The live rows of a group, in no order."""
+        """Yield the live rows of a group, in no order."""
         head = self.heads[group]
         row = head if head >= NONE else flip(head)
         nexts = self.nexts
@@ -145,8 +146,8 @@ class Rows:
                 row = flip(following)
 
     def walk(self, group: int) -> Iterator[int]:
-        """The same, and NONE for each row that was left behind. Rows may come and go on the way, as long as
-        none is dropped.
+        """Yield the live rows of a group, and NONE for each row left behind. Rows may be added and removed
+        meanwhile, as long as none is dropped.
         """
         head = self.heads[group]
         row = head if head >= NONE else flip(head)
@@ -160,7 +161,7 @@ class Rows:
             row = following
 
     def has_any(self, group: int) -> bool:
-        """Whether a group has a live row."""
+        """Return whether a group has a live row."""
         nexts, unmarked = self.nexts, flip(0)
         head = self.heads[group]
         row = head if head >= NONE else flip(head)
@@ -168,29 +169,29 @@ class Rows:
             row = nexts[row]
             if row >= NONE:
                 return True
-            row = unmarked - row  # this is `flip`: a call costs too much here
+            row = unmarked - row  # inlined `flip`: a call costs too much here
         return False
 
     # --- groups ---
 
     def add_group(self, group: int) -> None:
-        """A group with this number there is, if it is the next one: not known so far."""
+        """Add the group with this number, if it is the next one, as an unknown group."""
         if group == len(self.heads):
             self.heads.append(_NOTHING)
 
     def is_known(self, group: int) -> bool:
-        """Whether the group committed and was not forgotten since."""
+        """Return whether the group has committed and was not forgotten since."""
         return self.heads[group] >= NONE
 
     def forget(self, group: int) -> None:
-        """The group is no longer known; its rows stay."""
+        """Make the group unknown; keep its rows."""
         if self.heads[group] >= NONE:
             self.heads[group] = flip(self.heads[group])
             self.group_count -= 1
             self.numbering = Version()
 
     def forgotten_groups(self) -> list[int]:
-        """The groups that are not known and have live rows."""
+        """Return the unknown groups with live rows."""
         heads = np.frombuffer(self.heads, np.int32)
         is_forgotten = (heads < NONE) & (heads != _NOTHING)
         if not is_forgotten.any():
@@ -201,21 +202,21 @@ class Rows:
         return forgotten
 
     def is_unused(self, group: int) -> bool:
-        """Whether the group is not known and has no rows, not even such as are left behind."""
+        """Return whether the group is unknown and has no rows, neither live nor left behind."""
         return self.heads[group] == _NOTHING
 
     # --- many rows ---
 
     def find_each(self, keys: Keys) -> Int64s:
-        """The rows of live offsets, NONE where there is none."""
+        """Return the rows of live offsets, NONE for keys without one."""
         rows = self.index.find_each(keys, self.keys)
         if self.left_behind:
             is_gone = np.frombuffer(self.nexts, np.int32)[rows] < NONE
-            rows[is_gone] = NONE  # the last row stands in for one that is not there: NONE it stays
+            rows[is_gone] = NONE  # for a missing row, the last row was read: keep NONE
         return rows
 
     def read_each(self, keys: Keys, offsets: Int64s, epochs: Int64s) -> None:
-        """Put offset and leader epoch of each live key into its place; the others are left as they are."""
+        """Write offset and leader epoch of each live key to its position; leave the others unchanged."""
         rows = self.find_each(keys)
         has_any = rows >= 0
         found = rows[has_any]
@@ -223,13 +224,13 @@ class Rows:
         epochs[has_any] = np.frombuffer(self.epochs, np.int32)[found]
 
     def all_of_group(self, group: int) -> Int64s:
-        """The live rows of a group, by ascending key."""
+        """Return the live rows of a group, by ascending key."""
         rows = np.fromiter(self.of_group(group), np.int64)
         ordered: Int64s = rows[np.argsort(np.frombuffer(self.keys, np.uint64)[rows], kind="stable")]
         return ordered
 
     def columns_of(self, rows: Int64s) -> tuple[Keys, Int64s, Int64s, Int64s]:
-        """Keys, offsets, leader epochs and commit timestamps of these rows; copies."""
+        """Return keys, offsets, leader epochs and commit timestamps of these rows, as copies."""
         return (
             np.frombuffer(self.keys, np.uint64)[rows],
             np.frombuffer(self.offsets, np.int64)[rows],
@@ -238,7 +239,7 @@ class Rows:
         )
 
     def put_each(self, keys: Keys, offsets: Int64s, epochs: Int32s, timestamps: Int64s) -> Int64s:
-        """Take many offsets in, of those with one key the last one stays; the rows they went to."""
+        """Add or overwrite many offsets; of equal keys the last one is valid. Return their rows."""
         rows = self.index.find_each(keys, self.keys)
         is_new = rows < 0
         if is_new.any():
@@ -251,7 +252,7 @@ class Rows:
             revived = np.unique(rows[nexts[rows] < NONE])
             nexts[revived] = flip(nexts[revived])
             self.left_behind -= len(revived)
-        # Arrays are assigned in order: the last value of a row stays.
+        # Assignment to an array is in order: the last value of a row is valid.
         np.frombuffer(self.offsets, np.int64)[rows] = offsets
         np.frombuffer(self.timestamps, np.int64)[rows] = timestamps
         np.frombuffer(self.epochs, np.int32)[rows] = epochs
@@ -259,7 +260,7 @@ class Rows:
         return rows
 
     def know_each(self, keys: Keys) -> None:
-        """The groups of these keys are known from here on."""
+        """Make the groups of these keys known."""
         groups = groups_of(keys)
         heads = np.frombuffer(self.heads, np.int32)
         is_marked = heads[groups] < NONE
@@ -269,7 +270,7 @@ class Rows:
             self.group_count += len(found)
 
     def leave_each_behind(self, keys: Keys) -> None:
-        """The offsets of these keys are gone, those there are; no key stands twice."""
+        """Remove the offsets of these keys, if they exist; the keys are distinct."""
         rows = self.index.find_each(keys, self.keys)
         rows = rows[rows >= 0]
         nexts = np.frombuffer(self.nexts, np.int32)
@@ -280,7 +281,7 @@ class Rows:
         self.numbering = Version()
 
     def append_each(self, keys: Keys, offsets: Int64s, epochs: Int32s, timestamps: Int64s) -> None:
-        """Add a row for each of these keys, none of which is there; groups are as known as before."""
+        """Add a row for each of these new keys; leave known and unknown groups as they are."""
         first, count = len(self.keys), len(keys)
         if first + count >= self.index.full_at:
             self.index.make_room(first + count, self.keys)
@@ -294,7 +295,7 @@ class Rows:
         self.index.add_each(rows, keys)
 
     def _chain(self, rows: Int64s, groups: Int64s) -> Int32s:
-        """Put new rows, of these groups, before the rows their groups have; the link of each."""
+        """Put new rows of these groups at the heads of the groups' chains; return the link of each."""
         order: Any = slice(None)
         if (groups[1:] < groups[:-1]).any():
             order = np.argsort(groups, kind="stable")
@@ -317,21 +318,21 @@ class Rows:
     # --- all rows ---
 
     def is_live(self) -> NDArray[np.bool_]:
-        """For every row whether its offset is there."""
+        """Return for each row whether its offset exists."""
         return np.frombuffer(self.nexts, np.int32) >= NONE
 
     def known_groups(self) -> NDArray[np.bool_]:
-        """For every group whether it is known."""
+        """Return for each group whether it is known."""
         return np.frombuffer(self.heads, np.int32) >= NONE
 
     def live_keys(self) -> Keys:
-        """The keys of all live rows."""
+        """Return the keys of all live rows."""
         keys = np.frombuffer(self.keys, np.uint64)
         return keys[self.is_live()] if self.left_behind else keys.copy()
 
 
 def _ascending(keys: Keys) -> tuple[Keys, Any]:
-    """The keys in ascending order, each once, and where each of those given stands among them."""
+    """Return the distinct keys in ascending order, and the position of each given key among them."""
     if (keys[1:] > keys[:-1]).all():
         return keys, np.arange(len(keys))
     return np.unique(keys, return_inverse=True)

@@ -1,8 +1,7 @@
-"""Looks through all rows of the offset table, a stretch at a time, while the table goes on changing.
+"""Scans all rows of the offset table, a stretch at a time, while the table changes.
 
-From the last row down to the first: what takes the place of a row that is dropped is always a row from
-further behind (`reclaiming`), so none that was there at the beginning is passed over, though one may be seen
-twice.
+The scan goes from the last row to the first. A dropped row is always replaced by a later row (`reclaiming`),
+so no row that existed at the start is missed, though a row may be seen twice.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from headgate.records.columns import Int64s
 from headgate.records.model import NO_EXPIRY
 
 ROWS_A_STRETCH: Final = 1 << 14
-"""That takes some tenths of a millisecond."""
+"""A stretch takes some tenths of a millisecond."""
 
 
 class GroupsToSweep:
-    """Finds the groups that may have something to expire: an offset committed at or before a time, an offset
-    with an expiry of its own, or, if they are known, no offset at all.
+    """Finds groups with offsets that may have expired: an offset committed at or before a time, an offset
+    with its own expiry time, or, for known groups, no offset at all.
 
-    A group that has offsets need not be known: after it has changed its type it is not, until a commit comes.
-    A group may be found that has nothing of it any more, and one may be missed that came meanwhile.
+    A group with offsets may be unknown: after a change of type it is unknown until its next commit. A result
+    may be outdated, and groups that were added during the scan may be missing.
     """
 
     __slots__ = ("_aside", "_below", "_committed_by", "_has_any", "_has_old", "_rows")
@@ -42,13 +41,13 @@ class GroupsToSweep:
         self._has_old = np.zeros(len(rows.heads), np.bool_)
 
     def step(self) -> bool:
-        """Look at some rows; whether there are more."""
+        """Scan some rows; return whether there are more."""
         rows, end = self._rows, min(self._below, len(self._rows.keys))
         self._below = first = max(end - ROWS_A_STRETCH, 0)
         keys = np.frombuffer(rows.keys, np.uint64)[first:end]
         counts = np.frombuffer(rows.nexts, np.int32)[first:end] >= NONE
         groups = groups_of(keys)
-        counts &= groups < len(self._has_any)  # those of groups that came since do not
+        counts &= groups < len(self._has_any)  # groups that were added since have none
         is_old = np.frombuffer(rows.timestamps, np.int64)[first:end] <= self._committed_by
         self._has_any[groups[counts]] = True
         self._has_old[groups[counts & is_old]] = True
@@ -64,13 +63,13 @@ class GroupsToSweep:
                 self._has_old[key >> GROUP_SHIFT] = True
 
     def groups(self) -> Int64s:
-        """Their numbers, when there are no more rows: `OffsetTable.group_ids_of` tells the ids."""
+        """Return the group numbers, after the last row; `OffsetTable.group_ids_of` returns the ids."""
         is_known = self._rows.known_groups()[: len(self._has_any)]
         return np.flatnonzero(self._has_old | (~self._has_any & is_known))
 
 
 class OffsetsOfTopic:
-    """Finds the groups and partitions that have an offset in a topic."""
+    """Finds the groups and partitions with an offset in a topic."""
 
     __slots__ = ("_below", "_names", "_rows", "_topic", "is_over")
 
@@ -80,10 +79,10 @@ class OffsetsOfTopic:
         self._topic = topic
         self._below = len(rows.keys)
         self.is_over = False
-        """Whether all rows were looked at."""
+        """Whether all rows were scanned."""
 
     def step(self, most: int) -> list[tuple[GroupId, int]]:
-        """Look at some rows; up to so many groups and partitions."""
+        """Scan some rows; return up to `most` groups and partitions."""
         rows, names = self._rows, self._names
         topic_ids = names.topic_ids(self._topic)
         end = min(self._below, len(rows.keys)) if len(topic_ids) else 0

@@ -1,8 +1,8 @@
-"""All offsets of a group as they were at one moment, told in steps.
+"""All offsets of a group as of one moment, returned in steps.
 
-They are taken in one piece, as columns: that costs a fraction of a microsecond an offset. Names and texts of
-what may be a hundred thousand topics are put to them afterwards, while others have their turn. Until that is
-done, or given up, names of the table keep their numbers (`headgate.core.offsets.held`).
+The snapshot is taken at once, as columns: that takes a fraction of a microsecond for each offset. Names and
+metadata, of up to a hundred thousand topics, are added later in steps, between other work. Until the steps
+end or are closed, the names of the table keep their numbers (`headgate.core.offsets.held`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from headgate.records.model import NO_EXPIRY
 
 Aside = Mapping[int, tuple[str, Millis]]
 NameOf = Callable[[int], tuple[TopicName, int]]
-"""The topic that a topic's number stands for, and the high part of its partitions."""
+"""Returns the topic of a topic number, and the high part of its partitions."""
 TopicOffsets = tuple[Int64s, Int64s, Int64s, list[str]] | list[tuple[int, StoredOffset | None]]
-"""Of a topic: partitions, offsets, leader epochs and metadata (empty where there is none), or one by one."""
+"""One topic: partitions, offsets, leader epochs and metadata (empty if there is none), or single offsets."""
 
 TOPICS_A_STEP = 64
 _NOTHING_ASIDE = "", NO_EXPIRY
@@ -38,10 +38,10 @@ class GroupSnapshot(NamedTuple):
     leader_epochs: Int64s
     timestamps: Int64s
     aside: Aside
-    """Metadata and explicit expiry by key, where there is either."""
+    """Metadata and explicit expiry time by key, for keys with either."""
 
     def by_topic(self, name_of: NameOf) -> Generator[None, None, list[tuple[TopicName, TopicOffsets]]]:
-        """Each topic with its offsets by partition, in steps; topics in no order."""
+        """Return each topic with its offsets by partition, in steps; topics in no order."""
         numbers = topics_of(self.keys)
         starts = np.flatnonzero(np.append([True], numbers[1:] != numbers[:-1])[: len(numbers)])
         ends = np.append(starts[1:], len(numbers))[: len(starts)]
@@ -59,7 +59,7 @@ class GroupSnapshot(NamedTuple):
         return found
 
     def _offsets(self, parts: list[tuple[int, int, int]]) -> TopicOffsets:
-        """Those that stand in these places, which are of one topic."""
+        """Return the offsets at these positions, all of one topic."""
         first = parts[0]
         at: Any = slice(first[1], first[2])
         partitions = self._partitions(*first)
@@ -90,7 +90,7 @@ class GroupSnapshot(NamedTuple):
 
 
 def texts_of(keys: list[int], aside: Aside) -> list[str]:
-    """The metadata of the offsets with these keys; nothing where none of them has any."""
+    """Return the metadata of the offsets with these keys; empty if none has metadata."""
     if not aside or aside.keys().isdisjoint(keys):
         return []
     get = aside.get

@@ -1,4 +1,4 @@
-"""One committed offset, as whoever reads it gets it."""
+"""One committed offset, as readers get it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headgate.domain.ids import Millis
 
 
 class StoredOffset(NamedTuple):
-    """What is known of one committed offset."""
+    """A committed offset with its leader epoch, metadata and times."""
 
     offset: int
     leader_epoch: int

@@ -1,12 +1,12 @@
-"""The table of committed offsets: columns of numbers, at most 64 bytes an offset, all counted (R3.6).
+"""The table of committed offsets: columns of numbers, at most 64 bytes an offset in total (R3.6).
 
-One row an offset (`rows`), found by a key that packs the interned group and topic and the partition into 64
-bits. Metadata and explicit expiry, which few offsets have, stand aside in a dict.
+Each offset has one row (`rows`), found by a key of 64 bits: the number of the group, the number of the topic,
+and the partition. Metadata and explicit expiry times, which are rare, are in a dict.
 
-A removed offset leaves its row behind, marked, to be revived by the next commit of the same partition; when
-rows left behind are an eighth of the table they are dropped, a few at a time (`reclaiming`). A group is known
-from its first offset until `forget_group`, also when its last offset is gone: Kafka's groups survive their
-last offset.
+The row of a removed offset is left behind, marked, and used again by the next commit of the same partition.
+When rows left behind are an eighth of the table, they are dropped, a few at a time (`reclaiming`). A group is
+known from its first offset until `forget_group`, also without offsets: Kafka keeps groups whose last offset
+was removed.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ from headgate.records.offset_rows import OffsetRows
 _ROWS_LEFT_BEHIND = 1024
 _RECLAIMED_AT_ONCE: Final = 256
 _LEFT_BEHIND_A_STEP: Final = 128
-"""While rows are dropped, with how many more that are left behind the next are: there are ever fewer."""
+"""Number of additional rows left behind that triggers the next step of dropping: their number always falls.
+"""
 
 
 class OffsetTable:
-    """Group, topic and partition to committed offset."""
+    """Maps group, topic and partition to the committed offset."""
 
     __slots__ = (
         "_aside",
@@ -58,17 +59,17 @@ class OffsetTable:
         self._rows = Rows()
         self._names = KeyNames(self._rows.add_group)
         self._aside: dict[int, tuple[str, Millis]] = {}
-        """Key to metadata and explicit expiry, where there is either."""
+        """Metadata and explicit expiry time by key, for keys with either."""
         self._holds = 0
-        """How many take an image of the table: rows and names keep their numbers until they are done."""
+        """Number of walks in progress that need rows and names to keep their numbers."""
         self._forgotten: dict[int, None] = {}
-        """Groups that were forgotten and had no rows then: their names are to be released."""
+        """Groups that were forgotten without rows; their names are to be released."""
         self._reclaiming: Reclaiming | None = None
-        """While rows left behind are dropped."""
+        """The drop of rows left behind, while one is in progress."""
         self._reclaim_at = _ROWS_LEFT_BEHIND
-        """With how many rows left behind some are dropped; fewer than that have to wait."""
+        """The number of rows left behind at which some are dropped."""
         self.version = Version()
-        """Another one whenever an offset or a group has come, changed or gone."""
+        """Replaced whenever an offset or a group is added, changed or removed."""
 
     # --- one offset ---
 
@@ -76,7 +77,7 @@ class OffsetTable:
         return len(self._rows)
 
     def put(self, commit: OffsetCommit) -> None:
-        """Take a committed offset in, over the partition's previous one if there is one."""
+        """Add a committed offset, or overwrite the partition's previous one."""
         self.version = Version()
         key = self._key(commit.group_id, commit.topic, commit.partition)
         self._rows.put(key, commit.offset, commit.leader_epoch, commit.commit_timestamp)
@@ -86,14 +87,14 @@ class OffsetTable:
             self._aside.pop(key, None)
 
     def _key(self, group_id: GroupId, topic: TopicName, partition: int) -> int:
-        """The key of a partition, whose names are taken in."""
+        """Return the key of a partition; intern its names."""
         base = self._names.recent.get((group_id, topic))
         if base is None or not 0 <= partition <= PARTITION_MASK:
             base, partition = self._names.take_in(group_id, topic, partition)
         return base | partition
 
     def put_batch(self, batch: OffsetBatch) -> None:
-        """The same as `put` for each offset; the row of a shape is found once and kept in the shape."""
+        """Put each offset; the rows of a shape are searched once and kept in the shape."""
         self.version = Version()
         rows, aside = self._rows, self._aside
         as_of = rows.numbering
@@ -115,7 +116,7 @@ class OffsetTable:
                 aside.pop(rows.keys[row], None)
 
     def put_columns(self, batch: ColumnBatch) -> None:
-        """The same for a commit in columns."""
+        """Put each offset of a commit in columns."""
         shape = batch.shape
         self.version = Version()
         known = self._known_rows(shape)
@@ -128,7 +129,7 @@ class OffsetTable:
             shape.rows = WideRow(self._put_wide(batch), self._rows.numbering)
 
     def _known_rows(self, shape: ColumnShape) -> WideRow | None:
-        """The rows that were found before and are still those of these partitions."""
+        """Return the remembered rows, if they are still the rows of these partitions."""
         known = shape.rows
         if known is None:
             return None
@@ -136,13 +137,13 @@ class OffsetTable:
         return rows if rows.as_of is self._rows.numbering else None
 
     def _is_plain(self, known: WideRow) -> bool:
-        """Whether none of these offsets has metadata or an expiry of its own."""
+        """Return whether none of these offsets has metadata or an explicit expiry time."""
         if not self._aside:
             return True
         return self._aside.keys().isdisjoint(np.frombuffer(self._rows.keys, np.uint64)[known.rows].tolist())
 
     def _put_wide(self, batch: ColumnBatch) -> Int64s:
-        """The same as `put` for each, at once; the rows they went to."""
+        """Put many offsets at once; return their rows."""
         shape = batch.shape
         keys = np.uint64(self._key(shape.group_id, shape.topic, 0)) | shape.partitions.astype(np.uint64)
         timestamps = np.full(len(keys), batch.commit_timestamp)
@@ -155,9 +156,9 @@ class OffsetTable:
         return rows
 
     def put_rows(self, rows: OffsetRows) -> None:
-        """Take offsets in, and let others go, of any groups and topics: the same as one by one.
+        """Put and remove offsets of any groups and topics, in order.
 
-        Raises MalformedRecord where the name of a group or topic does not read.
+        Raises MalformedRecord where the name of a group or topic is not valid.
         """
         if not len(rows):
             return
@@ -169,7 +170,7 @@ class OffsetTable:
         has_gone = bool(is_gone.any())
         bases = self._names.bases_of(rows)
         if has_gone:
-            has_base = bases[rows.stretch_of] != NO_BASE  # what never was need not go
+            has_base = bases[rows.stretch_of] != NO_BASE  # skip tombstones of unknown keys
             if not has_base.all():
                 at = np.flatnonzero(has_base)
                 if not len(at):
@@ -216,18 +217,18 @@ class OffsetTable:
                 aside.pop(key, None)
 
     def get(self, group_id: GroupId, topic: TopicName, partition: int) -> StoredOffset | None:
-        """The committed offset of a partition, or None."""
+        """Return the committed offset of a partition, or None."""
         row = self._row(group_id, topic, partition)
         return None if row < 0 else self._stored(row)
 
     def has(self, group_id: GroupId, topic: TopicName, partition: int) -> bool:
-        """Whether a partition has a committed offset."""
+        """Return whether a partition has a committed offset."""
         return self._row(group_id, topic, partition) >= 0
 
     def get_each(
         self, group_id: GroupId, topic: TopicName, partitions: Iterable[int]
     ) -> list[tuple[int, StoredOffset | None]]:
-        """The committed offset, or None, of each of these partitions."""
+        """Return the committed offset, or None, of each of these partitions."""
         base = self._names.base_of(group_id, topic)
         found: list[tuple[int, StoredOffset | None]] = []
         for partition in partitions:
@@ -240,13 +241,13 @@ class OffsetTable:
 
     @property
     def numbering(self) -> Version:
-        """As long as it is the same, rows that were found are those of the same partitions."""
+        """Row numbers that were found remain valid while this object stays the same."""
         return self._rows.numbering
 
     def rows_of(self, group_id: GroupId, topic: TopicName, partitions: Iterable[int]) -> list[int] | None:
-        """The row of each partition, NONE for one without an offset.
+        """Return the row of each partition, NONE for one without an offset.
 
-        None if the group is not known or a partition does not fit into a key: `get_each` tells.
+        Return None if the group is unknown or a partition does not fit into a key: use `get_each`.
         """
         rows = self._rows
         base = self._names.base_of(group_id, topic)
@@ -260,9 +261,9 @@ class OffsetTable:
         return found
 
     def numbers_at(self, found: list[int]) -> tuple[list[int], list[int]] | None:
-        """The offset of each row and the leader epoch of each row; -1 for NONE.
+        """Return the offset and the leader epoch of each row; -1 for NONE.
 
-        None if one of the offsets has metadata: `get_each` tells.
+        Return None if one of the offsets has metadata: use `get_each`.
         """
         rows, aside = self._rows, self._aside
         offsets: list[int] = []
@@ -279,7 +280,7 @@ class OffsetTable:
         return offsets, epochs
 
     def wide_row_of(self, group_id: GroupId, topic: TopicName, partitions: Int64s) -> WideRow | None:
-        """The rows of many partitions, to be kept; None unless each of them has an offset."""
+        """Return the rows of many partitions, to be kept; None unless each partition has an offset."""
         base = self._names.base_of(group_id, topic)
         if base is None or self._rows.heads[base >> GROUP_SHIFT] < NONE or _any_high(partitions):
             return None
@@ -287,15 +288,15 @@ class OffsetTable:
         return None if (found < 0).any() else WideRow(found, self._rows.numbering)
 
     def columns_at(self, known: WideRow) -> tuple[Int64s, Int64s] | None:
-        """Offsets and leader epochs of these rows; None if one of the offsets has metadata."""
+        """Return offsets and leader epochs of these rows; None if one of the offsets has metadata."""
         return known.get(self._rows) if self._is_plain(known) else None
 
     def get_columns(
         self, group_id: GroupId, topic: TopicName, partitions: Int64s
     ) -> tuple[Int64s, Int64s, Int64s] | None:
-        """Partitions, offsets and leader epochs; -1 and -1 for a partition without an offset.
+        """Return partitions, offsets and leader epochs; -1 and -1 for a partition without an offset.
 
-        None if the group or the topic is not known, or one of the offsets has metadata: `get_each` tells.
+        Return None if the group or the topic is unknown, or one of the offsets has metadata: use `get_each`.
         """
         columns = self._rows
         base = self._names.base_of(group_id, topic)
@@ -311,9 +312,9 @@ class OffsetTable:
     def get_wide(
         self, group_id: GroupId, topic: TopicName, partitions: Int64s
     ) -> tuple[Int64s, Int64s, Int64s, list[str]] | None:
-        """The same with the metadata of each (empty if none has any), whatever is known of group and topic.
+        """As `get_columns`, with the metadata of each (empty if none has any), also for unknown names.
 
-        None if a partition does not fit into a key: `get_each` tells.
+        Return None if a partition does not fit into a key: use `get_each`.
         """
         if _any_high(partitions):
             return None
@@ -326,7 +327,7 @@ class OffsetTable:
         return partitions, offsets, epochs, texts_of(keys.tolist(), self._aside)
 
     def get_offsets(self, group_id: GroupId, topic: TopicName, partitions: Int64s) -> Int64s:
-        """The committed offset of each partition, whatever else is committed with it; -1 for one without."""
+        """Return the committed offset of each partition, with or without metadata; -1 for none."""
         if len(partitions) < NARROWEST_WIDE or _any_high(partitions):
             rows = [self._row(group_id, topic, partition) for partition in partitions.tolist()]
             return np.array([self._rows.offsets[row] if row >= 0 else NONE for row in rows], np.int64)
@@ -340,7 +341,7 @@ class OffsetTable:
         return offsets
 
     def committed_among(self, group_id: GroupId, topic: TopicName, partitions: Sequence[int]) -> list[int]:
-        """Those of these partitions that have a committed offset, each once."""
+        """Return those of these partitions that have a committed offset, each once."""
         if len(partitions) >= NARROWEST_WIDE:
             numbers = np.unique(np.array(partitions, np.int64))
             if not _any_high(numbers):
@@ -353,7 +354,7 @@ class OffsetTable:
         return [one for one in dict.fromkeys(partitions) if self._row(group_id, topic, one) >= 0]
 
     def remove(self, group_id: GroupId, topic: TopicName, partition: int) -> bool:
-        """Let an offset go; whether there was one. The group stays known."""
+        """Remove an offset; return whether there was one. The group stays known."""
         row = self._row(group_id, topic, partition)
         if row < 0:
             return False
@@ -367,26 +368,26 @@ class OffsetTable:
 
     @property
     def group_count(self) -> int:
-        """How many groups are known."""
+        """Return the number of known groups."""
         return self._rows.group_count
 
     def has_group(self, group_id: GroupId) -> bool:
-        """Whether the group ever committed and was not forgotten since."""
+        """Return whether the group has committed and was not forgotten since."""
         group = self._names.groups.find(group_id.encode())
         return group is not None and self._rows.is_known(group)
 
     def group_ids(self) -> Iterator[GroupId]:
-        """Every group known now that is still known when its turn comes; the table may change meanwhile."""
+        """Yield every group that is known now and at its turn; the table may change meanwhile."""
         for group in np.flatnonzero(self._rows.known_groups()).tolist():
             if self._rows.is_known(group):
                 yield self._names.group_id(group)
 
     def forgotten_groups(self) -> list[GroupId]:
-        """Every group that is not known and has offsets all the same."""
+        """Return every unknown group with offsets."""
         return [self._names.group_id(group) for group in self._rows.forgotten_groups()]
 
     def forget_group(self, group_id: GroupId) -> None:
-        """The group is no longer known. Its offsets, if any are left, stay: a group may change its type."""
+        """Make the group unknown. Keep its offsets, because a group may change its type."""
         group = self._names.groups.find(group_id.encode())
         if group is not None:
             self.version = Version()
@@ -396,13 +397,13 @@ class OffsetTable:
                 self._release_forgotten()
 
     def _release_forgotten(self) -> None:
-        """Groups that were forgotten without rows are used no more, unless they came back."""
+        """Release the names of groups that were forgotten without rows, unless they are in use again."""
         if self._forgotten and not self._holds:
             forgotten, self._forgotten = self._forgotten, {}
             self._names.release([group for group in forgotten if self._rows.is_unused(group)], [])
 
     def offsets_of(self, group_id: GroupId) -> list[tuple[TopicName, int, StoredOffset]]:
-        """All offsets of a group as topic, partition, offset; in no order."""
+        """Return all offsets of a group as topic, partition, offset; in no order."""
         group = self._names.groups.find(group_id.encode())
         if group is None:
             return []
@@ -412,14 +413,14 @@ class OffsetTable:
         return [(*name, self._stored(row)) for name, row in zip(names, rows, strict=True)]
 
     def offset_count_of(self, group_id: GroupId, at_most: int) -> int:
-        """How many offsets a group has, or `at_most` if they are more."""
+        """Return the number of a group's offsets, at most `at_most`."""
         group = self._names.groups.find(group_id.encode())
         return 0 if group is None else sum(1 for _ in islice(self._rows.of_group(group), at_most))
 
     def all_by_topic(self, group_id: GroupId) -> Generator[None, None, list[tuple[TopicName, TopicOffsets]]]:
-        """All offsets of a group as they are now, topic by topic, in steps; the first has been taken.
+        """Return all offsets of a group as of now, topic by topic, in steps; the first step has been run.
 
-        Others may change the table on the way: names keep their numbers until it is done or given up.
+        The table may change meanwhile; names keep their numbers until the steps end or are closed.
         """
         group = self._names.groups.find(group_id.encode())
         rows = self._rows.all_of_group(group) if group is not None else np.zeros(0, np.int64)
@@ -432,9 +433,9 @@ class OffsetTable:
         return held_from_now(self, snapshot.by_topic(self._names.topic_of))
 
     def walk(self, group_id: GroupId) -> Generator[tuple[TopicName, int, StoredOffset] | None, None, None]:
-        """The same one by one, and None for each that is gone; others may change the table on the way.
+        """Yield the offsets of a group one by one, and None for each removed row; the table may change.
 
-        Whether what comes meanwhile is met is not said. Until the walk is closed, rows keep their numbers.
+        Offsets that are added meanwhile may be missing. Until the walk is closed, rows keep their numbers.
         """
         return held(self, self._walk(group_id))
 
@@ -451,32 +452,32 @@ class OffsetTable:
                 yield topic, partition, self._stored(row)
 
     def hold(self) -> None:
-        """Have rows keep their numbers until `release` was called as often."""
+        """Keep row numbers unchanged until `release` was called as many times."""
         self._holds += 1
 
     def release(self) -> None:
-        """Rows may get other numbers again."""
+        """Allow row numbers to change again."""
         self._holds -= 1
         self._release_forgotten()
 
     @property
     def arrivals(self) -> int:
-        """How many offsets came, ever: not those that were put over others."""
+        """Return the total number of added offsets, without overwrites."""
         return self._rows.arrivals
 
     def has_offsets(self, group_id: GroupId) -> bool:
-        """Whether the group has an offset."""
+        """Return whether the group has an offset."""
         group = self._names.groups.find(group_id.encode())
         return group is not None and self._rows.has_any(group)
 
     # --- many at once ---
 
     def offsets_of_topic(self, topic: TopicName) -> OffsetsOfTopic:
-        """Looks, in steps, for the groups and partitions that have an offset in a topic."""
+        """Search in steps for the groups and partitions with an offset in a topic."""
         return OffsetsOfTopic(self._rows, self._names, topic)
 
     def topics_with_offsets(self) -> set[TopicName]:
-        """The topics in which a group has an offset."""
+        """Return the topics with a committed offset of any group."""
         ids = topics_of(self._rows.live_keys())
         has_any = np.zeros(ids.max(initial=-1) + 1, np.bool_)
         has_any[ids] = True
@@ -484,24 +485,24 @@ class OffsetTable:
         return {topic for topic, _ in self._names.topic_partitions(keys)}
 
     def groups_to_sweep(self, committed_by: Millis) -> GroupsToSweep:
-        """Looks, in steps, for the groups that may have something to expire."""
+        """Search in steps for the groups with offsets that may have expired."""
         return GroupsToSweep(self._rows, self._aside, committed_by)
 
     def group_ids_of(self, groups: Int64s) -> list[GroupId]:
-        """The groups with these numbers, but for those that are neither known nor have offsets any more.
+        """Return the groups with these numbers, without groups that are unknown and have no offsets.
 
-        A number that was another group's when it was told may be that of a new group by now.
+        A number may since belong to a new group.
         """
         return [self._names.group_id(group) for group in groups.tolist() if not self._rows.is_unused(group)]
 
     def forget_prefixes(self) -> None:
-        """Whoever read a log is done with it."""
+        """Clear the cache of key prefixes, after a log was read."""
         self._names.forget_prefixes()
 
     # --- rows ---
 
     def _row(self, group_id: GroupId, topic: TopicName, partition: int) -> int:
-        """The row of a live offset, or NONE; no name is taken in."""
+        """Return the row of a live offset, or NONE; intern nothing."""
         key = self._names.key_of(group_id, topic, partition)
         return NONE if key is None else self._rows.find(key)
 
@@ -515,7 +516,7 @@ class OffsetTable:
     # --- images ---
 
     def image(self) -> Generator[tuple[str, bytes], None, None]:
-        """All there is, as parts, each with its kind; see `headgate.core.offsets.image`."""
+        """Yield all of the table as parts, each with its kind; see `headgate.core.offsets.image`."""
         return held(self, self._image())
 
     def _image(self) -> Generator[tuple[str, bytes], None, None]:
@@ -523,9 +524,9 @@ class OffsetTable:
         yield image.high_partitions_part(self._names.high_partitions)
 
     def restore(self, parts: Callable[[str], Iterable[bytes]], offset_count: int) -> Iterator[None]:
-        """Become what an image says; the table must be empty. `parts` gives those of a kind, in order.
+        """Restore an empty table from an image; `parts` returns the parts of a kind, in order.
 
-        Between two steps others may have their turn. Raises MalformedImage.
+        Other work may run between two steps. Raises MalformedImage.
         """
         yield from image.restore(
             self._names.groups, self._names.topics, self._rows, self._aside, parts, offset_count
@@ -535,9 +536,9 @@ class OffsetTable:
     # --- what was left behind ---
 
     def reclaim(self) -> bool:
-        """Drop some of what is left behind, if it is much; whether it is to be called again soon.
+        """Drop some rows left behind, if there are many; return whether to call it again soon.
 
-        A step takes a few milliseconds at most, however large the table is.
+        A step takes a few milliseconds at most, whatever the size of the table.
         """
         if self._reclaiming is None and self._rows.left_behind < self._reclaim_at:
             return False
@@ -546,7 +547,7 @@ class OffsetTable:
         return self._reclaiming is not None or self._rows.left_behind >= self._reclaim_at
 
     def _reclaim_if_due(self) -> None:
-        """Whoever leaves rows behind has some dropped, so that there are never many."""
+        """Drop some rows left behind if they are many. Called by everything that leaves rows behind."""
         if self._rows.left_behind >= self._reclaim_at and not self._holds:
             self._reclaim()
 
@@ -564,18 +565,18 @@ class OffsetTable:
 
 
 def _any_high(partitions: Int64s) -> bool:
-    """Whether a partition does not fit into a key."""
+    """Return whether a partition does not fit into a key."""
     return bool(((partitions < 0) | (partitions > PARTITION_MASK)).any())
 
 
 def _is_in_order(metadata: Mapping[int, str]) -> bool:
-    """Whether texts stand in the order of their rows, which are all there are."""
+    """Return whether the texts are in the order of their rows, one for each row."""
     rows = np.fromiter(metadata, np.int64, len(metadata))
     return bool((rows[1:] > rows[:-1]).all())
 
 
 def _last_gone(keys: Keys, is_gone: np.ndarray[Any, np.dtype[np.bool_]]) -> Keys:
-    """Of rows by their keys those keys whose last row is gone, each once."""
+    """Return the keys whose last row is a removal, each once."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     last = order[np.append(ordered[1:] != ordered[:-1], True)]
