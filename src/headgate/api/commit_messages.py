@@ -1,8 +1,8 @@
-"""Between the messages of OffsetCommit and the coordinator's commands.
+"""Converts between the messages of OffsetCommit and the coordinator's commands.
 
-Partitions that do not exist are answered UNKNOWN_TOPIC_OR_PARTITION (those of a topic id that is nobody's:
-UNKNOWN_TOPIC_ID) and left out of the command; the others wait for its result, in the order asked. A wide
-commit stays in columns all the way.
+Unknown partitions are answered with UNKNOWN_TOPIC_OR_PARTITION (those of an unknown topic id with
+UNKNOWN_TOPIC_ID) and are left out of the command. The answers of the others are filled in from its result, in
+the order of the request. A wide commit remains in columns throughout.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ Wanted = list[tuple[TopicName, ToCommit]]
 
 
 class WideAnswers(NamedTuple):
-    """Answers for partitions of which some may have to wait."""
+    """Answers of a wide topic, some of which depend on the commit's result."""
 
     errors: Int64s
-    """Of every partition, to be written into."""
+    """The error of each partition; filled in later for those in `waiting`."""
     waiting: Int64s
-    """The places of those that wait."""
+    """The positions of the partitions in the command."""
 
 
 class SortedCommit(NamedTuple):
-    """The response as far as it is known, what is to be committed, and the answers that wait for it."""
+    """The response so far, the partitions to commit, and their answers, which the result fills in."""
 
     response: OffsetCommitResponse
     wanted: Wanted
@@ -61,7 +61,7 @@ class SortedCommit(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether every partition is to be committed."""
+        """Return whether every partition is to be committed."""
         return len(self.wanted) == len(self.response.topics) and all(
             partition_count(partitions) == len(topic.partitions)
             for (_, partitions), topic in zip(self.wanted, self.response.topics, strict=True)
@@ -69,7 +69,7 @@ class SortedCommit(NamedTuple):
 
 
 def sort_out(node: Node, version: int, request: OffsetCommitRequest) -> SortedCommit:
-    """Tell the partitions that can be committed from those that do not exist."""
+    """Separate the partitions that exist from unknown ones."""
     sorted_commit = SortedCommit(OffsetCommitResponse(), [], [])
     for topic in request.topics:
         _sort_out_topic(node, version, topic, sorted_commit)
@@ -77,7 +77,7 @@ def sort_out(node: Node, version: int, request: OffsetCommitRequest) -> SortedCo
 
 
 def sort_out_in_steps(node: Node, version: int, request: OffsetCommitRequest) -> RequestSteps[SortedCommit]:
-    """The same, a topic a step."""
+    """As `sort_out`, one topic a step."""
     sorted_commit = SortedCommit(OffsetCommitResponse(), [], [])
     for topic in request.topics:
         yield None
@@ -91,7 +91,7 @@ def _sort_out_topic(
     response, wanted, open_answers = sorted_commit
     known = find_topic(node, version, topic)
     if known is not None and not topic.partitions:
-        return  # as Kafka: a topic that exists and of which nothing is committed is not answered
+        return  # as Kafka: the response omits an existing topic without partitions
     answers: Any
     to_commit: ToCommit
     to_answer: Answers | WideAnswers
@@ -111,7 +111,7 @@ def _sort_out_topic(
 
 
 def command_of(request: OffsetCommitRequest, wanted: Wanted, api_version: int) -> CommitOffsets:
-    """What the coordinator is asked to commit."""
+    """Return the command that commits these partitions."""
     instance_id = request.group_instance_id
     return CommitOffsets(
         GroupId(request.group_id),
@@ -125,7 +125,7 @@ def command_of(request: OffsetCommitRequest, wanted: Wanted, api_version: int) -
 
 
 def columns_of(partitions: WideStructs[OffsetCommitRequestPartition]) -> OffsetColumns:
-    """A wide commit as columns."""
+    """Return the partitions of a wide commit as columns."""
     columns = partitions.columns
     indexes = columns["partition_index"]
     epochs = columns.get("committed_leader_epoch")
@@ -142,7 +142,7 @@ def columns_of(partitions: WideStructs[OffsetCommitRequestPartition]) -> OffsetC
 def wide_answers(
     partitions: WideStructs[OffsetCommitRequestPartition], errors: Int64s | ErrorCode
 ) -> WideStructs[OffsetCommitResponsePartition]:
-    """An answer for each, with an error of its own or the same for all."""
+    """Return an answer for each partition, with its own error or one error for all."""
     columns = {"partition_index": partitions.columns["partition_index"]}
     if isinstance(errors, ErrorCode):
         return WideStructs(OffsetCommitResponsePartition(error_code=errors), columns)
@@ -150,7 +150,7 @@ def wide_answers(
 
 
 def are_there(indexes: Int64s, partition_count: int) -> NDArray[np.bool_]:
-    """Which of these partitions a topic of so many has."""
+    """Return which of these partition indexes exist in a topic with `partition_count` partitions."""
     return (indexes >= 0) & (indexes < partition_count)
 
 
@@ -166,7 +166,7 @@ def _all_refused(partitions: Sequence[OffsetCommitRequestPartition], error: Erro
 def _in_columns(
     partitions: WideStructs[OffsetCommitRequestPartition], partition_count: int
 ) -> tuple[WideStructs[OffsetCommitResponsePartition], WideAnswers, OffsetColumns]:
-    """All answers, those of them that wait for the commit, and what is to be committed."""
+    """Return all answers, those of them that depend on the commit, and the partitions to commit."""
     columns = columns_of(partitions)
     is_there = are_there(columns.partitions, partition_count)
     errors = np.where(is_there, ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -179,7 +179,7 @@ def _in_columns(
 def _one_by_one(
     partitions: Sequence[OffsetCommitRequestPartition], partition_count: int
 ) -> tuple[Answers, Answers, list[OffsetToCommit]]:
-    """All answers, those of them that wait for the commit, and what is to be committed."""
+    """Return all answers, those of them that depend on the commit, and the partitions to commit."""
     answers, to_answer, to_commit = [], [], []
     for partition in partitions:
         index = partition.partition_index
@@ -201,7 +201,7 @@ def _one_by_one(
 
 
 def fill_in(open_answers: Sequence[Answers | WideAnswers], result: Any) -> None:
-    """Put the coordinator's result into the answers that waited for it."""
+    """Fill the coordinator's result into the answers that depend on it."""
     error = error_of(result)
     if error:
         for answers in open_answers:

@@ -1,8 +1,7 @@
-"""Commits that come again with other offsets, served without being read again.
+"""Repeated commits with other offsets, served without decoding them again.
 
-Which partitions they name, who commits them and how the answer looks was found out once. Whether the member
-may commit is asked every time, and every topic has to be the one it was, whether it is called by its name or
-by its id.
+Their partitions, member and response format were computed once. Whether the member may commit is checked
+every time. Every topic must still be the same one, whether the request has its name or its id.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ if TYPE_CHECKING:
     from headgate.topics.topic import Topic
 
 _RECORD_BYTES = 64
-"""What a record takes beside the names, at most."""
+"""Maximum size of a record without the names."""
 _KEPT_BYTES: Final = 1500
 _TOPIC_KEPT_BYTES: Final = 250
 _KEPT_ONE_BY_ONE_BYTES: Final = 700
 _KEPT_IN_COLUMNS_BYTES: Final = 165
-"""What a commit takes in memory, and for each topic and partition."""
+"""Memory of a commit, and of each topic and partition, in bytes."""
 
 
 def commit_repeat(node: Node, version: int, request: OffsetCommitRequest) -> Repeat | None:
-    """What serves this commit when it comes again; None for one that is not always taken whole."""
+    """Return the `Repeat` for this commit; None for a commit that may be accepted only in part."""
     if conditional_commit.is_wanted(request):
         return None
     sorted_commit = sort_out(node, version, request)
@@ -60,7 +59,7 @@ def commit_repeat(node: Node, version: int, request: OffsetCommitRequest) -> Rep
 
 
 def _text_bytes(partitions: ToCommit) -> int:
-    """What the metadata of partitions comes to, about."""
+    """Return the approximate size of the partitions' metadata."""
     if isinstance(partitions, OffsetColumns):
         return sum(map(len, partitions.texts()))
     return sum([len(one.metadata) for one in partitions])
@@ -72,7 +71,7 @@ def _kept_bytes(partitions: ToCommit) -> int:
 
 
 class _TakenCommit(NamedTuple):
-    """A commit as it was asked, what was committed and where, and the response: all of it was taken."""
+    """A commit that was accepted for all partitions: the request, the command and the response."""
 
     version: int
     request: OffsetCommitRequest
@@ -82,7 +81,7 @@ class _TakenCommit(NamedTuple):
 
 
 class CommitRepeat(GroupRepeat):
-    """One such commit; a `headgate.api.contract.Repeat`."""
+    """One repeated commit; a `headgate.api.contract.Repeat`."""
 
     __slots__ = ("_shape", "_taken", "is_narrow", "response")
 
@@ -100,9 +99,11 @@ class CommitRepeat(GroupRepeat):
         self._taken = taken
         self._shape = shape_of(command)
         self.is_narrow = self._shape.records is not None
-        """Whether it becomes a batch with others of a turn. One in columns is a batch of its own."""
+        """Whether it can share a batch with other commits of a turn. A commit in columns is a batch of its
+        own.
+        """
         self.response = taken.response
-        """To a commit without errors."""
+        """The response without errors."""
 
     def invert(self, request: OffsetCommitRequest) -> None:
         """Invert every offset."""
@@ -118,7 +119,7 @@ class CommitRepeat(GroupRepeat):
     def serve_each(
         cls, node: Node, repeats: list[Self], calls: RepeatedCalls, numbers: list[Numbers]
     ) -> None:
-        """Commit these offsets; those that become a batch together are one command."""
+        """Commit these offsets; commits that share a batch are one command."""
         first, count = 0, len(repeats)
         while first < count:
             end = first + 1
@@ -149,7 +150,7 @@ class CommitRepeat(GroupRepeat):
         if isinstance(results, ErrorCode):
             for repeat, call in zip(repeats, calls, strict=True):
                 repeat._answer(node, call, results)
-        elif results.count(ACCEPTED) == len(results):  # nearly always
+        elif results.count(ACCEPTED) == len(results):  # the usual case
             calls.answer_written([repeat.response for repeat in repeats])
         else:
             for repeat, call, result in zip(repeats, calls, results, strict=True):

@@ -102,7 +102,7 @@ def handle(node: Node, call: Call, request: OffsetCommitRequest) -> OffsetCommit
     expected: list[ExpectedOffsets] = []
     for topic, known in zip(request.topics, topics, strict=True):
         partitions, conditions = _of_topic(topic.partitions)
-        # An unknown topic has no partitions here: it only keeps the positions of the others.
+        # An unknown topic has no partitions here; it keeps the indexes of the others in order.
         wanted.append((TopicName(topic.name) if known is None else known.name, partitions))
         expected.append(conditions)
     command = command_of(request, wanted, call.api_version)
@@ -114,7 +114,7 @@ def handle(node: Node, call: Call, request: OffsetCommitRequest) -> OffsetCommit
 def _errors(
     partitions: Sequence[OffsetCommitRequestPartition], topic: Topic | None, unknown_topic: ErrorCode
 ) -> Int64s:
-    """Return the error of each partition of a topic that is known before the command: that it is unknown."""
+    """Return the error of each partition of a topic before the command runs: unknown, or none."""
     errors = np.full(len(partitions), ErrorCode.OPERATION_NOT_ATTEMPTED)
     if topic is None:
         errors[:] = unknown_topic
@@ -131,7 +131,7 @@ def _indexes(partitions: Sequence[OffsetCommitRequestPartition]) -> Int64s:
 
 
 def _of_topic(partitions: Sequence[OffsetCommitRequestPartition]) -> tuple[ToCommit, ExpectedOffsets]:
-    """What is to be committed, and the conditions. All partitions exist."""
+    """Return what is to be committed, and the conditions. All partitions exist."""
     if isinstance(partitions, WideStructs):
         return columns_of(partitions), _expected(partitions)
     to_commit = [
@@ -167,7 +167,7 @@ def _alike(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitRespon
 def _not_done(
     request: OffsetCommitRequest, errors: Sequence[Int64s], moved: Sequence[Moved]
 ) -> OffsetCommitResponse:
-    """Return a response with the current offsets of failed conditions, and these errors of the others."""
+    """Return a response with the current offsets of failed conditions, and these errors for the others."""
     topics = []
     for topic, errors_of_topic, moved_of_topic in zip_longest(request.topics, errors, moved):
         partitions: Any = _answers(

@@ -1,9 +1,9 @@
-"""How a request is refused as a whole, in the schema of its own API.
+"""Refuses a request as a whole, in the schema of its own API.
 
-Kafka's responses have error codes at different levels: the request, each group, each topic or partition. The
-error for a topic goes to the innermost parts of the response, where clients look for it. Any other error goes
-to the outermost level that has an error code. An error of parts is repeated for each part that the request
-names. A response without room for an error is empty.
+Kafka's responses have error codes at different levels: the request, each group, each topic or partition. An
+error of a topic goes to the innermost level, where clients look for it. Any other error goes to the outermost
+level with an error code. An error below the top level is repeated for each part of the request. A response
+without an error code is empty.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from headgate.api.contract import Call, Node, RequestSteps
 
 _OTHER_NAMES = {"partition_index": "partition"}
-"""What a response calls it, and what the request of the same API (Fetch) does."""
+"""Names of fields in a response, and in the request of the same API (Fetch)."""
 _NAMES = frozenset(
     {"group_id", "index", "key", "name", "partition", "partition_index", "resource_name", "resource_type"}
     | {"topic", "topic_id"}
 )
-"""The fields by which a part of a response says what it is about."""
+"""The fields that identify a part of a response."""
 _UNKNOWN = -1
-"""Offsets and times of what is refused."""
+"""Offsets and times in a refusal."""
 _NO_PARTS = frozenset({"forgotten_topics_data"})
 _MESSAGES = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
@@ -34,23 +34,23 @@ _MESSAGES = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
 }
-"""As Kafka words them."""
+"""Kafka's texts."""
 
 
 def deny(node: Node, call: Call, request: Any, error: ErrorCode) -> None:
-    """Answer a request with the error, wherever its response has room for it."""
+    """Answer a request with the error, at each level of its response that can hold it."""
     call.answer_in_steps(denied_response(request, call.api_version, error))
 
 
 def denied_response(request: Any, version: int, error: ErrorCode) -> RequestSteps[Any]:
-    """Make the response to a request that is refused as a whole, in steps."""
+    """Build the response to a request that is refused as a whole, in steps."""
     response = request.response_type()()
     yield from _fill(response, request, version, error)
     return response
 
 
 def _fill(target: Struct, source: Any, version: int, error: ErrorCode) -> RequestSteps[bool]:
-    """Put the error into a response, or into a part of it that answers `source`; whether it had room."""
+    """Set the error in a response, or in a part of it that answers `source`; return whether it had room."""
     fields = {field.name: field for field in layout_of(type(target)) if version in field.versions}
     has_room = "error_code" in fields
     is_of_parts = error == ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -64,7 +64,7 @@ def _fill(target: Struct, source: Any, version: int, error: ErrorCode) -> Reques
 
 
 def _fill_parts(target: Struct, source: Any, version: int, error: ErrorCode) -> RequestSteps[bool]:
-    """Make a part for each that the request names; whether there is one."""
+    """Add a part for each one that the request names; return whether there is one."""
     for parts, answered in _pairs(target, source, version):
         made: list[Struct] = []
         for one in answered:
@@ -79,7 +79,7 @@ def _fill_parts(target: Struct, source: Any, version: int, error: ErrorCode) -> 
 
 
 def _pairs(target: Struct, source: Any, version: int) -> Iterator[tuple[FieldLayout, Any]]:
-    """The arrays of structs in a response, each with every array of the request it may answer."""
+    """Yield the arrays of structs in a response, each with every array of the request that it may answer."""
     if not isinstance(source, Struct):
         return
     named = [
@@ -93,7 +93,7 @@ def _pairs(target: Struct, source: Any, version: int) -> Iterator[tuple[FieldLay
 
 
 def _name_alike(part: Struct, named: Any, version: int) -> bool:
-    """Have a part of the response name what the request named, and know no numbers; whether it could."""
+    """Copy the identifying fields of the request to a part of the response; return whether it could."""
     is_named = False
     for field in layout_of(type(part)):
         if version not in field.versions or field.tag is not None:

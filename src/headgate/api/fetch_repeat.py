@@ -1,9 +1,9 @@
-"""Fetches of committed offsets that come again, answered without being read or laid out again.
+"""Repeated fetches of committed offsets, answered without decoding or encoding them again.
 
-The response was laid out once, with some number for each offset and leader epoch; the true ones are put
-into it. What does not fit in there, an offset with metadata, a shard that cannot answer, is laid out anew.
-The coordinator is asked every time. While it finds what it found before, the response is what it was before.
-Where topics go by their ids, every one has to be there still.
+The response was encoded once, with placeholders for each offset and leader epoch; the current numbers are
+written over them. A result without room there, such as an offset with metadata or an error, is encoded as
+usual. The coordinator is asked every time. While it returns the same result, the response is the same. If the
+request has topic ids, every topic must still exist.
 """
 
 from __future__ import annotations
@@ -41,21 +41,19 @@ from headgate.wire.repeats import MOST_NARROW, Numbers, ResponseShape, WrittenRe
 _API_KEY = 9
 _OFFSET_BYTES, _EPOCH_BYTES = 8, 4
 MOST_TOPICS = 500
-"""Of more topics than these a fetch is answered in steps, each time anew."""
+"""A fetch of more topics is answered in steps and not repeated."""
 MOST_TOLD_AT_ONCE: Final = 2000
-"""The response to a fetch of more partitions than these is written in a thread if some have metadata."""
+"""A response with more partitions than this is encoded in a thread if some have metadata."""
 LONG_RESPONSE_BYTES: Final = 1 << 16
 _KEPT_BYTES: Final = 1600
 _TOPIC_KEPT_BYTES: Final = 450
 _KEPT_ONE_BY_ONE_BYTES: Final = 345
 _KEPT_IN_COLUMNS_BYTES: Final = 185
-"""What a fetch takes in memory, and for each topic and partition."""
+"""Memory of a fetch, and of each topic and partition, in bytes."""
 
 
 def fetch_repeat(node: Node, version: int, request: OffsetFetchRequest) -> FetchRepeat | None:
-    """What serves this fetch when it comes again; None for one of several groups, of all partitions, or of
-    many topics.
-    """
+    """Return the `Repeat` for this fetch; None for several groups, all partitions, or many topics."""
     groups = groups_asked(node, request, version)
     if len(groups) != 1 or groups[0].unknown or not groups[0].command.topics:
         return None
@@ -65,7 +63,7 @@ def fetch_repeat(node: Node, version: int, request: OffsetFetchRequest) -> Fetch
 
 
 class FetchRepeat(NumberlessRepeat):
-    """One such fetch."""
+    """One repeated fetch."""
 
     __slots__ = ("_asked", "_command", "_has_epochs", "_is_wide", "_shape", "_told", "_version", "_written")
 
@@ -81,14 +79,14 @@ class FetchRepeat(NumberlessRepeat):
         self._has_epochs = version >= LEADER_EPOCH_SINCE_VERSION
         self._shape = _response_shape(asked, version)
         self._told: Any = None
-        """The result that was answered last, and the response to it."""
+        """The last result, and the response to it."""
         self._written = WrittenResponse(b"")
 
     @classmethod
     def serve_each(
         cls, node: Node, repeats: list[Self], calls: RepeatedCalls, numbers: list[Numbers]
     ) -> None:
-        """Fetch once more, all as one command."""
+        """Fetch again, all as one command."""
         command = FetchesAgain([repeat._command for repeat in repeats])
         group_id = repeats[0].group_id
         node.router.owner_of(group_id).submit(group_id, command, partial(cls._on_results, repeats, calls))
@@ -107,8 +105,8 @@ class FetchRepeat(NumberlessRepeat):
                 call.answer_frame(repeat.response_to(result).frame(call.correlation_id))
 
     def response_to(self, result: Any) -> WrittenResponse:
-        """The one to the last result, if it is that again; else one with its numbers in their places."""
-        if result is not self._told:  # it is the same as long as nothing has changed
+        """Return the last response if the result is the same object; else one with the new numbers."""
+        if result is not self._told:  # the same object as long as nothing has changed
             self._written = self._write(result)
             self._told = result
             self.has_long_response = self._written.size > LONG_RESPONSE_BYTES
@@ -136,7 +134,7 @@ def _kept_bytes(command: FetchOffsets) -> int:
 
 
 def _with_arrays(command: FetchOffsets) -> FetchOffsets:
-    """The same command; where many partitions are asked for, they are arrays."""
+    """Return the same command, with arrays where it has many partitions."""
     topics = [
         (topic, np.array(partitions, np.int64) if len(partitions) > MOST_NARROW else partitions)
         for topic, partitions in command.topics or ()

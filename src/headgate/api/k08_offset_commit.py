@@ -1,11 +1,12 @@
-"""OffsetCommit (8), versions 2-10: remember where a group is in each partition.
+"""OffsetCommit (8), versions 2-10: store a group's offset of each partition.
 
-2-4 may carry a retention of their own (KIP-211 took it away; -1 means none), 6 the leader epoch (KIP-320),
-7 the group instance id (KIP-345), 8 is flexible, 9 knows the errors of KIP-848, 10 calls topics by their
-ids: Java's new-protocol consumers speak it, beside all the clients that know names only. Partitions that do
-not exist are answered UNKNOWN_TOPIC_OR_PARTITION, an id that is nobody's (any more) UNKNOWN_TOPIC_ID, and
-both are left out; when nothing is left, the group is not asked and does not come into being. With
-conditions (from version 8, see `conditional_commit`) it is all of the partitions or none.
+Versions 2-4 may carry a retention (KIP-211 removed it; -1 means none), 6 adds the leader epoch (KIP-320), 7
+the group instance id (KIP-345), 8 is flexible, 9 has the errors of KIP-848, 10 identifies topics by id.
+Java's consumers of the new protocol use topic ids; other clients use names.
+
+Unknown partitions are answered with UNKNOWN_TOPIC_OR_PARTITION, unknown topic ids with UNKNOWN_TOPIC_ID, and
+neither is committed. If no partition is left, the group is not asked and not created. A commit with
+conditions (from version 8, see `conditional_commit`) is all or nothing.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from headgate.security.resources import Operation
 from headgate.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
 _MOST_TOPICS_AT_ONCE = 1000
-"""More topics are looked up in steps."""
+"""A request with more topics looks them up in steps."""
 
 
 def handle(node: Node, call: Call, request: OffsetCommitRequest) -> OffsetCommitResponse | None:
-    """Answer with an error for each partition, in the order asked."""
+    """Answer with an error code for each partition, in the order of the request."""
     if call.api_version >= conditional_commit.SINCE_VERSION and conditional_commit.is_wanted(request):
         return conditional_commit.handle(node, call, request)
     if len(request.topics) > _MOST_TOPICS_AT_ONCE:
@@ -53,7 +54,7 @@ def _commit_later(node: Node, call: Call, request: OffsetCommitRequest, sorted_c
 def _commit(
     node: Node, call: Call, request: OffsetCommitRequest, sorted_commit: SortedCommit
 ) -> OffsetCommitResponse | None:
-    """Have the coordinator commit what can be committed; the response if there is nothing."""
+    """Commit the existing partitions; return the response if there are none."""
     response, wanted, open_answers = sorted_commit
     if not wanted:
         return response

@@ -1,12 +1,13 @@
-"""OffsetFetch (9), versions 1-10: where a group is in each partition.
+"""OffsetFetch (9), versions 1-10: read a group's offset of each partition.
 
-From 2 null topics mean all and an error stands at the top, 3 has the throttle time, 5 the leader epoch, 6
-is flexible, 7 may require stable offsets (KIP-447; without transactions all are), 8 asks for several groups
-at once, 9 may name a member, which classic groups ignore, 10 calls topics by their ids. A group or partition
-that is not known is no error: offset -1; a topic id that is nobody's is UNKNOWN_TOPIC_ID.
+From version 2 null topics mean all partitions, and the response has a top-level error. Version 3 adds the
+throttle time, 5 the leader epoch, 6 is flexible, 7 may require stable offsets (KIP-447; without transactions
+all offsets are stable), 8 takes several groups, 9 may name a member, which classic groups ignore, 10
+identifies topics by id. An unknown group or partition is no error: its offset is -1. An unknown topic id is
+UNKNOWN_TOPIC_ID.
 
-A request that names a group more than once is refused, and so is what does not fit into a response of
-256 MiB. Kafka has no such bounds: a short request can exhaust its memory.
+A request that names a group twice is refused, and so is one whose response would exceed 256 MiB. Kafka has no
+such limits: a short request can exhaust its memory.
 """
 
 from __future__ import annotations
@@ -44,16 +45,16 @@ from headgate.wire.messages.offset_fetch import (
 )
 
 _MOST_AT_ONCE = 100
-"""More groups are asked for in steps."""
+"""A request for more groups is handled in steps."""
 _MOST_WRITTEN_AT_ONCE = 2000
-"""An answer of more partitions that are told one by one is written in a thread."""
+"""A response with more partitions than this, listed singly, is encoded in a thread."""
 _GROUPS_SINCE_VERSION = 8
 _COLUMNS_QUICKER = 32
-"""How many partitions in columns are written in the time of one that is told by itself."""
+"""Number of partitions in columns that take as long to encode as a single one."""
 
 
 def handle(node: Node, call: Call, request: OffsetFetchRequest) -> None:
-    """Answer with the offsets of one group, or of each group asked for."""
+    """Answer with the offsets of one group, or of each group of the request."""
     if len(request.groups) > 1 and _names_twice(request):
         call.answer(_refused(request))
         return
@@ -70,7 +71,7 @@ def _names_twice(request: OffsetFetchRequest) -> bool:
 
 
 def _refused(request: OffsetFetchRequest) -> OffsetFetchResponse:
-    """Return the refusal of a request that names a group more than once: its response could be endless."""
+    """Return the refusal of a request that names a group twice: its response could have any size."""
     error = ErrorCode.INVALID_REQUEST
     names = dict.fromkeys(group.group_id for group in request.groups)
     return OffsetFetchResponse(
@@ -90,7 +91,7 @@ def _answer(call: Call, asked: Sequence[AskedGroup], results: Sequence[Any]) -> 
 
 
 def _told(results: Sequence[Any]) -> RequestSteps[list[Any]]:
-    """The results, those that have to be told in steps told."""
+    """Return the results; complete those that are built in steps."""
     told = list(results)
     for place, result in enumerate(results):
         if isinstance(result, FetchedInSteps):
@@ -99,7 +100,7 @@ def _told(results: Sequence[Any]) -> RequestSteps[list[Any]]:
 
 
 def _partition_count(result: Any) -> int:
-    """How many partitions an answer tells of, one by one; those in columns count for what they cost."""
+    """Return the cost of a result in single partitions; those in columns cost less."""
     return (
         sum(_cost(partitions) for _, partitions in result.topics) if isinstance(result, FetchedOffsets) else 0
     )
@@ -115,7 +116,7 @@ def _cost(partitions: FetchedPartitions | FetchedColumns) -> int:
 def _ask_each(
     node: Node, request: OffsetFetchRequest, version: int
 ) -> RequestSteps[tuple[list[AskedGroup], list[Any]]]:
-    """Ask for some groups after the others."""
+    """Fetch the offsets of the groups, one group after another."""
     left = MOST_RESPONSE_BYTES
     all_asked: list[AskedGroup] = []
     all_results: list[Any] = []
@@ -128,14 +129,14 @@ def _ask_each(
         all_asked += asked
         found = yield from _told(there.result())
         left -= sum(map(response_bytes, found))
-        if left < 0:  # these and what follows do not fit into one response
+        if left < 0:  # the response is full
             found = [ErrorCode.INVALID_REQUEST] * len(found)
         all_results += found
     return all_asked, all_results
 
 
 def needs(node: Node, call: Call, request: OffsetFetchRequest) -> Iterator[Need]:
-    """DESCRIBE on each group and each topic that is named. Of all topics of a group only the group is."""
+    """Yield DESCRIBE for each group and each named topic. A fetch of all topics needs the group only."""
     if call.api_version < _GROUPS_SINCE_VERSION:
         yield group_need(Operation.DESCRIBE, request.group_id)
         yield from topic_needs(node, Operation.DESCRIBE, request.topics or ())

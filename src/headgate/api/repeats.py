@@ -1,17 +1,18 @@
-"""Requests that come again: a consumer asks the same, with other numbers, for as long as it lives.
+"""Repeated requests: a consumer sends the same request with other numbers as long as it runs.
 
-The first time a request comes it is read, and takes the way of any request. When one comes that says the
-same but for its numbers (`headgate.wire.repeats`), its API is asked for a `Repeat`: what serves the next ones
-from their numbers alone, without reading them again. A repeat is an ordinary request in everything else: it
-goes to the coordinator as a command, is judged anew, and waits for its answer in the line of its connection.
+A new request is decoded and handled as usual. When an equal request with other numbers arrives
+(`headgate.wire.repeats`), its API makes a `Repeat`, which serves later ones from their numbers alone, without
+decoding them. A repeated request is otherwise an ordinary one: it becomes a command of the coordinator, is
+checked again, and keeps its place among the requests of its connection.
 
-A request is remembered for the principal that sent it, and never found for another one, who may not be
-allowed to send it. A request that the access policy denies is not remembered, and `forget` is called when the
-policy changes.
+A request is remembered for the principal that sent it, and never used for another one, which may lack the
+permission. A request that the access policy denies is not remembered, and `forget` is called when the policy
+changes.
 
-What is known has two generations. A request that is learned, or comes again, is in the young one. When that
-is full it becomes the old one, and what was old is forgotten: a little with each request that is learned,
-because to free it at once would hold the loop. So what comes again before `MOST_REPEATS` others stays known.
+The cache has two generations. A request that is learned or repeated enters the young one. When the young one
+is full, it becomes the old one, and the previous old one is dropped: a few entries with each learned request,
+because dropping it at once would block the event loop. So a request that is repeated within `MOST_REPEATS`
+others stays in the cache.
 """
 
 from __future__ import annotations
@@ -28,29 +29,29 @@ from headgate.wire.message import Message
 from headgate.wire.repeats import Numbers, Place, RequestShape, places_of
 
 MOST_REPEATS = 1 << 16
-"""How many requests a generation has at most."""
+"""Maximum number of requests in a generation."""
 MOST_BYTES = 96 << 20
-"""What a generation takes in memory at most, about: some 40,000 commits of one partition. What is forgotten
-and not freed yet comes to no more than the two generations.
+"""Approximate maximum of memory for a generation: about 40,000 commits of one partition. Dropped entries that
+are not freed yet take at most as much as both generations.
 """
 KEPT_FRAMES: Final = 5
-"""A frame, and the names in it, are kept in so many places at most."""
+"""Number of references to a frame and its names, at most."""
 MOST_SEEN = 1 << 17
-"""Hashes of requests that came once."""
+"""Maximum number of hashes of requests that were sent once."""
 MOST_SIZES: Final = 1024
 MOST_SHAPES_OF_A_SIZE: Final = 4
 _FREED_AT_ONCE: Final = 4
 LARGEST_BYTES: Final = 1 << 16
-"""Larger requests are read each time: what takes long there is their numbers."""
+"""Larger requests are decoded each time, because most of their time is for their numbers."""
 
 
 Found = tuple[Any, Repeat, int, Numbers]
-"""A request that came again: where it goes, how it is served, its correlation id and its numbers."""
+"""A repeated request: its route, its `Repeat`, its correlation id and its numbers."""
 
 
 @dataclass(slots=True)
 class _Known:
-    """The requests of one shape, by what they have in common."""
+    """The requests of one layout, by their constant parts."""
 
     shape: RequestShape
     young: dict[Hashable, tuple[Any, Repeat]] = field(default_factory=dict)
@@ -58,8 +59,8 @@ class _Known:
 
 
 class Habit:
-    """Who asks on a connection, and what its last known request had in common with others: mostly so does
-    its next one.
+    """The principal of a connection, and the constant parts of its last known request, which the next one
+    usually shares.
     """
 
     __slots__ = ("principal", "rest")
@@ -69,29 +70,31 @@ class Habit:
         self.rest: Hashable = None
 
     def key(self, in_common: Hashable) -> Hashable:
-        """By what a request with this in common with others is known."""
+        """Return the key of a request with these constant parts."""
         return in_common if self.principal is None else (self.principal, in_common)
 
 
 class Repeats:
-    """The requests that are known to come again, of all connections."""
+    """The cache of repeated requests of all connections."""
 
     def __init__(self) -> None:
         self._by_size: dict[int, list[_Known]] = {}
         self._seen: set[int] = set()
-        """Hashes of what came once. Where two are the same, one is learned too early: no harm is done."""
+        """Hashes of requests that were sent once. After a collision one is learned too early, which does no
+        harm.
+        """
         self._count = 0
-        """Requests of the young generation."""
+        """Number of requests in the young generation."""
         self._bytes = 0
-        """What it takes in memory."""
+        """Its memory in bytes."""
         self._forgotten: list[dict[Hashable, tuple[Any, Repeat]]] = []
-        """Known no more, and not freed yet."""
+        """Dropped entries that are not freed yet."""
 
     def find(self, frame: bytes, habit: Habit) -> Found | None:
-        """What is known of a frame (without its length in front); None: it has to be read.
+        """Return the entry of a frame (without its length field); None if it must be decoded.
 
-        What is found is what was learned last. To compare it with what the same connection sent before is
-        quicker than to hash it.
+        Entries that were learned last are tried first. A comparison with the last request of the same
+        connection is faster than a hash.
         """
         shapes = self._by_size.get(len(frame))
         if shapes is None:
@@ -112,15 +115,15 @@ class Repeats:
         return None
 
     def learn(self, node: Node, frame: bytes, route: Any, request: Message, habit: Habit) -> None:
-        """Take note of a request that was read and taken; `find` gives `route` back to the same principal.
+        """Learn a request that was decoded and accepted; `find` returns `route` to the same principal.
 
-        `route` tells the `api`, the `api_version` and where in the frame the message begins (`body_at`).
+        `route` has the `api`, the `api_version` and the position of the message in the frame (`body_at`).
         """
         api: Api = route.api
         if api.repeat is None or len(frame) > LARGEST_BYTES:
             return
         shapes = self._by_size.get(len(frame), [])
-        # Most of what comes once never comes again: only what does is worth the work.
+        # Most requests that are sent once are never repeated: learn only the repeated ones.
         rest = hash((habit.principal, *(known.shape.split(frame)[2] for known in shapes)))
         if shapes and rest not in self._seen:
             if len(self._seen) >= MOST_SEEN:
@@ -136,7 +139,7 @@ class Repeats:
             self._remember(frame, in_frame, (route, repeat), habit)
 
     def forget(self) -> None:
-        """Know nothing any more: what was allowed may be denied now."""
+        """Drop all entries: the access policy may deny them now."""
         self._begin_generation()
         self._begin_generation()
 
@@ -163,7 +166,7 @@ class Repeats:
                 self._begin_generation()
 
     def _begin_generation(self) -> None:
-        """The young one becomes old, the old one is forgotten."""
+        """Make the young generation the old one, and drop the old one."""
         for shapes in self._by_size.values():
             for known in shapes:
                 if known.old:
@@ -186,7 +189,7 @@ class Repeats:
 def _places_in(
     body: bytes, request: Message, version: int, invert: Callable[[Any], None]
 ) -> list[Place] | None:
-    """Where the request's numbers stand in its bytes; None if it says more than its message shows."""
+    """Return the positions of the request's numbers in its bytes; None if they have other content too."""
     if encode(request, version) != body:
         return None
     invert(request)

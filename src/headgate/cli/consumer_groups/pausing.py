@@ -1,4 +1,4 @@
-"""`--pause`, `--resume` and `--paused-partitions`: partitions of a group that goes on running (KIP-1249)."""
+"""`--pause`, `--resume` and `--paused-partitions`: pauses of partitions in a running group (KIP-1249)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _RESUMED: Columns = ("group", "topic", "partition", "state")
 
 
 def caller() -> str:
-    """Return who runs this command, as `user@host`; the host alone where the user has no name."""
+    """Return the user who runs this command, as `user@host`; the host alone if the user has no name."""
     host = socket.gethostname()
     try:
         return f"{getpass.getuser()}@{host}"
@@ -56,7 +56,7 @@ def caller() -> str:
 
 
 def pause(admin: Admin, options: Options) -> int:
-    """Pause partitions, wait for their release and print them; 1 if that failed for a group."""
+    """Pause partitions, wait for their release and print them; return 1 if that failed for a group."""
     found: list[Row] = []
     has_failed = False
     for group_id in asked_groups(admin, options):
@@ -80,7 +80,7 @@ def pause(admin: Admin, options: Options) -> int:
 def wait_for_release(
     admin: Admin, group_id: str, partitions: Iterable[TopicPartition], options: Options
 ) -> None:
-    """Wait until nobody owns these paused partitions, and show who still does. Raises `NotReleased`."""
+    """Wait until no member owns these partitions, and show the current owners. Raises `NotReleased`."""
     with progress(f"group {group_id}: pausing") as show:
 
         def on_waiting(waiting: Waiting) -> None:
@@ -92,7 +92,7 @@ def wait_for_release(
 
 
 def waiting_text(waiting_for: Iterable[PausedPartition], elapsed_s: float) -> str:
-    """Return what a wait for the release is waiting for."""
+    """Return the text that shows what a wait for the release waits for."""
     held = sorted(one.partition for one in waiting_for)
     if not held:
         return "released"
@@ -101,7 +101,7 @@ def waiting_text(waiting_for: Iterable[PausedPartition], elapsed_s: float) -> st
 
 @contextmanager
 def progress(first: str) -> Iterator[Callable[[str], None]]:
-    """Show one changing line on standard error while the block runs, if that is a terminal."""
+    """Show one changing line on standard error during the block, if it is a terminal."""
     with Console(stderr=True).status(first) as status:
         yield status.update
 
@@ -110,7 +110,7 @@ def progress(first: str) -> Iterator[Callable[[str], None]]:
 
 
 def resume(admin: Admin, options: Options) -> int:
-    """Resume partitions and print them; 1 if a group was refused."""
+    """Resume partitions and print them; return 1 if a group was refused."""
     rows: list[Row] = []
     is_refused = False
     for group_id in asked_groups(admin, options):
@@ -142,7 +142,7 @@ def _resumed_row(group_id: str, partition: TopicPartition, *, was_paused: bool) 
 
 
 def list_paused(admin: Admin, options: Options) -> int:
-    """Print the paused partitions of groups; 1 if a group that was named cannot have any."""
+    """Print the paused partitions of groups; return 1 if a named group cannot have any."""
     rows: list[Row] = []
     is_refused = False
     for group_id in asked_groups(admin, options):
@@ -186,7 +186,7 @@ def _paused_rows(group_id: str, paused: Mapping[TopicPartition, PausedPartition]
 
 
 def pause_row(paused: PausedPartition) -> Row:
-    """Return what a row says of a pause."""
+    """Return the cells of a row that describe a pause."""
     return {
         "state": str(paused.state),
         "owner": paused.owner,
@@ -197,7 +197,7 @@ def pause_row(paused: PausedPartition) -> Row:
 
 
 def why_refused(admin: Admin, group_id: str, error: ClientError) -> str:
-    """Return why a group is refused. GROUP_ID_NOT_FOUND is also said of groups that cannot be paused."""
+    """Return why a group is refused. Groups that cannot be paused get GROUP_ID_NOT_FOUND too."""
     if isinstance(error, RequestRefused) and error.error is ErrorCode.GROUP_ID_NOT_FOUND:
         if admin.describe_group(group_id) is None:
             return not_there(admin, group_id)

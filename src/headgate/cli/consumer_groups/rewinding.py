@@ -1,4 +1,4 @@
-"""`--rewind`: pause, wait for the release, set the offsets and resume, while the group runs (KIP-1249)."""
+"""`--rewind`: pause, wait for the release, set the offsets and resume, in a running group (KIP-1249)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _REWOUND: Columns = ("group", "topic", "partition", "previous_offset", "new_offs
 
 
 def rewind(admin: Admin, options: Options) -> int:
-    """Show what a rewind sets, and do it if told to; 1 if a group was refused."""
+    """Show the offsets that a rewind sets; with `--execute`, set them. Return 1 if a group was refused."""
     return _execute(admin, options) if options.execute else _show(admin, options)
 
 
@@ -91,7 +91,7 @@ def _row(group_id: str, each: RewoundPartition) -> Row:
 
 
 def _say_of(group_id: str, rewound: Sequence[RewoundPartition], options: Options) -> None:
-    """Say what was not as asked for, and how the rewind is taken back."""
+    """Print the differences to the requested rewind, and how to undo it."""
     for each in rewound:
         if each.asked_for != each.offset:
             end = "starts" if each.asked_for < each.offset else "ends"
@@ -104,7 +104,7 @@ def _say_of(group_id: str, rewound: Sequence[RewoundPartition], options: Options
 
 
 def _undo_command(group_id: str, moved: Sequence[RewoundPartition], options: Options) -> str:
-    """Return the command that sets the former offsets; those of several partitions go into a file."""
+    """Return the command that restores the former offsets; for several partitions they go into a file."""
     words = ["headgate", "consumer-groups", "--bootstrap-server", options.bootstrap_server]
     words += ["--rewind", "--group", group_id]
     former = [(each.partition, each.before.offset) for each in moved if each.before is not None]
@@ -117,9 +117,9 @@ def _undo_command(group_id: str, moved: Sequence[RewoundPartition], options: Opt
 
 
 def _write_undo(group_id: str, former: Iterable[tuple[TopicPartition, int]]) -> str:
-    """Write the former offsets to a new file in the working directory, as --from-file reads them.
+    """Write the former offsets to a new file in the working directory, in the format of --from-file.
 
-    Returns its name. Where it cannot be written, the offsets are printed for the user to write it.
+    Return its name. If the file cannot be written, print the offsets for the user.
     """
     lines = [f"{topic},{partition},{offset}" for (topic, partition), offset in former]
     safe = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in group_id)[:100]

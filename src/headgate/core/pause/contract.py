@@ -1,4 +1,4 @@
-"""The interface of a kind of groups to pauses; groups of a kind without it cannot be paused."""
+"""The interface between pauses and a kind of groups; groups of a kind without it cannot be paused."""
 
 from __future__ import annotations
 
