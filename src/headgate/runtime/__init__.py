@@ -1,1 +1,1 @@
-"""What runs the shards of a coordinator: their logs, group commit, loading, checkpoints, timers."""
+"""The runtime of shards: their logs, group commit, loading, checkpoints, timers."""

@@ -1,6 +1,6 @@
-"""A thread beside the loop, for work that sees nothing of the loop's state.
+"""A thread beside the event loop, for work that does not use the loop's state.
 
-What is handed to it is done in the order it came, and told on the loop when it is done.
+It runs work in the order of submission and reports each end on the loop.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from contextlib import suppress
 
 
 class AsideThread:
-    """One thread; starts with the first work."""
+    """One thread, started with the first work."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, name: str) -> None:
         self._loop = loop
@@ -20,16 +20,15 @@ class AsideThread:
         self._is_closed = False
 
     def __call__(self, work: Callable[[], None], on_done: Callable[[BaseException | None], None]) -> None:
-        """Run `work` in the thread, then `on_done` on the loop, with the exception that `work` raised or
-        None.
+        """Run `work` in the thread, then `on_done` on the loop, with the exception of `work` or None.
 
-        Called on the loop. Once the thread is closed neither is run.
+        Call it on the loop. After `close` neither function is called.
         """
         if not self._is_closed:
             self._executor.submit(self._run, work, on_done)
 
     def close(self) -> None:
-        """Wait for the work that has begun; drop the rest, and what was not told yet."""
+        """Wait for the work that runs, and drop the rest and all reports."""
         self._is_closed = True
         self._executor.shutdown(wait=True, cancel_futures=True)
 

@@ -1,8 +1,8 @@
-"""Who asks: the request that is being handled now, so that a failure behind it finds its connection.
+"""The request that is being handled now, so that a later failure can be attributed to its connection.
 
-What a handler gives away to be called later (a reply, a timer, the end of a sync) is a function of which
-nothing is known. Whoever keeps it notes beside it who was asking, and if the function fails that request is
-given up: a client never waits for an answer that cannot be made.
+A handler passes functions to be called later (a reply, a timer callback, the end of a sync). The receiver
+stores the current asker with the function. If the function fails, this asker's connections are closed: a
+client never waits for an answer that cannot be made.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from headgate.runtime.failures import Where, unexpected
 
 
 class Asker(Protocol):
-    """One request, or some that are served together."""
+    """One request, or several that are served together."""
 
     @property
     def is_many(self) -> bool:
-        """Whether these are several requests: what fails them may be one of them."""
+        """Whether there are several requests, any of which may cause a failure."""
         ...
 
     def ask_each(self) -> None:
-        """Handle several requests again, each alone. Nothing of them was applied."""
+        """Handle several requests again, each alone. None of them was applied."""
         ...
 
     def give_up(self) -> None:
-        """Close the connections that wait for an answer that was not made."""
+        """Close the connections of the requests that are unanswered."""
         ...
 
 
 class Asking:
-    """The request of this moment; None between requests."""
+    """Holder of the current request; None between requests."""
 
     __slots__ = ("asker",)
 
@@ -40,11 +40,11 @@ class Asking:
 
 
 NOW = Asking()
-"""One for the process: it has one loop, and nothing awaits while a request is handled."""
+"""One per process: it has one loop, and no request is suspended while it is handled."""
 
 
 def guarded(action: Callable[..., Any]) -> Callable[..., None]:
-    """`action` for later: it runs on behalf of who asks now, who is given up if it fails."""
+    """Wrap `action` for a later call on behalf of the current asker, which is given up if the call fails."""
     asker = NOW.asker
 
     def run(*given: Any) -> None:
@@ -60,7 +60,7 @@ def guarded(action: Callable[..., Any]) -> Callable[..., None]:
 
 
 def give_up(asker: Asker | None, failure: Exception) -> None:
-    """A reply to `asker` could not be made."""
+    """Report that a reply to `asker` failed, and close its connections."""
     unexpected(Where.REPLY, "a reply could not be made", failure)
     if asker is not None:
         asker.give_up()

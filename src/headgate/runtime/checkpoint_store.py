@@ -1,4 +1,4 @@
-"""Where the checkpoints of one shard are kept: in a file beside its local log (`log/state_file.py`)."""
+"""Storage of the checkpoints of one shard: a file beside its local log (`log/state_file.py`)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class CheckpointStore:
         return self._partition.log
 
     def open(self) -> StateFile | None:
-        """The last checkpoint; None without one. Raises StateFileUnusable, OSError, CorruptBatch."""
+        """Open the last checkpoint; None without one. Raises StateFileUnusable, OSError, CorruptBatch."""
         log = self._log
         file = open_state_file(log.files, log.directory)
         if file is None:
@@ -46,11 +46,11 @@ class CheckpointStore:
         return file
 
     def new_file(self) -> StateFileWriter:
-        """What writes the next checkpoint."""
+        """Return the writer of the next checkpoint."""
         return StateFileWriter(self._log.files, self._log.directory)
 
     def bond(self, position: int) -> Bond:
-        """What binds a checkpoint that has everything below `position` to the log as it is durable now.
+        """Return the bond of a checkpoint of everything below `position` to the log as it is durable now.
 
         Raises StateFileUnusable, OSError, CorruptBatch.
         """
@@ -58,7 +58,7 @@ class CheckpointStore:
         return bind(log, self._partition.topic.topic_id, self._partition.index, position, log.durable_offset)
 
     def records_after(self, position: int) -> int:
-        """How many records a start reads behind a checkpoint at `position`; 0 while the log is failing."""
+        """Return how many records a start reads after a checkpoint at `position`; 0 while the log fails."""
         if not self._partition.topic.is_written(self._partition.index):
             return 0
         log = self._log
@@ -70,11 +70,11 @@ class CheckpointStore:
 
     @property
     def durable_offset(self) -> int:
-        """Everything in the log below is known to be on disk."""
+        """Offset below which the whole log is durable."""
         return self._log.durable_offset
 
     async def sync(self) -> bool:
-        """Wait until all that the log holds now is on disk; False if it cannot be."""
+        """Wait until the current contents of the log are durable. Return False if the sync failed."""
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
         def on_done(is_durable: bool) -> None:
@@ -85,10 +85,10 @@ class CheckpointStore:
         return await done
 
     def sync_now(self) -> None:
-        """Make the log durable here and now. Raises OSError."""
+        """Sync the log, blocking. Raises OSError."""
         log = self._log
         if log.needs_sync:
             request = log.begin_sync()
-            with suppress(OSError):  # the request keeps it, and complete_sync tells
+            with suppress(OSError):  # the request keeps the error, and complete_sync raises it
                 request.run()
             log.complete_sync(request)

@@ -1,15 +1,15 @@
-"""Checkpoints of shards: what a log led to, written beside it, so that a start need not read it all.
+"""Checkpoints of shards: their state, stored beside the log, so that a start need not read the whole log.
 
 Rules:
 
-1. A checkpoint is taken from the live shard in slices of a few milliseconds, each written by a thread before
-   the next is taken: nobody waits for it, and there is never more than a slice of it in memory.
-2. It is put in place when the log is durable as far as the checkpoint may reach: what could still be lost is
-   in none.
-3. It is written when the log has grown by enough records, when compaction went past the last one, and at a
-   clean stop. What goes wrong with it costs a slower start, and nothing else.
+1. A checkpoint is taken from the live shard in slices of a few milliseconds. A thread writes each slice
+   before the next one is taken. So no request waits for it, and memory holds one slice at most.
+2. The file is put in place when the log is durable up to the end that the slices may reflect. So no
+   checkpoint holds state that can still be lost.
+3. A checkpoint is written after enough new records, when compaction passed the last one, and at a clean stop.
+   A failure costs a slower start, and nothing else.
 
-Why it is done this way and not another is argued in docs/adr/0005-checkpoints.md.
+docs/adr/0005-checkpoints.md gives the reasons for this design.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Execute = Callable[[Callable[[], None]], Awaitable[None]]
-"""Runs what blocks somewhere else."""
+"""Runs a blocking function outside of the loop."""
 
 LOOK_EVERY_SECONDS = 0.25
 RETRY_AFTER_SECONDS = 60.0
 FEWEST_AT_STOP = 10_000
-"""A stop does not write a checkpoint for fewer records: reading them takes a moment."""
+"""New records below which a clean stop writes no checkpoint: reading them is quick."""
 _SHARE_OF_STATE = 8
-"""A log grows by this part of what the shard holds at least, before all of that is written again."""
+"""Divisor of the shard's size: the number of new records before the whole state is written again."""
 
 
 class CheckpointGivenUp(Exception):
-    """The shard failed or was closed meanwhile, or its log could not be made durable."""
+    """The shard failed or was closed meanwhile, or its log could not be synced."""
 
 
 class CheckpointWriter:
@@ -60,7 +60,7 @@ class CheckpointWriter:
         self._file = store.new_file()
 
     async def write(self, execute: Execute) -> None:
-        """Write it beside everything else. Raises OSError, CorruptBatch, CheckpointGivenUp."""
+        """Write the checkpoint beside other work. Raises OSError, CorruptBatch, CheckpointGivenUp."""
         position = self._runtime.written_position
         parts = self._shard.image()
         try:
@@ -75,7 +75,7 @@ class CheckpointWriter:
                 self._check()
             await execute(self._finishing(position))
         except asyncio.CancelledError:
-            self._file.close()  # the node stops; the next start removes what stands aside
+            self._file.close()  # the node stops; the next start removes the incomplete file
             raise
         except BaseException:
             await execute(self._file.discard)
@@ -85,7 +85,7 @@ class CheckpointWriter:
         self._runtime.checkpoint_position = position
 
     def write_at_once(self) -> None:
-        """Write it while nothing else goes on. Raises OSError, CorruptBatch, CheckpointGivenUp."""
+        """Write the checkpoint, blocking. Raises OSError, CorruptBatch, CheckpointGivenUp."""
         position = self._runtime.written_position
         self._store.sync_now()
         try:
@@ -99,7 +99,7 @@ class CheckpointWriter:
         self._runtime.checkpoint_position = position
 
     def _next(self, parts: Iterator[tuple[str, bytes]]) -> tuple[str, bytes] | None:
-        """One more part; None when there are no more."""
+        """Return the next part, or None at the end."""
         with self._runtime.watch.step("checkpoint"):
             return next(parts, None)
 
@@ -116,16 +116,16 @@ class CheckpointWriter:
             raise CheckpointGivenUp("the shard failed")
 
     async def _sync(self) -> None:
-        await asyncio.sleep(0)  # what this turn decided is written at its end
+        await asyncio.sleep(0)  # records decided in this loop iteration are written at its end
         if not await self._store.sync():
             raise CheckpointGivenUp("the log could not be synced")
 
 
 class CheckpointRunner:
-    """Looks after the checkpoints of all shards of a node, one at a time."""
+    """Writes the checkpoints of all shards of a node, one at a time."""
 
     def __init__(self, runtimes: Sequence[ShardRuntime[Any]], settings: Settings) -> None:
-        """Of these runtimes those count whose shards have images, and whose logs keep checkpoints."""
+        """Of `runtimes`, use those whose shards have images and whose logs keep checkpoints."""
         self._runtimes = [
             runtime
             for runtime in runtimes
@@ -138,18 +138,18 @@ class CheckpointRunner:
         self._executor = ThreadPoolExecutor(1, "headgate-checkpoint")
 
     def start(self) -> None:
-        """Begin to look for shards whose logs have grown."""
+        """Start to look for shards whose logs have grown."""
         if self._is_enabled:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def stop(self) -> None:
-        """Stop looking, in the midst of a checkpoint if there is one: it is as if it had not been begun."""
+        """Stop, also during a checkpoint, whose file is then dropped."""
         if self._task is not None:
             self._task.cancel()
         self._executor.shutdown(wait=True, cancel_futures=True)
 
     def write_at_stop(self) -> None:
-        """Everything is written and durable: write the checkpoints that are worth it."""
+        """Write the checkpoints that are due at a stop. Everything is written and durable before."""
         if not self._is_enabled:
             return
         for runtime in self._runtimes:
@@ -173,7 +173,7 @@ class CheckpointRunner:
                         await self._write(number, runtime)
                 except (
                     Exception
-                ) as problem:  # nothing that goes wrong with one may end the checkpoints of all
+                ) as problem:  # a failure of one shard must not end the checkpoints of the others
                     self._failed(number, runtime, problem)
 
     def _interval(self, runtime: ShardRuntime[Any]) -> int:
@@ -201,7 +201,7 @@ class CheckpointRunner:
 
 
 def _is_due(runtime: ShardRuntime[Any], records: int) -> bool:
-    """Whether the log grew by so many records, or what was written is of no use any more."""
+    """Return whether the log has at least `records` new records since the last usable checkpoint."""
     store = runtime.log.checkpoints
     return store is not None and store.records_after(runtime.checkpoint_position) >= max(records, 1)
 

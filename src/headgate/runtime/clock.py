@@ -1,10 +1,10 @@
-"""The two times of this machine, each for what it is good for, as in Kafka.
+"""The two clocks of the machine and their uses, as in Kafka.
 
-* Steady time only ever passes, at one pace. Deadlines are of it: sessions, joins, locks, retries, long polls.
-  It stands still while the machine is suspended, so that sessions go on afterwards where they were
-  (CLOCK_MONOTONIC, as in the JVM).
-* The system's time is what people and daemons set the clock to, and may jump in both directions. Timestamps
-  are of it, and whatever is compared with timestamps: admission, retention, expiry. It is read when used.
+* Steady time only advances, at one rate. It is used for deadlines: sessions, joins, locks, retries, long
+  polls. It stops while the machine is suspended, so that sessions resume afterwards (CLOCK_MONOTONIC, as in
+  the JVM).
+* System time is set by people and daemons, and may jump in both directions. It is used for timestamps and for
+  all comparisons with timestamps: admission, retention, expiry. It is read when it is used.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from headgate.domain.ids import Millis
 
 
 class Clock:
-    """Both times, in milliseconds."""
+    """Both clocks, in milliseconds."""
 
     def steady_time(self) -> Millis:
-        """The time since some moment in the past; it never goes back and never leaps."""
+        """Return the monotonic time since an arbitrary moment."""
         return Millis(time.monotonic_ns() // 1_000_000)
 
     def system_time(self) -> Millis:
-        """The time since the epoch, as the system's clock has it now."""
+        """Return the system clock's time since the epoch."""
         return Millis(time.time_ns() // 1_000_000)

@@ -1,7 +1,8 @@
-"""Compacts what is due beside the server's other work, in slices (`headgate.runtime.slices`).
+"""Runs compactions beside the server's other work, in slices (`headgate.runtime.slices`).
 
-One compaction runs at a time. Reading ahead, writing and syncing copies, packing large batches and whatever
-else blocks happens in a thread of its own. While requests keep the loop busy they have nine tenths of it.
+One compaction runs at a time. A separate thread does the blocking work: reading ahead, writing and syncing
+copies, packing large batches. While requests keep the loop busy, they get nine tenths of it, or less under
+pressure (`headgate.runtime.compaction_share`).
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 1.0
 _LOOK_EVERY_SECONDS = 0.05
-"""How often it is looked how much there is to do."""
+"""Interval at which the pressure is computed."""
 
 
 class CompactionRunner:
-    """Compacts what is due, as long as the node runs."""
+    """Compacts logs that are due, until the node stops."""
 
     def __init__(
         self,
@@ -47,14 +48,14 @@ class CompactionRunner:
         self._looked_at_seconds = 0.0
         self._task: asyncio.Task[None] | None = None
         self.on_failed: Callable[[Partition], None] = lambda partition: None
-        """Told of a partition whose compaction failed: its log may have failed with it."""
+        """Called with a partition whose compaction failed: its log may have failed, too."""
 
     def start(self) -> None:
-        """Begin to look for something to compact."""
+        """Start to look for logs that are due."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def close(self) -> None:
-        """Stop, in the midst of a compaction if there is one: what it began is as if it had not."""
+        """Stop, also during a compaction, which then has no effect."""
         if self._task is not None:
             self._task.cancel()
         self._slices.close()
@@ -91,7 +92,7 @@ class CompactionRunner:
             logger.error("compaction failed", extra={"partition": str(job.partition), "error": str(failure)})
             self._failed(job.partition)
             return
-        except Exception as failure:  # nothing that goes wrong with one log may end the compaction of all
+        except Exception as failure:  # a failure of one log must not end the compaction of the others
             unexpected(Where.COMPACTION, "compaction failed", failure, partition=str(job.partition))
             self._failed(job.partition)
             return

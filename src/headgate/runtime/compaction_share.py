@@ -1,19 +1,19 @@
-"""How much of a busy loop compaction gets: more the more there is to do, so that no log grows for ever.
+"""The share of a busy loop that compaction gets: it grows with the backlog, so that no log grows for ever.
 
-The model. Records come at a rate r, and to compact one takes c seconds of the loop. With a share s of the
-loop s / c records a second are compacted. A share that never changes lets the log grow without end as soon as
-r is above s / c: at a tenth and 2 us a record, above 50,000 records a second. So the share follows the
-backlog, and the backlog settles where s(backlog) = r * c. For any r that half of the loop is enough for, that
-is below the backlog at which half of the loop is given, and what comes while one compaction lasts: less than
-as much again.
+The model: records arrive at a rate r, and compacting one record takes c seconds of the loop. A share s of the
+loop compacts s / c records a second. With a constant share a log grows without bound as soon as r exceeds
+s / c: with a tenth and 2 us a record, above 50,000 records a second. So the share follows the backlog, and
+the backlog settles where s(backlog) = r * c. For every r that half of the loop can process, the backlog stays
+below the backlog at which compaction gets half of the loop, plus the records that arrive during one
+compaction, which are fewer than that.
 
-How large a backlog is, its pressure tells: its bytes by those that a log may well hold, which is what is live
-and forty segments (`headgate.log.backlog`). Up to a pressure of one the share is a tenth. A burst then costs
-those who wait for answers next to nothing; and as a log is compacted when as much is new as is live, so it is
-on any day. From there the share grows in proportion, to a half at three. The worst log counts: with a share
-of its own for each, many that are well would hold up one that is not.
+The pressure measures the backlog: the log's bytes divided by the bytes that it may reasonably have, which are
+its live bytes and forty segments (`headgate.log.backlog`). Up to a pressure of 1 the share is a tenth. So
+neither a burst nor the usual growth, where a log is compacted when it has as many new bytes as live ones,
+delays requests much. Above 1 the share grows linearly, to a half at a pressure of 3. The log with the highest
+pressure counts: separate shares would let many small logs delay a large one.
 
-More than a half it never is: what outruns that the disk has to hold until there is some rest.
+The share never exceeds a half. The disk has to hold any larger backlog until the load falls.
 """
 
 from __future__ import annotations
@@ -27,6 +27,6 @@ GROWS_UNTIL: Final = 3.0
 
 
 def share_under(pressure: float) -> float:
-    """The share of a busy loop, from LEAST_SHARE to MOST_SHARE; it never falls as the pressure rises."""
+    """Return the share of a busy loop, LEAST_SHARE to MOST_SHARE, which never falls as the pressure rises."""
     part = (pressure - GROWS_FROM) / (GROWS_UNTIL - GROWS_FROM)
     return LEAST_SHARE + (MOST_SHARE - LEAST_SHARE) * min(max(part, 0.0), 1.0)

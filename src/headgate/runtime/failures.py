@@ -1,15 +1,15 @@
 """Unexpected failures: exceptions that no rule of this program provides for. Each is logged and counted.
 
-What follows from one depends on where it is raised:
+The place of the exception decides what follows:
 
-1. In the decision (`handle`) or the encoding of a request: the request is refused alone, before anything of
+1. In the decision (`handle`) or the encoding of a request: this request alone is refused, before anything of
    it is applied.
-2. Behind that, wherever memory may be in doubt (apply, write): the shard fails over to recovery.
-3. In a connection, or while a reply is made: that connection is closed.
-4. In a background job (compaction, checkpoints, housekeeping, erasure, history, timers): the job goes on.
+2. After that, where memory may be inconsistent (apply, write): the shard fails over to recovery.
+3. In a connection, or in the making of a reply: this connection is closed.
+4. In a background job (compaction, checkpoints, housekeeping, erasure, history, timers): the job continues.
 
-`headgate_unexpected_failures_total` tells how many there were, by place. It is 0 on a server without a fault.
-A refusal by a rule, and an error of the disk, is no unexpected failure.
+`headgate_unexpected_failures_total` counts them by place. It is 0 on a server without a defect. Refusals by a
+rule and errors of the disk are not unexpected failures.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from prometheus_client.metrics_core import Metric
 logger = logging.getLogger(__name__)
 
 TRACES_A_SECOND = 5
-"""A client that repeats what fails must not fill the disk with tracebacks."""
+"""Limit of tracebacks: a client that repeats a failing request must not fill the disk with them."""
 
 
 class Where(Enum):
-    """The place of an unexpected failure, as the metric's label names it."""
+    """Place of an unexpected failure, as the metric's label names it."""
 
     REQUEST = "request"
     SHARD = "shard"
@@ -47,16 +47,16 @@ class Where(Enum):
     HISTORY = "history"
     ERASURE = "erasure"
     LOOP = "loop"
-    """A callback of the event loop that belongs to none of the others."""
+    """Callback of the event loop that belongs to no other place."""
 
 
 _counts: Counter[Where] = Counter()
 _traces: list[float] = []
-"""When the last tracebacks were logged, by the monotonic clock in seconds."""
+"""Times of the last logged tracebacks, by the monotonic clock in seconds."""
 
 
 def unexpected(where: Where, event: str, failure: BaseException, **fields: object) -> None:
-    """Count an unexpected failure and log it with its cause; of many in one second, some without trace."""
+    """Count an unexpected failure and log it with its cause; omit the traceback above the rate limit."""
     _count(where, failure)
     now = monotonic()
     while _traces and _traces[0] < now - 1:
@@ -77,18 +77,18 @@ def _count(where: Where, failure: BaseException) -> None:
 
 
 def counts() -> Mapping[Where, int]:
-    """How many there were since the process began, by place."""
+    """Return the number of failures since the start of the process, by place."""
     return dict(_counts)
 
 
 def forget() -> None:
-    """Begin to count anew: for tests that plant failures."""
+    """Reset the counts, for tests that inject failures."""
     _counts.clear()
     _traces.clear()
 
 
 def failure_counters() -> Iterable[Metric]:
-    """The counters for Prometheus; every place is there from the beginning."""
+    """Return the counters for Prometheus, including the places without a failure."""
     family = CounterMetricFamily(
         "headgate_unexpected_failures",
         "Exceptions that nothing provides for, by place; each is in the log with its cause.",
@@ -100,7 +100,7 @@ def failure_counters() -> Iterable[Metric]:
 
 
 def on_loop_exception(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Count and log what a callback or a task of the loop raised; for `loop.set_exception_handler`."""
+    """Count and log an exception of a callback or task; for `loop.set_exception_handler`."""
     failure = context.get("exception")
     message = str(context.get("message", "a callback failed"))
     if failure is None:

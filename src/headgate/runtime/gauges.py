@@ -11,7 +11,7 @@ from prometheus_client.metrics_core import Metric
 def gauge(
     name: str, text: str, rows: Iterable[tuple[tuple[str, ...], float]], labels: tuple[str, ...] = ()
 ) -> Metric:
-    """A gauge with a value for each row of label values."""
+    """Make a gauge with one value for each row of label values."""
     family = GaugeMetricFamily(name, text, labels=labels)
     for values, value in rows:
         family.add_metric(values, value)
@@ -21,7 +21,7 @@ def gauge(
 def counter(
     name: str, text: str, rows: Iterable[tuple[tuple[str, ...], float]], labels: tuple[str, ...]
 ) -> Metric:
-    """A counter with a value for each row of label values."""
+    """Make a counter with one value for each row of label values."""
     family = CounterMetricFamily(name, text, labels=labels)
     for values, value in rows:
         family.add_metric(values, value)

@@ -1,9 +1,9 @@
-"""Group commit: one sync of a log serves every request that was written before it began.
+"""Group commit: one sync of a log serves every request that was written before the sync began.
 
-A sync runs beside the event loop (`headgate.runtime.syncing`). While it runs, the next turns append to the
-same log; what they wait for is served by the next sync, which starts as soon as this one ends. No timer
-lingers: an idle server syncs at once, a busy one as often as the disk can. Each log has its own line: none
-waits for another's sync.
+A sync runs beside the event loop (`headgate.runtime.syncing`). Meanwhile the next loop iterations append to
+the same log. The next sync, which starts when this one ends, serves them. There is no delay by a timer: an
+idle server syncs at once, a busy one as often as the disk can. Each log has its own queue, and none waits for
+the sync of another.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OnDone = Callable[[bool], None]
 
 
 class _Line:
-    """Who waits for one log, and who is being served."""
+    """The callbacks that wait for one log, and those that the running sync serves."""
 
     __slots__ = ("is_begun", "request", "served", "started", "waiting")
 
@@ -34,13 +34,13 @@ class _Line:
         self.waiting: list[OnDone] = []
         self.served: list[OnDone] = []
         self.is_begun = False
-        """Whether a sync runs, or will begin at the end of this turn of the loop."""
+        """Whether a sync runs, or will begin at the end of this loop iteration."""
         self.request: SyncRequest | None = None
         self.started = 0.0
 
 
 class GroupCommit:
-    """Calls back when what a log held at the time of asking is on disk."""
+    """Calls back when the contents of a log at the time of the call are durable."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class GroupCommit:
         observe_sync: Callable[[float], None],
         syncer: Syncer | None = None,
     ) -> None:
-        """`observe_sync` is told the seconds each sync took."""
+        """`observe_sync` gets the duration of each sync in seconds."""
         self._loop = loop
         self._observe_sync = observe_sync
         self._syncer = syncer or syncer_for(loop)
@@ -56,12 +56,12 @@ class GroupCommit:
         self._is_closed = False
 
     def when_durable(self, log: Log, on_done: OnDone) -> None:
-        """Call `on_done(True)` when all that `log` holds now is durable, `on_done(False)` if it cannot be.
+        """Call `on_done(True)` when all that `log` holds now is durable, or `on_done(False)` if a sync fails.
 
-        `log.failure` says then what is wrong, and it is the caller who tells it: a log line for each sync
-        that fails would be one for each request.
+        After a failure `log.failure` holds the error. The caller logs it, because one failed sync serves many
+        requests.
 
-        The sync begins at the end of this turn of the loop, so that it serves all that the turn brings.
+        The sync begins at the end of this loop iteration, so that it serves all appends of the iteration.
         """
         if self._is_closed:
             self._loop.call_soon(on_done, False)
@@ -75,15 +75,15 @@ class GroupCommit:
             self._loop.call_soon(self._begin, log, line)
 
     def begin(self, log: Log) -> None:
-        """Begin the sync that somebody waits for now, and not at the end of the turn, if none runs."""
+        """Begin a requested sync now, if none runs, and not at the end of the loop iteration."""
         line = self._lines.get(log)
         if line is not None:
             self._begin(log, line)
 
     def close(self) -> None:
-        """Let the syncs end that run, then sync what still waits, here and now: its replies can leave.
+        """Wait for the running syncs, then sync the rest, blocking, so that their replies can be sent.
 
-        What is asked for later is not made durable.
+        Later requests get `on_done(False)`.
         """
         self._is_closed = True
         self._syncer.close()
@@ -97,20 +97,20 @@ class GroupCommit:
 
     def _begin(self, log: Log, line: _Line) -> None:
         if self._lines.get(log) is not line:
-            return  # closed meanwhile
+            return  # closed
         if line.request is not None:
-            return  # begun before the end of the turn
+            return  # `begin` was called
         line.served, line.waiting = line.waiting, []
         line.started = perf_counter()
         try:
             request = log.begin_sync()
-        except OSError:  # a file cannot be opened again, and the log has failed
+        except OSError:  # a file cannot be opened again; the log has failed
             self._end(log, line, is_durable=False)
             return
         line.request = request
         try:
             self._syncer.run(request, lambda: self._on_run(log, line, request))
-        except Exception as problem:  # as where no thread can be started
+        except Exception as problem:  # for example, no thread can be started
             request.end(OSError(errno.EIO, f"nothing runs the sync: {problem!r}"))
             self._end(log, line, is_durable=_complete(log, request))
 
@@ -123,7 +123,7 @@ class GroupCommit:
     def _end(self, log: Log, line: _Line, *, is_durable: bool) -> None:
         served, line.served, line.request = line.served, [], None
         if line.waiting:
-            self._loop.call_soon(self._begin, log, line)  # what arrives until then is served, too
+            self._loop.call_soon(self._begin, log, line)  # also serves the requests that arrive until then
         else:
             line.is_begun = False
             del self._lines[log]
@@ -135,7 +135,7 @@ def _sync_here(log: Log) -> bool:
         request = log.begin_sync()
     except OSError:
         return False
-    with suppress(OSError):  # the request keeps it, and _complete tells
+    with suppress(OSError):  # the request keeps the error, and _complete reports it
         request.run()
     return _complete(log, request)
 

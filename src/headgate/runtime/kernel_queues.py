@@ -1,17 +1,17 @@
-"""The two ways in which Linux takes syncs of files on, without a thread of ours that waits for them.
+"""The two interfaces of Linux for asynchronous syncs of files, which need no waiting thread in this process.
 
-* A *ring* (`io_uring`): memory shared with the kernel, where requests and outcomes stand in line. Threads of
-  the kernel's own run the syncs, on whichever processor is free. Containers are often not allowed it.
-* *Native asynchronous I/O*: older, and allowed nearly everywhere. The kernel runs a sync on the very
-  processor that asked for it, in between whatever the event loop does there.
+* A *ring* (`io_uring`): memory shared with the kernel, with a queue of requests and a queue of outcomes.
+  Kernel threads run the syncs, on any free processor. Containers often forbid it.
+* *Native asynchronous I/O*: older, and allowed nearly everywhere. The kernel runs a sync on the processor
+  that submitted it, interleaved with the event loop.
 
-Both have a descriptor that is readable when something is done: a ring its own, the other an event's. The C
-library has no functions for either, so they are system calls by number.
+Both have a descriptor that is readable when an outcome is ready: the ring's own, or an eventfd. The C library
+has no functions for either, so this module makes system calls by number.
 
-The kernel looks at the indexes of a ring at any moment. They are therefore read and written through a
-`memoryview` of 32-bit words, which does each as one load or one store. `struct` does not: it writes zeros
-before it writes a value, and puts a value together from single bytes. A kernel that reads 0 as the number of
-outcomes that were taken believes the line full, and keeps further outcomes to itself.
+The kernel reads the indexes of a ring at any moment. So they are accessed through a `memoryview` of 32-bit
+words, which makes each access one load or one store. `struct` does not: it writes zeros before a value, and
+assembles a value from single bytes. A kernel that reads 0 as the number of outcomes taken considers the queue
+full, and holds back further outcomes.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ from contextlib import ExitStack, suppress
 from typing import Any, NoReturn, Protocol
 
 MOST_IN_FLIGHT = 64
-"""How many syncs the kernel is given at once."""
+"""Limit of submitted syncs."""
 
 
 Outcome = tuple[int, int]
-"""Of one sync: the number it was submitted under, and 0 or a negative error number."""
+"""Outcome of one sync: its number, and 0 or a negative errno."""
 
 
 class KernelQueue(Protocol):
-    """Syncs that the kernel runs."""
+    """A queue of syncs that the kernel runs."""
 
     descriptor: int
-    """Is readable as long as there are outcomes that were not taken."""
+    """File descriptor that is readable while there are outcomes to take."""
 
     def submit(self, descriptor: int, number: int) -> None:
-        """Have the data of an open file synced; at most `MOST_IN_FLIGHT` at once. Raises OSError."""
+        """Submit a sync of an open file's data; at most `MOST_IN_FLIGHT` at a time. Raises OSError."""
         ...
 
     def take(self, fewest: int) -> list[Outcome]:
-        """The outcomes there are that were not taken yet, waiting until there are as many as `fewest`."""
+        """Return the outcomes since the last call, waiting until there are at least `fewest`."""
         ...
 
     def close(self) -> None:
-        """Let go of it; nothing is in flight any more."""
+        """Release the queue. Nothing is in flight."""
         ...
 
 
 _call = ctypes.CDLL(None, use_errno=True).syscall
 _call_at_once = ctypes.PyDLL(None, use_errno=True).syscall
-"""For what never waits: the interpreter's lock is not let go, which costs more than the call."""
+"""For calls that never block: it keeps the interpreter's lock, whose release costs more than the call."""
 
 
 def _system_call(name: str, number: int, *arguments: Any) -> int:
@@ -73,19 +73,19 @@ def _raise(name: str) -> NoReturn:
 # --- the ring ---
 
 _RING_SETUP, _RING_ENTER = 425, 426
-"""The same on every kind of machine."""
+"""Numbers that are equal on every architecture."""
 _SINGLE_MAPPING = 1
-"""A feature: both lines stand in one piece of memory, since Linux 5.4."""
+"""Feature flag: both queues are in one piece of memory, since Linux 5.4."""
 _NO_DROP = 2
-"""A feature: outcomes for which the line has no place are kept aside and not dropped, since Linux 5.5."""
+"""Feature flag: outcomes that do not fit into the queue are held back, not dropped, since Linux 5.5."""
 _OVERFLOWED = 2
-"""A flag of the kernel's: outcomes are kept aside until somebody enters the kernel for them."""
+"""Queue flag: outcomes are held back until the next call into the kernel."""
 _AT_REQUESTS = 0x10000000
 _WAIT = 1
 _RING_FSYNC = 3
 _DATA_ONLY = 1
 _parameters = struct.Struct("<7I12x10I10I")
-"""`struct io_uring_params`: sizes, flags and features, then where things stand in the two lines."""
+"""`struct io_uring_params`: sizes, flags and features, then the offsets within the two queues."""
 _request = struct.Struct("<BBHiQQIIQ24x")
 """`struct io_uring_sqe`: operation, flags, priority, file, offset, buffer, size, its own flags, data."""
 _outcome = struct.Struct("<Qi4x")
@@ -95,12 +95,12 @@ _LARGEST_INDEX = 0xFFFF_FFFF
 
 
 class RingQueue:
-    """Syncs through an `io_uring`."""
+    """A queue of syncs through an `io_uring`."""
 
     def __init__(self) -> None:
-        """Raises OSError where the kernel has none, or does not allow it."""
+        """Raises OSError if the kernel does not support or does not allow it."""
         if sys.platform != "linux" or platform.machine() != "x86_64":
-            # Elsewhere a processor may read an outcome before the index that says it is there.
+            # Other processors may read an outcome before the index that announces it.
             raise OSError(f"no ring for syncs on {sys.platform} {platform.machine()}")
         block = ctypes.create_string_buffer(_parameters.size)
         with ExitStack() as undo:
@@ -112,7 +112,7 @@ class RingQueue:
                 raise OSError("an io_uring of Linux before 5.5")
             _, tail_at, _, _, flags_at, _, requests_at, *_ = places[:10]
             head_at, done_at, _, _, _, self._outcomes_at, *_ = places[10:]
-            # Places of words, in words.
+            # Offsets, in words.
             self._tail_at, self._flags_at = tail_at // _WORD_BYTES, flags_at // _WORD_BYTES
             self._head_at, self._done_at = head_at // _WORD_BYTES, done_at // _WORD_BYTES
             self._request_mask, self._outcome_mask = requests - 1, outcomes - 1
@@ -126,12 +126,12 @@ class RingQueue:
                 self._words[requests_at // _WORD_BYTES + slot] = slot
             self._let_go = undo.pop_all()
         self.most_outcomes: int = outcomes
-        """How many outcomes have a place in the line; the kernel keeps more than these aside."""
+        """Capacity of the outcome queue; the kernel holds back the rest."""
         self._submitted = 0
         self._taken = 0
 
     def submit(self, descriptor: int, number: int) -> None:
-        """See `KernelQueue`."""
+        """Submit a sync; see `KernelQueue`."""
         submitted = self._submitted
         at = (submitted & self._request_mask) * _request.size
         _request.pack_into(self._requests, at, _RING_FSYNC, 0, 0, descriptor, 0, 0, 0, _DATA_ONLY, number)
@@ -139,14 +139,14 @@ class RingQueue:
         self._words[self._tail_at] = self._submitted
         count = _call_at_once(_RING_ENTER, self.descriptor, 1, 0, 0, None, 0)
         if count != 1:
-            self._submitted = submitted  # it is not to be found there later
+            self._submitted = submitted  # the kernel does not take the request later
             self._words[self._tail_at] = submitted
             if count < 0:
                 _raise("io_uring_enter")
             raise BlockingIOError(errno.EAGAIN, "io_uring_enter: the kernel did not take the request")
 
     def take(self, fewest: int) -> list[Outcome]:
-        """See `KernelQueue`."""
+        """Return the outcomes; see `KernelQueue`."""
         if fewest:
             _system_call("io_uring_enter", _RING_ENTER, self.descriptor, 0, fewest, _WAIT, None, 0)
         outcomes = self._take_from_line()
@@ -154,7 +154,7 @@ class RingQueue:
             _system_call("io_uring_enter", _RING_ENTER, self.descriptor, 0, 0, _WAIT, None, 0)
             more = self._take_from_line()
             if not more:
-                break  # asked again when the descriptor is readable
+                break  # tried again when the descriptor is readable
             outcomes += more
         return outcomes
 
@@ -169,7 +169,7 @@ class RingQueue:
         return outcomes
 
     def close(self) -> None:
-        """See `KernelQueue`."""
+        """Release the queue; see `KernelQueue`."""
         self._let_go.close()
 
 
@@ -189,10 +189,10 @@ _event = struct.Struct("<QQqq")
 
 
 class AsynchronousIo:
-    """Syncs through native asynchronous I/O."""
+    """A queue of syncs through native asynchronous I/O."""
 
     def __init__(self) -> None:
-        """Raises OSError where the kernel has none, or does not allow it."""
+        """Raises OSError if the kernel does not support or does not allow it."""
         numbers = _CALLS.get(platform.machine())
         if numbers is None or sys.platform != "linux" or sys.byteorder != "little":
             raise OSError(f"no asynchronous syncs on {sys.platform} {platform.machine()}")
@@ -206,13 +206,13 @@ class AsynchronousIo:
             raise
         self._events = ctypes.create_string_buffer(_event.size * MOST_IN_FLIGHT)
         self._blocks: dict[int, Any] = {}
-        """Kept until the kernel is done with them."""
+        """Control blocks in use by the kernel, by number."""
 
     def _call(self, name: str, *arguments: Any) -> int:
         return _system_call(name, self._numbers[name], *arguments)
 
     def submit(self, descriptor: int, number: int) -> None:
-        """See `KernelQueue`."""
+        """Submit a sync; see `KernelQueue`."""
         block = ctypes.create_string_buffer(_control_block.size)
         _control_block.pack_into(
             block,
@@ -224,8 +224,8 @@ class AsynchronousIo:
         self._blocks[number] = block
 
     def take(self, fewest: int) -> list[Outcome]:
-        """See `KernelQueue`."""
-        with suppress(BlockingIOError):  # nothing new
+        """Return the outcomes; see `KernelQueue`."""
+        with suppress(BlockingIOError):  # no new events
             os.eventfd_read(self.descriptor)
         count = self._call(
             _GET_EVENTS,
@@ -243,6 +243,6 @@ class AsynchronousIo:
         return outcomes
 
     def close(self) -> None:
-        """See `KernelQueue`."""
+        """Release the queue; see `KernelQueue`."""
         self._call(_DESTROY, self._context)
         os.close(self.descriptor)

@@ -1,7 +1,7 @@
 """The state log in a partition of this node: a `headgate.runtime.state_log.StateLog` over local segments.
 
-Its only other writer is a crash: `claim` recovers the log and makes durable what it holds. In a topic that
-trusts the page cache what is written counts as durable.
+It has no other writer: `claim` recovers the log after a crash and makes its contents durable. In a topic that
+relies on the page cache, written data counts as durable.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class LocalLog:
     def __init__(
         self, partition: Partition, group_commit: GroupCommit, watch: LoopWatch | None = None
     ) -> None:
-        """`watch` is told of recoveries."""
+        """`watch` measures recoveries."""
         self.name = str(partition.topic.directory_of(partition.index))
         self.partition = partition
         self.seconds: Callable[[], float] = perf_counter
-        """For how long syncs take."""
+        """Monotonic clock, in seconds."""
         self.on_durable: Callable[[int], None] = lambda position: None
         self.on_others: Callable[[Batches], None] = lambda batches: None
         self.on_lost: Callable[[Lost, Exception | None], None] = lambda lost, failure: None
@@ -43,22 +43,22 @@ class LocalLog:
         self._group_commit = group_commit
         self._watch = watch or LoopWatch()
         self._claims = 0
-        """How often the log was claimed: syncs of an earlier claim count for nothing."""
+        """Number of claims; outcomes of syncs from before the last claim are ignored."""
         self._end = 0
-        """Where the next batch goes."""
+        """Offset of the next batch."""
         self._syncs_awaited = 0
-        """How many syncs were asked for that have not ended."""
+        """Number of requested syncs that have not ended."""
         self._sync_seconds = 0.0
-        """How long the last one took."""
+        """Duration of the last sync."""
 
     @property
     def max_batch_bytes(self) -> int:
-        """The topic's `max.message.bytes`."""
+        """`max.message.bytes` of the topic."""
         return self.partition.topic.policy.max_message_bytes
 
     @property
     def durable_position(self) -> int:
-        """Up to here the log is durable, or written where that is enough."""
+        """Offset below which the log is durable, or written if that is sufficient."""
         return self.partition.log.durable_offset if self._is_durable else self._end
 
     @property
@@ -67,14 +67,14 @@ class LocalLog:
 
     @property
     def log(self) -> Log | None:
-        """The log; None as long as nothing was ever written. Raises OSError where it cannot be opened."""
+        """The log, or None if nothing was ever written. Raises OSError when it cannot be opened."""
         topic, index = self.partition.topic, self.partition.index
         return self.partition.log if topic.is_written(index) else None
 
-    # --- from claim to claim ---
+    # --- claim, read, release ---
 
     async def claim(self) -> int:
-        """Recover the log if it failed, and make durable what it holds. Raises OSError."""
+        """Recover the log if it failed, and make its contents durable. Return its end. Raises OSError."""
         self._claims += 1
         self._syncs_awaited = 0
         self._sync_seconds = 0.0
@@ -88,24 +88,24 @@ class LocalLog:
                 log.recover()
             finally:
                 self._watch.end(outer)
-        # After a start, and after `Log.recover`, nothing is left to sync.
+        # After a start and after `Log.recover` there is nothing to sync.
         if log.needs_sync and self._is_durable and not await self.checkpoints.sync():
             raise OSError(errno.EIO, "the log could not be synced", str(log.directory))
         self._end = log.log_end_offset
         return self._end
 
     def read(self, start: int, end: int) -> AsyncGenerator[Batches]:
-        """The batches of the log, each found whole; see `StateLog`."""
+        """Return the validated batches of the log; see `StateLog`."""
         log = self.partition.log
         return in_slices(checked_batches(log.batches(max(start, log.log_start_offset), end)))
 
     def release(self) -> None:
-        """The group commit is closed next, and makes durable what was appended."""
+        """Do nothing: the group commit is closed next, and makes the appended batches durable."""
 
     # --- appending ---
 
     def append(self, batches: Sequence[bytearray]) -> int:
-        """Write batches, and have the log synced at the end of this turn. Raises OSError, CorruptBatch."""
+        """Write batches; sync at the end of this loop iteration. Raises OSError, CorruptBatch."""
         partition, first = self.partition, self._end
         try:
             if partition.append_internal(batches) != first:
@@ -118,7 +118,7 @@ class LocalLog:
         self._end = end = partition.log.log_end_offset
         if self._is_durable:
             claim = self._claims
-            asked_at = None if self._syncs_awaited else self.seconds()  # it begins at once, or behind another
+            asked_at = None if self._syncs_awaited else self.seconds()  # None: another sync is first
             self._syncs_awaited += 1
             self._group_commit.when_durable(
                 partition.log, lambda is_durable: self._on_sync(claim, is_durable, asked_at)
@@ -128,7 +128,7 @@ class LocalLog:
         return end
 
     def _doubt(self, fault: Exception) -> None:
-        """What the log holds is not sure: let it be recovered."""
+        """Mark the log for recovery: its contents are uncertain."""
         if self.partition.is_open:
             self.partition.log.fail(OSError(errno.EIO, f"a write failed: {fault!r}"))
 
@@ -146,17 +146,17 @@ class LocalLog:
             self.on_lost(Lost.FAILED, log.failure)
 
     def is_ready(self, within_seconds: float) -> bool:
-        """Whether no sync is awaited, and the last one took less than this."""
+        """Return whether no sync is awaited and the last one took less than `within_seconds`."""
         return self._is_durable and not self._syncs_awaited and self._sync_seconds < within_seconds
 
     def flush(self) -> None:
-        """Begin the sync now that was asked for."""
+        """Begin the requested sync now."""
         self._group_commit.begin(self.partition.log)
 
     def look(self) -> None:
-        """Others work on the log as well: if it failed under their hands, the shard is to know now.
+        """Report a failure of the log to the shard now, after other users of the log made it fail.
 
-        What it would tell until the next write is true, but that write would be the one to be refused.
+        Until the next write all answers of the shard are still correct, but that write would fail.
         """
         failure = self.partition.log.failure
         if failure is not None:

@@ -1,4 +1,4 @@
-"""The shards of one kind on local logs: their topic, and a runtime for each of its partitions."""
+"""Shards of one kind on local logs: their topic, and a runtime for each of its partitions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ShardT = TypeVar("ShardT", bound=Shard[Any, Any])
 
 
 def open_topic(kind: ShardKind[Any], topics: Topics, now: Millis) -> Topic:
-    """The topic of a kind, created at the first start of a data directory. Raises OSError."""
+    """Return the topic of a kind; create it at the first start of a data directory. Raises OSError."""
     topic = topics.by_name(kind.topic)
     if topic is not None:
         return topic
@@ -36,7 +36,7 @@ def open_topic(kind: ShardKind[Any], topics: Topics, now: Millis) -> Topic:
 def local_runtimes(
     kind: ShardKind[ShardT], topic: Topic, group_commit: GroupCommit, clock: Clock, watch: LoopWatch
 ) -> list[ShardRuntime[ShardT]]:
-    """A runtime for each partition, in the partitions' order; nothing is loaded yet."""
+    """Make a runtime for each partition, in the order of the partitions, without loading."""
     runtimes = []
     for index in range(topic.partition_count):
         runtime = ShardRuntime(kind, LocalLog(topic.partition(index), group_commit, watch), clock)

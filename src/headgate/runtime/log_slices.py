@@ -1,4 +1,4 @@
-"""The batches of a log in slices. A module of its own because mypyc has no asynchronous generators."""
+"""Batches of a log in slices. A separate module because mypyc has no asynchronous generators."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from headgate.log.header import BatchHeader
 from headgate.runtime.state_log import Batches
 
 RECORDS_AT_ONCE = 4000
-"""Some milliseconds' worth of plain records."""
+"""Plain records that take some milliseconds to load."""
 BYTES_AT_ONCE: Final = 1 << 20
 
 
 async def in_slices(batches: Iterable[tuple[BatchHeader, bytes]]) -> AsyncGenerator[Batches]:
-    """All of these batches, in order. Raises what reading them raises."""
+    """Yield the batches in slices, in order. Raises what reading them raises."""
     for held in slices(batches):
         yield held
 
 
 def slices(batches: Iterable[tuple[BatchHeader, bytes]]) -> Iterator[Batches]:
-    """The same for who reads them at once."""
+    """Yield the batches in slices, in order, without suspension."""
     held: list[tuple[BatchHeader, bytes]] = []
     records = size = 0
     for header, batch in batches:

@@ -1,14 +1,14 @@
-"""How long the event loop is held by one step, and by what.
+"""Measurement of how long single steps block the event loop, and which ones.
 
-A step is whatever runs on the loop without a pause: a request, the requests of a turn, a timer, a slice of
-background work. While one runs nobody else is served. Rules:
+A step is anything that runs on the loop without a pause: a request, a group of repeated requests, a timer, a
+slice of background work. During a step nothing else is served. Rules:
 
-1. Who begins a step says what it is (`begin`, `end`); a step within a step belongs to the outer one. That is
-   all the loop pays for.
-2. A thread asks the loop every `SAMPLE_SECONDS` to come round. So steps that nobody named are measured as
-   well, by at most that much too short.
-3. When a step lasts longer than `STALL_SECONDS` the thread notes where the loop's thread is. The warning that
-   follows when the step ends names what was served and that place. Modules that are compiled have no place.
+1. The code that begins a step names it (`begin`, `end`). A step within a step belongs to the outer one. This
+   is all that the loop pays for.
+2. A thread schedules a callback on the loop every `SAMPLE_SECONDS`. So unnamed steps are measured too, short
+   by at most this much.
+3. When a step exceeds `STALL_SECONDS`, the thread records the current function of the loop's thread. The
+   warning at the end of the step names the step and this function. Compiled modules have no such place.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 STALL_SECONDS: Final = 0.1
 SAMPLE_SECONDS: Final = 0.05
 WINDOW_SECONDS: Final = 60.0
-"""The longest stall is that of the current window and the one before it: of the last one to two minutes."""
+"""Window of the longest stall, which is taken of the current window and the one before it."""
 UNKNOWN = "unknown"
 _FRAMES_TOLD: Final = 3
 _PACKAGE = Path(__file__).parents[1]
@@ -45,17 +45,17 @@ class Step(Protocol):
 
     @property
     def step_name(self) -> str:
-        """The name of the API or of the job."""
+        """Name of the API or the job."""
         ...
 
     @property
     def step_client(self) -> str | None:
-        """Who asked for it, if anybody did."""
+        """The client that asked for it, if any."""
         ...
 
 
 class Job(NamedTuple):
-    """A step that no client asked for."""
+    """A step without a client."""
 
     step_name: str
     step_client: str | None = None
@@ -72,18 +72,18 @@ class LoopWatch:
         self._longest = 0.0
         self._longest_before = 0.0
         self._asked_at: float | None = None
-        """When the loop was asked to come round; None when it has."""
+        """Time at which the callback was scheduled; None after it has run."""
         self._told_at = 0.0
-        """When a stall was told last."""
+        """Time of the last warning."""
         self._place: str | None = None
-        """Where the loop's thread was seen in a stall that is not over."""
+        """Function of the loop's thread in a stall that has not ended."""
         self.stalls: Counter[str] = Counter()
-        """How many steps lasted longer than `STALL_SECONDS`, by the name of what was served."""
+        """Number of steps longer than `STALL_SECONDS`, by name."""
 
     # --- on the loop ---
 
     def begin(self, step: Step) -> Step | None:
-        """A step begins; what is returned is to be given to `end`."""
+        """Begin a step. Return the outer step, to be passed to `end`."""
         outer = self._step
         if outer is None:
             self._step = step
@@ -91,7 +91,7 @@ class LoopWatch:
         return outer
 
     def end(self, outer: Step | None) -> None:
-        """The step that began last ends."""
+        """End the step that began last."""
         if outer is not None:
             return
         step, self._step = self._step, None
@@ -103,16 +103,16 @@ class LoopWatch:
             self._tell(step, seconds)
 
     def step(self, name: str) -> AbstractContextManager[None]:
-        """A step of that name, for as long as the block lasts."""
+        """Make a context manager that runs its block as a step of this name."""
         return _NamedStep(self, name)
 
     def _came_round(self) -> None:
-        """The loop has finished what it did when it was asked."""
+        """Measure the delay of the scheduled callback."""
         asked_at, self._asked_at = self._asked_at, None
         if asked_at is None:
             return
         seconds = self._seconds() - asked_at
-        if self._told_at < asked_at:  # otherwise most of it was one step, which was measured
+        if self._told_at < asked_at:  # otherwise a named step caused most of it, and was measured
             self._measured(seconds)
             if seconds > STALL_SECONDS:
                 self._tell(Job(UNKNOWN), seconds)
@@ -122,7 +122,7 @@ class LoopWatch:
         self._longest = max(self._longest_seconds_now(), seconds)
 
     def _longest_seconds_now(self) -> float:
-        """The longest of the current window, which is a new one when its time is over."""
+        """Return the longest duration of the current window; start a new window when it is over."""
         windows = (self._seconds() - self._window_began) // WINDOW_SECONDS
         if windows:
             self._longest_before = self._longest if windows == 1 else 0.0
@@ -146,11 +146,11 @@ class LoopWatch:
     # --- for the metrics ---
 
     def longest_stall_seconds(self) -> float:
-        """The longest that one step held the loop in the last one to two minutes."""
+        """Return the longest step of the last one to two minutes, in seconds."""
         return max(self._longest_seconds_now(), self._longest_before)
 
     def gauges(self) -> Iterator[Metric]:
-        """What was measured, for the metrics."""
+        """Return the measurements, for the metrics."""
         yield gauge(
             "headgate_loop_longest_stall_seconds",
             "The longest that one step held the event loop, in the last one to two minutes.",
@@ -168,11 +168,11 @@ class LoopWatch:
     # --- in the watching thread ---
 
     def watching(self, loop: asyncio.AbstractEventLoop) -> AbstractContextManager[None]:
-        """Have a thread look after the loop of the calling thread, for as long as the block lasts."""
+        """Make a context manager that watches the loop of the calling thread from another thread."""
         return _Watching(self, loop)
 
     def sample(self, loop: asyncio.AbstractEventLoop, loop_thread: int) -> None:
-        """Ask the loop to come round; where it does not, see where its thread is."""
+        """Schedule the callback on the loop; if the last one has not run, record the thread's place."""
         asked_at = self._asked_at
         if asked_at is None:
             self._asked_at = self._seconds()
@@ -182,7 +182,7 @@ class LoopWatch:
 
 
 class _NamedStep:
-    """A step that no client asked for, as a block."""
+    """Context manager for a step without a client."""
 
     def __init__(self, watch: LoopWatch, name: str) -> None:
         self._watch = watch
@@ -197,7 +197,7 @@ class _NamedStep:
 
 
 class _Watching:
-    """The thread that looks after a loop, for as long as the block lasts."""
+    """Context manager for the thread that watches a loop."""
 
     def __init__(self, watch: LoopWatch, loop: asyncio.AbstractEventLoop) -> None:
         self._watch = watch
@@ -219,7 +219,7 @@ class _Watching:
 
 
 def _place_of(thread: int) -> str | None:
-    """The innermost functions a thread is in, the innermost first."""
+    """Return the innermost functions of a thread's stack, the innermost first."""
     frame = sys._current_frames().get(thread)
     innermost = frame
     places: list[str] = []

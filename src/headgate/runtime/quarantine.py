@@ -1,7 +1,8 @@
-"""Keys whose commands made a shard fail: they are refused for a while, so that it can serve all others.
+"""Keys whose commands made a shard fail. Their commands are refused for a while, so that others are served.
 
-A shard that fails over to recovery answers nobody meanwhile. A client that repeats the command it failed over
-for would keep it so. The key, a group's id, is refused after that, twice as long each time it happens again.
+A shard that fails over to recovery answers no request meanwhile. A client that repeats the failing command
+would keep it in this state. So commands of this key, a group id, are refused afterwards, for a time that
+doubles with each further failure.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ MOST_KEYS = 1024
 
 
 class Quarantine:
-    """Some keys, each until a time; `seconds` is the clock."""
+    """Refused keys, each with its end; `seconds` is the clock."""
 
     def __init__(self, seconds: Callable[[], float]) -> None:
         self._seconds = seconds
         self._held: dict[Hashable, tuple[float, float]] = {}
-        """Until when a key is refused, and for how long it was."""
+        """End of the refusal by key, and its length."""
         self.over_at = 0.0
-        """When nothing is remembered any more; 0 while nothing is, which every request asks."""
+        """Time when the last key is forgotten; 0 if there is none. Every request reads it."""
 
     def is_empty(self) -> bool:
-        """Whether nothing was blamed in a while."""
+        """Return whether no key is remembered."""
         if not self.over_at:
             return True
         if self._seconds() < self.over_at:
@@ -34,7 +35,7 @@ class Quarantine:
         return True
 
     def blame(self, key: Hashable) -> float:
-        """Refuse a key from now on; for how many seconds. None: it is not known which."""
+        """Refuse a key from now on. Return for how many seconds. None stands for an unknown key."""
         if key is None:
             self.over_at = max(self.over_at, self._seconds() + FIRST_SECONDS)
             return 0.0
@@ -48,7 +49,7 @@ class Quarantine:
         return length
 
     def holds(self, key: Hashable) -> bool:
-        """Whether a key is refused. One that was not blamed again for as long as that is forgotten."""
+        """Return whether a key is refused. Forget it after as long without another failure."""
         found = self._held.get(key)
         if found is None:
             return False

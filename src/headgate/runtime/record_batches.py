@@ -1,11 +1,11 @@
-"""The batches of one turn: commands small enough share one, a command too large for one becomes a run.
+"""The batches of one loop iteration: small commands share one, a command too large for one becomes a run.
 
-A batch is all or nothing, so the commands that share it stand or fall together; none was answered yet. A run
-is in batches of its own (`run_batches`). So are the records of a transaction, and the marker that ends it.
+A batch is atomic, so the commands that share it fail together; none of them was answered before. A run has
+batches of its own (`run_batches`), and so have the records of a transaction, and the marker that ends it.
 
-A command is encoded when it was decided, before anything of it is applied (`failures`): `add` takes all of
-its records or, where it raises, none. This class takes records one by one; a kind of shard whose records come
-in thousands extends it.
+A command is encoded after its decision and before anything of it is applied (`failures`): `add` encodes all
+of its records or, if it raises, none. This class encodes records one by one. A kind of shard whose records
+come in thousands extends it.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from headgate.records.runs import RunPlace
 from headgate.runtime.run_batches import RECORD_OVERHEAD, RunBatches
 
 BATCH_BYTES = 900_000
-"""What the records of a batch come to at most, so that it stays below Kafka's limit of 1 MiB."""
+"""Limit of the size of a batch's records, which keeps the batch below Kafka's limit of 1 MiB."""
 LARGEST_INT32: Final = 0x7FFFFFFF
 
 Encode = Callable[[Any], tuple[bytes, bytes | None]]
-"""Makes key and value of a record; a value of None is a tombstone."""
+"""Encodes key and value of a record; a value of None is a tombstone."""
 
 
 def is_over_batch(size: int) -> bool:
-    """Whether records of so many bytes are too much for a batch."""
+    """Return whether records of this size exceed a batch."""
     return size > BATCH_BYTES
 
 
 class RecordTooLarge(Exception):
-    """A record, or a commit that has to be one batch, that no batch of the log may hold."""
+    """A record, or a commit that must be one batch, exceeds the largest batch of the log."""
 
 
 class RecordBatches:
-    """Makes the batches of one shard's turns."""
+    """Encodes the batches of one shard's loop iterations."""
 
     def __init__(
         self,
@@ -47,8 +47,8 @@ class RecordBatches:
         largest_batch_bytes: Callable[[], int] = lambda: LARGEST_INT32,
         may_be_runs: bool = True,
     ) -> None:
-        """`largest_batch_bytes`: what the log takes. A record that no batch of that size can hold is refused,
-        as Kafka refuses it. Without `may_be_runs` that holds for a whole commit.
+        """`largest_batch_bytes`: the log's limit. A record that exceeds it is refused, as in Kafka. With
+        `may_be_runs` false, the limit applies to a whole commit.
         """
         self._encode_record = encode
         self._largest_batch_bytes = largest_batch_bytes
@@ -57,10 +57,10 @@ class RecordBatches:
         self._shared = BatchBuilder(Millis(0))
 
     def add(self, changes: Sequence[Any], first_offset: int, now: Millis) -> int:
-        """Encode one command's records, of which there are some; returns how many there are.
+        """Encode the records of one command, at least one. Return how many there are.
 
-        `first_offset` is the first record's in the log, `now` the time in ms. Raises RecordTooLarge, and
-        whatever an encoder raises for a value that no record can hold; then nothing of the command is kept.
+        `first_offset` is the log offset of the first record, `now` the time in ms. Raises RecordTooLarge, and
+        what an encoder raises for a value that no record can hold. Then nothing of the command is kept.
         """
         if not self._batches and not self._shared.record_count:
             self._shared = BatchBuilder(now)
@@ -72,9 +72,9 @@ class RecordBatches:
             raise
 
     def add_transactional(self, changes: Sequence[Any], producer: Producer, now: Millis) -> int:
-        """The same for records of a producer's open transaction: they get batches of their own.
+        """Encode records of a producer's open transaction, in batches of their own. Return their number.
 
-        Where they need several, none of them counts before the transaction is committed.
+        If they take several batches, none of them counts before the transaction is committed.
         """
         encoded = [self._encode_record(change) for change in changes]
         for key, value in encoded:
@@ -91,25 +91,25 @@ class RecordBatches:
         return len(encoded)
 
     def add_end(self, end: TransactionEnd, now: Millis) -> int:
-        """Append the marker that ends a producer's transaction; it takes one offset."""
+        """Append the marker that ends a producer's transaction. Return 1: it takes one offset."""
         self._close_before(now)
         marker = EndMarker(end.is_committed, end.coordinator_epoch)
         self._batches.append(encode_marker(marker, end.producer.producer_id, end.producer.epoch, now))
         return 1
 
     def take(self) -> list[bytearray]:
-        """The batches of all that was added, in order; nothing is kept of it any more."""
+        """Return the batches of all added commands, in order, and forget them."""
         self._close_shared()
         batches, self._batches = self._batches, []
         return batches
 
     def drop(self) -> None:
-        """Forget what was added."""
+        """Forget all added commands."""
         self._batches = []
         self._shared = BatchBuilder(Millis(0))
 
     def of(self, commands: Sequence[Sequence[Any]], first_offset: int, now: Millis) -> list[bytearray]:
-        """The batches that hold the records of `commands`, in order; `first_offset` is the first record's."""
+        """Return batches of the records of `commands`, in order, the first record at `first_offset`."""
         self.drop()
         written = 0
         for changes in commands:
@@ -117,7 +117,7 @@ class RecordBatches:
         return self.take()
 
     def _add_changes(self, changes: Sequence[Any], first_offset: int) -> int:
-        """Append a command's records to the shared batch, or as a run of their own; returns how many."""
+        """Add a command's records to the shared batch, or as a run. Return how many there are."""
         encoded = [self._encode_record(change) for change in changes]
         size = sum(len(key) + len(value or b"") + RECORD_OVERHEAD for key, value in encoded)
         for key, value in encoded if is_over_batch(size) else ():
@@ -133,7 +133,7 @@ class RecordBatches:
         return len(encoded)
 
     def _is_run(self, size: int, count: int) -> bool:
-        """Whether records of this size need several batches. Raises RecordTooLarge if they may not."""
+        """Return whether records of this size need several batches. Raises RecordTooLarge if not allowed."""
         if size <= BATCH_BYTES or count == 1:
             return False
         if not self._may_be_runs:
@@ -144,9 +144,9 @@ class RecordBatches:
         return RunBatches(RunPlace(first_offset, 0, count), self._shared.timestamp, BATCH_BYTES)
 
     def _drop_since(self, shared: BatchBuilder, mark: tuple[int, int, int], batch_count: int) -> None:
-        """Take everything back to where one command began: what other commands share a batch stays."""
+        """Undo the additions since the start of one command; keep those of earlier commands."""
         shared.cut_back(mark)
-        if self._shared is not shared:  # it was closed, and is the first batch after those there were
+        if self._shared is not shared:  # it was closed, and is the first batch after the earlier ones
             batch_count += 1 if shared.record_count else 0
             self._shared = BatchBuilder(shared.timestamp)
         del self._batches[batch_count:]
@@ -166,7 +166,7 @@ class RecordBatches:
             self._shared = BatchBuilder(self._shared.timestamp)
 
     def _close_before(self, now: Millis) -> None:
-        """Close the batch that commands share: what follows has batches of its own."""
+        """Close the shared batch: the next batch is not shared."""
         self._close_shared()
         if not self._batches:
             self._shared = BatchBuilder(now)

@@ -1,6 +1,6 @@
-"""The batches of a commit too large for one: a run, whose records carry their place in it (R3.12).
+"""The batches of a commit too large for one batch: a run, whose records hold their place in it (R3.12).
 
-Columns stay columns: as many of their rows as a batch has room for are laid out in one piece.
+Columns are encoded as columns: as many of their rows as a batch can hold in one piece.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from headgate.log.builder import BatchBuilder, RecordBlock, Rows, most_record_by
 from headgate.records.runs import RUN_HEADERS_BYTES, RunPlace, run_headers
 
 RECORD_OVERHEAD = 16
-"""What a record takes beside its key and its value, at most."""
+"""Upper bound of a record's size without key and value."""
 _HEADER_OVERHEAD = 40
 
 
 class RunBatches:
-    """Takes the records of one run in, in order, and cuts them into batches.
+    """Splits the records of one run, added in order, into batches.
 
-    `start` is the place of the first, and a batch is full when its records come to more than `batch_bytes`.
+    `start` is the place of the first record. A batch is full when its records exceed `batch_bytes`.
     """
 
     __slots__ = ("_batch_bytes", "_batches", "_part", "_place", "_timestamp")
 
     def __init__(self, start: RunPlace, timestamp: int, batch_bytes: int) -> None:
         self._place = start
-        """That of the next record."""
+        """Place of the next record."""
         self._batch_bytes = batch_bytes
         self._timestamp = timestamp
         self._batches: list[bytearray] = []
@@ -51,7 +51,7 @@ class RunBatches:
             first = end
 
     def add_blocks(self, blocks: Sequence[RecordBlock]) -> None:
-        """Append the records of all blocks, each in its place."""
+        """Append the records of all blocks, merged by their places."""
         sizes = np.empty(sum(len(block.places) for block in blocks), np.int64)
         for places, keys, values in blocks:
             value_size = 0 if values is None else values.shape[1]
@@ -78,7 +78,7 @@ class RunBatches:
             self._part = BatchBuilder(self._timestamp)
 
     def build(self) -> list[bytearray]:
-        """The batches; all records of the run were added."""
+        """Return the batches, after all records of the run were added."""
         assert self._place.before == self._place.total, "a run says how long it is"
         self._close_part()
         return self._batches

@@ -1,8 +1,8 @@
-"""A kind of shard, as the runtime knows it: one registration.
+"""The registration of a kind of shard, which is all that the runtime knows of it.
 
-A kind says in which topic its shards keep their state, how its records are written and read, which shard
-holds a key, and how an empty shard is made. The runtime knows no kind by name. CONTRIBUTING.md tells how to
-add one, and `tests/runtime/registers.py` is the smallest one there is.
+A kind defines the topic of its shards' state, the encoding of its records, the shard of a key, and the
+construction of an empty shard. The runtime names no kind. CONTRIBUTING.md explains how to add one, and
+`tests/runtime/registers.py` is the smallest example.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ from headgate.runtime.state_log import StateLog
 Int64s = NDArray[np.int64]
 
 Decode = Callable[[bytes | None, bytes | None, Millis], Any]
-"""Makes a record of a key, a value, and the time at which a log has it. Raises MalformedRecord."""
+"""Decodes a record's key, value and timestamp. Raises MalformedRecord."""
 
 ShardT = TypeVar("ShardT", bound=Shard[Any, Any])
 
 
 class Rows(Protocol):
-    """Records of one sort as columns, in the order of the log."""
+    """Records of one type as columns, in log order."""
 
     @property
     def stretch_of(self) -> Int64s:
-        """For each row the stretch it belongs to, ascending: rows of a stretch need one look-up."""
+        """Number of each row's stretch, ascending: all rows of a stretch need one look-up."""
         ...
 
     def __len__(self) -> int: ...
 
     def between(self, first: int, end: int) -> Any:
-        """The rows from `first` up to and without `end`."""
+        """Return the rows `first` to `end - 1`."""
         ...
 
 
 class ColumnFormat(Protocol):
-    """How records that come in thousands are read from a log many at a time.
+    """Decodes many records of a log at a time, for records that come in thousands.
 
-    The shard of such a kind `TakesRows`. What is read this way is what `decode` reads one by one.
+    The shard of such a kind implements `TakesRows`. The result equals that of `decode`, record by record.
     """
 
     def read(self, columns: RecordColumns) -> tuple[Int64s, Rows]:
-        """Which of the records are of this sort, ascending, and these as rows. Raises MalformedRecord."""
+        """Return the indexes of records of this type, ascending, and their rows. Raises MalformedRecord."""
         ...
 
     def is_apart(self, columns: RecordColumns, at: int) -> bool:
-        """Whether a record that is not of this sort touches nothing that rows do: it may come before them."""
+        """Return whether a record of another type is independent of the rows, and may be applied first."""
         ...
 
 
@@ -65,14 +65,14 @@ def _one(change: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class RecordFormat:
-    """How the records of a kind are written and read."""
+    """Encoding and decoding of the records of a kind."""
 
     encode: Encode
     decode: Decode
     record_count: Callable[[Any], int] = _one
-    """How many records of the log a record takes, as a shard decides it."""
+    """Returns how many log records one decided record takes."""
     batches: Callable[[Encode, Callable[[], int], bool], RecordBatches] = RecordBatches
-    """Makes what lays out the batches of a turn; another one than the standard where records are columns."""
+    """Makes the encoder of batches; a subclass of the standard one where records come in columns."""
     columns: ColumnFormat | None = None
 
 
@@ -81,20 +81,20 @@ class ShardKind(Generic[ShardT]):
     """One kind of shard on one node."""
 
     topic: TopicName
-    """The internal topic; `headgate.topics.names` lists it. One partition is the log of one shard."""
+    """Internal topic, listed in `headgate.topics.names`. Each partition is the log of one shard."""
     partition_count: int
-    """How many partitions the topic gets when it is created."""
+    """Number of partitions at the creation of the topic."""
     topic_settings: Mapping[str, str] = field(default_factory=dict)
-    """The topic's own settings then, by name."""
+    """Settings of the topic at its creation, by name."""
     records: RecordFormat
     new_shard: Callable[[], ShardT]
-    """Makes an empty shard, at start and after a failure; it may be given commands that write nothing."""
+    """Makes an empty shard, at the start and after a failure; it may run commands without records."""
     first_commands: Callable[[], Iterable[Any]] = tuple
-    """What a shard is told as soon as it is loaded."""
+    """Commands for a shard that was loaded."""
     partition_of: Callable[[str, int], int] = partition_for
-    """The partition that holds a key, of so many."""
+    """Returns the partition of a key, given the number of partitions."""
 
     def batches_for(self, log: StateLog) -> RecordBatches:
-        """What lays out the batches for a log."""
+        """Make the encoder of batches for a log."""
         records = self.records
         return records.batches(records.encode, lambda: log.max_batch_bytes, not log.compacts_itself)

@@ -1,9 +1,9 @@
-"""Brings a shard up from a log: many records at a time where their kind reads columns, else one by one.
+"""Loads a shard from a log: many records at a time if their kind decodes columns, otherwise one by one.
 
-What counts is what reading record by record leads to, and that is how everything is read that is not plain:
-runs (`headgate.records.runs`), transactions, what a batch should not look like, logs of other times. The
-records of a slice are applied in the log's order but for those that stand apart from the rows
-(`headgate.core.contract.TakesRows`): these come before the rows around them.
+The result equals that of reading record by record. Anything that is not plain is read this way: runs
+(`headgate.records.runs`), transactions, unusual batches, logs of other versions. The records of a slice are
+applied in log order, except for those that are independent of the rows
+(`headgate.core.contract.TakesRows`): these are applied before the rows around them.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from headgate.runtime.shard_kind import RecordFormat, Rows
 from headgate.runtime.state_log import Batches
 
 _STRETCHES_AT_ONCE = 512
-"""The same of groups and topics that may be new."""
+"""Groups and topics, possibly new ones, whose rows are applied in one step."""
 _STEP_RECORDS = 256
-"""The same of records that are read one by one."""
+"""Records that are applied one by one in a step."""
 _FEWEST_BETWEEN = 16
-"""With fewer plain records than this from one that is not to the next, one by one is as quick."""
+"""Average distance between other records below which columns save no time."""
 
 
 class LogLoading:
-    """Applies the batches of one log, from the start of a batch that is in no run, to a shard."""
+    """Applies the batches of one log to a shard, beginning with a batch that is not inside a run."""
 
     def __init__(self, shard: Shard[Any, Any], records: RecordFormat) -> None:
         self._shard = shard
@@ -50,14 +50,14 @@ class LogLoading:
         self._takes_transactions = isinstance(shard, TakesTransactions)
         self._runs: RunReader[tuple[int, Record]] = RunReader()
         self._run: list[RecordColumns] = []
-        """The parts of a run that began and has not ended."""
+        """Parts of a run that is incomplete."""
         self._expected: RunPlace | None = None
-        """The place in it of the record that should come next."""
+        """Expected place of the next record in this run."""
 
     def steps(self, batches: Batches) -> Iterator[None]:
-        """Apply the next batches of the log; between two steps others may have their turn.
+        """Apply the next batches of the log. A slice may end after each step.
 
-        Raises OSError, CorruptBatch, MalformedRecord: the shard is then good for nothing.
+        Raises OSError, CorruptBatch, MalformedRecord: the shard is then unusable.
         """
         held: list[tuple[BatchHeader, bytes]] = []
         for header, batch in batches:
@@ -71,7 +71,7 @@ class LogLoading:
         yield from self._take(held)
 
     def torn(self) -> list[Any]:
-        """The log ends here: the records at its end of commits that a crash cut short."""
+        """Return the records of incomplete commits at the end of the log, cut short by a crash."""
         self._release_run()
         return [self._decoded(record) for _, record in self._runs.end()]
 
@@ -100,7 +100,7 @@ class LogLoading:
     # --- runs ---
 
     def _take_run(self, columns: RecordColumns, place: RunPlace) -> Iterator[None]:
-        """Keep a part of a run until all of it is there, then apply it."""
+        """Keep a part of a run until the run is complete, then apply it."""
         self._run.append(columns)
         before = place.before + len(columns)
         if before < place.total:
@@ -115,7 +115,7 @@ class LogLoading:
                 yield
 
     def _release_run(self) -> None:
-        """What was kept does not go on as it should: it is for the reader of records to judge."""
+        """Pass the parts of a run that does not continue as expected to the reader of single records."""
         expected = self._expected
         if self._run and expected is not None:
             before = expected.before - sum(map(len, self._run))
@@ -157,7 +157,7 @@ class LogLoading:
         yield
 
     def _take_columns(self, columns: RecordColumns) -> Generator[None, None, bool]:
-        """Apply the records, in steps; False, and nothing is done, if that pays not."""
+        """Apply the records as columns, in steps. Return False, and do nothing, if that saves no time."""
         assert self._columns is not None
         at, rows = self._columns.read(columns)
         if len(at) == len(columns):
@@ -188,7 +188,7 @@ class LogLoading:
         self._shard.apply(record, int(columns.offsets[at]))
 
     def _apply_rows(self, rows: Rows) -> Iterator[None]:
-        """Apply them, some groups and topics at a time: each of them may be new."""
+        """Apply the rows, some groups and topics at a time, because each of them may be new."""
         assert isinstance(self._shard, TakesRows)
         first = 0
         while first < len(rows):
@@ -199,18 +199,18 @@ class LogLoading:
 
 
 class CheckpointLoading:
-    """Brings a shard up to where its log's checkpoint stands."""
+    """Restores a shard from the checkpoint of its log."""
 
     def __init__(self, shard: Shard[Any, Any], store: CheckpointStore | None) -> None:
         self._shard = shard
         self._store = store
         self.position: int | None = None
-        """From where the log is to be applied; None while there is no checkpoint, or none of use."""
+        """Offset at which the log must be applied; None without a usable checkpoint."""
 
     def steps(self) -> Iterator[None]:
-        """Restore the shard; between two steps others may have their turn.
+        """Restore the shard. A slice may end after each step.
 
-        Raises CheckpointUnusable: the shard is then good for nothing.
+        Raises CheckpointUnusable: the shard is then unusable.
         """
         shard = self._shard
         if self._store is None or not isinstance(shard, Pictured):
@@ -229,7 +229,7 @@ class CheckpointLoading:
 
 
 class CheckpointUnusable(Exception):
-    """The log has to be read from its start; the message says why."""
+    """The log must be read from its start; the message holds the reason."""
 
 
 def _place_in_run(columns: RecordColumns) -> RunPlace | None:

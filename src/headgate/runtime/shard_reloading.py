@@ -1,6 +1,6 @@
-"""Loads a shard that failed again, as often as it takes, as at the start.
+"""Loads a failed shard again, repeatedly until it succeeds, in the same way as at the start.
 
-What does not work now may work later: a full disk, a file that somebody has to restore.
+A failure may be temporary: a full disk, a file that an operator has to restore.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from headgate.topics.trouble import Trouble
 
 RELOAD_DELAY_SECONDS = 1.0
 DAMAGED_DELAY_SECONDS = 5.0
-"""The same where somebody has to restore files first."""
+"""Delay if an operator has to restore files first."""
 
 
 class Reloading:
-    """The way back up of one shard."""
+    """Repeated loading of one failed shard."""
 
     def __init__(self, load: Callable[[], Awaitable[None]], trouble: Trouble) -> None:
-        """`load` brings log and shard in order; what it raises has it called later."""
+        """`load` recovers the log and loads the shard. It is called again after an exception."""
         self._load = load
         self._trouble = trouble
         self._loop = asyncio.get_running_loop()
@@ -31,11 +31,11 @@ class Reloading:
         self._is_closed = False
 
     def begin(self) -> None:
-        """Load the shard in a while."""
+        """Load the shard after a delay."""
         self._later(RELOAD_DELAY_SECONDS)
 
     def close(self) -> None:
-        """Leave it at that."""
+        """Stop trying."""
         self._is_closed = True
         for handle in (self._timer, self._task):
             if handle is not None:

@@ -1,22 +1,22 @@
-"""The shell around one coordinator shard: it owns the log, the clock, the timer and the waiting requests.
+"""The runtime of one coordinator shard: it owns the log, the clock, the timer and the waiting requests.
 
-It knows no kind of shard (`shard_kind`) and no log (`state_log`) by name. Its rules:
+It names no kind of shard (`shard_kind`) and no log (`state_log`). Its rules:
 
-1. Records are encoded and applied the moment they are decided, and written at the end of the turn of the
-   loop, all of that turn together: one write and one sync, mostly of one batch, serve every command of the
-   turn. Where a turn decides much, its beginning is written ahead, so that the disk works beside the loop.
-2. A reply leaves when the log is durable up to the position it was computed at. That holds for reads too, so
-   nobody ever sees what could still be lost, and nothing ever has to be undone.
-3. If a write or a sync fails, the shard's memory is dropped, everyone who waits gets a retriable error, and
-   the shard is loaded from its log again: the way back up is the way up. A shard that is fenced, because
-   another writer has its log, is dropped as well, and stays so until it is loaded by whoever owns it.
+1. Records are encoded and applied when they are decided, and written at the end of the loop iteration, all of
+   them together: one write and one sync, mostly of one batch, serve every command of the iteration. If an
+   iteration decides many records, the first ones are written early, so that the disk works beside the loop.
+2. A reply is sent when the log is durable up to the position at which the reply was computed. This holds for
+   reads too. So no client sees data that can still be lost, and nothing is ever undone.
+3. If a write or a sync fails, the shard's memory is dropped, all waiting requests get a retriable error, and
+   the shard is loaded from its log again. Recovery reuses the start-up path. A fenced shard, whose log
+   has another writer, is dropped too, and remains so until its owner loads it.
 4. A command whose decision or encoding fails is refused alone (UNKNOWN_SERVER_ERROR), before anything of it
-   is applied. Requests that it would have answered besides get a retriable error.
-5. If its records cannot be applied or written for a reason nothing provides for, rule 3 holds, and the key of
-   the command, its group, is refused for a while (`quarantine`): the shard is there for all others.
-6. A Tick that fails is counted, and the next one comes after a pause: other timers go on.
-7. Where the loop was held, what clients sent meanwhile is read before timers that are late are served: who
-   spoke in time stays a member. Timers wait for that once.
+   is applied. Other requests that it would have answered get a retriable error.
+5. If records cannot be applied or written because of an unexpected exception, rule 3 applies, and the
+   command's key, a group id, is refused for a while (`quarantine`), so that other groups are served.
+6. A Tick that fails is counted, and the next one follows after a pause. Other timers continue.
+7. If the loop was blocked, sockets are read before late timers run. So members that sent a heartbeat in time
+   are kept. Timers wait only once for this.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ logger = logging.getLogger(__name__)
 
 OnReply = Callable[[Any], None]
 Waiting = tuple[OnReply, Asker | None]
-"""Who gets a reply, and the request that is given up if that fails."""
+"""Callback of a reply, and the asker that is given up if the callback fails."""
 
 TICK_SLICE_SECONDS: Final = 0.005
-"""For how long timers that are due are served before others have their turn."""
+"""Time for which due timers run in one slice."""
 TICK_PAUSE_SECONDS = 0.1
-"""How long timers wait after one that failed: one that fails for ever does not keep the loop busy."""
+"""Pause after a failed timer, so that one that fails repeatedly does not keep the loop busy."""
 RELEASED_AT_ONCE = 256
-"""After so many replies others have their turn: a rebalance answers every member of a group."""
+"""Replies that are released in one slice: a rebalance answers every member of a group."""
 LATE_MS: Final = 100
-"""A timer that comes so late does so because the loop was held: what clients sent meanwhile waits unread."""
+"""Delay of a timer that shows that the loop was blocked: requests may wait unread in the sockets."""
 LATE_PAUSE_SECONDS: Final = 0.05
-"""How long timers wait then for that to be read."""
+"""Pause of late timers, in which sockets are read."""
 EARLY_RECORDS = 500
-"""A turn that has decided so much does not let a quick disk wait for its end."""
+"""Records of a loop iteration after which an idle disk starts to write them."""
 EARLY_SYNC_FACTOR = 4
-"""How many times as long as deciding so much a sync may take: such a turn will go on for some time."""
+"""Limit of the last sync's duration for an early write, as a multiple of the iteration's time so far."""
 
 
 class State(Enum):
@@ -90,13 +90,13 @@ TIMERS = Job("shard timers")
 
 _NOTHING: Effects[Any] = Effects()
 _NOBODY: Waiting = (lambda result: None, None)
-"""Gets the replies to requests that were refused already."""
+"""Receiver of replies to requests that were refused already."""
 
 ShardT = TypeVar("ShardT", bound=Shard[Any, Any])
 
 
 class ShardRuntime(Generic[ShardT]):
-    """Runs one shard over its log."""
+    """Runs one shard on its log."""
 
     def __init__(self, kind: ShardKind[ShardT], log: StateLog, clock: Clock) -> None:
         self._kind = kind
@@ -107,89 +107,89 @@ class ShardRuntime(Generic[ShardT]):
         log.on_others = self._on_others
         log.on_lost = self._on_lost
         self.seconds: Callable[[], float] = perf_counter
-        """For how long something takes."""
+        """Monotonic clock, in seconds."""
         self.on_loading: Callable[[], None] = lambda: None
-        """Called before the shard is loaded from its log, at start and after a failure."""
+        """Called before the shard is loaded from its log, at the start and after a failure."""
         self.on_loaded: Callable[[], None] = lambda: None
-        """Called when it is, before anybody else asks it."""
+        """Called when the shard is loaded, before other commands."""
         self.on_released: Callable[[], None] = lambda: None
-        """Called when replies were handed out that waited for the log."""
+        """Called after replies that waited for the log were released."""
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._batches = kind.batches_for(log)
         self.quarantine = Quarantine(self._loop.time)
-        """Whose commands are refused: one for all runtimes of a coordinator."""
+        """Refused keys, shared by all runtimes of a coordinator."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_deadline: Millis | None = None
         self._timer_due = Millis(0)
-        """When the timer is to come, by steady time."""
+        """Time of the armed timer, by steady time."""
         self._has_waited = False
-        """Whether timers that are late have waited for what is unread."""
+        """Whether late timers have waited for unread requests."""
         self._compared_at = Millis(-1)
-        """When, by steady time, the system's time was last compared with it."""
+        """Steady time of the last comparison with the system time."""
         self._told_ahead_ms = 0
-        """How far the system's time is ahead of steady time, as the shard knows it."""
+        """Difference of system time and steady time, as passed to the shard."""
         self._trouble = Trouble(logger, log.name)
         self.watch = LoopWatch()
-        """What is told of the steps of this runtime."""
+        """Measures the steps of this runtime."""
         self._reloading = Reloading(self._reload, self._trouble)
         self.shard = self._new_shard()
         self._forget()
 
     def _forget(self) -> None:
-        """Drop what the runtime knows beside the shard."""
+        """Reset the runtime's state beside the shard."""
         self._state = State.LOADING
         self._last_token: Token = 0
         self._position = 0
-        """The log offset after the last record decided."""
+        """Log offset after the last decided record."""
         self._written_position = 0
-        """The log offset after the last record written."""
+        """Log offset after the last written record."""
         self._visible_position = 0
-        """The log offset up to which replies may leave."""
+        """Log offset up to which replies may be released."""
         self._waiting: dict[Token, Waiting] = {}
         self._batches.drop()
         self._held: deque[tuple[int, Waiting, Any]] = deque()
         self._is_flush_due = False
         self._turn_began = 0.0
         self._turn_time = Millis(0)
-        """When the first records of this turn were decided, by the system's clock."""
+        """System time of the first record decided since the last write."""
         self._no_tick_before = 0.0
-        """By the loop's clock: until then timers wait, for one that failed or for unread requests."""
+        """Loop time before which timers wait, because of a failed timer or of unread requests."""
         self._others: list[Batches] = []
-        """Batches of others that came while the shard was loaded."""
+        """Batches of other writers that arrived during the load."""
         self._torn: list[Any] = []
-        """Records at the log's end that belong to a commit which a crash cut short."""
+        """Records of an incomplete commit at the end of the log, cut short by a crash."""
         self.checkpoint_position = 0
-        """From where on the log has to be read over the last checkpoint; 0 without one."""
+        """Offset of the last checkpoint, at which a start begins to read the log; 0 without one."""
 
     @property
     def is_active(self) -> bool:
-        """Whether the shard is loaded and answers."""
+        """Whether the shard is loaded and answers commands."""
         return self._state is State.ACTIVE
 
     @property
     def is_fenced(self) -> bool:
-        """Whether another writer has the shard's log."""
+        """Whether another writer has claimed the shard's log."""
         return self._state is State.FENCED
 
     # --- for checkpoints ---
 
     @property
     def position(self) -> int:
-        """The log offset after the last record that the shard has applied."""
+        """Log offset after the last applied record."""
         return self._position
 
     @property
     def written_position(self) -> int:
-        """The log offset after the last record that is written; between two commands, and two batches."""
+        """Log offset after the last written record; always between two commands and two batches."""
         return self._written_position
 
     # --- commands ---
 
     def submit(self, command: Any, on_reply: OnReply, key: Hashable = None) -> None:
-        """Hand the shard a command; `on_reply` gets its result once it may be seen, or an ErrorCode.
+        """Pass a command to the shard. `on_reply` gets its result when it is durable, or an ErrorCode.
 
-        `key`: whose commands are refused for a while if this one fails the shard; None: nobody's.
+        `key`: refuse its commands for a while if this command makes the shard fail; None for no key.
         """
         if self._state is not State.ACTIVE:
             on_reply(_ERRORS[self._state])
@@ -202,7 +202,7 @@ class ShardRuntime(Generic[ShardT]):
         self._run(command, token, key)
 
     def _run(self, command: Any, token: Token, key: Hashable = None) -> bool:
-        """Decide, encode and apply a command; whether it was decided and encoded."""
+        """Decide, encode and apply a command. Return whether it was decided and encoded."""
         effects = _NOTHING
         count = 0
         try:
@@ -220,7 +220,7 @@ class ShardRuntime(Generic[ShardT]):
         return True
 
     def _encode(self, effects: Effects[Any]) -> int:
-        """Encode what was decided; returns how many offsets of the log it takes."""
+        """Encode decided records. Return how many log offsets they take."""
         if self._position == self._written_position:
             self._turn_time = Millis(self._clock.steady_time() + self._told_ahead_ms)
         transaction = effects.transaction
@@ -232,7 +232,7 @@ class ShardRuntime(Generic[ShardT]):
         return self._batches.add_transactional(effects.records, transaction, self._turn_time)
 
     def _refuse(self, command: Any, token: Token, effects: Effects[Any], failure: Exception) -> None:
-        """Refuse a command that cannot be decided or encoded. Nothing of it was applied."""
+        """Refuse a command whose decision or encoding failed. Nothing of it was applied."""
         name = type(command).__name__
         if isinstance(failure, RecordTooLarge):
             logger.warning("a request was refused", extra={"command": name, "reason": str(failure)})
@@ -250,7 +250,7 @@ class ShardRuntime(Generic[ShardT]):
         _answer(others, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def _blame(self, key: Hashable, command: Any, failure: Exception) -> None:
-        """Fail over: records were decided and cannot be applied."""
+        """Fail over to recovery, because decided records cannot be applied."""
         if NOW.asker is not None and NOW.asker.is_many:
             key = None
         seconds = self.quarantine.blame(key)
@@ -264,7 +264,7 @@ class ShardRuntime(Generic[ShardT]):
         self._fail("the shard failed", failure)
 
     def _apply(self, effects: Effects[Any], count: int) -> None:
-        """Apply what was encoded, which takes so many offsets of the log."""
+        """Apply encoded records, which take `count` log offsets."""
         records, apply, transaction = effects.records, self.shard.apply, effects.transaction
         if transaction is not None:
             self._apply_transactional(records, transaction)
@@ -278,7 +278,7 @@ class ShardRuntime(Generic[ShardT]):
                 self._position += self._record_count(record)
 
     def _apply_transactional(self, records: Sequence[Any], transaction: Producer | TransactionEnd) -> None:
-        shard: Any = self.shard  # one that `TakesTransactions`, or it decides none
+        shard: Any = self.shard  # it implements `TakesTransactions` if it decides transactions
         if isinstance(transaction, TransactionEnd):
             shard.end_transaction(transaction, self._position)
             self._position += 1
@@ -288,12 +288,12 @@ class ShardRuntime(Generic[ShardT]):
             self._position += 1
 
     def _take(self, effects: Effects[Any], count: int) -> None:
-        """Apply what was decided and encoded, and keep the replies until they may leave."""
+        """Apply decided and encoded records, and hold the replies until they are durable."""
         if count:
             self._apply(effects, count)
         waiting = self._waiting
         if self._position <= self._visible_position and len(effects.replies) <= RELEASED_AT_ONCE:
-            # Nothing is outstanding: what was read can be told.
+            # All that the replies depend on is durable.
             self._arm_timer()
             for reply in effects.replies:
                 self._answer_one(waiting.pop(reply.token, _NOBODY), reply.result)
@@ -313,22 +313,22 @@ class ShardRuntime(Generic[ShardT]):
         before, NOW.asker = NOW.asker, asker
         try:
             on_reply(result)
-        except Exception as failure:  # one reply that cannot be made must not hold up the others
+        except Exception as failure:  # one failed reply must not delay the others
             give_up(asker, failure)
         finally:
             NOW.asker = before
 
     def _write_early(self) -> None:
-        """Write in the midst of a turn if the disk has nothing to do: it syncs while the turn goes on.
+        """Write before the end of the iteration if the disk is idle, so that it syncs meanwhile.
 
-        Two syncs for a turn pay only where a sync takes no longer than the turn.
+        A second sync pays only if it takes no longer than the rest of the iteration.
         """
         within_seconds = EARLY_SYNC_FACTOR * (self.seconds() - self._turn_began)
         if self.log.is_ready(within_seconds) and self._write():
             self.log.flush()
 
     def _flush(self) -> None:
-        """The end of a turn: write what was decided, release what may be seen, arm the timer."""
+        """End a loop iteration: write decided records, release durable replies, arm the timer."""
         if self._state is not State.ACTIVE:
             return
         self._is_flush_due = False
@@ -339,7 +339,7 @@ class ShardRuntime(Generic[ShardT]):
             self._arm_timer()
 
     def _write(self) -> bool:
-        """Write what was decided; False: the shard failed."""
+        """Write decided records. Return False if the shard failed."""
         outer = self.watch.begin(WRITING)
         try:
             self._append()
@@ -364,7 +364,7 @@ class ShardRuntime(Generic[ShardT]):
             self._trouble.ended()
 
     def _jump(self, end: int) -> None:
-        """The log has others' batches before ours: what waits for ours waits for where they end."""
+        """Move the replies of this write to its actual end, after batches of other writers."""
         assert end > self._position, "a log goes forward"
         self._position = end
         held = self._held
@@ -374,7 +374,7 @@ class ShardRuntime(Generic[ShardT]):
                 break
             held[index] = end, waiting, result
 
-    # --- what the log tells ---
+    # --- callbacks of the log ---
 
     def _on_durable(self, position: int) -> None:
         if self._state is State.ACTIVE:
@@ -384,7 +384,7 @@ class ShardRuntime(Generic[ShardT]):
             self._release()
 
     def _on_others(self, batches: Batches) -> None:
-        """Apply what others wrote into the log, markers above all."""
+        """Apply batches of other writers, mostly markers."""
         if self._state is State.LOADING:
             self._others.append(batches)
         if self._state is not State.ACTIVE:
@@ -418,22 +418,23 @@ class ShardRuntime(Generic[ShardT]):
             _, (on_reply, NOW.asker), result = held.popleft()
             try:
                 on_reply(result)
-            except Exception as failure:  # one reply that cannot be made must not hold up the others
+            except Exception as failure:  # one failed reply must not delay the others
                 give_up(NOW.asker, failure)
         NOW.asker = before
         self.on_released()
 
     def _release_more(self, held: deque[tuple[int, Waiting, Any]]) -> None:
-        """Go on with what was too much for one step, unless the shard failed meanwhile."""
+        """Release more replies in another slice, unless the shard failed meanwhile."""
         if held is self._held and self._state is State.ACTIVE:
             self._release()
 
     # --- time ---
 
     def _now(self) -> Millis:
-        """The time for deadlines. If the system's clock was set meanwhile, the shard has been told.
+        """Return the time for deadlines. If the system clock was set, pass the change to the shard first.
 
-        What is written together is of one clock: a record is older than the commit in it by a turn at most.
+        Records that are written together use one clock: a batch's timestamp is older than its newest commit
+        by at most one loop iteration.
         """
         now = self._clock.steady_time()
         if now != self._compared_at and self._position == self._written_position:
@@ -463,7 +464,7 @@ class ShardRuntime(Generic[ShardT]):
             self._timer = self._loop.call_later(delay_seconds, self._on_timer)
 
     def _on_timer(self) -> None:
-        """Serve the timers that are due, one Tick after the other, for the length of a slice."""
+        """Run the due timers, one Tick after the other, for the length of a slice."""
         self._timer = None
         deadline, self._timer_deadline = self._timer_deadline, None
         if self._state is not State.ACTIVE or deadline is None:
@@ -480,10 +481,10 @@ class ShardRuntime(Generic[ShardT]):
         finally:
             self.watch.end(outer)
         if self._state is State.ACTIVE:
-            self._arm_timer()  # also where the loop's clock ran a little ahead of ours
+            self._arm_timer()  # also if the loop's clock was slightly ahead
 
     def _tick(self, due: Millis) -> None:
-        """Serve what is due, the first of it at `due`."""
+        """Run the timers that are due, the first of them at `due`."""
         deadline: Millis | None = due
         now = self._now()
         slice_end = self.seconds() + TICK_SLICE_SECONDS
@@ -495,19 +496,19 @@ class ShardRuntime(Generic[ShardT]):
                 break
             deadline = self.shard.next_deadline()
 
-    # --- up and down ---
+    # --- loading and closing ---
 
     async def load_if_possible(self) -> None:
-        """Load the shard at the start: one whose log cannot be read is refused alone, and tried again."""
+        """Load the shard at the start. If its log cannot be read, only this shard fails, and is retried."""
         try:
             await self.load()
         except OSError as failure:
             self._fail("log cannot be loaded", failure)
 
     async def load(self) -> None:
-        """Claim the log, and apply checkpoint and log; the loop goes on with other work between slices.
+        """Claim the log, and apply its checkpoint and its records, in slices on the loop.
 
-        Raises OSError. A shard that was fenced meanwhile stays so.
+        Raises OSError. A shard that was fenced meanwhile remains fenced.
         """
         self.on_loading()
         self._state = State.LOADING
@@ -534,7 +535,7 @@ class ShardRuntime(Generic[ShardT]):
         self.on_loaded()
 
     def _commit_standing_values(self) -> None:
-        """Write again, behind a commit that a crash cut short, what stands for its keys (R3.13)."""
+        """Append the current values of the keys of a commit that a crash cut short (R3.13)."""
         logger.warning(
             "a commit was cut short by a crash and is undone",
             extra={"log": self.log.name, "records": len(self._torn)},
@@ -546,7 +547,7 @@ class ShardRuntime(Generic[ShardT]):
             self._take(effects, self._encode(effects))
 
     def _fail(self, event: str, failure: Exception | None) -> None:
-        """Fail over to recovery: drop the memory, refuse who waits, and load the log again."""
+        """Fail over to recovery: drop the memory, refuse waiting requests, load the log again."""
         self._trouble.failed(
             event, failure, "requests to this shard get retriable errors until its log can be written again"
         )
@@ -554,7 +555,7 @@ class ShardRuntime(Generic[ShardT]):
         self._drop(State.FAILED, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def _drop(self, state: State, error: ErrorCode) -> None:
-        """Drop the memory, and refuse who waits."""
+        """Drop the memory, and answer all waiting requests with `error`."""
         orphans = [waiting for _, waiting, _ in self._held] + list(self._waiting.values())
         self._forget()
         self._state = state
@@ -565,9 +566,9 @@ class ShardRuntime(Generic[ShardT]):
             await self.load_again()
 
     async def load_again(self) -> None:
-        """Load a shard that failed, or one that was fenced and is to be this node's again. Raises OSError."""
+        """Load a shard that failed, or a fenced one that this node owns again. Raises OSError."""
         try:
-            self.shard = self._new_shard()  # what it knows of its surroundings is of now, not of the failure
+            self.shard = self._new_shard()  # with the current settings, not those at the failure
             await self.load()
         except Exception:
             self._forget()
@@ -575,7 +576,7 @@ class ShardRuntime(Generic[ShardT]):
             raise
 
     def close(self) -> None:
-        """Write what is left, and stop the timer and what loads the shard."""
+        """Write the decided records, and stop the timer and repeated loading."""
         if self._position > self._written_position and self._state is State.ACTIVE:
             self._write()
         self.log.release()
@@ -585,7 +586,7 @@ class ShardRuntime(Generic[ShardT]):
 
 
 def _answer(waiting: Iterable[Waiting | None], error: ErrorCode) -> None:
-    """Tell those who wait that they get no result."""
+    """Answer waiting requests with an error."""
     for one in waiting:
         if one is not None:
             ShardRuntime._answer_one(one, error)

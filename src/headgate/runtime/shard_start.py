@@ -1,7 +1,7 @@
-"""Loads the shard of one log: at the start, and after a failure. Recovery reuses the start-up path.
+"""Loads the shard of one log, at the start and after a failure. Recovery reuses the start-up path.
 
-The log is claimed first, so that nothing the shard is loaded from can be lost. Then its checkpoint is
-applied, if there is one of use, and the log behind it. The loop goes on with other work between slices of it.
+The log is claimed first, so that the shard is loaded only from data that cannot be lost. Then its checkpoint
+is applied, if it is usable, and the rest of the log. The loop runs other work between slices.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ShardT = TypeVar("ShardT", bound=Shard[Any, Any])
 
 
 class ShardStart(Generic[ShardT]):
-    """One loading of a shard. When `run` has returned, it tells what there is."""
+    """One load of a shard. Its attributes hold the result after `run`."""
 
     def __init__(
         self,
@@ -41,24 +41,24 @@ class ShardStart(Generic[ShardT]):
         log: StateLog,
         watch: LoopWatch,
     ) -> None:
-        """`shard` is empty; so is what `new_shard` makes, where a checkpoint turns out to be of no use."""
+        """`shard` is empty. `new_shard` makes another one if a checkpoint is not usable."""
         self.shard = shard
         self.position = 0
-        """The log's end."""
+        """End of the log."""
         self.checkpoint_position = 0
-        """From where on the log had to be read; 0 without a checkpoint."""
+        """Offset at which reading of the log began; 0 without a checkpoint."""
         self.torn: list[Any] = []
-        """Records at the log's end that belong to a commit which a crash cut short."""
+        """Records of an incomplete commit at the end of the log, cut short by a crash."""
         self._new_shard = new_shard
         self._records = records
         self._log = log
         self._watch = watch
         self._loop = asyncio.get_running_loop()
         self._slice_end = 0.0
-        """By the loop's clock, when others have their turn."""
+        """Loop time at which the current slice ends."""
 
     async def run(self) -> None:
-        """Claim the log, apply checkpoint and log. Raises OSError, and LogDamaged for what does not read."""
+        """Claim the log, apply checkpoint and log. Raises OSError, and LogDamaged for unreadable data."""
         self.position = await self._log.claim()
         if not self.position:
             return
@@ -72,7 +72,7 @@ class ShardStart(Generic[ShardT]):
             ) from problem
 
     async def _restore_checkpoint(self) -> None:
-        """Take the shard to where its checkpoint stands, if there is one that can be used."""
+        """Restore the shard from its checkpoint, if there is a usable one."""
         loading = CheckpointLoading(self.shard, self._log.checkpoints)
         try:
             await self._take_turns(loading.steps())
@@ -92,7 +92,7 @@ class ShardStart(Generic[ShardT]):
         self.torn = loading.torn()
 
     async def _take_turns(self, steps: Iterator[None]) -> None:
-        """Go through the steps, and let others have their turn now and then."""
+        """Run the steps in slices, with other work of the loop between them."""
         while True:
             outer = self._watch.begin(LOADING)
             try:

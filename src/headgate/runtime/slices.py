@@ -1,11 +1,11 @@
-"""Drives work that is cut into slices: a slice on the loop, a pause, whatever blocks in a thread.
+"""Runs long work in slices: a slice on the loop, a pause, and blocking functions in a thread.
 
-It takes the loop for a millisecond and leaves it for as long, or for longer while others have need of it
-(`busy_share`). Where the turns of others are so long that a millisecond after each were less than its share,
-it takes the loop for longer, but for no more than that share of eight milliseconds.
+A slice takes a millisecond, and the pause after it as long, or longer while the loop is busy (`busy_share`).
+If other work takes the loop for so long that a millisecond would be less than the share, the slice is longer,
+but at most this share of eight milliseconds.
 
-The work is a generator (`Steps`): it asks `is_slice_over` as it goes, yields None to let others have their
-turn, and yields a function to have it run in the thread.
+The work is a generator (`Steps`). It calls `is_slice_over` regularly, yields None to end a slice, and yields
+a function to run it in the thread.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ SLICE_SECONDS = 0.001
 PAUSE_SECONDS = 0.001
 EVEN_SHARE = 0.5
 _ROUND_SECONDS = 0.008
-"""A slice is no longer than its share of so long; what begins just before its end may take as much again."""
+"""Upper bound of a slice divided by its share. A step that begins just before the end may double it."""
 
 
 def slice_seconds(share: float, left_alone_seconds: float) -> float:
-    """How long a slice may be after others had a busy loop for so long."""
+    """Return the length of the next slice after other work had a busy loop for `left_alone_seconds`."""
     fair = left_alone_seconds * share / (1 - share)
     return max(SLICE_SECONDS, min(fair, share * _ROUND_SECONDS))
 
 
 class SliceRunner:
-    """Runs one piece of work after the other, with a thread of its own for what blocks."""
+    """Runs one piece of work at a time, with a thread of its own for blocking functions."""
 
     processor_seconds: Callable[[], float] = staticmethod(time.thread_time)
-    """What the loop's thread has worked so far: how busy it was in a pause shows in it."""
+    """Processor time of the loop's thread, which shows how busy it was in a pause."""
     seconds: Callable[[], float] = staticmethod(time.perf_counter)
-    """For how long something takes."""
+    """Monotonic clock, in seconds."""
 
     def __init__(
         self,
@@ -48,8 +48,8 @@ class SliceRunner:
         busy_share: Callable[[], float] = lambda: EVEN_SHARE,
         watch: LoopWatch | None = None,
     ) -> None:
-        """`busy_share`: how much of its time the loop gives to this work while it has other work to do; it is
-        asked anew before every slice. `name` is that of the work, for the thread's name and the watch.
+        """`busy_share`: this work's share of a busy loop, read before every slice. `name` is the name of the
+        work, for the thread and the watch.
         """
         self._job = Job(name)
         self._watch = watch or LoopWatch()
@@ -58,17 +58,17 @@ class SliceRunner:
         self._steps: Steps[Any] | None = None
         self._slice_end = 0.0
         self._owed_seconds = 0.0
-        """How long others have to be left alone for what was taken from them."""
+        """Length of the pause that other work is still due for the last slices."""
         self._left_alone_seconds = 0.0
-        """How long they were, since the last slice."""
+        """Time since the last slice."""
         self._is_loop_busy = False
 
     def is_slice_over(self) -> bool:
-        """Whether others must have their turn."""
+        """Return whether the current slice is over."""
         return self.seconds() > self._slice_end
 
     async def run(self, steps: Steps[ResultT]) -> ResultT:
-        """Drive the work to its end; what it returns, or raises. One at a time."""
+        """Run the work to its end. Return its result, or raise its exception. One at a time."""
         assert self._steps is None, "something is being run already"
         self._steps = steps
         try:
@@ -101,7 +101,7 @@ class SliceRunner:
             self._watch.end(outer)
 
     async def _run_aside(self, work: Callable[[], None]) -> Exception | None:
-        """Run it in the thread; what it raised."""
+        """Run `work` in the thread. Return its exception, if any."""
         began = self.seconds()
         try:
             await asyncio.get_running_loop().run_in_executor(self._executor, work)
@@ -114,7 +114,7 @@ class SliceRunner:
         return None
 
     async def _pause(self) -> None:
-        """Leave the loop to others, and see whether they use it."""
+        """Leave the loop to other work, and measure whether it is busy."""
         seconds, self._owed_seconds = max(PAUSE_SECONDS, self._owed_seconds), 0.0
         began, before = self.seconds(), self.processor_seconds()
         await asyncio.sleep(seconds)
@@ -122,7 +122,7 @@ class SliceRunner:
         self._left_alone_seconds += self.seconds() - began
 
     def close(self) -> None:
-        """Stop, in the midst of the work if there is some: it is closed where it stands."""
+        """Stop, also during work, whose generator is closed."""
         self._executor.shutdown(wait=True, cancel_futures=True)
         if self._steps is not None:
             self._steps.close()

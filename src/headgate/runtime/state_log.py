@@ -1,16 +1,17 @@
-"""The port between the runtime of a shard and the log that the shard's state is in.
+"""The port between the runtime of a shard and the log of the shard's state.
 
-A log has one writer at a time. Rules for whoever implements it:
+A log has one writer at a time. Rules for its implementations:
 
-1. Positions are offsets. They grow; gaps are normal, for a log may hold markers and batches of others.
-2. `claim` makes the caller the writer and fences the one before, durably. What is in the log then is durable.
-3. `append` never blocks and keeps the order. After a failure a prefix of the batches is in the log.
-4. What is lost is told once: by an OSError of `append` or by `on_lost`. After that the log takes nothing
-   before it is claimed again.
-5. Callbacks come on the event loop, and none from within `append`.
+1. Positions are offsets. They grow. Gaps are normal: a log may hold markers and batches of other writers.
+2. `claim` makes the caller the writer and fences the previous one, durably. The log's contents are then
+   durable.
+3. `append` never blocks and keeps the order. After a failure the log holds a prefix of the batches.
+4. A loss is reported once: by an OSError of `append` or by `on_lost`. After that the log accepts nothing
+   until it is claimed again.
+5. Callbacks run on the event loop, and never inside `append`.
 
-A batch of a client's transaction, and a marker, bear the producer in their header: a log that has to send
-them in another way reads it there.
+A batch of a client's transaction, and a marker, hold the producer in their header. A log that has to send
+them differently reads it there.
 """
 
 from __future__ import annotations
@@ -25,82 +26,83 @@ if TYPE_CHECKING:
     from headgate.runtime.checkpoint_store import CheckpointStore
 
 Batches = Sequence[tuple[BatchHeader, bytes]]
-"""Some batches of a log in its order, each with its header."""
+"""Consecutive batches of a log, each with its header."""
 
 
 class Lost(Enum):
-    """Why a log takes nothing any more."""
+    """Reason why a log accepts nothing."""
 
     FAILED = auto()
-    """A write or a sync failed. It is not known which of the last batches are in the log: claim it again."""
+    """A write or a sync failed. Which of the last batches the log holds is unknown: claim it again."""
     FENCED = auto()
-    """Another writer has claimed the log: give the shard up."""
+    """Another writer has claimed the log: drop the shard."""
 
 
 class StateLog(Protocol):
-    """One shard's log."""
+    """The log of one shard."""
 
     name: str
-    """For people: a directory, or a topic and a partition."""
+    """Name for messages: a directory, or a topic and a partition."""
     on_durable: Callable[[int], None]
-    """Called when the log can no longer lose what `append` said would end at or below this position."""
+    """Called when all batches with an end at or below this position, as `append` returned it, are durable."""
     on_others: Callable[[Batches], None]
-    """Called with durable batches of other writers, markers among them, before `on_durable` passes them."""
+    """Called with durable batches of other writers, including markers, before `on_durable` passes them."""
     on_lost: Callable[[Lost, Exception | None], None]
-    """Called when a write or a sync failed behind an `append`, or when another writer came."""
+    """Called when a write or a sync failed after an `append`, or when another writer claimed the log."""
 
     @property
     def max_batch_bytes(self) -> int:
-        """The largest batch that the log takes, at this time."""
+        """Size of the largest batch that the log accepts now."""
         ...
 
     @property
     def compacts_itself(self) -> bool:
-        """Whether the log is compacted by others, who keep the last record of each key whatever they know.
+        """Whether others compact the log, who keep the last record of each key.
 
-        A commit must be one batch then: they would take the runs of larger ones apart.
+        A commit must then be one batch: such a compaction would remove parts of a run.
         """
         ...
 
     @property
     def checkpoints(self) -> CheckpointStore | None:
-        """Where checkpoints of the shard are kept; None: nowhere, the whole log is read at each start."""
+        """Storage of the shard's checkpoints; None if there is none, and each start reads the whole log."""
         ...
 
     @property
     def durable_position(self) -> int:
-        """What `append` said would end at or below this position counts as durable."""
+        """Position up to which batches count as durable, as `append` returned their ends."""
         ...
 
     async def claim(self) -> int:
-        """Become the log's writer; returns the log's end: a shard must be loaded up to it.
+        """Become the log's writer. Return the end of the log, up to which the shard must be loaded.
 
-        Raises OSError. What was appended before and is not known to be durable is durable then, or gone.
+        Raises OSError. Earlier appends of unknown outcome are durable afterwards, or removed.
         """
         ...
 
     def read(self, start: int, end: int) -> AsyncGenerator[Batches]:
-        """The batches from the one that holds `start` up to `end`, in slices of some milliseconds' worth.
+        """Return the batches from the one that holds `start` up to `end`, in slices of some milliseconds.
 
-        Where the log starts later, from there. Raises OSError, CorruptBatch.
+        Begin at the start of the log if that is later. Raises OSError, CorruptBatch.
         """
         ...
 
     def append(self, batches: Sequence[bytearray]) -> int:
-        """Append batches; returns the position that is expected after them.
+        """Append batches. Return the expected position after them.
 
-        That is at least as far on as they have records. Raises OSError: some of them may be in the log.
+        It is at least the current end plus the number of records. Raises OSError: the log may hold some of
+        the batches.
         """
         ...
 
     def is_ready(self, within_seconds: float) -> bool:
-        """Whether the log has nothing to do, and would make an append durable in about this time."""
+        """Return whether the log is idle and can make an append durable in about this time."""
         ...
 
     def flush(self) -> None:
-        """Begin now to make durable what was appended, not at the end of this turn of the loop."""
+        """Start to make appended batches durable now, not at the end of this loop iteration."""
         ...
 
     def release(self) -> None:
-        """Take nothing more: the shard is closed. What becomes durable of what was appended is still told."""
+        """Accept no more batches: the shard is closed. Appended batches are still reported when durable."""
         ...

@@ -1,11 +1,11 @@
-"""Who runs a sync while the event loop goes on: the kernel where it takes that on, otherwise a thread.
+"""Runs syncs beside the event loop: in the kernel if it supports it, otherwise in a thread.
 
-A thread that waits for the disk needs the interpreter's lock before it can say that the wait is over, and a
-busy loop has it: the hand-over there and back costs more than the sync itself. Linux can sync a file by
-itself and raise an event when it is done (`headgate.runtime.kernel_queues`), and the loop goes on.
+A thread that waits for the disk needs the interpreter's lock to report the end of the wait, and a busy loop
+holds it. This hand-over costs more than the sync. Linux can sync a file asynchronously and signal an event at
+its end (`headgate.runtime.kernel_queues`), and the loop continues.
 
-Every request that was given ends, whatever happens: what the kernel did not run is run by the thread, and
-what nobody knows the outcome of ends as a failed sync.
+Every submitted request ends: the thread runs what the kernel did not run, and a request with an unknown
+outcome ends as a failed sync.
 """
 
 from __future__ import annotations
@@ -31,35 +31,35 @@ logger = logging.getLogger(__name__)
 OnRun = Callable[[], None]
 
 GIL_SWITCH_SECONDS = 0.0005
-"""How long a sync that has ended may wait for the loop to let its thread run; Python's default is 5 ms."""
+"""Time that a thread with a finished sync may wait for the interpreter's lock; Python's default is 5 ms."""
 MOST_LOOKS_IN_VAIN = 1000
-"""How many times in sequence a kernel may announce outcomes and have none, before it is asked no more."""
+"""Consecutive events without an outcome after which the kernel queue is abandoned."""
 PATIENCE_SECONDS = 5.0
-"""How long a stop waits for syncs before it says so; it waits on."""
+"""Time after which a stop that waits for syncs logs this; it waits on."""
 _NOT_RUN = frozenset({errno.ECANCELED, errno.EAGAIN, errno.EINTR})
-"""Outcomes of a sync that the kernel accepted and did not run."""
+"""Outcomes of syncs that the kernel accepted and did not run."""
 
 
 class Syncer(Protocol):
     """Runs sync requests beside the loop."""
 
     def run(self, request: SyncRequest, on_run: OnRun) -> None:
-        """Run the request, whose outcome it keeps, then call `on_run` on the loop.
+        """Run the request, which stores its outcome, then call `on_run` on the loop.
 
-        Raises RuntimeError where a thread is needed and cannot be started: the request has not run.
+        Raises RuntimeError if a thread is needed and cannot be started; the request has not run then.
         """
         ...
 
     def close(self) -> None:
-        """Return when every request given has run; none of the callbacks is called any more."""
+        """Wait until every submitted request has run. No callback is called after that."""
         ...
 
 
 class ThreadSyncer:
-    """One thread, one request after the other."""
+    """Runs requests in one thread, one after the other."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Raises RuntimeError when the thread cannot be started."""
+        """Raises RuntimeError if the thread cannot be started."""
         self._loop = loop
         self._requests: queue.SimpleQueue[tuple[SyncRequest, OnRun] | None] = queue.SimpleQueue()
         self._is_closed = False
@@ -68,11 +68,11 @@ class ThreadSyncer:
         self._worker.start()
 
     def run(self, request: SyncRequest, on_run: OnRun) -> None:
-        """See `Syncer`."""
+        """Run a request; see `Syncer`."""
         self._requests.put((request, on_run))
 
     def close(self) -> None:
-        """See `Syncer`."""
+        """Wait for all requests; see `Syncer`."""
         self._is_closed = True
         self._requests.put(None)
         self._worker.join(PATIENCE_SECONDS)
@@ -87,10 +87,10 @@ class ThreadSyncer:
             try:
                 request.run()
             except OSError:
-                pass  # the request keeps it, and complete_sync tells
-            except BaseException as unforeseen:  # it has failed, and the next one is run all the same
+                pass  # the request keeps the error, and complete_sync raises it
+            except BaseException as unforeseen:  # this request failed; the next one runs nevertheless
                 problem = unforeseen
-            with suppress(RuntimeError):  # the loop is closed: nobody is left to tell
+            with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._tell, on_run, problem)
 
     def _tell(self, on_run: OnRun, problem: BaseException | None) -> None:
@@ -101,10 +101,10 @@ class ThreadSyncer:
 
 
 class KernelSyncer:
-    """Hands syncs of one file to the kernel, and the few that are more than that to a thread."""
+    """Submits syncs of one file to the kernel; syncs of several files, or above the limit, to a thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, queue: KernelQueue) -> None:
-        """Takes `queue` over."""
+        """Takes ownership of `queue`."""
         self._loop = loop
         self._queue = queue
         self._in_flight: dict[int, tuple[SyncRequest, OnRun]] = {}
@@ -115,14 +115,14 @@ class KernelSyncer:
         loop.add_reader(queue.descriptor, self._on_outcomes)
 
     def run(self, request: SyncRequest, on_run: OnRun) -> None:
-        """See `Syncer`."""
+        """Run a request; see `Syncer`."""
         descriptor = request.only_descriptor
         if descriptor is not None and len(self._in_flight) < MOST_IN_FLIGHT and not self._is_given_up:
             number = self._last + 1
             try:
                 self._queue.submit(descriptor, number)
             except OSError:
-                pass  # what the kernel does not take, the thread does
+                pass  # the thread runs what the kernel rejects
             else:
                 self._last = number
                 self._in_flight[number] = request, on_run
@@ -142,11 +142,11 @@ class KernelSyncer:
         for on_run in ended:
             try:
                 on_run()
-            except Exception as fault:  # one log must not hold up the others
+            except Exception as fault:  # one log must not delay the others
                 unexpected(Where.SYNC, "a callback of a sync failed", fault)
 
     def _take(self) -> list[OnRun]:
-        """Take what is done; the callbacks it leads to. Raises OSError when the queue is of no more use."""
+        """Take finished syncs. Return their callbacks. Raises OSError when the queue is unusable."""
         outcomes = self._queue.take(0)
         self._looks_in_vain = 0 if outcomes else self._looks_in_vain + 1
         if self._looks_in_vain > MOST_LOOKS_IN_VAIN:
@@ -163,15 +163,15 @@ class KernelSyncer:
                     self._run_aside(request, on_run)
                     continue
                 except RuntimeError:
-                    pass  # no thread either: the sync has failed
+                    pass  # no thread can be started: the sync has failed
             request.end(OSError(-result, os.strerror(-result)) if result < 0 else None)
             ended.append(on_run)
         return ended
 
     def _give_up(self, failure: OSError) -> list[OnRun]:
-        """Use the queue no more. Nobody knows the outcome of what is in flight: it has failed.
+        """Abandon the queue. Syncs in flight have failed, because their outcome is unknown.
 
-        It cannot be run again: the kernel reports a failed write once, and may have done so already.
+        They cannot be run again: the kernel reports a failed write once, and may have reported it already.
         """
         logger.error(
             "the kernel runs no more syncs, a thread does",
@@ -186,7 +186,7 @@ class KernelSyncer:
         return [on_run for _, on_run in in_flight.values()]
 
     def close(self) -> None:
-        """See `Syncer`."""
+        """Wait for all requests; see `Syncer`."""
         if not self._is_given_up:
             self._loop.remove_reader(self._queue.descriptor)
             self._drain()
@@ -215,7 +215,7 @@ def _tell_waiting(count: int) -> None:
 
 
 def syncer_for(loop: asyncio.AbstractEventLoop) -> Syncer:
-    """The kernel if it syncs beside us, otherwise a thread."""
+    """Return a kernel syncer if the kernel syncs asynchronously, otherwise a thread."""
     for new_queue in (RingQueue, AsynchronousIo):
         with suppress(OSError):
             return KernelSyncer(loop, new_queue())
