@@ -1,10 +1,10 @@
-"""Take the records out of checked batches, as columns.
+"""Read the records of checked batches, as columns.
 
-Records are framed by lengths of variable width, so each is found from the one before. Where numba is
-installed that is done in machine code (`headgate.log.record_kernel`). Without it there are two walks: many
-batches are walked in step, one numpy operation for the n-th record of all of them; where few batches still
-have records left, a plain loop is faster. Once every record's place is known, its fields are read for all
-records at once. Keys and values are not copied here: a column says where in the payload each of them is.
+Records have lengths of variable width, so the position of each follows from the one before. With numba this
+runs as machine code (`headgate.log.record_kernel`). Without it there are two methods: one numpy operation for
+the n-th records of all batches, while many batches have records left, and a plain loop, which is faster for
+few batches. The fields are then read for all records at once. Keys and values are not copied here: columns
+have their positions in the payload.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from headgate.log.compression import decompress
 from headgate.log.header import HEADER_BYTES, CorruptBatch
 
 WALK_IN_STEP_FROM = 48
-"""As many batches must still have records for a step of all of them to be cheaper than a loop: measured."""
+"""Minimum number of batches for which the numpy operation is faster than the loop; measured."""
 
 UNPACKED_BYTES = 64 << 20
-"""Compressed batches are unpacked until they make so many bytes, then handed on."""
+"""Batches are decompressed up to this number of bytes, then returned as one piece."""
 
 _SMALLEST_RECORD_BYTES = 7
 _LONGEST_VARINT_BYTES = 10
@@ -34,7 +34,7 @@ _NONE: Ints = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Records as columns, in offset order. Places (`..._at`) count from the start of the padded `payload`.
+    """Records as columns, in offset order. Positions (`..._at`) are relative to the padded `payload`.
 
     A size of -1 means null. `batch` is the row of the record's batch in `batches`.
     """
@@ -57,13 +57,13 @@ class Records:
 
     @property
     def is_control(self) -> Bits:
-        """Which records are not data but marks that brokers leave for each other."""
+        """Return which records are control records of the broker."""
         return self.batches.is_control[self.batch]
 
 
 @dataclass(frozen=True, slots=True)
 class Headers:
-    """The headers of many records as columns, in the order of the records; `row` is the record's."""
+    """The headers of many records as columns, in the order of the records; `row` is the record's row."""
 
     row: Ints
     key_at: Ints
@@ -73,10 +73,10 @@ class Headers:
 
 
 def unpack(scan: Scan) -> Iterator[tuple[Records, list[Corruption]]]:
-    """The wanted records of a scan, in offset order and in pieces of bounded size.
+    """Yield the wanted records of a scan, in offset order and in pieces of bounded size.
 
-    With each piece come the corruptions found since the piece before: those of the scan, and batches that
-    turned out not to hold what they should, whose records are left out.
+    Each piece has the corruptions found since the previous piece: those of the scan, and batches with invalid
+    records, which are left out.
     """
     corruptions = scan.corruptions
     for part in _parts(scan):
@@ -94,9 +94,9 @@ def unpack(scan: Scan) -> Iterator[tuple[Records, list[Corruption]]]:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Some batches of a scan, their records in one buffer, and where in it each begins and ends.
+    """Some batches of a scan, their records in one buffer, and the begin and end of each batch there.
 
-    `corruptions` are those met on the way to it.
+    `corruptions` are those found since the previous part.
     """
 
     batches: Batches
@@ -106,16 +106,17 @@ class _Part:
     corruptions: list[Corruption]
 
     def without(self, rows: list[int]) -> _Part:
-        """The same with these batches left out."""
+        """Return the part without these batches."""
         good = np.ones(len(self.batches), dtype=np.bool_)
         good[rows] = False
         return _Part(only(self.batches, good), self.payload, self.begin[good], self.end[good], [])
 
 
 def _parts(scan: Scan) -> Iterator[_Part]:
-    """The batches of a scan, with what is compressed undone; as they stand, where nothing is.
+    """Yield the batches of a scan, decompressed; without a copy if none is compressed.
 
-    What a batch unpacks to is bounded by `headgate.log`; how many are unpacked at a time is bounded here.
+    `headgate.log` limits the decompressed size of a batch; this function limits how many are decompressed at
+    a time.
     """
     data, batches = scan.chunk.data, scan.batches
     codec = batches.codec
@@ -141,7 +142,7 @@ def _parts(scan: Scan) -> Iterator[_Part]:
 
 
 def _joined(batches: Batches, pieces: dict[int, bytes | memoryview], corruptions: list[Corruption]) -> _Part:
-    """One part of the batches that `pieces`, by their rows, are the records of."""
+    """Return one part of the batches whose records are in `pieces`, by row."""
     taken = np.zeros(len(batches), dtype=np.bool_)
     taken[list(pieces)] = True
     size = np.asarray([len(piece) for piece in pieces.values()], dtype=np.int64)
@@ -151,7 +152,7 @@ def _joined(batches: Batches, pieces: dict[int, bytes | memoryview], corruptions
 
 
 def _records(part: _Part) -> tuple[Records, dict[int, str]]:
-    """All records of all batches; or, when some batches do not hold what they should, which and why."""
+    """Return all records of all batches; or, if batches have invalid records, the reasons by row."""
     payload, batches, begin, end = part.payload, part.batches, part.begin, part.end
     crowded = batches.record_count * _SMALLEST_RECORD_BYTES > end - begin
     if crowded.any():
@@ -194,7 +195,7 @@ def _records(part: _Part) -> tuple[Records, dict[int, str]]:
 class _Fields:
     """The fields of records as columns, in the order of `record_kernel.find_fields`.
 
-    `overrun` tells where fields leave their record: the others of such a batch mean nothing then.
+    `overrun` marks fields that exceed their record; the other fields of such a batch are invalid.
     """
 
     overrun: Bits
@@ -210,7 +211,7 @@ class _Fields:
 
 
 def _find_by_kernel(payload: bytes | bytearray, begin: Ints, end: Ints, count: Ints) -> tuple[Bits, _Fields]:
-    """The batches whose lengths do not add up, and the fields of all records: in machine code."""
+    """Return the batches whose lengths do not match, and the fields of all records, by machine code."""
     find = record_kernel.compiled_find_fields or record_kernel.find_fields
     out = np.zeros((record_kernel.COLUMNS, int(count.sum())), np.int64)
     fault = np.zeros(len(count), np.int64)
@@ -220,11 +221,11 @@ def _find_by_kernel(payload: bytes | bytearray, begin: Ints, end: Ints, count: I
 
 
 def _find_by_numpy(payload: bytes | bytearray, begin: Ints, end: Ints, count: Ints) -> tuple[Bits, _Fields]:
-    """The same, field by field for all records at once."""
+    """Return the same, field by field for all records at once."""
     body_at, body_end, astray = _walk(payload, begin, end, count)
     if astray.any():
         return astray, _Fields(np.zeros(0, np.bool_), *([_NONE] * 9))
-    # The first byte of a record is its attributes, which nothing uses.
+    # The first byte of a record is its attributes, which are not used.
     read = _FieldReader(np.frombuffer(payload, np.uint8), body_at + 1, body_end)
     timestamp_delta = read.varint()
     offset_delta = read.varint()
@@ -247,16 +248,16 @@ def _find_by_numpy(payload: bytes | bytearray, begin: Ints, end: Ints, count: In
 
 
 def _offsets_rise(batches: Batches, batch: Ints, offset_delta: Ints) -> Bits:
-    """Whether each record's offset lies behind the one before in its batch, up to the batch's last."""
+    """Return whether each record's offset is greater than the previous one, up to the batch's last offset."""
     rises = (offset_delta >= 0) & (offset_delta <= (batches.last_offset - batches.base_offset)[batch])
     rises[1:] &= (offset_delta[1:] > offset_delta[:-1]) | (batch[1:] != batch[:-1])
     return rises
 
 
 def read_headers(payload: bytes | bytearray, at: Ints, end: Ints, count: Ints) -> tuple[Headers, Bits]:
-    """The headers of many records, each with `count` of them from `at` to `end`, and whom they do not fit.
+    """Return the headers of records with `count` headers from `at` to `end`, and the records they do not fit.
 
-    Most records have none, so each pass reads one header of those records only that still have one.
+    Most records have no headers, so each pass reads one header of only those records that have one left.
     """
     wrong = (at != end) & (count == 0)
     wrong |= count > (end - at) // 2
@@ -289,10 +290,10 @@ def _blame(batches: Bits, reason: str) -> dict[int, str]:
 
 
 def _walk(payload: bytes | bytearray, begin: Ints, end: Ints, count: Ints) -> tuple[Ints, Ints, Bits]:
-    """Where each record's body begins and ends, and the batches that this does not work out for."""
+    """Return the begin and end of each record's body, and the batches whose lengths do not match."""
     total = int(count.sum())
     body_at, body_end = np.zeros(total, dtype=np.int64), np.zeros(total, dtype=np.int64)
-    # The batches with most records first, so that those with records left are always the head of the row.
+    # The batches with most records first: those with records left are then always the first ones.
     order = np.argsort(-count, kind="stable")
     at, limit = begin[order], end[order]
     row = (np.cumsum(count) - count)[order]
@@ -316,7 +317,7 @@ def _walk(payload: bytes | bytearray, begin: Ints, end: Ints, count: Ints) -> tu
 
 
 def _walk_alone(payload: bytes | bytearray, at: int, limit: int, body_at: Ints, body_end: Ints) -> int:
-    """Fill in where the next records of one batch begin and end; where the last ended, or -1 if astray."""
+    """Set the begin and end of one batch's next records; return the end of the last, or -1 on a fault."""
     begins: list[int] = []
     ends: list[int] = []
     for _ in range(len(body_at)):
@@ -347,7 +348,7 @@ def _walk_alone(payload: bytes | bytearray, at: int, limit: int, body_at: Ints, 
 
 
 class _FieldReader:
-    """Reads the same field of many records at once, moving on in each; never past the record's end.
+    """Reads the same field of many records at once and advances each; never past the record's end.
 
     A record whose fields do not fit is marked in `overrun` and stays at its end from then on.
     """
@@ -359,7 +360,7 @@ class _FieldReader:
         self.overrun: Bits = at > limit
 
     def varint(self) -> Ints:
-        """A zigzag-coded integer of variable width."""
+        """Read a zigzag-encoded integer of variable width."""
         octet = self.octets[self.at].astype(np.int64)
         at = self.at + 1
         more = np.flatnonzero(octet >= 0x80)
@@ -378,7 +379,7 @@ class _FieldReader:
         return ((octet >> 1) & _ALL_BUT_SIGN) ^ -(octet & 1)
 
     def sized(self) -> tuple[Ints, Ints]:
-        """Bytes behind their size: where they stand, and the size (-1 for null)."""
+        """Read bytes with a size prefix: return their positions and sizes (-1 for null)."""
         size = self.varint()
         at = self.at
         self.overrun |= size < -1

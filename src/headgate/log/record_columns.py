@@ -1,8 +1,8 @@
-"""Where the records of many batches stand, as columns: what reading millions of them one by one would cost.
+"""The positions of the records of many batches, as columns: much faster than reading them one by one.
 
-Only the step from one record to the next is taken in a loop, and not even that where many records of one size
-follow each other; everything else is found for all records at once. What is not found to be as it should be
-is left to `iterate_records`, which reads the same and says what is wrong.
+Only the lengths are read in a loop, and not even those of consecutive records of one size; all other fields
+are read for all records at once. If anything is unusual or wrong, the caller uses `iterate_records`, which
+reads the same records and reports faults.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from headgate.log.header import HEADER_BYTES, MAGIC, BatchHeader, Buffer
 Int64s = NDArray[np.int64]
 
 READ_PAST_BYTES = 64
-"""How many zeros stand behind the records in `RecordColumns.data`, for whoever reads a few bytes too far."""
+"""Number of zeros after the records in `RecordColumns.data`, for reads slightly past the end."""
 _LONGEST_VARINT_BYTES = 5
 _FEWEST_ALIKE = 12
-"""From how many records of one size on a look at them all together pays."""
+"""Minimum number of records of one size that are worth reading together."""
 _PATIENCE = 24
-"""After how many records to look for such again."""
+"""Number of records until the next search for such a run."""
 _TOO_FAR = 1 << 40
 _STEPS = [(length >> 1) + 1 if length and not length & 1 else _TOO_FAR for length in range(0x80)]
 """The size of a record by the one byte of its length."""
@@ -35,7 +35,7 @@ _STEPS = [(length >> 1) + 1 if length and not length & 1 else _TOO_FAR for lengt
 class RecordColumns:
     """The records of some batches, in order: an element of each array is a record.
 
-    Starts are positions in `data`. The size of a key or value that is null is -1.
+    Starts are positions in `data`. The size of a null key or value is -1.
     """
 
     data: bytes
@@ -46,7 +46,7 @@ class RecordColumns:
     value_starts: Int64s
     value_sizes: Int64s
     ends: Int64s
-    """Where each record ends."""
+    """End position of each record."""
     has_headers: NDArray[np.bool_]
     timestamps: Int64s
 
@@ -54,20 +54,20 @@ class RecordColumns:
         return len(self.offsets)
 
     def key(self, at: int) -> bytes | None:
-        """The key of one record."""
+        """Return the key of one record."""
         start, size = int(self.key_starts[at]), int(self.key_sizes[at])
         return None if size < 0 else self.data[start : start + size]
 
     def value(self, at: int) -> bytes | None:
-        """The value of one record."""
+        """Return the value of one record."""
         start, size = int(self.value_starts[at]), int(self.value_sizes[at])
         return None if size < 0 else self.data[start : start + size]
 
 
 def read_columns(batches: Sequence[tuple[BatchHeader, Buffer]]) -> RecordColumns | None:
-    """The records of these batches; None where a record is not as it should be, or merely unusual.
+    """Return the records of these batches; None if a record is malformed or unusual.
 
-    Raises CorruptBatch where a compressed batch does not unpack.
+    Raises CorruptBatch if a compressed batch cannot be decompressed.
     """
     headers = [header for header, _ in batches]
     if any(header.magic != MAGIC or header.record_count < 0 for header in headers):
@@ -93,11 +93,11 @@ def read_columns(batches: Sequence[tuple[BatchHeader, Buffer]]) -> RecordColumns
 
 
 class _Unusual(Exception):
-    """A number that takes more bytes than any of ours would."""
+    """A number has more bytes than any valid one."""
 
 
 class _Steps:
-    """Steps from record to record, and keeps where each one starts."""
+    """Steps from record to record and keeps their start positions."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -106,7 +106,7 @@ class _Steps:
         self._pieces: list[Int64s] = []
 
     def starts(self) -> Int64s:
-        """All records that were stepped over."""
+        """Return the start positions of all records so far."""
         self._keep()
         return np.concatenate(self._pieces) if self._pieces else np.empty(0, np.int64)
 
@@ -116,7 +116,9 @@ class _Steps:
             self._found = []
 
     def over(self, at: int, end: int, count: int) -> bool:
-        """Take `count` records that fill the bytes from `at` to `end`; False where they do not."""
+        """Step over `count` records in the bytes from `at` to `end`; return False if they do not fit
+        exactly.
+        """
         data = self._data
         patience = 0
         while count > 0:
@@ -152,7 +154,8 @@ class _Steps:
         return at == end
 
     def _alike(self, at: int, end: int, count: int) -> tuple[int, int]:
-        """How many records of one size follow each other from `at` on, and the size; 0 if it looks like few.
+        """Return the number of consecutive records of one size from `at` on, and the size; 0 if there are
+        few.
 
         Equal lengths make equal steps: where one record ends the next one begins.
         """
@@ -169,7 +172,7 @@ class _Steps:
 
 
 def _long_step(data: bytes, at: int) -> int:
-    """The size of a record whose length takes more than a byte; _TOO_FAR for one that makes no sense."""
+    """Return the size of a record whose length has more than one byte; _TOO_FAR if it is invalid."""
     value = shift = 0
     for width in range(1, _LONGEST_VARINT_BYTES + 1):
         byte = data[at + width - 1]
@@ -218,12 +221,14 @@ def _fields(data: bytes, starts: Int64s, end: int, headers: Sequence[BatchHeader
 
 
 def _fit(starts: Int64s, sizes: Int64s, ends: Int64s) -> bool:
-    """Whether keys or values lie within their records, with a byte behind them, and no size is a lie."""
+    """Return whether keys and values lie within their records, with a byte after them, and sizes are
+    valid.
+    """
     return bool((sizes >= -1).all() and (starts + np.maximum(sizes, 0) < ends).all())
 
 
 def _are_in_order(deltas: Int64s, counts: Int64s, largest: Sequence[int]) -> bool:
-    """Whether offsets only grow within each batch, and stay below its next."""
+    """Return whether offsets ascend within each batch, and stay below the end of the batch."""
     if not len(deltas):
         return True
     ends = np.cumsum(counts)[counts > 0]
@@ -235,7 +240,7 @@ def _are_in_order(deltas: Int64s, counts: Int64s, largest: Sequence[int]) -> boo
 
 
 def _varints(octets: NDArray[np.uint8], at: Int64s) -> tuple[Int64s, Int64s]:
-    """The zigzag varint at each position, and the position behind it. Raises _Unusual."""
+    """Return the zigzag varint at each position, and the position after it. Raises _Unusual."""
     low = octets[at]
     raw = low.astype(np.int64)
     after = at + 1

@@ -1,7 +1,7 @@
-"""Finding the fields of records one by one, in machine code where numba is installed.
+"""Find the fields of records one by one, as machine code where numba is installed.
 
-The same function runs as plain Python, for tests; where numba is missing, `headgate.log.batch_records` reads
-with numpy instead, which is quicker than that.
+Tests run the same function as plain Python. Without numba, `headgate.log.batch_records` reads with numpy
+instead, which is faster than plain Python.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 COLUMNS = 9
-"""Rows of the output: timestamp delta, offset delta, key place and size, value place and size, header count,
-headers' place, and where the record ends.
+"""Rows of the output: timestamp delta, offset delta, key position and size, value position and size, header
+count, headers' position, and the end of the record.
 """
 
 GOOD, ASTRAY, OVERRUN = 0, 1, 2
-"""What is wrong with a batch: lengths do not add up to its size, or fields leave their record."""
+"""Faults of a batch: its lengths do not match its size, or fields exceed their record."""
 
 _MOST_BITS = 63
 
@@ -23,8 +23,8 @@ _MOST_BITS = 63
 def find_fields(octets: Any, begin: Any, end: Any, count: Any, out: Any, fault: Any) -> None:
     """Fill `out`, a row for each of `COLUMNS` and a column for each record, and `fault`, one for each batch.
 
-    The records of batch i are the bytes `begin[i]` to `end[i]` of `octets`, behind which there is room to
-    read a few bytes too far. All arrays are int64 but `octets`.
+    The records of batch i are the bytes `begin[i]` to `end[i]` of `octets`, which has a few more bytes after
+    them. All arrays except `octets` are int64.
     """
     row = 0
     for batch in range(len(begin)):
@@ -32,7 +32,7 @@ def find_fields(octets: Any, begin: Any, end: Any, count: Any, out: Any, fault: 
         limit = end[batch]
         first = row
         for _ in range(count[batch]):
-            # The length of the record; a varint is zigzag-coded, as are those below.
+            # The length of the record; a varint is zigzag-encoded, as are those below.
             value = 0
             shift = 0
             while at < limit and shift <= _MOST_BITS:
@@ -49,7 +49,7 @@ def find_fields(octets: Any, begin: Any, end: Any, count: Any, out: Any, fault: 
                 fault[batch] = ASTRAY
                 break
             stop = at + (value >> 1)
-            at += 1  # the attributes, which nothing uses
+            at += 1  # the attributes, which are not used
             for field in range(5):
                 value = 0
                 shift = 0
@@ -98,4 +98,4 @@ def _compiled() -> Callable[..., None] | None:
 
 
 compiled_find_fields = _compiled()
-"""None where numba is missing."""
+"""None without numba."""

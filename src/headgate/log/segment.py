@@ -1,19 +1,18 @@
-"""One segment: a stretch of the log in one file, with what is known of it in memory.
+"""One segment: a part of the log in one file, with its state in memory.
 
-Files are named by the segment's first offset, in twenty digits, as Kafka names them. Rules: a segment is read
-and written by one thread (only `datasync` of a pinned file happens elsewhere); its file is opened when needed
-and may be closed at any time; whatever stands in memory beside `size` can be had again from the file.
+Files are named by the segment's first offset in twenty digits, as in Kafka. Rules: a segment is read and
+written by one thread (only `datasync` of a pinned file runs in another). Its file is opened when needed and
+may be closed at any time. All state in memory except `size` can be read from the file again.
 
-The active segment knows all its batches since the last index entry by heart, so a reader at the tail never
-searches the file. A closed one loads its indexes when first asked, and rebuilds them where they are missing.
+The active segment has all its batches since the last index entry in memory, so a read at the end of the log
+never searches the file. A closed segment loads its indexes on first use, and rebuilds missing ones.
 
-Behind the last batch of the active segment there may be room on the disk, which reads as zeros: to write
-where there is room already, and make that durable, takes the disk two thirds of the time it takes to grow the
-file. Only what `size` tells counts; `finish` gives the room back.
+After the last batch of the active segment the file may have preallocated space, which reads as zeros: a
+durable write into allocated space takes two thirds of the time of one that grows the file. Only `size` bytes
+are valid; `finish` releases the space.
 
-What was taken from the disk without being read is not trusted: a batch is served for the first time when its
-checksum was found to hold, and an entry of an index that was read from its file is held against the batch it
-names when it is used.
+Bytes on the disk from before the process are not trusted: the checksum of a batch is verified before it is
+first served, and an entry of an index file is compared with its batch when it is used.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ _LENGTH_AND_CRC: Final = Struct(">8xi5xI")
 
 
 class Segment:
-    """A segment of the log in `directory`, from `base_offset` up to and without `next_offset`."""
+    """A segment of the log in `directory`, from `base_offset` up to, but not including, `next_offset`."""
 
     __slots__ = (
         "_checked_from",
@@ -100,16 +99,18 @@ class Segment:
         self.indexes_synced = False
         self.is_loaded_as_saved = False
         self.was_cut = False
-        """The file was cut back, and the disk may have it longer until `finish`."""
+        """The file was truncated; after a power failure it may be longer again, until `finish`."""
         self.unchecked_bytes = 0
-        """Batches that begin before this position were there before the process, and nobody has read them."""
+        """Batches before this position were written before the process started and are not verified yet."""
         self._checked_from = self._checked_to = 0
         self._damage: CorruptBatch | None = None
-        """Why the indexes cannot be built: whoever asks again is told at once."""
+        """The reason why the indexes cannot be built, so that later uses fail at once."""
         self.forget_batches()
 
     def forget_batches(self) -> None:
-        """Know nothing of what the file holds: before the first append, and before a scan tells it anew."""
+        """Reset the state of the file's batches: before the first append, and before a scan notes them
+        again.
+        """
         self._offset_index: OffsetIndex | None = OffsetIndex()
         self._time_index: TimeIndex | None = TimeIndex()
         self._recent_last_offsets: list[int] | None = []
@@ -123,7 +124,7 @@ class Segment:
         self._max_timestamp_offset = -1
 
     def newest_ms(self) -> int:
-        """The largest timestamp; without timestamps, when the file was written last, as in Kafka.
+        """Return the largest timestamp; without timestamps, the file's modification time, as Kafka does.
 
         Raises OSError.
         """
@@ -133,42 +134,42 @@ class Segment:
     # Files.
 
     def path(self, suffix: str = LOG_SUFFIX) -> Path:
-        """The path of one of the segment's files."""
+        """Return the path of one of the segment's files."""
         return self._directory / f"{self.base_offset:020d}{suffix}"
 
     def create(self) -> None:
-        """Make the file, empty. A leftover of an earlier attempt is emptied."""
+        """Create the file, empty. A file of an earlier attempt is truncated."""
         self._file = self._files.open(self.path(), create=True)
         if self._file.size():
             self._file.truncate(0)
 
     def create_aside(self, aside: str) -> None:
-        """Make the file, empty, under a name with `aside` behind. It must stay open until it is renamed."""
+        """Create the file, empty, with the suffix `aside`. It must remain open until it is renamed."""
         path = self.path(LOG_SUFFIX + aside)
         self._file = self._files.open(path, create=True)
         self._file.truncate(0)
 
     def file(self) -> File:
-        """The open file."""
+        """Return the open file."""
         if self._file is None:
             self._file = self._files.open(self.path())
         self._close_when_unpinned = False
         return self._file
 
     def pin(self) -> File:
-        """The open file, kept open until `unpin`: somebody syncs it in another thread. Raises OSError."""
+        """Return the file and keep it open until `unpin`, for a sync in another thread. Raises OSError."""
         file = self.file()
         self._pins += 1
         return file
 
     def unpin(self) -> None:
-        """End of `pin`."""
+        """Release the file after `pin`."""
         self._pins -= 1
         if not self._pins and self._close_when_unpinned:
             self.close_file()
 
     def close_file(self) -> None:
-        """Close the file, at once or when it is no longer pinned. Raises OSError, and it is closed."""
+        """Close the file, now or when it is no longer pinned. Raises OSError; the file is closed anyway."""
         if self._pins:
             self._close_when_unpinned = True
         elif self._file is not None:
@@ -177,17 +178,19 @@ class Segment:
 
     @property
     def is_in_place(self) -> bool:
-        """Whether the file, if it is open, is still the one by its name: it may be removed all the same."""
+        """Return whether the open file is the one with its name now, or could be: it may have been
+        removed.
+        """
         descriptor = None if self._file is None else self._file.descriptor
         return descriptor is None or is_file_at(descriptor, self.path())
 
     def unload_indexes(self) -> None:
-        """Forget the indexes of a closed segment; the files have them."""
+        """Free the indexes of a closed segment; they remain in their files."""
         self._offset_index = self._time_index = self._recent_last_offsets = None
         self._recent_positions = []
 
     def remove(self) -> None:
-        """Remove the segment's files, the log last: an index without one goes at the next start."""
+        """Remove the segment's files, the log last: the next start removes an index without a log."""
         self.close_file()
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
             path = self.path(suffix)
@@ -197,7 +200,7 @@ class Segment:
     # Writing.
 
     def write(self, data: Buffer, headers: Sequence[BatchHeader]) -> None:
-        """Append batches. After an OSError the file may hold more than `size` bytes: cut it back."""
+        """Append batches. After an OSError the file may be longer than `size`: truncate it."""
         write_fully(self.file(), data, self.size)
         for header in headers:
             self.note(
@@ -205,14 +208,14 @@ class Segment:
             )
 
     def make_room(self, size: int) -> None:
-        """Have room on the disk for `size` more bytes; without it the file grows as it is written."""
+        """Preallocate `size` more bytes on the disk; without it the file grows with each write."""
         file = self.file()
-        self.reserved_to = self.size + size  # whatever comes of it: it is not asked for again before that
+        self.reserved_to = self.size + size  # also after a failure: no second attempt before that position
         with suppress(OSError):
             file.reserve(size, self.size)
 
     def finish(self) -> None:
-        """Give back the room that is left, and make durable what there is; raises OSError."""
+        """Release the preallocated space and make the file durable. Raises OSError."""
         if self.has_room:
             self.cut_back()
         self.file().datasync()
@@ -221,11 +224,11 @@ class Segment:
 
     @property
     def has_room(self) -> bool:
-        """Whether the file may reach past `size`, now or after a power cut."""
+        """Return whether the file may be longer than `size`, now or after a power failure."""
         return self.was_cut or self.reserved_to > self.size
 
     def note(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Take one batch into account that stands at `position`, after all others."""
+        """Add one batch at `position`, after all others, to the state in memory."""
         if max_timestamp > self._max_timestamp:
             self._max_timestamp = max_timestamp
             self._max_timestamp_offset = last_offset
@@ -247,13 +250,13 @@ class Segment:
         self.next_offset = last_offset + 1
 
     def cut_back(self) -> None:
-        """Take from the file what is past `size`: room, and what a failed write may have left."""
+        """Truncate the file to `size`: remove preallocated space and the rest of a failed write."""
         self.was_cut = True
         self.file().truncate(self.size)
         self.reserved_to = 0
 
     def truncate_to(self, position: int) -> None:
-        """Cut the file at the batch that begins at `position`, and read what is left anew."""
+        """Truncate the file at the batch that begins at `position`, and read the remaining part again."""
         self.indexes_synced = False
         self.file().truncate(position)
         self.size = position
@@ -264,7 +267,7 @@ class Segment:
 
     @property
     def offset_index(self) -> OffsetIndex:
-        """The offset index, loaded or rebuilt where it is not at hand."""
+        """Return the offset index; load or rebuild it if necessary."""
         if self._offset_index is None:
             self._load_indexes()
         assert self._offset_index is not None
@@ -272,7 +275,7 @@ class Segment:
 
     @property
     def time_index(self) -> TimeIndex:
-        """The time index, loaded or rebuilt where it is not at hand."""
+        """Return the time index; load or rebuild it if necessary."""
         if self._time_index is None:
             self._load_indexes()
         assert self._time_index is not None
@@ -280,29 +283,30 @@ class Segment:
 
     @property
     def max_timestamp(self) -> int:
-        """The largest timestamp of the segment, in ms; -1 where no record has one."""
+        """Return the largest timestamp of the segment, in ms; -1 if no record has one."""
         if self._time_index is None:
             self._load_indexes()
         return self._max_timestamp
 
     @property
     def max_timestamp_offset(self) -> int:
-        """The last offset of the first batch that has `max_timestamp`; -1 where no record has one."""
+        """Return the last offset of the first batch with `max_timestamp`; -1 if no record has one."""
         if self._time_index is None:
             self._load_indexes()
         return self._max_timestamp_offset
 
     def save_indexes(self) -> None:
-        """Write both index files, aside and then in place. They are durable when `sync_indexes` has run."""
+        """Write both index files under temporary names and rename them. `sync_indexes` makes them durable."""
         self.indexes_synced = False
         self._remove_indexes()
-        # The time index first: a tail walked again is timed again, but what the offset index knows is not.
+        # The time index first: a scan of the tail restores its times, but not those before the offset index's
+        # end.
         for suffix in (TIME_INDEX_SUFFIX, INDEX_SUFFIX):
             self._write_index(suffix, ".tmp", is_synced=False)
             self._files.rename(self.path(suffix + ".tmp"), self.path(suffix))
 
     def save_indexes_aside(self, aside: str) -> None:
-        """Write both index files, durably, under names with `aside` behind."""
+        """Write both index files, durably, with the suffix `aside`."""
         for suffix in (TIME_INDEX_SUFFIX, INDEX_SUFFIX):
             self._write_index(suffix, aside, is_synced=True)
 
@@ -322,7 +326,7 @@ class Segment:
             file.close()
 
     def sync_indexes(self) -> None:
-        """Make the index files durable, those there are. Runs in any thread."""
+        """Make the existing index files durable. May run in any thread."""
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             try:
                 file = self._files.open(self.path(suffix))
@@ -334,14 +338,14 @@ class Segment:
                 file.close()
 
     def use_saved(self, size: int, next_offset: int) -> None:
-        """Take a closed segment as its files say, without reading the log."""
+        """Set the state of a closed segment from its files, without reading the log."""
         self.unload_indexes()
         self.size = self.synced_bytes = self.unchecked_bytes = size
         self.next_offset = next_offset
         self.is_loaded_as_saved = self.indexes_synced = True
 
     def _remove_indexes(self) -> None:
-        # What is left of an old one would be believed where a new one could not be written.
+        # An old index must not remain where a new one could not be written.
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             if self._files.exists(self.path(suffix)):
                 self._files.remove(self.path(suffix))
@@ -351,15 +355,18 @@ class Segment:
             try:
                 self._build_indexes()
             except CorruptBatch:
-                # Batches before it are found by what was built, and who looks further comes upon it.
+                # The built indexes find the batches before the fault; a read beyond it meets the fault.
                 self._recent_last_offsets = None
                 return
-            # Whoever reads wants the index, not its file: without room for it, it is built again next time.
+            # Readers need the index, not its file: if the file cannot be written, it is built again next
+            # time.
             with suppress(OSError):
                 self.save_indexes()
 
     def _build_indexes(self) -> None:
-        """Index the segment anew. Its extent stays what it was, also where this raises as `rebuild` does."""
+        """Build the indexes. `size` and `next_offset` remain unchanged, also if this raises as `rebuild`
+        does.
+        """
         size, next_offset, first_timestamp = self.size, self.next_offset, self.first_timestamp
         reserved_to = self.reserved_to
         try:
@@ -374,9 +381,10 @@ class Segment:
             self.reserved_to = reserved_to
 
     def _is_time_index_whole(self) -> bool:
-        """Whether nothing behind its last entry is later than that: a file cut between entries looks sound.
+        """Return whether no batch after the last entry is later: a file cut between entries looks valid.
 
-        Where timestamps rise the last entry is of the last batch. Where they do not, only so much is read.
+        If timestamps ascend, the last entry is of the last batch. If not, the batches after the entry are
+        read.
         """
         if self._max_timestamp_offset >= self.next_offset:
             return False
@@ -394,7 +402,7 @@ class Segment:
         return True
 
     def read_indexes(self) -> bool:
-        """Load the index files; False, and nothing done, when one is missing or cannot be right."""
+        """Load the index files; return False and change nothing if one is missing or invalid."""
         try:
             offsets = OffsetIndex.from_bytes(read_file(self._files, self.path(INDEX_SUFFIX)), self.size)
             times = TimeIndex.from_bytes(read_file(self._files, self.path(TIME_INDEX_SUFFIX)))
@@ -410,9 +418,9 @@ class Segment:
         return True
 
     def last_index_entry(self) -> tuple[int, int] | None:
-        """Last offset and position of the last batch the index file knows; (-1, 0) for an empty one.
+        """Return the last offset and position of the last batch in the index file; (-1, 0) for an empty one.
 
-        None without such a file, or where it cannot be right. Raises OSError.
+        Return None if the file is missing or invalid. Raises OSError.
         """
         try:
             file = self._files.open(self.path(INDEX_SUFFIX))
@@ -432,16 +440,16 @@ class Segment:
         return (self.base_offset + relative_offset, position) if position > 0 else None
 
     def resume_at(self, position: int) -> None:
-        """Know the batches up to the last index entry, at `position`; what follows is about to be noted."""
+        """Set the state up to the last index entry, at `position`; the following batches are noted next."""
         self.offset_index.truncate(position)
         self._recent_last_offsets = []
         self._recent_positions = []
-        # The batch at `position` had its entry, and is to have it again.
+        # The batch at `position` had its entry, and gets it again.
         self._unindexed_bytes = self._index_interval_bytes + 1 if position else 0
         self.size = position
 
     def rebuild(self) -> None:
-        """Walk over the whole file, header by header, and index it anew. Raises CorruptBatch."""
+        """Read the headers of the whole file and build the indexes. Raises CorruptBatch."""
         size, end = self.size, self.next_offset
         self.forget_batches()
         for position, header, _ in walk_batches(self.file(), 0, size):
@@ -452,7 +460,9 @@ class Segment:
     # Reading.
 
     def position_of(self, offset: int) -> int:
-        """Where the first batch begins that reaches `offset`; `size` when none does."""
+        """Return the position of the first batch with a last offset of at least `offset`; `size`
+        without one.
+        """
         if offset >= self.next_offset:
             return self.size
         index = self.offset_index
@@ -468,7 +478,7 @@ class Segment:
         return find_batch(self.file(), index.positions[at - 1], self.size, offset, self.base_offset)
 
     def start_before(self, timestamp: int) -> int:
-        """An offset up to which every timestamp is smaller than `timestamp`."""
+        """Return an offset up to which every timestamp is smaller than `timestamp`."""
         times = self.time_index
         start, known = times.start_before(timestamp)
         if known < 0:
@@ -480,9 +490,9 @@ class Segment:
         return self.base_offset + start
 
     def _is_at(self, position: int, last_offset: int, max_timestamp: int | None = None) -> bool:
-        """Whether the batch at `position` is the one that an index says stands there.
+        """Return whether the batch at `position` is the one of an index entry.
 
-        What this process noted itself needs no proof.
+        Batches that this process wrote need no check.
         """
         if not self.unchecked_bytes:
             return True
@@ -493,7 +503,7 @@ class Segment:
         return header.last_offset == last_offset and max_timestamp in (None, header.max_timestamp)
 
     def replace_indexes(self) -> None:
-        """Index the segment anew: its index files are not what was written. Raises CorruptBatch, OSError."""
+        """Rebuild indexes whose files do not match the log. Raises CorruptBatch, OSError."""
         if self._damage is not None:
             raise CorruptBatch(self._damage.reason)
         offsets, times = self._offset_index, self._time_index
@@ -502,20 +512,20 @@ class Segment:
         try:
             self._build_indexes()
         except (CorruptBatch, OSError):
-            # It is the batch that is not what was written: what is known of all others stays known.
+            # The batch is damaged, not the indexes: keep the entries of all others.
             self._offset_index, self._time_index = offsets, times
             self._recent_last_offsets, self._recent_positions, self._unindexed_bytes = recent
             self._max_timestamp, self._max_timestamp_offset = newest
             raise
-        if self.indexes_synced:  # else it is the last segment, whose indexes are saved when it is closed
+        if self.indexes_synced:  # else it is the active segment, whose indexes are saved when it is closed
             with suppress(OSError):
                 self.save_indexes()
 
     def read(self, position: int, end: int, max_bytes: int, *, minimum_one: bool) -> bytes:
-        """Whole batches from the one at `position` on, before `end`, as many as `max_bytes` holds.
+        """Return whole batches from `position` on, before `end`, up to `max_bytes`.
 
-        With `minimum_one` the first comes whole, however large. Raises OSError, and CorruptBatch where the
-        first is not what was written; before any other such batch the answer ends.
+        With `minimum_one` the first batch is returned whole, whatever its size. Raises OSError, and
+        CorruptBatch if the first batch is damaged; the result ends before any other damaged batch.
         """
         if position >= self.unchecked_bytes or (
             self._checked_from <= position < self._checked_to
@@ -535,7 +545,9 @@ class Segment:
         return data
 
     def _check(self, data: bytes, position: int) -> int:
-        """How many bytes of sound batches `data` begins with. Raises CorruptBatch where the first is none."""
+        """Return the size of the valid batches at the start of `data`. Raises CorruptBatch if there is
+        none.
+        """
         at = 0
         view = memoryview(data)
         expected = self.base_offset
@@ -565,7 +577,7 @@ class Segment:
         if end - position <= max_bytes:
             return self._pread(end - position, position)
         data = self._pread(max_bytes, position)
-        # The last batch boundary the index knows saves stepping over the batches before it.
+        # The last batch boundary in the index saves reading the batches before it.
         known, last_offset = self.offset_index.last_entry_at_or_below(position + max_bytes)
         at = (
             known - position if known > position and self._is_at(known, self.base_offset + last_offset) else 0

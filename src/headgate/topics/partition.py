@@ -1,14 +1,14 @@
-"""One partition: a log, who may append to it, and how far readers may read.
+"""One partition of a topic: its log, the checks of appends, and the limit of reads.
 
 Rules:
 
-1. Nothing is on disk until the first append; until then the partition is empty at offset 0.
-2. Readers see up to the high watermark. In a durable topic that is where the log is durable: what is read
-   can not be lost. In a topic that trusts the page cache it is the end of the log.
-3. A failing write or sync refuses the append with KAFKA_STORAGE_ERROR and disturbs nothing else. Every
-   later append tries first to mend the log, so the partition goes on by itself when the disk does.
-4. Producer state and leader epochs are derived from the log. They are read when first needed, from a
-   snapshot and what the log holds beyond it.
+1. No file exists before the first append; until then the partition is empty at offset 0.
+2. Readers see records below the high watermark. In a durable topic that is the durable end of the log, so
+   records that were read cannot be lost. In a topic in page-cache mode it is the end of the log.
+3. A failed write or sync refuses the append with KAFKA_STORAGE_ERROR and affects nothing else. Every later
+   append first tries to recover the log, so the partition continues when the disk works again.
+4. Producer state and leader epochs are derived from the log. They are loaded when first needed, from a
+   snapshot and the records after it.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SNAPSHOT_EVERY_BYTES = 16 * 1024 * 1024
-"""How much log may have to be read again for the producers' state."""
+"""Maximum size of the log after the last snapshot, which must be read again for the producers' state."""
 _MEND_EVERY_SECONDS = 1.0
-"""How often a failed log is tried again while producers ask: each try reads it again."""
+"""Minimum interval of recovery attempts while producers send: each attempt reads the log again."""
 
 
 _Opened = tuple["Log", LeaderEpochs]
 
 
 class ReadResult(NamedTuple):
-    """What a fetch finds: whole batches, and the watermarks at that moment (-1 with an error)."""
+    """Result of a fetch: whole batches, and the watermarks at that moment (-1 with an error)."""
 
     error: ErrorCode
     high_watermark: int = -1
@@ -67,7 +67,7 @@ class ReadResult(NamedTuple):
 
 
 class Home(Protocol):
-    """What a partition needs of the topic it belongs to."""
+    """What a partition needs from its topic."""
 
     __slots__ = ()
     name: TopicName
@@ -77,28 +77,28 @@ class Home(Protocol):
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch this node writes in."""
+        """Return the leader epoch of new batches."""
         ...
 
     @property
     def policy(self) -> TopicPolicy:
-        """What the topic's settings mean."""
+        """Return the policy that the topic's settings define."""
         ...
 
     def is_written(self, index: int) -> bool:
-        """Whether the partition has a directory."""
+        """Return whether the partition has a directory."""
         ...
 
     def keep(self, partition: Partition) -> None:
-        """From here on this is the one object that stands for the partition."""
+        """Register this object as the only one of the partition."""
         ...
 
     def find_partition(self, index: int) -> Partition | None:
-        """The partition at `index`; None if the topic has no such partition."""
+        """Return the partition at `index`; None if the topic has no such partition."""
         ...
 
     def directory_of(self, index: int) -> Path:
-        """Where a partition's log is or would be."""
+        """Return the directory of a partition's log, which may not exist yet."""
         ...
 
     def load_log(self, partition: Partition, on_truncated: Callable[[Recovery], None]) -> Log:
@@ -106,16 +106,16 @@ class Home(Protocol):
         ...
 
     def log_opened(self, partition: Partition, log: Log) -> None:
-        """A partition has its log open."""
+        """Note that the log of a partition is open."""
         ...
 
     def log_settings(self) -> LogSettings:
-        """How the topic's logs are laid out."""
+        """Return the log settings of the topic."""
         ...
 
 
 class Partition:
-    """One partition of a topic; made by the topic. What is kept of it begins with its log."""
+    """One partition of a topic; created by the topic. Its state on disk is its log."""
 
     __slots__ = (
         "_announced_offset",
@@ -141,89 +141,91 @@ class Partition:
         self.key = (topic.topic_id, index)
         self._log: Log | None = None
         self._opening: Future[_Opened] | None = None
-        """The log, while it is opened in another thread and until somebody asks for it."""
+        """The opening of the log in another thread, until the log is first used."""
         self._mend_at = -math.inf
         self._epochs = LeaderEpochs()
         self._epochs_are_saved = True
         self._producers: Producers | None = None
         self._is_flush_planned = False
         self._appended_bytes = 0
-        """Since the log was opened."""
+        """Bytes appended since the log was opened."""
         self._announced_offset = 0
-        """Up to where readers have been told of what there is."""
+        """The high watermark that readers were last notified of."""
         self._unannounced: deque[tuple[int, int]] = deque()
-        """What was appended beyond that, write by write: its end offset, and how many bytes it was."""
+        """The appends after that watermark: end offset and size in bytes of each write."""
         self._snapshot_at_bytes = _SNAPSHOT_EVERY_BYTES
         self._trouble: PartitionTrouble | None = None
-        """Since the first failure: what was told of it and the others."""
+        """The log messages about failures, from the first failure on."""
 
     @property
     def log(self) -> Log:
-        """The log, opened now if need be; it makes its directory with the first append. Raises OSError."""
+        """Return the log; open it first if necessary. The first append creates its directory. Raises
+        OSError.
+        """
         return self._log or self._open()
 
     @property
     def _existing_log(self) -> Log | None:
-        """The log if there is one; raises OSError when it can not be opened."""
+        """Return the log if it exists. Raises OSError if it cannot be opened."""
         if self._log is None and self.topic.is_written(self.index):
             return self._open()
         return self._log
 
     @property
     def is_open(self) -> bool:
-        """Whether the log is open."""
+        """Return whether the log is open."""
         return self._log is not None
 
     @property
     def is_opening(self) -> bool:
-        """Whether the log is being opened, or was and nobody has asked for it yet."""
+        """Return whether the log is being opened, or was opened and not used yet."""
         return self._opening is not None
 
     @property
     def needs_opening(self) -> bool:
-        """Whether the log has to be read from the disk, or waited for, before it can be used."""
+        """Return whether the log must be read from the disk, or waited for, before use."""
         if self._log is not None or not self.topic.is_written(self.index):
             return False
         return self._opening is None or not self._opening.done()
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that may be read. Raises OSError."""
+        """Return the first offset that may be read. Raises OSError."""
         log = self._existing_log
         return log.log_start_offset if log else 0
 
     @property
     def log_end_offset(self) -> int:
-        """The offset the next record gets. Raises OSError."""
+        """Return the offset of the next record. Raises OSError."""
         log = self._existing_log
         return log.log_end_offset if log else 0
 
     @property
     def high_watermark(self) -> int:
-        """Readers see the records below this offset. Raises OSError."""
+        """Return the high watermark: readers see the records below it. Raises OSError."""
         log = self._existing_log
         return self._high_watermark(log) if log else 0
 
     @property
     def size_bytes(self) -> int:
-        """What the log's segments hold. Raises OSError."""
+        """Return the size of the log's segments in bytes. Raises OSError."""
         log = self._existing_log
         return log.size_bytes if log else 0
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch this node writes in."""
+        """Return the leader epoch of new batches."""
         return self.topic.leader_epoch
 
     def append(self, data: Buffer, now: Millis) -> AppendResult:
-        """Append what a producer sent: one batch, judged by every rule there is.
+        """Append one batch of a producer, after all checks.
 
-        The records are written, not yet durable; in a durable topic readers see them after `advance`.
+        The records are written, but not yet durable; in a durable topic readers see them after `advance`.
         """
         return self.append_admitted(admit(data, self.topic.policy, now), now)
 
     def append_admitted(self, admitted: Admitted | AppendResult, now: Millis) -> AppendResult:
-        """Append what `admit` made of a producer's batch, or complete its refusal."""
+        """Append the batch that `admit` accepted, or complete its refusal."""
         if isinstance(admitted, AppendResult):
             return self._refused(admitted)
         batch, header = admitted
@@ -252,7 +254,7 @@ class Partition:
         return AppendResult(ErrorCode.NONE, base_offset, append_time, log.log_start_offset)
 
     def _refused(self, refusal: AppendResult) -> AppendResult:
-        """The refusal with the log start offset, where Kafka's has it."""
+        """Return the refusal with the log start offset, where Kafka sets it."""
         if not refusal.was_looked_at:
             return refusal
         try:
@@ -264,12 +266,12 @@ class Partition:
     def append_internal(self, batches: Sequence[bytearray]) -> int:
         """Append a coordinator's own batches in one write and return the first one's base offset.
 
-        Raises OSError. A log that failed stays so: its owner calls `log.recover` and loads it again.
+        Raises OSError. A failed log remains failed: its owner calls `log.recover` and loads it again.
         """
         return self._write(self._log or self._open(), batches)
 
     def advance(self) -> None:
-        """Tell waiting readers what they can see anew; called when the log has become durable further."""
+        """Notify waiting readers of newly visible records; called when more of the log is durable."""
         log = self._log
         if log is None:
             return
@@ -284,16 +286,16 @@ class Partition:
 
     @property
     def is_flush_due(self) -> bool:
-        """Whether as much was written without a sync as the topic's `flush.messages` and `flush.ms` allow."""
+        """Return whether the writes since the last sync reach the topic's `flush.messages` or `flush.ms`."""
         log, policy = self._log, self.topic.policy
         if log is None:
             return False
         return policy.flush_ms == 0 or log.log_end_offset - log.durable_offset >= policy.flush_messages
 
     def plan_flush(self) -> int | None:
-        """How many milliseconds from now the log is to be synced; None if that is planned, or not wanted.
+        """Return the delay in ms until the next sync of the log; None if one is planned or none is needed.
 
-        Whoever asks does it then, and tells `flush_begins` before.
+        The caller syncs at that time, and calls `flush_begins` before.
         """
         if self._is_flush_planned or self.topic.policy.flush_ms >= LONG_MAX:
             return None
@@ -301,12 +303,12 @@ class Partition:
         return min(self.topic.policy.flush_ms, DAY_MS)
 
     def flush_begins(self) -> bool:
-        """What was planned is done now; whether there is something to sync."""
+        """Note that the planned sync begins; return whether there is something to sync."""
         self._is_flush_planned = False
         return self._log is not None and self._log.failure is None and self._log.needs_sync
 
     def synced(self, is_durable: bool) -> None:
-        """What a sync of the log came to."""
+        """Note the result of a sync of the log."""
         if is_durable:
             if self._trouble is not None:
                 self._trouble.synced()
@@ -315,9 +317,9 @@ class Partition:
             self._known_trouble().sync_failed(self._log.failure)
 
     def read(self, offset: int, max_bytes: int, *, minimum_one: bool) -> ReadResult:
-        """Batches from the one that holds `offset` on, below the high watermark; never part of a batch.
+        """Return batches from the one with `offset` on, below the high watermark; never part of a batch.
 
-        With `minimum_one` the first batch comes whatever its size.
+        With `minimum_one` the first batch is returned whatever its size.
         """
         result = self.read_unless(offset, max_bytes, minimum_one=minimum_one, unless_bytes=max_bytes)
         assert result is not None
@@ -326,7 +328,7 @@ class Partition:
     def read_unless(
         self, offset: int, max_bytes: int, *, minimum_one: bool, unless_bytes: int
     ) -> ReadResult | None:
-        """The same as `read`; but None, and nothing is read, if that were more than `unless_bytes`."""
+        """As `read`; but return None and read nothing if the result would exceed `unless_bytes`."""
         try:
             log = self._existing_log
             if log is None:
@@ -359,7 +361,9 @@ class Partition:
         return ReadResult(ErrorCode.NONE, watermark, start, records)
 
     def find_offset(self, timestamp: int) -> FindSteps:
-        """The first visible record at or after `timestamp`, or what a special timestamp names, in steps."""
+        """Find the first visible record at or after `timestamp`, or the offset of a special timestamp, in
+        steps.
+        """
         try:
             log = self._existing_log
             watermark = self._high_watermark(log) if log else 0
@@ -370,20 +374,20 @@ class Partition:
             return FoundOffset(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def check_leader_epoch(self, epoch: int) -> ErrorCode:
-        """Judge the leader epoch a client believes in; -1 is "any"."""
+        """Check the leader epoch that a client expects; -1 accepts any."""
         if epoch in (-1, self.leader_epoch):
             return ErrorCode.NONE
         return ErrorCode.FENCED_LEADER_EPOCH if epoch < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH
 
     def end_offset_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """The greatest epoch not above `epoch` and where it ends; (-1, -1) if unknown. Raises OSError."""
+        """Return the greatest epoch up to `epoch` and its end offset; (-1, -1) if unknown. Raises OSError."""
         log = self._existing_log
         if log is None:
             return UNDEFINED if epoch == -1 or epoch > self.leader_epoch else (epoch, 0)
         return self._epochs.end_offset_of(epoch, self._high_watermark(log))
 
     def delete_records(self, before: int) -> tuple[ErrorCode, int]:
-        """Delete what is below `before` (-1: the high watermark); answers the new log start offset."""
+        """Delete the records below `before` (-1: the high watermark); return the new log start offset."""
         try:
             log = self._existing_log
             watermark = self._high_watermark(log) if log else 0
@@ -401,7 +405,7 @@ class Partition:
             return ErrorCode.KAFKA_STORAGE_ERROR, -1
 
     def apply_retention(self, now: Millis) -> int:
-        """Delete the segments that retention by time or size no longer keeps; returns how many."""
+        """Delete the segments that exceed the retention time or size; return their number."""
         policy = self.topic.policy
         if not policy.may_expire:
             return 0
@@ -417,7 +421,7 @@ class Partition:
             return 0
 
     def expires_at(self) -> Millis:
-        """When the time of the oldest records is over, if nothing is appended until then; 0 if unknown."""
+        """Return when the oldest records expire if nothing is appended until then; 0 if unknown."""
         retention_ms = self.topic.policy.retention_ms
         if self._log is None:
             return Millis(0)
@@ -425,12 +429,12 @@ class Partition:
         return Millis(oldest + retention_ms + 1 if retention_ms >= 0 and oldest >= 0 else LONG_MAX)
 
     def expire_producers(self, before: Millis) -> None:
-        """Forget idempotent producers silent since before `before`."""
+        """Remove the state of idempotent producers without an append since `before`."""
         if self._producers is not None:
             self._producers.expire(before)
 
     def close(self) -> None:
-        """Close the log, leaving a snapshot for the next start."""
+        """Close the log, and write a snapshot for the next start."""
         if self._log is None:
             return
         self._save_producers(self._log)
@@ -439,7 +443,7 @@ class Partition:
         self._log = None
 
     def put_back(self) -> None:
-        """Let go of a log that was only looked at: it is as it was closed."""
+        """Close a log that was opened only for reading; its files are unchanged."""
         if self._log is not None and not self._appended_bytes:
             self._log.close_files()
             self.topic.shared.closed(self._log)
@@ -447,13 +451,15 @@ class Partition:
 
     @property
     def is_being_read(self) -> bool:
-        """Whether another thread works in the directory to open the log: nobody may move it meanwhile."""
+        """Return whether another thread uses the directory to open the log; it must not be moved
+        meanwhile.
+        """
         return self._opening is not None and not self._opening.done()
 
     def give_up(self) -> None:
-        """The topic is deleted, and its owner removes the directory: refuse what still comes.
+        """Refuse all further requests: the topic is deleted, and its owner removes the directory.
 
-        An opening that has begun goes on in its thread, see `is_being_read`.
+        An opening that has begun continues in its thread, see `is_being_read`.
         """
         if self._opening is not None:
             self._opening.cancel()
@@ -465,7 +471,7 @@ class Partition:
         self._forget_producers()
 
     def settings_changed(self) -> None:
-        """The topic's policy is a new one."""
+        """Apply the topic's new policy."""
         if self._log is not None:
             self._log.settings = self.topic.log_settings()
             self.advance()
@@ -477,10 +483,11 @@ class Partition:
         return log.durable_offset if self.topic.policy.is_durable else log.log_end_offset
 
     def opening(self) -> Callable[[], None] | None:
-        """What reads the log from the disk, to be run once in another thread; None if there is no need.
+        """Return the work that reads the log from the disk, to be run once in another thread; None if not
+        needed.
 
-        Whoever asks for the log waits for it, once it has begun, and is told what is wrong: it raises nothing
-        itself. To open a log takes about a tenth of a millisecond for each of its segments.
+        A user of the log waits for work that has begun and gets its error; the work itself raises nothing.
+        Opening a log takes about 0.1 ms for each of its segments.
         """
         if self._log is not None or self._opening is not None or not self.topic.is_written(self.index):
             return None
@@ -490,7 +497,7 @@ class Partition:
 
         def work() -> None:
             if not opening.set_running_or_notify_cancel():
-                return  # somebody needed the log before this began
+                return  # the log was needed before this began
             try:
                 opening.set_result(self._load())
             except BaseException as problem:
@@ -502,7 +509,7 @@ class Partition:
 
     @property
     def when_opened(self) -> Future[_Opened] | None:
-        """Done when the log that is being opened in another thread is read, or cannot be."""
+        """Return a future for the log that is opened in another thread; it also completes on failure."""
         return self._opening
 
     def _open(self) -> Log:
@@ -515,7 +522,7 @@ class Partition:
         log.settings = self.topic.log_settings()
         self.topic.log_opened(self, log)
         self._epochs = epochs
-        # Epoch 0 needs no file: it is what a log without one is taken for.
+        # Epoch 0 needs no file: a log without the file has epoch 0.
         begins = self._epochs.begin(self.leader_epoch, log.log_end_offset)
         self._epochs_are_saved = not begins or self.leader_epoch == 0
         if log.log_end_offset == 0:
@@ -526,7 +533,7 @@ class Partition:
         return log
 
     def _load(self) -> _Opened:
-        """The log and its leader epochs, from the disk."""
+        """Read the log and its leader epochs from the disk."""
         if self.topic.is_deleted:
             raise FileNotFoundError(f"{self} is deleted")
         shared = self.topic.shared
@@ -540,7 +547,7 @@ class Partition:
             raise
 
     def _truncated(self, recovery: Recovery) -> None:
-        """The log was cut back: what was derived from the lost part is wrong."""
+        """Discard the state derived from the truncated part of the log."""
         end_offset = recovery.end_offset
         logger.warning(
             "%s: %d bytes and %d segments were dropped in recovery, the log ends at %d: %s",
@@ -551,7 +558,7 @@ class Partition:
             recovery.reason,
         )
         if self._log is None:
-            return  # It is being opened, and nothing was derived yet.
+            return  # The log is being opened: no state is derived yet.
         self._forget_producers()
         self._announced_offset = min(self._announced_offset, end_offset)
         self._unannounced.clear()
@@ -562,7 +569,7 @@ class Partition:
         discard_producers_beyond(self.topic.shared.fs, self.topic.directory_of(self.index), end_offset)
 
     def _mend(self, log: Log) -> None:
-        """Take a failed log into use again. Raises OSError while it cannot be, or was tried just now."""
+        """Recover a failed log. Raises OSError if that fails, or if it was tried a moment ago."""
         seconds = self.topic.shared.seconds()
         if seconds < self._mend_at:
             raise LogFailed(errno.EIO, f"the log failed and is tried again soon: {log.failure}")
@@ -618,7 +625,7 @@ class Partition:
             self._producers = None
 
     def _save_producers(self, log: Log) -> None:
-        """Leave a snapshot; what cannot be saved is read from the log again."""
+        """Write a snapshot. If that fails, the state is read from the log again at the next start."""
         self._snapshot_at_bytes = self._appended_bytes + _SNAPSHOT_EVERY_BYTES
         if not self._appended_bytes:
             return
@@ -632,7 +639,7 @@ class Partition:
 
 
 def _close_unused(opening: Future[_Opened]) -> None:
-    """Give back the files of a log that was opened for a topic that was deleted meanwhile."""
+    """Close the files of a log that was opened for a topic that was deleted meanwhile."""
     if not opening.cancelled() and opening.exception() is None:
         opening.result()[0].close_files()
 
