@@ -24,8 +24,9 @@ from headgate.spark.readers import (
 )
 from headgate.spark.source import HeadgateDataSource
 
-# Unless told, Spark takes whatever `python3` it finds for its workers; they must find this package. It looks
-# when it starts, so a session made after this import is right; `spark.pyspark.python` still goes first.
+# By default Spark starts its workers with the first `python3` it finds; they must find this package. Spark
+# reads this variable when it starts, so it applies to sessions made after this import; `spark.pyspark.python`
+# has precedence.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 __all__ = [

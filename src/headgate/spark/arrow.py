@@ -1,7 +1,7 @@
 """Columns of records as Arrow arrays.
 
-Keys and values are copied once, by Arrow: the payload serves as the data of an array whose elements are turn
-by turn a wanted stretch and the gap behind it, and a `take` of the wanted ones makes a compact array of them.
+Arrow copies keys and values once: the payload becomes the data of an array whose elements alternate between a
+wanted part and the gap after it, and a `take` of the wanted ones makes a compact array.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from headgate.log.batch_scan import Bits, Ints
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 
 Column = Callable[[], pa.Array]
-"""Makes a column when it is asked for: columns nobody wants cost nothing."""
+"""Builds a column when called, so that columns that are not selected cost nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """So many rows, and the columns they have."""
+    """A number of rows, and their columns."""
 
     count: int
     columns: Mapping[str, Column]
 
 
 LAST_TIMESTAMP_MS = 253_402_300_799_999
-"""The last millisecond of the year 9999: Spark has no timestamps beyond."""
+"""The last millisecond of the year 9999, the maximum of Spark's timestamps."""
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 
 def integers(values: Ints, kind: pa.DataType, is_null: Bits | None = None) -> pa.Array:
-    """An integer column, null where `is_null`."""
+    """Return an integer column, null where `is_null`."""
     mask = None if is_null is None or not is_null.any() else is_null
     return pa.array(values.astype(kind.to_pandas_dtype(), copy=False), type=kind, mask=mask)
 
 
 def timestamps(milliseconds: Ints) -> pa.Array:
-    """A timestamp column; null where there is none (Kafka's -1), or none that Spark could show."""
+    """Return a timestamp column; null for no timestamp (Kafka's -1), and for one that Spark cannot show."""
     is_null = (milliseconds < 0) | (milliseconds > LAST_TIMESTAMP_MS)
     if is_null.any():
         return pa.array(np.where(is_null, 0, milliseconds) * 1000, type=pa.int64(), mask=is_null).view(
@@ -52,17 +52,17 @@ def timestamps(milliseconds: Ints) -> pa.Array:
 
 
 def microseconds(milliseconds: int) -> int | None:
-    """A time for a timestamp column, in microseconds; None where `timestamps` would have null."""
+    """Return a time for a timestamp column, in microseconds; None where `timestamps` has null."""
     return milliseconds * 1000 if 0 <= milliseconds <= LAST_TIMESTAMP_MS else None
 
 
 def constant(value: str | int, size: int, kind: pa.DataType) -> pa.Array:
-    """The same value in every row."""
+    """Return a column with the same value in every row."""
     return pa.repeat(pa.scalar(value, type=kind), size)
 
 
 def binaries(payload: bytes | bytearray, at: Ints, size: Ints) -> pa.Array:
-    """A binary column: `size` bytes from `at` on in each row, null where the size is -1. Places must rise."""
+    """Return a binary column: `size` bytes from `at` in each row, null for size -1. Positions must ascend."""
     count = len(at)
     bounds = np.empty(2 * count + 1, dtype=np.int32)
     bounds[0:-1:2] = at
@@ -75,7 +75,7 @@ def binaries(payload: bytes | bytearray, at: Ints, size: Ints) -> pa.Array:
 
 
 def strings(payload: bytes | bytearray, at: Ints, size: Ints) -> pa.Array:
-    """A string column over UTF-8 bytes; bytes that are not UTF-8 become replacement characters."""
+    """Return a string column of UTF-8 bytes; invalid bytes become replacement characters."""
     raw = binaries(payload, at, size)
     try:
         return raw.cast(pa.string())
@@ -85,13 +85,13 @@ def strings(payload: bytes | bytearray, at: Ints, size: Ints) -> pa.Array:
 
 
 def leader_epochs(records: Records) -> pa.Array:
-    """The leader epoch of each record's batch; null where the batch has none."""
+    """Return the leader epoch of each record's batch; null if the batch has none."""
     epochs = records.batches.leader_epoch[records.batch]
     return integers(epochs, pa.int32(), epochs < 0)
 
 
 def headers(records: Records) -> pa.Array:
-    """The headers column: null for a record without any, as Kafka's own connector has it."""
+    """Return the headers column: null for a record without headers, as in Kafka's own connector."""
     counts = records.header_count
     is_null = counts == 0
     if is_null.all():

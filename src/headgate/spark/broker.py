@@ -1,9 +1,9 @@
-"""Read topics from a cluster, over the Kafka protocol: from Headgate nodes or from Apache Kafka.
+"""Read topics from a cluster over the Kafka protocol: from Headgate nodes or from Apache Kafka.
 
-What a read covers is fixed when it is planned, by the end offsets then. A partition is cut into ranges of
-offsets, so that even a single one keeps all tasks busy; each range is fetched from its partition's leader. A
-task has one client, which begins with the leaders the plan knew. Transactions are not waited for: records of
-open and of aborted ones are read like any other.
+The plan of a read fixes its extent, by the end offsets at that time. A partition is divided into ranges of
+offsets, so that also a single partition uses all tasks; each range is fetched from its partition's leader. A
+task has one client, which starts with the leaders that the plan knew. A read does not wait for transactions:
+records of open and aborted ones are read like any other.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from headgate.spark.options import Options
 from headgate.spark.plan import MissingData, Task, share_out
 
 FETCH_BYTES = 4 << 20
-"""Asked for at a time; a leader gives at least one whole batch, however large."""
+"""Maximum size of a fetch; a leader returns at least one whole batch, whatever its size."""
 
 WAIT_MS = 1000
-"""How long a leader may look for records that, by its own end offset, are there."""
+"""Maximum time in ms a leader waits for records that are below its end offset."""
 
 CLIENT_ID = "headgate-spark"
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """A range of offsets of one partition. `log_end` is where the plan's reading of it ends."""
+    """A range of offsets of one partition. `log_end` is the end of the partition in the plan."""
 
     where: TopicPartition
     start_offset: int
@@ -41,13 +41,13 @@ class OffsetRange:
 
     @property
     def weight(self) -> int:
-        """The offsets to read."""
+        """Return the number of offsets to read."""
         return self.end_offset - self.start_offset
 
 
 @dataclass(frozen=True)
 class FetchTask(Task):
-    """Ranges of offsets that one task fetches, in order, and who led their partitions when it was planned."""
+    """Ranges of offsets that one task fetches, in order, and the leaders of their partitions in the plan."""
 
     bootstrap_servers: str
     timeout_s: float
@@ -56,14 +56,14 @@ class FetchTask(Task):
     ranges: tuple[OffsetRange, ...]
 
     def scans(self) -> Iterator[tuple[TopicPartition, Scan]]:
-        """Fetch all of it, answer by answer, each with the partition it belongs to."""
+        """Fetch all ranges, response by response, each with its partition."""
         with _connect(self.bootstrap_servers, self.timeout_s, self.leaders) as cluster:
             for offsets in self.ranges:
                 for scan in _Fetching(self, cluster, offsets).scans():
                     yield offsets.where, scan
 
     def scans_at(self, where: TopicPartition, offset: int) -> Iterator[Scan]:
-        """Fetch the record at an offset that another task may read, if the plan covers it."""
+        """Fetch the record at an offset that another task may read, if the plan includes it."""
         log_end = max(offsets.log_end for offsets in self.ranges if offsets.where == where)
         if offset < log_end:
             with _connect(self.bootstrap_servers, self.timeout_s, self.leaders) as cluster:
@@ -83,7 +83,7 @@ class _Fetching:
         self.floor = 0
 
     def scans(self) -> Iterator[Scan]:
-        """Fetch it, answer by answer."""
+        """Fetch the range, response by response."""
         while self.offset < self.end_offset:
             fetched = self._fetch()
             if fetched is None:
@@ -101,7 +101,7 @@ class _Fetching:
             self.offset = self.floor = following
 
     def _fetch(self) -> Fetched | None:
-        """The records from the offset on; None if the offset was moved to where there are records."""
+        """Return the records from the offset on; None if the offset was moved to the next existing record."""
         try:
             return self.cluster.fetch(
                 self.where.topic,
@@ -115,13 +115,13 @@ class _Fetching:
                 raise
         earliest = self.cluster.list_offsets({self.where: EARLIEST})[self.where]
         self._lose(f"begins at offset {earliest}, {self.offset} is not there")
-        # Deleted at the beginning, or cut off at the end: then there is nothing more to read.
+        # Records were deleted at the start or truncated at the end: nothing more to read there.
         self.offset = earliest if earliest > self.offset else self.end_offset
         self.floor = 0
         return None
 
     def _lose(self, what: str) -> None:
-        """Records that were there when the read was planned are gone."""
+        """Report that records of the plan no longer exist."""
         message = f"{self.where} {what}, although it was read up to {self.end_offset} by the plan"
         if self.task.fail_on_data_loss:
             raise MissingData(f"{message}; set failOnDataLoss to false to read what there is")
@@ -147,25 +147,27 @@ class _Fetching:
                 )
             )
 
-        # A full answer is cut somewhere: the next one has what confirms its last batch.
+        # A full response is cut: the next one has the batch that confirms its last batch.
         found = scan(more_follows=2 * len(records) > FETCH_BYTES)
         return found if found.end else scan(more_follows=False)
 
     def _behind_corruptions(self, scan: Scan) -> int:
-        """The offset behind a batch that cannot be read, by its header, if nothing behind it could be."""
+        """Return the offset after an unreadable batch, by its header, if nothing after it was readable."""
         if len(scan.batches) or not scan.corruptions:
             return 0
         behind = read_header(scan.chunk.data, scan.corruptions[-1].position).next_offset
         return behind if self.offset < behind <= scan.chunk.ceiling else self.end_offset
 
     def _unreadable(self, scan: Scan) -> Corruption:
-        """Without the length of this batch there is no next one: the rest of the range cannot be read."""
+        """Return the corruption of a batch without a valid length: the rest of the range cannot be read."""
         rest = scan.chunk.size - scan.end
         return Corruption(scan.chunk.place, scan.end, rest, scan.next_offset, scan.broken)
 
 
 def plan(options: Options) -> list[Task]:
-    """Ask the cluster where the partitions begin and end, and share the offsets out. Raises MissingData."""
+    """Get the start and end of the partitions from the cluster, and divide the offsets. Raises
+    MissingData.
+    """
     assert options.bootstrap_servers is not None
     with _connect(options.bootstrap_servers, options.timeout_s) as cluster:
         partitions = _partitions(cluster, options)
@@ -200,7 +202,7 @@ def _connect(
 
 
 def _partitions(cluster: Cluster, options: Options) -> list[TopicPartition]:
-    """The partitions to read; the cluster knows their leaders then."""
+    """Return the partitions to read; their leaders are known to the cluster afterwards."""
     response = cluster.metadata(options.topics.required or None)
     cluster.learn_leaders(response)
     found: dict[TopicName, list[int]] = {}
@@ -229,9 +231,9 @@ def _no_topic(cluster: Cluster, options: Options, topic: str) -> MissingData:
 
 
 def _wanted(options: Options, where: TopicPartition, earliest: int, latest: int) -> tuple[int, int]:
-    """The first offset to read and the first not to read, of those that are there.
+    """Return the first offset to read and the end of the read, of those that exist.
 
-    A start behind the end reads nothing, as in Spark's Kafka source.
+    A start after the end reads nothing, as in Spark's Kafka source.
     """
     start = options.starting_offsets.get(where, EARLIEST)
     end = options.ending_offsets.get(where, LATEST)

@@ -1,14 +1,14 @@
-"""Offset commits out of the coordinator's log, all of a chunk at once.
+"""Read offset commits from the coordinator's log, all records of a chunk at once.
 
-Layouts, from Kafka's record schemas (all integers big-endian, strings behind an int16 size):
+Layouts, from Kafka's record schemas (all integers big-endian, strings after an int16 size):
 
     key    0, 1   int16 version, group string, topic string, partition int32
     value  0, 2   int16 version, offset int64, metadata string, commit timestamp int64
     value  1      the same, then expire timestamp int64
     value  3      int16 version, offset int64, leader epoch int32, metadata string, commit timestamp int64
-    value  4      as 3, but metadata behind an unsigned varint of its size + 1, and tagged fields at the end
+    value  4      as 3, but metadata after an unsigned varint of its size + 1, and tagged fields at the end
 
-A record that is not laid out like that is left to `group_events`, which keeps it as it is.
+`group_events` has all records with another layout, unchanged.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _VERSION_WITH_EXPIRE_TIMESTAMP = 1
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
-    """Where the parts of offset commit keys stand; `fits` is false for what is no such key."""
+    """Positions of the parts of offset commit keys; `fits` is false for any other key."""
 
     group_at: Ints
     group_size: Ints
@@ -45,9 +45,9 @@ class _Keys:
 
 @dataclass(frozen=True, slots=True)
 class _Values:
-    """The parts of offset commit values; -1 in `version` for a tombstone, `fits` false for what is no value.
+    """The parts of offset commit values; `version` is -1 for a tombstone, `fits` false for an invalid value.
 
-    `is_known` is false for a tombstone and for a version to come: the other columns then mean nothing.
+    `is_known` is false for a tombstone and for a future version: the other columns are then undefined.
     """
 
     version: Ints
@@ -62,12 +62,12 @@ class _Values:
 
 
 def is_offset_commit(records: Records) -> Bits:
-    """Which records are offset commits that can be read, or are in a version of their value to come."""
+    """Return which records are offset commits, readable or with a future version of the value."""
     return _keys(records).fits & _values(records).fits
 
 
 def rows(records: Records, where: TopicPartition) -> Rows:
-    """The offset commits among the records, as `schemas.OFFSET_COMMITS`."""
+    """Return the offset commits among the records, as `schemas.OFFSET_COMMITS`."""
     keys, values = _keys(records), _values(records)
     chosen = keys.fits & values.fits
     records, keys, values = only(records, chosen), only(keys, chosen), only(values, chosen)
@@ -138,9 +138,10 @@ def _number(payload: bytes | bytearray, kind: str, at: Ints) -> Ints:
 
 
 class _Reader:
-    """Reads the same field of many keys, or values, at once, moving on in each.
+    """Reads the same field of many keys or values at once, and advances each.
 
-    One that ends too early is marked in `fits`, and read at its end from then on, which the padding allows.
+    A key or value that is too short is marked in `fits`, and read at its end from then on, which the padding
+    allows.
     """
 
     def __init__(self, payload: bytes | bytearray, at: Ints, size: Ints) -> None:
@@ -150,7 +151,7 @@ class _Reader:
         self.fits: Bits = size >= 0
 
     def number(self, kind: str, present: Bits | None = None) -> Ints:
-        """A number of this numpy type; -1, and no move, where it is not `present`."""
+        """Read a number of this numpy type; -1, without advancing, where it is not `present`."""
         width = np.dtype(kind).itemsize
         value = _number(self.payload, kind, self.at)
         if present is None:
@@ -160,7 +161,7 @@ class _Reader:
         return np.where(present, value, -1)
 
     def string(self, is_compact: Bits | None = None) -> tuple[Ints, Ints]:
-        """A string behind an int16 size, or, where it `is_compact`, behind an unsigned varint of its size +
+        """Read a string after an int16 size, or, where `is_compact`, after an unsigned varint of its size +
         1.
         """
         size = _number(self.payload, ">i2", self.at)
@@ -175,7 +176,9 @@ class _Reader:
         return at, size
 
     def _compact_size(self, rows: Ints) -> tuple[Ints, Ints]:
-        """The size of compact strings and the width of the varint; at most five bytes of it are looked at."""
+        """Return the size of compact strings and the width of the varint, of which at most five bytes are
+        read.
+        """
         at = self.at[rows]
         size, width = np.zeros_like(at), np.zeros_like(at)
         more = np.ones(len(at), dtype=np.bool_)

@@ -1,6 +1,6 @@
 """The records of consumer groups (KIP-848) as events: key types 3 to 8 and 16.
 
-Topics have ids there and no names; an id is shown as Kafka shows it, in the URL-safe alphabet of Base64.
+These records have topic ids, not names; ids are shown as Kafka shows them, in URL-safe Base64.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ _EVENTS = {
 
 
 def consumer_event(record: ConsumerRecord) -> Event:
-    """What a record says, by the columns of `schemas.GROUP_EVENTS`; a tombstone's event is the record's."""
+    """Return the content of a record by the columns of `schemas.GROUP_EVENTS`; a tombstone has the event of
+    its record.
+    """
     match record:
         case ConsumerGroupTombstone():
             return _tombstone(record)
@@ -81,7 +83,7 @@ def consumer_event(record: ConsumerRecord) -> Event:
 
 
 def topic_id_text(topic_id: TopicId) -> str:
-    """A topic id as Kafka prints it."""
+    """Return a topic id as Kafka prints it."""
     return urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 

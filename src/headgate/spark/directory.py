@@ -1,8 +1,8 @@
-"""The segment files of a partition in a broker's data directory, as they are at one moment.
+"""The segment files of a partition in a broker's data directory, as of one moment.
 
-The broker may be running, and compaction replaces files by others. Headgate says in `headgate.compaction`
-which files a replacement under way removes and adds; Kafka names the new ones `.swap` until the old ones are
-gone. A look at the directory counts when no replacement is under way and a second look finds the same.
+The broker may be running, and compaction replaces files. Headgate records in `headgate.compaction` which
+files a replacement in progress removes and adds; Kafka names new files `.swap` until the old ones are
+removed. A listing of the directory is valid if no replacement is in progress and a second listing is equal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from headgate.log.swap import CLEANED_SUFFIX, COMPACTION_NAME, CompactionState
 from headgate.spark.plan import MissingData
 
 SETTLE_S = 2.0
-"""How long a replacement of files may take that is waited for."""
+"""Maximum time in s to wait for a replacement of files."""
 
 _LOOK_AGAIN_S = 0.01
 _SEGMENT_NAME = re.compile(r"\d{20}\.log")
@@ -26,7 +26,7 @@ _FOLDER_NAME = re.compile(r"(.+)-(\d+)")
 
 
 class CompactedWhileRead(MissingData):
-    """Compaction replaced files after a read was planned: what is left of them is not what was to be read."""
+    """Compaction replaced files after a read was planned: the remaining files are not the planned ones."""
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path} was compacted while it was read, run again")
@@ -34,7 +34,7 @@ class CompactedWhileRead(MissingData):
 
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
-    """One segment file: which file it is, not only its name, and its size at the time."""
+    """One segment file: its identity, not only its name, and its size at that time."""
 
     path: Path
     base_offset: int
@@ -42,12 +42,12 @@ class SegmentFile:
     size: int
 
     def is_same(self, other: os.stat_result) -> bool:
-        """Whether a file that was opened by this name is this one; it may have grown since."""
+        """Return whether an opened file of this name is this file; it may have grown since."""
         return other.st_ino == self.inode
 
 
 def topics_in(data_directory: Path) -> dict[str, dict[int, Path]]:
-    """The folders of all partitions, by topic and partition. Raises MissingData."""
+    """Return the directories of all partitions, by topic and partition. Raises MissingData."""
     if not data_directory.is_dir():
         raise MissingData(f"there is no data directory {data_directory}")
     found: dict[str, dict[int, Path]] = {}
@@ -59,7 +59,7 @@ def topics_in(data_directory: Path) -> dict[str, dict[int, Path]]:
 
 
 def segment_files(directory: Path) -> list[SegmentFile]:
-    """The segments of a partition, in order. Raises MissingData if a replacement does not end."""
+    """Return the segments of a partition, in order. Raises MissingData if a replacement does not end."""
     deadline = time.monotonic() + SETTLE_S
     while True:
         state = _replacement(directory)
@@ -77,7 +77,7 @@ def segment_files(directory: Path) -> list[SegmentFile]:
 
 
 def _replacement(directory: Path) -> CompactionState | None:
-    """The replacement that is under way, in a log of Headgate."""
+    """Return the replacement in progress, in a log of Headgate."""
     try:
         state = CompactionState.from_bytes((directory / COMPACTION_NAME).read_bytes())
     except FileNotFoundError:
@@ -86,7 +86,7 @@ def _replacement(directory: Path) -> CompactionState | None:
 
 
 def _look(directory: Path, state: CompactionState | None) -> list[SegmentFile] | None:
-    """The files that count; None if one went while they were looked at."""
+    """Return the valid files; None if one was removed during the listing."""
     paths = {int(entry.stem): entry for entry in directory.iterdir() if _SEGMENT_NAME.fullmatch(entry.name)}
     if state is not None:
         for base_offset in state.removed:

@@ -1,8 +1,8 @@
-"""Where in a large segment batches begin, so that several tasks can read it.
+"""Find starts of batches in a large segment, so that several tasks can read it.
 
-The segment's index knows some places. It is derived and may be missing, as that of a segment that is being
-written is, so a place counts only when a whole batch with a right checksum is there; without an index the
-next such batch is searched for.
+The segment's index has some positions. It is derived and may be missing, as for a segment that is being
+written. So a position is used only if a whole batch with a valid checksum is there; without an index the next
+such batch is searched for.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from headgate.spark.directory import SegmentFile
 
 
 def batch_starts(segment: SegmentFile, written: int, longest: int) -> list[tuple[int, int]]:
-    """Position and base offset of batches about `longest` bytes apart, without the first; maybe none."""
+    """Return position and base offset of batches about `longest` bytes apart, without the first; may be
+    empty.
+    """
     positions = _indexed_positions(segment.path, written)
     found: list[tuple[int, int]] = []
     descriptor = os.open(segment.path, os.O_RDONLY)
     try:
         if not segment.is_same(os.fstat(descriptor)):
-            return []  # whoever reads it says so
+            return []  # the read reports it
 
         def pread(count: int, position: int) -> bytes:
             return os.pread(descriptor, count, position)
@@ -47,7 +49,7 @@ def batch_starts(segment: SegmentFile, written: int, longest: int) -> list[tuple
 def _next_start(
     positions: list[int], pread: Callable[[int, int], bytes], target: int, written: int, least_offset: int
 ) -> int | None:
-    """The first batch that begins at `target` or later."""
+    """Return the first batch at or after `target`."""
     if positions:
         for at in positions[bisect_left(positions, target) :]:
             if is_whole_batch(pread, at, written, least_offset):
@@ -56,12 +58,12 @@ def _next_start(
 
 
 def _indexed_positions(path: Path, written: int) -> list[int]:
-    """The positions in the segment's index; none where there is no index that can be one."""
+    """Return the positions in the segment's index; empty without a valid index."""
     try:
         data = path.with_name(path.name.removesuffix(path.suffix) + INDEX_SUFFIX).read_bytes()
     except OSError:
         return []
-    # Behind the entries are the zeros of the room that Kafka sets aside; an entry may end with some, too.
+    # After the entries are zeros, preallocated by Kafka; an entry may end with zeros, too.
     used = -(-len(data.rstrip(b"\0")) // OFFSET_ENTRY_BYTES)
     index = OffsetIndex.from_bytes(data[: used * OFFSET_ENTRY_BYTES], written)
     return [] if index is None else index.positions.tolist()

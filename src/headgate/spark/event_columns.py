@@ -1,8 +1,8 @@
-"""The records of the coordinator's log that are not offset commits, one event each, of groups of every kind.
+"""The records of the coordinator's log except offset commits, one event each, for groups of every kind.
 
-There are few of them beside the commits, so they are read one by one, with the same `headgate.records` that
-the coordinator reads them with. Nothing is dropped: what has no columns here, or is not what its type says,
-keeps its key and value as they were.
+There are few of them compared with the commits, so they are read one by one, with the same `headgate.records`
+as in the coordinator. No record is dropped: one without columns here, or with invalid content, keeps its key
+and value unchanged.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ RECORD_NAMES = {
     23: "StreamsGroupTopology",
     1000: "PausedTopicPartitions",
 }
-"""Kafka's record types by the version of their key, and KIP-1249's, which has no number there yet.
+"""Kafka's record types by the version of their key, and that of KIP-1249, which has no number there yet.
 
-The key of each begins with the group id.
+Each key begins with the group id.
 """
 
 CONSUMER_PROTOCOL = "consumer"
-"""The protocol type whose assignments have a format that is known."""
+"""The protocol type whose assignments have a known format."""
 
 _MARKER_EVENTS = {0: "transaction_aborted", 1: "transaction_committed"}
 _MARKER_NAME = "TransactionMarker"
@@ -65,7 +65,7 @@ Event = dict[str, Any]
 
 
 def rows(records: Records, where: TopicPartition) -> Rows:
-    """All records that are not offset commits, as `schemas.GROUP_EVENTS`."""
+    """Return all records except offset commits, as `schemas.GROUP_EVENTS`."""
     records = only(records, ~is_offset_commit(records))
     count = len(records)
     is_control, producer_id = records.is_control, records.batches.producer_id[records.batch]
@@ -129,7 +129,7 @@ _DECODED = (
 
 
 def _marker(key: bytes | None) -> Event:
-    """A control record: int16 version, int16 type in the key."""
+    """Return the event of a control record; its key is int16 version, int16 type."""
     if key is None or len(key) < 4:
         return {"event": "malformed"}
     (kind,) = struct.unpack_from(">h", key, 2)
@@ -190,7 +190,7 @@ def _member(member: GroupMember, protocol_type: str) -> Event:
 
 
 def assigned_partitions(assignment: bytes) -> list[Event] | None:
-    """The partitions in a ConsumerProtocolAssignment, by topic; None if the bytes are none."""
+    """Return the partitions in a ConsumerProtocolAssignment, by topic; None if the bytes are not one."""
     found = read_assignment(assignment)
     if found is None:
         return None

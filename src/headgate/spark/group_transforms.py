@@ -1,8 +1,8 @@
-"""What to make of the records of groups: who was in them when, and what each member reads.
+"""Transforms of group records: the members of groups over time, and the partitions that each member reads.
 
 Pure functions from DataFrame to DataFrame, like those of `transforms`. Classic groups write one record for
 each generation. Consumer groups (KIP-848) write a record for each member, target and assignment, and one for
-each group epoch behind those that caused it.
+each group epoch after the records that caused it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _CLASSIC_EVENTS = ("assigned", "emptied", "removed")
 
 
 def rebalances() -> Transform:
-    """`GROUP_EVENTS` -> `REBALANCES`: every change of who is in a group, and what it changed.
+    """`GROUP_EVENTS` -> `REBALANCES`: every change of a group's members.
 
     For a classic group that is a generation, for a consumer group an epoch. `joined` and `left` are member
-    ids, against the generation or epoch before. Records of classic groups that change neither the generation
-    nor the members give no row, such as the first of a group that nobody is in yet; a static member that
-    comes back under a new id is a change.
+    ids, compared with the previous generation or epoch. Records of classic groups that change neither the
+    generation nor the members give no row, such as the first record of an empty group. A static member that
+    rejoins with a new id is a change.
     """
 
     def transform(group_events: DataFrame) -> DataFrame:
@@ -33,7 +33,7 @@ def rebalances() -> Transform:
 
 
 def assignments() -> Transform:
-    """`GROUP_EVENTS` -> `ASSIGNMENTS`: the partitions that each member of each group reads, as the log ends.
+    """`GROUP_EVENTS` -> `ASSIGNMENTS`: the partitions of each member of each group at the end of the log.
 
     A member of a classic group has topics by name, one of a consumer group by id.
     """
@@ -49,7 +49,7 @@ def assignments() -> Transform:
 
 
 def unknown_records() -> Transform:
-    """`GROUP_EVENTS` -> `UNKNOWN_RECORDS`: the records that this release has no columns for, as they are."""
+    """`GROUP_EVENTS` -> `UNKNOWN_RECORDS`: the records without columns in this release, unchanged."""
 
     def transform(group_events: DataFrame) -> DataFrame:
         return group_events.where(F.col("event").isin("other", "malformed")).transform(
@@ -86,7 +86,7 @@ def _generations(group_events: DataFrame) -> DataFrame:
 
 
 def _epochs(group_events: DataFrame) -> DataFrame:
-    """Each epoch of consumer groups, with the members that came and went since the one before."""
+    """Return each epoch of consumer groups, with the members that joined and left since the previous one."""
     of_member = Window.partitionBy("group_id", "member_id").orderBy("log_offset")
     of_group = Window.partitionBy("group_id").orderBy("log_offset")
     is_epoch = (F.col("event") == "group_epoch") & ~F.col("is_tombstone")

@@ -1,7 +1,7 @@
-"""Offset commits out of the history: what compaction took out of the coordinator's log, as it stood there.
+"""Offset commits from the history: records that compaction removed from the coordinator's log.
 
-A record of `__consumer_offsets_history` is one of the log with a header behind: where it stood, and its
-timestamp there (`headgate.records.history`). With these it is a row like any other of the log.
+A record of `__consumer_offsets_history` is one of the log with an appended header: its offset and timestamp
+in the log (`headgate.records.history`). With these it becomes a row like any other of the log.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from headgate.spark.arrow import Rows
 
 
 def rows(records: Records, where: TopicPartition) -> Rows:
-    """The offset commits among the records, as `schemas.OFFSET_COMMITS` has them where they stood."""
+    """Return the offset commits among the records, as `schemas.OFFSET_COMMITS` with their original
+    positions.
+    """
     return commit_columns.rows(_as_they_stood(records), where)
 
 
 def _as_they_stood(records: Records) -> Records:
-    """Those that have an origin, with its offset and timestamp for their own."""
+    """Return the records with an origin, with its offset and timestamp in place of their own."""
     headers, _ = read_headers(records.payload, records.headers_at, records.headers_end, records.header_count)
     origin = (headers.key_size == len(ORIGIN_KEY)) & (headers.value_size == ORIGIN_BYTES)
     octets = np.frombuffer(records.payload, np.uint8)

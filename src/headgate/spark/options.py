@@ -1,7 +1,7 @@
-"""What a reader can be told, and the refusal of anything else.
+"""The options of the readers, and their validation.
 
-Names are those of Spark's Kafka source where it has one; names of earlier releases remain as aliases. Spark
-hands options on without regard to case, so their names are compared without it.
+Options have the names of Spark's Kafka source where it has them; names of earlier releases remain as aliases.
+Spark ignores the case of option names, so they are compared without it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 class OptionError(ValueError):
-    """An option that does not exist, has no such value, or does not go with another."""
+    """An option is unknown, has an invalid value, or conflicts with another one."""
 
 
 NAMES = {
@@ -46,20 +46,20 @@ NAMES = {
     "failOnCorrupt": "true (default): fail at a batch that cannot be read; false: skip it and say so",
     "failOnDataLoss": "true (default): fail when offsets asked for by number are not in the log",
 }
-"""Every option, with its meaning: the manual's table is this one."""
+"""Every option and its meaning; the manual has the same table."""
 
 ALIASES = {"bootstrap.servers": "kafka.bootstrap.servers", "topic": "subscribe"}
-"""Options of earlier releases, by their names there."""
+"""Options of earlier releases, by their old names."""
 
 _TOPIC_OPTIONS = ("subscribe", "subscribePattern", "assign")
 
 Offsets = Mapping[TopicPartition, int]
-"""Offsets asked for: a number, `EARLIEST` or `LATEST`."""
+"""Requested offsets: a number, `EARLIEST` or `LATEST`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicChoice:
-    """The topics of a read: by name, by a pattern of names, or by single partitions. One of them is set."""
+    """The topics of a read: by name, by a pattern of names, or as single partitions. Exactly one is set."""
 
     names: tuple[TopicName, ...] = ()
     pattern: str | None = None
@@ -72,11 +72,11 @@ class TopicChoice:
 
     @property
     def required(self) -> tuple[TopicName, ...]:
-        """The topics that must exist."""
+        """Return the topics that must exist."""
         return self.names or tuple(self.partitions)
 
     def among(self, available: Iterable[str]) -> list[TopicName]:
-        """The topics to read, in order, out of those that there are."""
+        """Return the topics to read, in order, of the available ones."""
         if self.pattern is None:
             there = set(available)
             return [name for name in self.required if name in there]
@@ -84,14 +84,14 @@ class TopicChoice:
         return [TopicName(name) for name in sorted(available) if matches(name) and not name.startswith("__")]
 
     def partitions_of(self, topic: TopicName, available: Iterable[int]) -> list[int]:
-        """The partitions to read of a topic, in order, out of those that there are."""
+        """Return the partitions of a topic to read, in order, of the available ones."""
         chosen = self.partitions.get(topic)
         return sorted(set(available) if chosen is None else set(available) & set(chosen))
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of one read, checked. Exactly one of `path` and `bootstrap_servers` is set."""
+    """The checked options of one read. Exactly one of `path` and `bootstrap_servers` is set."""
 
     topics: TopicChoice
     path: Path | None = None
@@ -118,7 +118,7 @@ class Options:
 
 
 def parse(given: Mapping[str, str], topic: str | None = None) -> Options:
-    """Check the options of a read; `topic` is set for the readers that always read the same one."""
+    """Check the options of a read; `topic` is set for readers of a fixed topic."""
     values = _by_documented_name(given)
     topics = _topic_choice(values, topic)
     _check_source(values)
@@ -141,14 +141,14 @@ def parse(given: Mapping[str, str], topic: str | None = None) -> Options:
 
 
 def source_option(source: str | os.PathLike[str]) -> tuple[str, str]:
-    """The option that names a source: HOST:PORT[,...] is a cluster, anything else a data directory."""
+    """Return the option for a source: HOST:PORT[,...] is a cluster, anything else a data directory."""
     if isinstance(source, str) and _ADDRESSES.fullmatch(source):
         return "kafka.bootstrap.servers", source
     return "path", os.fspath(source)
 
 
 def local_path(text: str) -> Path:
-    """A path, or a `file:` URI, as a path. Raises OptionError for URIs of other file systems."""
+    """Return the path of a path or a `file:` URI. Raises OptionError for URIs of other file systems."""
     if not _URI.match(text):
         return Path(text)
     parts = urlsplit(text)
@@ -158,7 +158,7 @@ def local_path(text: str) -> Path:
 
 
 def choose_columns(names: tuple[str, ...] | None, available: list[str]) -> list[str]:
-    """The columns to decode, in order; all when none were named."""
+    """Return the columns to decode, in order; all columns if none are named."""
     if names is None:
         return available
     for name in names:
@@ -170,7 +170,7 @@ def choose_columns(names: tuple[str, ...] | None, available: list[str]) -> list[
 
 
 def cores() -> int:
-    """The cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

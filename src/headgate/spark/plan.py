@@ -1,7 +1,7 @@
-"""Share a read out among tasks.
+"""Divide a read among tasks.
 
-A piece is what one task can read by itself: a part of a segment file, or a run of offsets of one partition. A
-task costs 50 to 150 ms before its first row, so there is about one for each core, with many pieces in each.
+A piece is read by one task: a part of a segment file, or a range of offsets of one partition. A task takes 50
+to 150 ms before its first row, so there is about one for each core, with many pieces in each.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ from headgate.log.batch_scan import Scan
 
 
 class MissingData(LookupError):
-    """What was to be read is not there: no such directory, topic, or offsets."""
+    """The directory, topic, or offsets to read do not exist."""
 
 
 class Piece(Protocol):
-    """A part of a partition's log that is read from its beginning to its end."""
+    """A part of a partition's log that is read from its start to its end."""
 
     @property
     def where(self) -> TopicPartition:
-        """The partition it belongs to."""
+        """Return the partition of the piece."""
         ...
 
     @property
     def start_offset(self) -> int:
-        """The first offset wanted of it."""
+        """Return the first wanted offset of the piece."""
         ...
 
     @property
     def weight(self) -> int:
-        """What it costs to read, in bytes or in offsets: the same unit for all pieces of a read."""
+        """Return the cost of the piece, in bytes or in offsets: the same unit for all pieces of a read."""
         ...
 
 
 @dataclass(frozen=True)
 class Task(InputPartition):
-    """What one task of a Spark job reads. This one reads nothing: Spark wants at least one task."""
+    """The work of one task of a Spark job. This one reads nothing: Spark needs at least one task."""
 
     value: None = field(default=None, init=False)
 
     def scans(self) -> Iterator[tuple[TopicPartition, Scan]]:
-        """Read all of it, chunk by chunk, each with the partition it belongs to."""
+        """Read all pieces, chunk by chunk, each chunk with its partition."""
         return iter(())
 
     def scans_at(self, where: TopicPartition, offset: int) -> Iterator[Scan]:
-        """Read the record at an offset that another task may read, if the plan covers it."""
+        """Read the record at an offset that another task may read, if the plan includes it."""
         return iter(())
 
 
@@ -59,8 +59,8 @@ PieceT = TypeVar("PieceT", bound=Piece)
 
 
 def share_out(pieces: Sequence[PieceT], task_count: int) -> list[tuple[PieceT, ...]]:
-    """Spread pieces over at most `task_count` tasks, the heaviest first, each to the task with the least so
-    far; within a task they are in order.
+    """Divide pieces among at most `task_count` tasks, the heaviest first, each to the task with the least
+    weight so far; the pieces of a task are in order.
     """
     loads: list[tuple[int, int]] = [(0, task) for task in range(min(task_count, len(pieces)))]
     shares: list[list[PieceT]] = [[] for _ in loads]

@@ -1,8 +1,8 @@
-"""Readers: the only place where a DataFrame of ours comes from.
+"""Readers: the functions that make DataFrames.
 
-A `source` is a broker's data directory, or `HOST:PORT[,HOST:PORT...]` of a cluster. Further options are those
-of `options.NAMES`, by their names there; a problem with them, or a source that is not there, shows at once as
-Spark's `AnalysisException` or at the first action as a `PythonException`, each with our message in it.
+A `source` is a broker's data directory, or `HOST:PORT[,HOST:PORT...]` of a cluster. Further options have the
+names of `options.NAMES`. An invalid option or a missing source raises Spark's `AnalysisException` at once, or
+a `PythonException` at the first action, each with Headgate's message.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ _registered: WeakSet[SparkSession] = WeakSet()
 
 
 def register(spark: SparkSession) -> None:
-    """Make `spark.read.format("headgate")` and the typed formats known to a session; once is enough."""
+    """Register `spark.read.format("headgate")` and the typed formats in a session; may be called again."""
     if spark in _registered:
-        return  # Spark would do it again, and warn of each
+        return  # Spark would register each again, with a warning
     for data_source in DATA_SOURCES:
         spark.dataSource.register(data_source)
     _registered.add(spark)
 
 
 def records(spark: SparkSession, source: Source, topic: str, **options: str | int | bool) -> DataFrame:
-    """The records of a topic, or of several separated by commas, as `schemas.RECORDS`."""
+    """Return the records of a topic, or of several separated by commas, as `schemas.RECORDS`."""
     return _load(spark, HeadgateDataSource.name(), source, {"subscribe": topic, **options})
 
 
 def offset_commits(
     spark: SparkSession, source: Source, *, include_history: bool = False, **options: str | int | bool
 ) -> DataFrame:
-    """Every offset commit and removal in the coordinator's log, as `schemas.OFFSET_COMMITS`.
+    """Return every offset commit and removal in the coordinator's log, as `schemas.OFFSET_COMMITS`.
 
-    With `include_history` those that compaction replaced are there as well, as far back as the history goes:
-    one table of all there ever was, each row once, by `log_partition` and `log_offset`. Raises OptionError
-    for offsets to start or end at, which are of the one log or the other.
+    With `include_history` the result includes the records that compaction replaced, as far back as the
+    history goes. Each row occurs once, by `log_partition` and `log_offset`. Raises OptionError for start and
+    end offsets, which apply to only one of the two logs.
     """
     if not include_history:
         return _load(spark, OffsetCommitsDataSource.name(), source, options)
@@ -71,17 +71,19 @@ def offset_commits(
 
 
 def incomplete_commits(spark: SparkSession, source: Source, **options: str | int | bool) -> DataFrame:
-    """Offset commits that a crash cut short and that therefore never counted, as `schemas.OFFSET_COMMITS`."""
+    """Return offset commits that a crash cut short and that never took effect, as
+    `schemas.OFFSET_COMMITS`.
+    """
     return _load(spark, IncompleteCommitsDataSource.name(), source, options)
 
 
 def group_events(spark: SparkSession, source: Source, **options: str | int | bool) -> DataFrame:
-    """Everything else in the coordinator's log, as `schemas.GROUP_EVENTS`."""
+    """Return all other records of the coordinator's log, as `schemas.GROUP_EVENTS`."""
     return _load(spark, GroupEventsDataSource.name(), source, options)
 
 
 def corruptions(spark: SparkSession, source: Source, topic: str, **options: str | int | bool) -> DataFrame:
-    """What of a topic's log cannot be read, as `schemas.CORRUPTIONS`; empty for a healthy log."""
+    """Return the unreadable parts of a topic's log, as `schemas.CORRUPTIONS`; empty for a valid log."""
     return _load(spark, CorruptionsDataSource.name(), source, {"subscribe": topic, **options})
 
 

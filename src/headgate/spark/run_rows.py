@@ -1,8 +1,8 @@
-"""Which records of the coordinator's log belong to incomplete runs.
+"""Find the records of the coordinator's log that belong to incomplete runs.
 
-A commit too large for one batch is a run of records over several (`headgate.records.runs`). A crash may cut
-it; then none of its records count. The records of a run follow each other without a gap, so a run is
-complete when its last record is there: if not among the records at hand, then further on in the log.
+A commit too large for one batch is a run of records over several batches (`headgate.records.runs`). If a
+crash cuts it, none of its records take effect. The records of a run have consecutive offsets, so a run is
+complete if its last record exists: in these records, or later in the log.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from headgate.log.batch_scan import Bits, Ints, gather
 from headgate.records.runs import HEADER_KEY, RUN_PLACE_BYTES
 
 Run = tuple[int, int]
-"""The offset of a run's first record, and how many records it has."""
+"""The offset of a run's first record, and the number of its records."""
 
 
 def incomplete(records: Records, run_at: Callable[[int], Run | None]) -> Bits:
-    """Which records are of incomplete runs; `run_at` tells the run of the record at an offset of the log."""
+    """Return which records are in incomplete runs; `run_at` returns the run of the record at an offset."""
     found = np.zeros(len(records), np.bool_)
     rows, first, total = _places(records)
     if not len(rows):
@@ -36,7 +36,7 @@ def incomplete(records: Records, run_at: Callable[[int], Run | None]) -> Bits:
 
 
 def run_of(records: Records, offset: int) -> Run | None:
-    """The run of the record at an offset; None if it is in none, or not there."""
+    """Return the run of the record at an offset; None if it is in no run or missing."""
     rows, first, total = _places(records)
     for row, *run in zip(rows.tolist(), first.tolist(), total.tolist(), strict=True):
         if records.offset[row] == offset:
@@ -45,12 +45,12 @@ def run_of(records: Records, offset: int) -> Run | None:
 
 
 def last_run(records: Records) -> Run | None:
-    """The run of the last record; None if it is in none."""
+    """Return the run of the last record; None if it is in no run."""
     return run_of(records, int(records.offset[-1])) if len(records) else None
 
 
 def _places(records: Records) -> tuple[Ints, Ints, Ints]:
-    """The rows of records that are in runs, and of each the run's first offset and its size."""
+    """Return the rows of records in runs, and for each the first offset and the size of its run."""
     if not records.header_count.any():
         nothing = np.zeros(0, np.int64)
         return nothing, nothing, nothing

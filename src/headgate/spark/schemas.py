@@ -1,7 +1,7 @@
-"""The columns that every reader and transform of `headgate.spark` gives, as constants.
+"""The columns of every reader and transform of `headgate.spark`, as constants.
 
-All columns are nullable for Spark's sake (a Python data source may not promise otherwise); where a null has a
-meaning, the comment says which. Times are UTC timestamps of millisecond precision, offsets are log offsets.
+All columns are nullable, because a Python data source may not declare otherwise; where a null has a meaning,
+a comment tells it. Times are UTC timestamps with milliseconds, offsets are log offsets.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ OFFSET_COMMITS = _struct(
     topic=_STRING,
     partition=_INTEGER,
     committed_offset=_LONG,  # null: a tombstone, or a value of a version this release cannot read
-    leader_epoch=_INTEGER,  # null: none was given
+    leader_epoch=_INTEGER,  # null: the commit had none
     metadata=_STRING,
     commit_timestamp=_TIMESTAMP,
     expire_timestamp=_TIMESTAMP,  # null: the group's retention decides
     is_tombstone=_BOOLEAN,
     value_version=_INTEGER,  # null: a tombstone
-    is_transactional=_BOOLEAN,  # true: in force only once a commit marker of `producer_id` follows
+    is_transactional=_BOOLEAN,  # true: takes effect when a commit marker of `producer_id` follows
     producer_id=_LONG,  # null: no idempotent or transactional producer
 )
-"""One row for each offset commit, or removal of one, in the coordinator's log."""
+"""One row for each offset commit or removal in the coordinator's log."""
 
 ASSIGNED_PARTITION = _struct(topic=_STRING, partition=_INTEGER)
 
@@ -83,7 +83,7 @@ GROUP_EVENTS = _struct(
     log_offset=_LONG,
     log_timestamp=_TIMESTAMP,
     log_leader_epoch=_INTEGER,
-    record_type=_INTEGER,  # the version in the key; null: no key, or one too short to have it
+    record_type=_INTEGER,  # the version in the key; null: no key, or a key too short for it
     record_name=_STRING,  # null: a type without a name in Kafka's schemas
     group_id=_STRING,
     event=_STRING,  # see EVENTS
@@ -93,7 +93,7 @@ GROUP_EVENTS = _struct(
     leader=_STRING,
     state_timestamp=_TIMESTAMP,
     members=ArrayType(MEMBER, containsNull=True),
-    # From here on of consumer groups (KIP-848):
+    # Columns of consumer groups (KIP-848):
     epoch=_INTEGER,  # of the group, the target assignment, or the member, by the event
     previous_epoch=_INTEGER,  # of the member
     member_id=_STRING,
@@ -116,33 +116,33 @@ GROUP_EVENTS = _struct(
 """One row for each record of the coordinator's log that is not an offset commit."""
 
 EVENTS = (
-    "assigned",  # a generation got its assignment: the members and what each of them reads
+    "assigned",  # a generation got its assignment: the members and the partitions of each
     "emptied",  # the last member left
-    "removed",  # the group's own record was deleted
-    "transaction_committed",  # a marker: the offsets committed under its producer id hold from here on
+    "removed",  # the group's own record was removed
+    "transaction_committed",  # a marker: offsets committed with its producer id take effect
     "transaction_aborted",
-    "group_epoch",  # of a consumer group, as are the following; with is_tombstone, what it says is gone
-    "member",  # what a member said of itself
+    "group_epoch",  # of a consumer group, as are the following; with is_tombstone, the removal
+    "member",  # the metadata of a member
     "target_epoch",  # the epoch that the target assignment was made for
-    "member_target",  # what a member is to have
-    "member_assignment",  # what a member has
-    "regular_expression",  # the topics that an expression of the group matches
-    "partition_metadata",  # the topics of the group, as brokers before Kafka 4.1 wrote it
-    "other",  # a record this release does not read into columns; `key` and `value` hold it
-    "malformed",  # a record that is not what its type says; likewise
+    "member_target",  # the target assignment of a member
+    "member_assignment",  # the current assignment of a member
+    "regular_expression",  # the topics that a regular expression of the group matches
+    "partition_metadata",  # the topics of the group, as written by brokers before Kafka 4.1
+    "other",  # a record without columns in this release; `key` and `value` have it
+    "malformed",  # a record with invalid content; likewise
 )
 
 CORRUPTIONS = _struct(
     topic=_STRING,
     partition=_INTEGER,
-    place=_STRING,  # a file, or a partition and the broker it came from
-    position=_LONG,  # in the file, or in the partition's fetched bytes
-    size=_LONG,  # bytes that were skipped
+    place=_STRING,  # a file, or a partition and its broker
+    position=_LONG,  # in the file, or in the fetched bytes of the partition
+    size=_LONG,  # skipped bytes
     base_offset=_LONG,
     reason=_STRING,
-    is_tail=_BOOLEAN,  # true: only an incomplete batch at the end of the log, as a live broker's has
+    is_tail=_BOOLEAN,  # true: only an incomplete batch at the end of the log, as in a live broker
 )
-"""One row for each stretch of a topic's log that cannot be read."""
+"""One row for each part of a topic's log that cannot be read."""
 
 COMMITS_PER_INTERVAL = _struct(
     group_id=_STRING, topic=_STRING, partition=_INTEGER, at=_TIMESTAMP, commits=_LONG, last_offset=_LONG
@@ -192,7 +192,7 @@ ASSIGNMENTS = _struct(
     group_type=_STRING,  # classic or consumer
     member_id=_STRING,
     epoch=_INTEGER,  # the generation of a classic group, the member's epoch in a consumer group
-    topic=_STRING,  # null in a consumer group, whose records know topics by id
+    topic=_STRING,  # null in a consumer group, whose records have topic ids
     topic_id=_STRING,  # null in a classic group
     partition=_INTEGER,
     at=_TIMESTAMP,
@@ -215,7 +215,7 @@ UNKNOWN_RECORDS = _struct(
 
 
 def arrow_type(kind: DataType) -> pa.DataType:
-    """The Arrow type that Spark expects for one of the types above."""
+    """Return the Arrow type that Spark expects for one of the types above."""
     match kind:
         case ArrayType():
             return pa.list_(pa.field("element", arrow_type(kind.elementType), nullable=kind.containsNull))
@@ -225,7 +225,7 @@ def arrow_type(kind: DataType) -> pa.DataType:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema that Spark expects of a data source with this schema."""
+    """Return the Arrow schema that Spark expects of a data source with this schema."""
     return pa.schema([pa.field(field.name, arrow_type(field.dataType), field.nullable) for field in schema])
 
 

@@ -1,9 +1,9 @@
-"""Read topics out of a broker's data directory, without the broker.
+"""Read topics from a broker's data directory, without the broker.
 
-Only Kafka's segment files are looked at: `<topic>-<partition>/<base offset, 20 digits>.log`, and their
-indexes for places to divide large ones at. The broker may be running: what a read covers is fixed when it is
-planned, by what each file holds then, and a batch that is not complete at the end of the last segment ends
-the partition. A file that compaction replaced since is not read: it lacks what was moved behind the read.
+Only Kafka's segment files are read: `<topic>-<partition>/<base offset, 20 digits>.log`, and their indexes to
+divide large ones. The broker may be running. The plan of a read fixes its extent, by the size of each file at
+that time; an incomplete batch at the end of the last segment ends the partition. A file that compaction
+replaced since is not read: it lacks records that were moved to other files.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from headgate.spark.options import EARLIEST, LATEST, Options
 from headgate.spark.plan import MissingData, Task, share_out
 
 CHUNK_BYTES = 4 << 20
-"""Read at a time: large enough for numpy's cost per call to vanish, small enough for its columns to stay in
+"""Bytes per read: large enough that numpy's cost per call is small, small enough that its columns fit the
 cache.
 """
 
 LEAST_PART_BYTES = 8 << 20
-"""Segments are not divided into smaller parts than this."""
+"""Minimum size of a part of a divided segment."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentPart:
-    """A part of a segment file, bytes `begin` to `end`, and the offsets wanted of it.
+    """A part of a segment file, bytes `begin` to `end`, and the wanted offsets.
 
-    Its batches lie between the offsets `floor` and `ceiling`. Behind byte `written` the file held only zeros
-    when the read was planned, room for batches to come; `ends_log` says whether the log ends with this part.
+    Its batches lie between the offsets `floor` and `ceiling`. From byte `written` on the file had only zeros
+    when the read was planned, as preallocated space; `ends_log` is true if this part ends the log.
     """
 
     file: SegmentFile
@@ -57,11 +57,11 @@ class SegmentPart:
 
     @property
     def weight(self) -> int:
-        """The bytes to read."""
+        """Return the number of bytes to read."""
         return max(min(self.end, self.written) - self.begin, 0)
 
     def scans(self) -> Iterator[Scan]:
-        """Read it chunk by chunk. Raises MissingData, CompactedWhileRead."""
+        """Read the part chunk by chunk. Raises MissingData, CompactedWhileRead."""
         try:
             file = FileIO(self.file.path)
         except FileNotFoundError as problem:
@@ -73,7 +73,7 @@ class SegmentPart:
             yield from self._scans(file)
 
     def _explain_missing(self, problem: FileNotFoundError) -> None:
-        """Retention removes the first segments of a log, compaction replaces any."""
+        """Raise the reason: retention removes the first segments of a log, compaction replaces any."""
         path = self.file.path
         if path.parent.is_dir():
             left = segment_files(path.parent)
@@ -90,7 +90,7 @@ class SegmentPart:
         position, wanted, floor = self.begin, CHUNK_BYTES, self.floor
         while position < self.end and floor < self.end_offset:
             if self.ends_log and position >= self.written:
-                break  # room for batches to come
+                break  # preallocated space
             chunk = self._chunk(file, position, wanted, floor)
             scan = scan_chunk(chunk)
             floor = max(floor, scan.next_offset)
@@ -118,7 +118,7 @@ class SegmentPart:
         data, size = _read(file, position, asked)
         if size < asked and (not self.ends_log or position + size < self.written):
             raise CompactedWhileRead(str(self.file.path))
-        if self.ends_log and position + size > self.written:  # as it was then, whatever was written since
+        if self.ends_log and position + size > self.written:  # the size at the time of the plan
             written = max(self.written - position, 0)
             data[written:asked] = bytes(asked - written)
         return Chunk(
@@ -134,7 +134,9 @@ class SegmentPart:
         )
 
     def _unreadable(self, scan: Scan, position: int, behind: int | None) -> Corruption:
-        """What to say of the bytes from `position` to the next batch `behind`, or to the end of the part."""
+        """Return the corruption of the bytes from `position` to the next batch `behind`, or to the end of the
+        part.
+        """
         is_tail = self.ends_log and behind is None and not scan.broken
         size = (self.end if behind is None else behind) - position
         reason = scan.broken or "the file ends in the middle of a batch"
@@ -144,7 +146,7 @@ class SegmentPart:
 
 
 def plan(options: Options) -> list[Task]:
-    """Find the segments of the topics, divide large ones, and share them out. Raises MissingData."""
+    """Find the segments of the topics, divide large ones among the tasks. Raises MissingData."""
     assert options.path is not None
     partitions = _partitions(options)
     options.check_partitions(partitions)
@@ -174,16 +176,16 @@ class SegmentTask(Task):
 
     parts: tuple[SegmentPart, ...]
     log_parts: Mapping[TopicPartition, tuple[SegmentPart, ...]]
-    """All parts of the partitions that it reads, those of other tasks too."""
+    """All parts of its partitions, including those of other tasks."""
 
     def scans(self) -> Iterator[tuple[TopicPartition, Scan]]:
-        """Read all of it, chunk by chunk, each with the partition it belongs to."""
+        """Read all parts, chunk by chunk, each chunk with its partition."""
         for part in self.parts:
             for scan in part.scans():
                 yield part.where, scan
 
     def scans_at(self, where: TopicPartition, offset: int) -> Iterator[Scan]:
-        """Read the record at an offset that another task may read, if the plan covers it."""
+        """Read the record at an offset that another task may read, if the plan includes it."""
         for part in self.log_parts[where]:
             if part.floor <= offset < part.ceiling:
                 yield from replace(
@@ -192,7 +194,7 @@ class SegmentTask(Task):
 
 
 def divide(segment: SegmentPart, longest: int) -> list[SegmentPart]:
-    """The segment in parts of about `longest` bytes that begin where batches begin."""
+    """Divide the segment into parts of about `longest` bytes that begin with a batch."""
     if segment.weight <= longest:
         return [segment]
     starts = batch_starts(segment.file, segment.written, longest)
@@ -229,7 +231,7 @@ def _written(path: Path, size: int) -> int:
 
 
 def _read(file: FileIO, position: int, size: int) -> tuple[bytearray, int]:
-    """Up to `size` bytes from `position` on, padded, and how many there were."""
+    """Return up to `size` bytes from `position`, padded, and their number."""
     data = bytearray(size + PADDING)
     file.seek(position)
     filled = 0

@@ -1,7 +1,7 @@
-"""The Python data sources: what Spark calls to plan a read and to carry out its tasks.
+"""The Python data sources, which Spark calls to plan a read and to run its tasks.
 
-All of them read a log the same way and differ in the view they give of its records. A task decodes in its own
-Python worker and hands Spark whole Arrow record batches: no row is ever a Python object.
+All of them read a log the same way and differ in the view of its records. A task decodes in its own Python
+worker and returns Arrow record batches to Spark: no row becomes a Python object.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from headgate.spark.schemas import CORRUPTIONS, GROUP_EVENTS, OFFSET_COMMITS, RE
 
 
 class Taken(Enum):
-    """Which records a view takes, by the runs of the coordinator's log."""
+    """The records that a view includes, by the runs of the coordinator's log."""
 
     EVERYTHING = auto()
     COMPLETE = auto()
@@ -37,9 +37,9 @@ class Taken(Enum):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A way to see a log: which of its records, and as what columns.
+    """A view of a log: which records, and which columns.
 
-    `aliases` are names that columns had in earlier releases, and what they are called now.
+    `aliases` maps column names of earlier releases to the current names.
     """
 
     schema: StructType
@@ -48,14 +48,14 @@ class View:
     takes: Taken = Taken.EVERYTHING
 
     def names(self, options: Options) -> list[str]:
-        """The columns that options ask for. Raises OptionError."""
+        """Return the columns that the options select. Raises OptionError."""
         every = self.schema.fieldNames()
         if options.columns is not None:
             return choose_columns(options.columns, [*every, *self.aliases])
         return [name for name in every if options.include_headers or name != "headers"]
 
     def only(self, names: Sequence[str]) -> StructType:
-        """The schema of these columns."""
+        """Return the schema of these columns."""
         fields = [self.schema[self.aliases.get(name, name)] for name in names]
         return StructType(
             [
@@ -65,7 +65,7 @@ class View:
         )
 
     def names_in(self, schema: StructType) -> list[str]:
-        """The columns of a schema that somebody asks for. Raises OptionError for what the view has not."""
+        """Return the requested columns of a schema. Raises OptionError for a column that the view lacks."""
         names = choose_columns(tuple(schema.fieldNames()), [*self.schema.fieldNames(), *self.aliases])
         for name, ours in zip(names, self.only(names), strict=True):
             if schema[name].dataType != ours.dataType:
@@ -77,7 +77,7 @@ class View:
 
 
 def _record_rows(records: Records, where: TopicPartition) -> Rows:
-    """All data records, as `schemas.RECORDS`."""
+    """Return all data records, as `schemas.RECORDS`."""
     records = only(records, ~records.is_control)
     payload, count = records.payload, len(records)
     appended = records.batches.uses_log_append_time[records.batch]
@@ -100,11 +100,11 @@ INCOMPLETE_COMMITS_VIEW = View(OFFSET_COMMITS, commit_columns.rows, takes=Taken.
 OFFSETS_HISTORY_VIEW = View(OFFSET_COMMITS, history_columns.rows)
 GROUP_EVENTS_VIEW = View(GROUP_EVENTS, event_columns.rows, takes=Taken.COMPLETE)
 CORRUPTIONS_VIEW = View(CORRUPTIONS, _record_rows)
-"""Its rows are not made of records."""
+"""Its rows are not made from records."""
 
 
 def plan(options: Options) -> list[Task]:
-    """Fix what a read covers and share it out among tasks."""
+    """Fix the extent of a read and divide it among tasks."""
     return segments.plan(options) if options.path is not None else broker.plan(options)
 
 
@@ -112,22 +112,22 @@ class ViewReader(DataSourceReader):
     """Reads a view of a topic's log."""
 
     def __init__(self, view: View, options: Options, schema: StructType | None = None) -> None:
-        """With a `schema` only its columns are read."""
+        """With a `schema`, only its columns are read."""
         self.view = view
         self.options = options
         self.names = view.names(options) if schema is None else view.names_in(schema)
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The columns that it gives."""
+        """Return the columns of the result."""
         return arrow_schema(self.view.only(self.names))
 
     def partitions(self) -> list[InputPartition]:
-        """One `Task` for each task."""
+        """Return one `Task` for each Spark task."""
         return list(plan(self.options))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task, as Arrow record batches; raises CorruptLog at a batch that cannot be read."""
+        """Yield the rows of one task, as Arrow record batches. Raises CorruptLog at an unreadable batch."""
         assert isinstance(partition, Task)
         schema = self.arrow_schema
         columns = [self.view.aliases.get(name, name) for name in self.names]
@@ -147,7 +147,7 @@ class ViewReader(DataSourceReader):
             )
 
     def _taken(self, task: Task, where: TopicPartition, records: Records) -> Records:
-        """The records that the view takes."""
+        """Return the records that the view includes."""
         if self.view.takes is Taken.EVERYTHING:
             return records
         is_incomplete = incomplete(records, lambda offset: _run_at(task, where, offset))
@@ -164,10 +164,10 @@ class ViewReader(DataSourceReader):
 
 
 class HistoryReader(ViewReader):
-    """Reads the history of offsets, which is empty where none is kept or nothing was moved yet."""
+    """Reads the history of offsets, which is empty if none is kept or nothing was moved to it yet."""
 
     def partitions(self) -> list[InputPartition]:
-        """One `Task` for each task; one that reads nothing where there is no history."""
+        """Return one `Task` for each Spark task; without a history, one that reads nothing."""
         try:
             return super().partitions()
         except MissingData:
@@ -175,21 +175,21 @@ class HistoryReader(ViewReader):
 
 
 class CorruptionsReader(DataSourceReader):
-    """Reads nothing but what cannot be read."""
+    """Reads only the unreadable parts of a log."""
 
     def __init__(self, options: Options, schema: StructType | None = None) -> None:
-        """With a `schema` only its columns are read."""
+        """With a `schema`, only its columns are read."""
         self.options = options
         self.schema = CORRUPTIONS_VIEW.only(
             CORRUPTIONS_VIEW.names(options) if schema is None else CORRUPTIONS_VIEW.names_in(schema)
         )
 
     def partitions(self) -> list[InputPartition]:
-        """One `Task` for each task."""
+        """Return one `Task` for each Spark task."""
         return list(plan(self.options))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """One row for each stretch of log that cannot be read."""
+        """Yield one row for each part of the log that cannot be read."""
         assert isinstance(partition, Task)
         schema = arrow_schema(self.schema)
         for where, _, corruptions in _records(partition):
@@ -207,7 +207,7 @@ def _corruption_row(where: TopicPartition, corruption: Corruption) -> dict[str, 
 
 
 def _run_at(task: Task, where: TopicPartition, offset: int) -> Run | None:
-    """The run of a record further on in the log."""
+    """Return the run of a later record of the log."""
     for scan in task.scans_at(where, offset):
         for records, _ in unpack(scan):
             if len(records):
@@ -216,14 +216,14 @@ def _run_at(task: Task, where: TopicPartition, offset: int) -> Run | None:
 
 
 def _records(task: Task) -> Iterator[tuple[TopicPartition, Records, list[Corruption]]]:
-    """Everything a task reads, and with each piece the corruptions found since the one before."""
+    """Yield all records of a task, each piece with the corruptions found since the previous one."""
     for where, scan in task.scans():
         for records, corruptions in unpack(scan):
             yield where, records, corruptions
 
 
 class _LogDataSource(DataSource):
-    """What the data sources have in common."""
+    """The common part of the data sources."""
 
     view: ClassVar[View]
     topic: ClassVar[str | None] = None
@@ -233,11 +233,11 @@ class _LogDataSource(DataSource):
         self.checked = parse(dict(options), self.topic)
 
     def schema(self) -> StructType:
-        """The view's schema, or the columns that were asked for."""
+        """Return the view's schema, or the selected columns."""
         return self.view.only(self.view.names(self.checked))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Spark's way to the reader; the schema is our own, or what a user chose of it with `.schema`."""
+        """Return the reader; the schema is the view's, or columns that the user chose with `.schema`."""
         return ViewReader(self.view, self.checked, schema)
 
 
@@ -248,7 +248,7 @@ class HeadgateDataSource(_LogDataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format`."""
+        """Return the name for `format`."""
         return "headgate"
 
 
@@ -260,7 +260,7 @@ class OffsetCommitsDataSource(_LogDataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format`."""
+        """Return the name for `format`."""
         return "headgate_offset_commits"
 
 
@@ -272,14 +272,14 @@ class IncompleteCommitsDataSource(_LogDataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format`."""
+        """Return the name for `format`."""
         return "headgate_incomplete_commits"
 
 
 class OffsetHistoryDataSource(_LogDataSource):
-    """`format("headgate_offset_history")`: what compaction replaced, as `schemas.OFFSET_COMMITS`.
+    """`format("headgate_offset_history")`: records that compaction replaced, as `schemas.OFFSET_COMMITS`.
 
-    A record that a crash had moved twice is there twice.
+    A record that was moved twice because of a crash occurs twice.
     """
 
     view = OFFSETS_HISTORY_VIEW
@@ -287,11 +287,11 @@ class OffsetHistoryDataSource(_LogDataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format`."""
+        """Return the name for `format`."""
         return "headgate_offset_history"
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Spark's way to the reader."""
+        """Return the reader."""
         return HistoryReader(self.view, self.checked, schema)
 
 
@@ -303,22 +303,22 @@ class GroupEventsDataSource(_LogDataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format`."""
+        """Return the name for `format`."""
         return "headgate_group_events"
 
 
 class CorruptionsDataSource(_LogDataSource):
-    """`format("headgate_corruptions")`: what of a topic's log cannot be read, as `schemas.CORRUPTIONS`."""
+    """`format("headgate_corruptions")`: the unreadable parts of a topic's log, as `schemas.CORRUPTIONS`."""
 
     view = CORRUPTIONS_VIEW
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format`."""
+        """Return the name for `format`."""
         return "headgate_corruptions"
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Spark's way to the reader."""
+        """Return the reader."""
         return CorruptionsReader(self.checked, schema)
 
 

@@ -1,8 +1,8 @@
-"""What to make of the coordinator's log: pure functions from DataFrame to DataFrame, for `.transform`.
+"""Transforms of the coordinator's log: pure functions from DataFrame to DataFrame, for `.transform`.
 
-Each takes its parameters and returns the function. None reads anything, and none needs more than the columns
-it names; what comes out has exactly the columns of the schema it names. An `interval` is Spark's: `1 minute`,
-`5 seconds`; intervals are aligned to the epoch, and of fixed length (no months).
+Each takes its parameters and returns the function. None reads data itself. The input needs only the columns
+of the schema it names; the result has exactly the columns of its schema. An `interval` is Spark's: `1
+minute`, `5 seconds`; intervals are aligned to the epoch, and of fixed length (no months).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ def commits_per_minute() -> Transform:
 
 
 def commits_per_interval(interval: str) -> Transform:
-    """`OFFSET_COMMITS` -> `COMMITS_PER_INTERVAL`: how many commits a partition had in each interval.
+    """`OFFSET_COMMITS` -> `COMMITS_PER_INTERVAL`: the number of commits of a partition in each interval.
 
-    `at` is when the interval begins, `last_offset` what the last of its commits said. Intervals without a
-    commit have no row; removals of offsets are not counted.
+    `at` is the start of the interval, `last_offset` the offset of its last commit. Intervals without a commit
+    have no row; removals of offsets are not counted.
     """
 
     def transform(offset_commits: DataFrame) -> DataFrame:
@@ -54,17 +54,17 @@ def commits_per_interval(interval: str) -> Transform:
 
 
 def settled_commits(group_events: DataFrame) -> Transform:
-    """`OFFSET_COMMITS` -> `OFFSET_COMMITS`, without commits of transactions that are open or were aborted.
+    """`OFFSET_COMMITS` -> `OFFSET_COMMITS`, without commits of open or aborted transactions.
 
-    `group_events` has the columns of `GROUP_EVENTS`, from the same log: the next marker of a producer behind
-    a transactional commit decides.
+    `group_events` has the columns of `GROUP_EVENTS`, from the same log. The next marker of a producer after a
+    transactional commit decides.
     """
     markers = group_events.where(F.col("event").isin("transaction_committed", "transaction_aborted")).select(
         "log_partition", "log_offset", "producer_id", "event"
     )
 
     def transform(offset_commits: DataFrame) -> DataFrame:
-        # Commits without a transaction share no partition of the window, so that none of them grows large.
+        # Commits without a transaction share no partition of the window, so that no partition grows large.
         alone = F.struct("log_offset", F.lit(None).cast("long").alias("producer_id"))
         together = F.struct(F.lit(None).cast("long").alias("log_offset"), F.col("producer_id"))
         following = (
@@ -86,11 +86,11 @@ def settled_commits(group_events: DataFrame) -> Transform:
 
 
 def latest_offsets(group_events: DataFrame | None = None) -> Transform:
-    """`OFFSET_COMMITS` -> `LATEST_OFFSETS`: each offset as the log leaves it; removed ones are not there.
+    """`OFFSET_COMMITS` -> `LATEST_OFFSETS`: each offset at the end of the log, without removed ones.
 
-    A group lives in one partition of the log, so its latest commit is the one with the highest log offset.
-    With `group_events`, from the same log, transactional commits count as `settled_commits` has them; without
-    it they do not count.
+    A group is in one partition of the log, so its latest commit is the one with the highest log offset. With
+    `group_events`, from the same log, transactional commits count as in `settled_commits`; without it they do
+    not count.
     """
     settled = _outside_transactions if group_events is None else settled_commits(group_events)
 
@@ -117,10 +117,11 @@ def _is_transactional() -> Column:
 
 
 def end_offsets_over_time(interval: str) -> Transform:
-    """`RECORDS` -> `END_OFFSETS`: where partitions ended at the end (`at`) of each interval with records.
+    """`RECORDS` -> `END_OFFSETS`: the end offset of partitions at the end (`at`) of each interval with
+    records.
 
-    A record is there from when the latest of the records before it is, as in Kafka's time index: its own
-    timestamp is its producer's, and may be earlier than its place in the log allows.
+    A record's time is the latest timestamp up to it, as in Kafka's time index: its own timestamp is the
+    producer's, and may be earlier than those of previous records.
     """
 
     def transform(records: DataFrame) -> DataFrame:
@@ -139,14 +140,13 @@ def end_offsets_over_time(interval: str) -> Transform:
 
 
 def lag_over_time(end_offsets: DataFrame, interval: str) -> Transform:
-    """`OFFSET_COMMITS` -> `LAG`: how far each group was behind at the end (`at`) of each interval.
+    """`OFFSET_COMMITS` -> `LAG`: the lag of each group at the end (`at`) of each interval.
 
     `end_offsets` has the columns of `END_OFFSETS`, made with the same interval. Every partition that a group
-    ever committed has a row for every interval, from the first to the last in which anything happened
-    anywhere, so that rows of equal `at` may be summed; before a group's first commit, and from the removal of
-    its offset on, `committed_offset` and `lag` are null. Commits happen in the order of the log, whatever the
-    clock says; an end offset holds until the next one, also where that is lower because the topic was made
-    again.
+    ever committed has a row for every interval, from the first to the last with any commit or record, so that
+    rows of equal `at` can be summed. Before a group's first commit, and after the removal of its offset,
+    `committed_offset` and `lag` are null. Commits are ordered by log offset, whatever their time. An end
+    offset holds until the next one, also if that is lower because the topic was created again.
     """
 
     def transform(offset_commits: DataFrame) -> DataFrame:
@@ -169,7 +169,7 @@ def lag_over_time(end_offsets: DataFrame, interval: str) -> Transform:
         ends = end_offsets.groupBy("topic", "partition").agg(
             F.map_from_entries(F.collect_list(F.struct(F.unix_micros("at"), "end_offset"))).alias("ends")
         )
-        # There is one row for each subscription so far, few enough to look at all of them in one task.
+        # One row for each subscription so far, few enough for one task.
         everywhere = Window.partitionBy(F.lit(0))
         nothing = F.array().cast(ArrayType(LongType()))
         moments = F.array_union(F.map_keys("commits"), F.coalesce(F.map_keys("ends"), nothing))
@@ -185,7 +185,7 @@ def lag_over_time(end_offsets: DataFrame, interval: str) -> Transform:
             .withColumn("committed_offset", latest["offset"])
             .withColumn("end_offset", latest_end)
             .withColumn("at", F.timestamp_micros("at"))
-            # Records carry their producers' clock, commits the broker's: a commit may seem ahead of the end.
+            # Records have their producers' time, commits the broker's: a commit may seem to be after the end.
             .withColumn("behind", F.col("end_offset") - F.col("committed_offset"))
             .withColumn("lag", F.when(F.col("behind") < 0, 0).otherwise(F.col("behind")))
             .transform(exactly(LAG))
@@ -195,5 +195,5 @@ def lag_over_time(end_offsets: DataFrame, interval: str) -> Transform:
 
 
 def exactly(schema: StructType) -> Transform:
-    """Any frame that has a schema's columns -> exactly these, in its order and types."""
+    """Any frame with a schema's columns -> exactly these, in its order and types."""
     return lambda frame: frame.select(*(F.col(field.name).cast(field.dataType) for field in schema))

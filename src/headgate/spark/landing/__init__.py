@@ -4,13 +4,13 @@
     TARGET/group_events/...
     TARGET/_headgate/progress.json
 
-A run fixes the ranges of offsets that it lands before any work starts, and says so in `progress.json`.
-Workers write each file aside, make it durable and rename it; then the progress moves past the ranges. A run
-that was killed is done again with the same ranges and the same names, so no row is lost or doubled. Readers
-who must not see the files of an unfinished run read up to the offsets in `progress.json`.
+A run fixes its ranges of offsets before any work starts, and writes them to `progress.json`. Workers write
+each file under a temporary name, make it durable and rename it; then the progress advances past the ranges. A
+run that was killed is repeated with the same ranges and file names, so no row is lost or duplicated. Readers
+that must ignore the files of an unfinished run read up to the offsets in `progress.json`.
 
-Only what is durable is landed: up to the sync mark of a Headgate data directory, the high watermark
-checkpoint of a Kafka one, or the high watermark that a cluster tells.
+Only durable records are landed: up to the sync mark of a Headgate data directory, the high watermark
+checkpoint of a Kafka one, or the high watermark of a cluster.
 """
 
 from headgate.spark.landing.job import Landed, LandingFailed, land, run_here, run_on_spark

@@ -1,4 +1,4 @@
-"""A folder of any file system that `pyarrow.fs` knows, and files in it that appear whole or not at all."""
+"""A folder of any file system of `pyarrow.fs`, whose files appear as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Folder:
     uri: str
 
     def read(self, name: str) -> bytes | None:
-        """The contents of a file; None if there is no such file. Raises OSError."""
+        """Return the contents of a file; None if it does not exist. Raises OSError."""
         system, root = self._open()
         path = f"{root}/{name}"
         if system.get_file_info(path).type is fs.FileType.NotFound:
@@ -30,12 +30,12 @@ class Folder:
         return content
 
     def write(self, name: str, content: bytes) -> None:
-        """Put a file in place of any other of its name. Raises OSError."""
+        """Write a file, replacing any other of its name. Raises OSError."""
         system, root = self._open()
         self._put(system, f"{root}/{name}", content)
 
     def write_table(self, name: str, table: pa.Table) -> None:
-        """Put a Parquet file in place of any other of its name. Raises OSError."""
+        """Write a Parquet file, replacing any other of its name. Raises OSError."""
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink, compression="zstd")
         self.write(name, sink.getvalue().to_pybytes())
@@ -52,7 +52,7 @@ class Folder:
             _put_durably(Path(path), content)
             return
         system.create_dir(parent, recursive=True)
-        # An object store shows an object when all of it is there; elsewhere a rename does that.
+        # An object store shows an object when it is complete; other file systems need a rename.
         if system.type_name in ("s3", "gcs", "abfs"):
             with system.open_output_stream(path) as stream:
                 stream.write(content)
@@ -70,7 +70,7 @@ def _put_durably(path: Path, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     aside.replace(path)
-    # The new folders are named in their parents: without their names there is no file after a crash.
+    # Sync the parents of new folders too: without their directory entries the file is lost in a crash.
     for folder in (path.parent, path.parent.parent, path.parent.parent.parent):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

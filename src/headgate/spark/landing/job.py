@@ -1,4 +1,4 @@
-"""What the driver does: fix the ranges, have them landed, and move the progress past them."""
+"""The driver's part: fix the ranges, have the workers land them, and advance the progress."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MOST_OFFSETS = 2_000_000
-"""In one range: what a worker has in memory at a time."""
+"""Maximum number of offsets in one range, which limits a worker's memory."""
 
 Bounds = tuple[int, int]
-"""The first offset of a log, and the one up to which it is durable."""
+"""The first offset of a log, and the end of its durable part."""
 
 Run = Callable[[Sequence[LandingTask]], list[Done | Failed]]
-"""Has tasks done, somewhere, and gives what each did."""
+"""Runs tasks and returns the result of each."""
 
 
 class LandingFailed(RuntimeError):
@@ -46,19 +46,19 @@ class LandingFailed(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """What a run landed: rows by table, and up to which offset each partition is landed now."""
+    """Result of a run: rows by table, and the landed end offset of each partition."""
 
     rows: dict[str, int]
     ends: dict[int, int]
 
 
 def run_here(tasks: Sequence[LandingTask]) -> list[Done | Failed]:
-    """Do the tasks in this process, one after the other."""
+    """Run the tasks in this process, one after another."""
     return [try_range(task) for task in tasks]
 
 
 def run_on_spark(spark: SparkSession) -> Run:
-    """Do the tasks in the workers of a session, a task of Spark each."""
+    """Run the tasks in the workers of a session, one Spark task each."""
 
     def run(tasks: Sequence[LandingTask]) -> list[Done | Failed]:
         if not tasks:
@@ -71,7 +71,7 @@ def run_on_spark(spark: SparkSession) -> Run:
 
 
 def land(source: str, target: str, run: Run = run_here, tables: Sequence[str] = tuple(TABLES)) -> Landed:
-    """Land what is durable of the coordinator's log and was not landed yet.
+    """Land the durable part of the coordinator's log that was not landed yet.
 
     `source` is a data directory or HOST:PORT[,HOST:PORT...], `target` a folder or a URI. Raises
     LandingRefused, LandingFailed, MissingData, OptionError, OSError.
@@ -84,7 +84,7 @@ def land(source: str, target: str, run: Run = run_here, tables: Sequence[str] = 
     folder = Folder(target)
     progress = load_progress(folder, cluster_id, tuple(tables))
     rows = dict.fromkeys(tables, 0)
-    if progress.planned:  # by a run that did not end
+    if progress.planned:  # by an unfinished run
         progress = _do(options, folder, progress, run, rows)
     while planned := _ranges(options, progress, logs):
         progress = Progress(cluster_id, progress.tables, progress.partitions, planned)
@@ -119,7 +119,7 @@ def _do(options: Options, folder: Folder, progress: Progress, run: Run, rows: di
 
 
 def _ranges(options: Options, progress: Progress, logs: Mapping[int, Bounds]) -> tuple[Range, ...]:
-    """What to land next of each partition: from where it is landed on, and no run cut in two."""
+    """Return the next range of each partition: from its landed end on, without dividing a run of records."""
     ranges = []
     for partition, (first, durable) in sorted(logs.items()):
         landed = progress.partitions.get(partition)
@@ -138,7 +138,7 @@ def _ranges(options: Options, progress: Progress, logs: Mapping[int, Bounds]) ->
 
 
 def _without_open_run(options: Options, partition: int, start: int, end: int) -> int:
-    """`end`, or the first offset of the run that goes on behind it."""
+    """Return `end`, or the first offset of the run of records that continues after it."""
     if start >= end:
         return end
     run = None
@@ -152,7 +152,7 @@ def _without_open_run(options: Options, partition: int, start: int, end: int) ->
 
 
 def _look(options: Options) -> tuple[str, dict[int, Bounds]]:
-    """The cluster's id, and where each partition of the coordinator's log begins and is durable up to."""
+    """Return the cluster's id, and the start and durable end of each partition of the coordinator's log."""
     if options.bootstrap_servers is not None:
         with Cluster(options.bootstrap_servers, options.timeout_s, waits_for_nodes=True) as cluster:
             cluster_id = cluster.metadata([]).cluster_id
@@ -175,7 +175,7 @@ def _look(options: Options) -> tuple[str, dict[int, Bounds]]:
 
 
 def _cluster_id(directory: Path) -> str:
-    """The id in the `meta.properties` of a data directory."""
+    """Return the id in the `meta.properties` of a data directory."""
     try:
         lines = (directory / "meta.properties").read_text().splitlines()
     except FileNotFoundError:
@@ -185,7 +185,9 @@ def _cluster_id(directory: Path) -> str:
 
 
 def _high_watermarks(directory: Path) -> dict[int, int]:
-    """What Kafka's `replication-offset-checkpoint` says of the log; nothing in a directory of Headgate's."""
+    """Return the high watermarks in Kafka's `replication-offset-checkpoint`; empty in a directory of
+    Headgate.
+    """
     try:
         lines = (directory / "replication-offset-checkpoint").read_text().splitlines()[2:]
     except FileNotFoundError:

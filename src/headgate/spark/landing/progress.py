@@ -1,11 +1,11 @@
-"""How far a landing is: one small file that is replaced as a whole.
+"""The progress of a landing: one small file that is replaced as a whole.
 
     {"format": 1, "cluster_id": "...", "tables": ["offset_commits"],
      "partitions": {"0": {"start": 0, "end": 5600, "epoch": 4}},
      "planned": [[0, 5600, 9000]]}
 
-`partitions` says what is landed of each partition of the log, from which offset to which, and the leader
-epoch of the last batch. `planned` are ranges that a run has begun: the next run lands them again unchanged.
+`partitions` has the landed range of each partition of the log, and the leader epoch of the last batch.
+`planned` has the ranges of a run in progress: after a crash the next run lands them again unchanged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class LandingRefused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class LandedPartition:
-    """The offsets of a partition that are landed, from `start` to `end`, and the epoch of the last batch."""
+    """The landed offsets of a partition, from `start` to `end`, and the epoch of the last batch."""
 
     start: int
     end: int
@@ -33,7 +33,7 @@ class LandedPartition:
 
 
 Range = tuple[int, int, int]
-"""A partition of the log, and the offsets from which to which."""
+"""A partition of the log, its first offset and its end offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,9 @@ class Progress:
     planned: tuple[Range, ...] = ()
 
     def done(self, epochs: dict[int, int]) -> Progress:
-        """The progress when the planned ranges are landed; `epochs` are those of their last batches."""
+        """Return the progress after the planned ranges are landed; `epochs` are those of their last
+        batches.
+        """
         partitions = dict(self.partitions)
         for partition, start, end in self.planned:
             before = partitions.get(partition)
@@ -55,7 +57,7 @@ class Progress:
         return replace(self, partitions=partitions, planned=())
 
     def to_bytes(self) -> bytes:
-        """The file."""
+        """Return the contents as bytes."""
         partitions = {
             str(partition): {"start": landed.start, "end": landed.end, "epoch": landed.epoch}
             for partition, landed in sorted(self.partitions.items())
@@ -71,7 +73,7 @@ class Progress:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Progress:
-        """What the file says. Raises LandingRefused for a file of a later format."""
+        """Read the contents from bytes. Raises LandingRefused for a file of a later format."""
         content = json.loads(data)
         if content["format"] != _FORMAT:
             raise LandingRefused(f"{NAME} is of format {content['format']}, this release knows {_FORMAT}")
@@ -87,7 +89,9 @@ class Progress:
 
 
 def load_progress(target: Folder, cluster_id: str, tables: tuple[str, ...]) -> Progress:
-    """How far a target is; a new one for an empty target. Raises LandingRefused for another cluster's."""
+    """Return the progress of a target, new if it is empty. Raises LandingRefused for another cluster's
+    target.
+    """
     data = target.read(NAME)
     if data is None:
         return Progress(cluster_id, tables)

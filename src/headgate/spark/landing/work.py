@@ -1,4 +1,4 @@
-"""What a worker does: land one range of one partition of the coordinator's log."""
+"""The worker's part: land one range of one partition of the coordinator's log."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from headgate.spark.plan import MissingData
 from headgate.spark.source import GROUP_EVENTS_VIEW, OFFSET_COMMITS_VIEW, ViewReader, plan
 
 TABLES = {"offset_commits": OFFSET_COMMITS_VIEW, "group_events": GROUP_EVENTS_VIEW}
-"""The tables that are landed, by their names, each with the columns of the reader of that name."""
+"""The landed tables by name, each with the columns of the reader of that name."""
 
 ATTEMPTS = 5
-"""How often a range is read again that compaction rewrote while it was read."""
+"""Maximum number of reads of a range that compaction rewrites during the read."""
 
 _ORDER = {
     "offset_commits": ("group_id", "topic", "partition", "log_offset"),
@@ -32,7 +32,7 @@ _NO_DATE = "unknown"
 
 @dataclass(frozen=True)
 class LandingTask:
-    """A range of one partition; `epoch` is that of the batch landed before `start`, -1 if none was."""
+    """A range of one partition; `epoch` is that of the last batch landed before `start`, -1 without one."""
 
     options: Options
     target: str
@@ -45,7 +45,7 @@ class LandingTask:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a worker landed: its partition, the epoch of the last batch, and rows by table."""
+    """Result of a task: its partition, the epoch of the last batch, and rows by table."""
 
     partition: int
     epoch: int
@@ -54,14 +54,14 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Why a worker could not land its range; a value, for Spark would wrap an exception in its own."""
+    """Why a worker could not land its range; a value, because Spark would wrap an exception."""
 
     message: str
     is_refusal: bool
 
 
 def try_range(task: LandingTask) -> Done | Failed:
-    """Write the files of a range."""
+    """Write the files of a range; return a failure as a value."""
     try:
         return land_range(task)
     except (LandingRefused, MissingData, CorruptLog, OSError) as problem:
@@ -75,7 +75,7 @@ def land_range(task: LandingTask) -> Done:
 
 
 def options_of(options: Options, partition: int, start: int, end: int) -> Options:
-    """The options that read a range of one partition of the log."""
+    """Return the options that read a range of one partition of the log."""
     where = TopicPartition(GROUP_OFFSETS_TOPIC, partition)
     return replace(
         options,
@@ -87,7 +87,7 @@ def options_of(options: Options, partition: int, start: int, end: int) -> Option
 
 
 def _check_epochs(task: LandingTask) -> int:
-    """The epoch of the last batch; the epochs of a log never fall, and those of what was landed stay."""
+    """Check the epochs and return that of the last batch. The epochs of a log never decrease."""
     epoch = task.epoch
     first = task.start - 1 if task.epoch >= 0 else task.start
     for planned in plan(options_of(task.options, task.partition, first, task.end)):
@@ -135,7 +135,7 @@ def _read(task: LandingTask, name: str) -> pa.Table:
 
 
 def _by_date(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """The rows of each UTC date, by the time at which the log has them."""
+    """Yield the rows of each UTC date of their log timestamps."""
     dates = pc.fill_null(pc.strftime(table["log_timestamp"], "%Y-%m-%d"), _NO_DATE)
     found: Iterable[str] = pc.unique(dates).to_pylist()
     for date in sorted(found):
