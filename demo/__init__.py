@@ -1,5 +1,5 @@
-"""The main job: a year of flights through a broker that is killed half-way, read by three client libraries.
+"""The demo: a year of flights through a broker that is killed halfway, read by three client libraries.
 
-`python -m demo` (what `make demo` runs) tells the story from beginning to end; `__main__` is its table of
-contents. Everything it makes stands in `build/demo/`.
+`python -m demo` (run by `make demo`) runs all chapters; `__main__` lists them in order. All output is in
+`build/demo/`.
 """

@@ -1,4 +1,4 @@
-"""The story from beginning to end: one function a chapter."""
+"""The chapters of the demo in order, one function each."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ANALYSIS_TIMEOUT_S = 110.0
 
 @dataclass(slots=True)
 class Stage:
-    """Everything that is on while the story runs."""
+    """The processes and objects that exist during the demo."""
 
     console: Console
     broker: DemoBroker
@@ -58,7 +58,7 @@ class Stage:
     back_at_ms: int = 0
 
     def listen(self, timeout_s: float) -> None:
-        """Take note of what the members said; waits for the first line."""
+        """Record the output of the members; wait for the first line."""
         try:
             self.journal.take(*self.lines.get(timeout=timeout_s))
             while True:
@@ -73,7 +73,7 @@ class Stage:
 
 
 def main() -> int:
-    """Tell the story; 0 when every check held."""
+    """Run the demo; return 0 if every check passed."""
     console = Console()
     children.end_with_the_demo()
     began = time.monotonic()
@@ -92,7 +92,7 @@ def main() -> int:
 
 
 def tell(console: Console) -> None:
-    """The chapters in order."""
+    """Run the chapters in order."""
     _check_java()
     shutil.rmtree(DIRECTORY, ignore_errors=True)
     DIRECTORY.mkdir(parents=True)
@@ -116,7 +116,7 @@ def tell(console: Console) -> None:
 
 
 def start(stage: Stage) -> None:
-    """The broker, the topic, and a group of three members that has settled."""
+    """Start the broker, create the topic, and start a group of three members; wait until it is stable."""
     took_s = stage.broker.start()
     stage.console.print(f"  broker up at [bold]{stage.broker.address}[/] in {took_s:.2f} s")
     create_topic(stage.broker.address, TOPIC, PARTITION_COUNT)
@@ -142,7 +142,7 @@ def start(stage: Stage) -> None:
 
 
 def run_through_the_crash(stage: Stage) -> None:
-    """Produce, consume, kill the broker half-way, start it again, and carry on to the last flight."""
+    """Produce, consume, kill the broker halfway, restart it, and continue to the last flight."""
     total = len(stage.flights)
     columns = (
         TextColumn("  {task.description:<28}"),
@@ -172,7 +172,7 @@ def run_through_the_crash(stage: Stage) -> None:
 
 
 def crash(stage: Stage, progress: Progress) -> None:
-    """kill -9, some seconds of nothing, and the same command again."""
+    """Kill the broker with SIGKILL, wait some seconds, and run the same command again."""
     stage.crashed_at_ms = time.time_ns() // 1_000_000
     stage.broker.kill()
     progress.console.print("  [bold red]kill -9[/] of the broker, half-way")
@@ -186,7 +186,7 @@ def crash(stage: Stage, progress: Progress) -> None:
 
 
 def check_the_group(stage: Stage) -> list[report.Check]:
-    """End the members, then hold what they saw and were told against what must be."""
+    """Stop the members, and check what they read and fetched."""
     with stage.console.status("the members leave"):
         members, stage.members = stage.members, {}
         codes = dict(zip(members, children.stop(*members.values()), strict=True))
@@ -221,7 +221,7 @@ def check_the_group(stage: Stage) -> list[report.Check]:
 
 
 def analyse(stage: Stage) -> dict[str, Any]:
-    """Let Spark read the files of the broker, which is still running."""
+    """Read the broker's files with Spark while the broker is running."""
     command = [sys.executable, "-m", "demo.analysis", str(DIRECTORY.absolute())]
     child = children.start(
         [*command, str(stage.crashed_at_ms), str(stage.back_at_ms)], DIRECTORY / "spark.log"
@@ -245,7 +245,7 @@ def analyse(stage: Stage) -> dict[str, Any]:
 
 
 def check_the_log(stage: Stage, found: dict[str, Any]) -> list[report.Check]:
-    """What Spark found on disk must be what the clients were told."""
+    """Check that the files agree with what the clients saw."""
     total = len(stage.flights)
     latest = {int(partition): offset for partition, offset in found["latest"].items()}
     told = _highest(stage.journal.acknowledged)
@@ -263,7 +263,9 @@ def check_the_log(stage: Stage, found: dict[str, Any]) -> list[report.Check]:
 
 
 def go_further(stage: Stage) -> list[report.Check]:
-    """A group that the server balances, a pause, a commit of any size, and a reset taken back."""
+    """Run the chapters about a consumer-protocol group, a pause, a commit of any size, and an undone
+    reset.
+    """
     report.moving(stage.console)
     checks = move_partitions(stage.console, stage.broker)
     report.holding(stage.console)
@@ -285,7 +287,7 @@ def _highest(acknowledged: list[Acknowledged]) -> dict[int, int]:
 
 
 def _committed(address: str) -> dict[int, int]:
-    """The group's offsets as a client that has nothing to do with the group is told them."""
+    """Return the group's offsets as another client fetches them."""
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
     consumer = Consumer(
@@ -306,7 +308,7 @@ def _produce(stage: Stage) -> None:
 
     try:
         produce(stage.broker.address, stage.flights, progressed)
-    except Exception as problem:  # handed to the main thread, which ends the demo
+    except Exception as problem:  # reported to the main thread, which ends the demo
         stage.producing_failed.append(problem)
 
 
@@ -322,7 +324,7 @@ def _has_settled(journal: Journal) -> bool:
 
 
 def _show_read(progress: Progress, task: TaskID, count: int) -> None:
-    """Keys do not spread evenly: a member's share may turn out larger than a third."""
+    """Keys are not distributed evenly: a member's share may be larger than a third."""
     total = max(progress.tasks[task].total or 0, count)
     progress.update(task, completed=count, total=total)
 

@@ -1,8 +1,8 @@
-"""What Spark makes of the broker's files: `python -m demo.analysis DIRECTORY CRASHED_AT_MS BACK_AT_MS`.
+"""Analyse the broker's files with Spark: `python -m demo.analysis DIRECTORY CRASHED_AT_MS BACK_AT_MS`.
 
-A process of its own, so that its Java goes when it goes. It reads the coordinator's log and the flights from
-the data directory of the broker, which is running meanwhile, and leaves tables and a chart in DIRECTORY. Each
-line it writes to standard output is one JSON object: what it is doing, and at the end what it found.
+It runs in a process of its own, so that its JVM ends with it. It reads the coordinator's log and the flights
+from the data directory of the running broker, and writes tables and a chart to DIRECTORY. Each line of its
+standard output is one JSON object: the current step, and at the end the results.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ COMMITS_INTERVAL = "1 second"
 
 
 def session() -> SparkSession:
-    """A small Spark on this machine: two cores, no web page, reachable from here only."""
+    """Return a small local Spark session: two cores, no web interface, bound to the loopback address."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     return (
         SparkSession.builder.master("local[2]")
@@ -45,19 +45,19 @@ def session() -> SparkSession:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
-        # Short jobs: the time would go into compiling for the long run.
+        # The jobs are short: full compilation would take longer than it saves.
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
         .getOrCreate()
     )
 
 
 def say(**entry: Any) -> None:
-    """One line for the demo."""
+    """Print one line for the demo."""
     print(json.dumps(entry), flush=True)
 
 
 def analyse(spark: SparkSession, directory: Path, crash: Crash) -> dict[str, Any]:
-    """Read, transform, write tables and chart; what the demo shows and checks of it."""
+    """Read, transform, and write tables and chart; return the results for the demo's output and checks."""
     data = directory / "data"
     say(step="reading the coordinator's log")
     commits = headgate.spark.offset_commits(spark, data).where(F.col("group_id") == GROUP).cache()
@@ -118,7 +118,7 @@ def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def main(directory: str, crashed_at_ms: str, back_at_ms: str) -> None:
-    """Analyse, and say what was found."""
+    """Run the analysis, and print the results."""
     say(step="starting Spark")
     spark = session()
     try:

@@ -1,8 +1,8 @@
-"""Members of a group that the server balances (KIP-848): quick ones as they come, and one that is slow.
+"""Members of a group with server-side assignment (KIP-848): quick ones, and one that is slow.
 
-A quick member is confluent-kafka with `group.protocol=consumer`, in a thread. The slow one speaks through
-Headgate's own client, for no library lets its user hold back a heartbeat or a commit: it heartbeats, reads
-and commits when it is told to, and in the epoch it is told to.
+A quick member is confluent-kafka with `group.protocol=consumer`, in a thread. The slow one uses Headgate's
+own client, because no library lets its user delay a heartbeat or a commit: it heartbeats, reads and commits
+on request, with the requested epoch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from headgate.wire.messages.offset_commit import (
 )
 
 QUICK_FLIGHTS_READ_PER_S = 10_000
-"""By each of the quick ones, until they are told to hurry."""
+"""Read rate of each quick member, until `hurry`."""
 
 REBALANCE_TIMEOUT_MS = 60_000
 _LEAVING = -1
@@ -45,7 +45,7 @@ class Stretch(NamedTuple):
 
 
 class QuickMember(threading.Thread):
-    """Reads, and commits after each batch, until it is told to leave."""
+    """Reads, and commits after each batch, until `leave`."""
 
     def __init__(self, address: str, name: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -69,25 +69,25 @@ class QuickMember(threading.Thread):
 
     @property
     def count(self) -> int:
-        """How many flights it has read and committed."""
+        """Return the number of flights that it has read and committed."""
         return sum(behind - first for _, first, behind in self.counted)
 
     def hurry(self) -> None:
-        """From now on read as fast as it can."""
+        """Read as fast as possible from now on."""
         self._is_hurrying.set()
 
     def leave(self) -> None:
-        """Leave the group, and wait until that is done."""
+        """Leave the group, and wait until the thread has ended."""
         self._is_leaving.set()
         self.join()
 
     def run(self) -> None:
-        """What its thread does."""
+        """Run the member; called by the thread."""
         try:
             self._consumer.subscribe([TOPIC], on_assign=self._assigned, on_revoke=self._revoked)
             while not self._is_leaving.is_set():
                 self._read_on()
-        except Exception as problem:  # told to the main thread, which ends the demo
+        except Exception as problem:  # reported to the main thread, which ends the demo
             self.problem = problem
         finally:
             self._consumer.close()
@@ -109,7 +109,7 @@ class QuickMember(threading.Thread):
         offsets = [TopicPartition(TOPIC, partition, offset) for partition, offset in upto.items()]
         try:
             self._consumer.commit(offsets=offsets, asynchronous=False)
-        except KafkaException:  # one of them is no longer its own: the others count with the next commit
+        except KafkaException:  # a partition was revoked: the others count with the next commit
             return
         for partition, behind in upto.items():
             self.counted.append(Stretch(partition, self._unconfirmed.pop(partition), behind))
@@ -124,7 +124,7 @@ class QuickMember(threading.Thread):
 
 
 class SlowMember:
-    """A member that does one thing at a time, when it is told to."""
+    """A member that performs one step at a time, on request."""
 
     def __init__(self, address: str, name: str) -> None:
         self._cluster = Cluster(address, client_id=name)
@@ -136,7 +136,9 @@ class SlowMember:
         self.counted: list[Stretch] = []
 
     def heartbeat(self) -> None:
-        """Say what it has; take in what it is told, and say at once that what was to be let go is let go."""
+        """Send a heartbeat, apply the assignment in the response, and acknowledge revoked partitions
+        at once.
+        """
         told = self._send(self.epoch)
         while told is not None:
             has_let_go = not self.partitions <= told
@@ -150,7 +152,7 @@ class SlowMember:
         self._cluster.close()
 
     def read(self, partition: int, first: int, count: int) -> None:
-        """Read so many flights of a partition. Raises `DemoFailed` if they are not there."""
+        """Read `count` flights of a partition. Raises `DemoFailed` if they do not exist."""
         offset = first
         while offset < first + count:
             fetched = self._cluster.fetch(TopicName(TOPIC), partition, offset).records
@@ -160,9 +162,9 @@ class SlowMember:
             offset = offsets[-1] + 1
 
     def commit(self, stretches: list[Stretch], epoch: int) -> ErrorCode:
-        """Commit what was read, as of an epoch; they count if that is accepted.
+        """Commit what was read, with an epoch; count the flights if the commit is accepted.
 
-        All partitions get one answer: such a commit is taken as a whole, or not.
+        All partitions have the same result: such a commit is accepted as a whole, or not at all.
         """
         message = OffsetCommitRequest(
             group_id=BOARDING,
@@ -191,7 +193,7 @@ class SlowMember:
         return answer
 
     def _send(self, epoch: int) -> frozenset[int] | None:
-        """One heartbeat: the partitions it is to have, or None where nothing has changed."""
+        """Send one heartbeat; return the assigned partitions, or None if nothing has changed."""
         owned = [TopicPartitions(topic_id=self._topic_id, partitions=sorted(self.partitions))]
         message = ConsumerGroupHeartbeatRequest(
             group_id=BOARDING,

@@ -14,13 +14,13 @@ from demo.story import DemoFailed
 
 READY_TIMEOUT_S = 20.0
 _SETTINGS = ("group.consumer.heartbeat.interval.ms=500",)
-"""So that a group that the server balances settles in a moment; unless told otherwise members wait 5 s."""
+"""A group with server-side assignment settles quickly; with the default, members wait 5 s."""
 
 _READY = "headgate is listening on "
 
 
 class DemoBroker:
-    """One data directory, one address, and a process that comes and goes."""
+    """One data directory, one address, and a process that can be killed and restarted."""
 
     def __init__(self, directory: Path) -> None:
         self.data_directory = directory / "data"
@@ -29,7 +29,7 @@ class DemoBroker:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> float:
-        """Start the server; how many seconds it took to be ready. The first start finds a free port."""
+        """Start the server; return the seconds until it was ready. The first start finds a free port."""
         began = time.monotonic()
         executable = Path(sys.executable).with_name("headgate")
         command = [str(executable), "serve", "--data-dir", str(self.data_directory), "--listen", self.address]
@@ -39,12 +39,12 @@ class DemoBroker:
         return time.monotonic() - began
 
     def kill(self) -> None:
-        """kill -9: no goodbye, no flush."""
+        """Kill the server with SIGKILL: no clean shutdown, no flush."""
         assert self._process is not None
         children.kill(self._process)
 
     def stop(self) -> None:
-        """Close cleanly; raises DemoFailed when the server does not."""
+        """Stop the server cleanly. Raises DemoFailed if it does not stop."""
         assert self._process is not None
         (code,) = children.stop(self._process)
         if code not in (0, -signal.SIGTERM):

@@ -1,4 +1,4 @@
-"""The picture: how far the group was behind, and how often it committed, with the crash marked."""
+"""The chart: the lag and the commit rate of the group, with the crash marked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter
 from demo.story import LIBRARIES
 
 LAG_STEP = "250ms"
-"""The interval of the lag table: where it has no row, nothing changed."""
+"""The interval of the lag table: without a row, nothing changed."""
 
 INK = "#22303c"
 FAINT = "#8a97a3"
@@ -32,7 +32,7 @@ NOBODY = ("#777777", "#aaaaaa")
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """When the broker was killed, and when it answered again (UTC)."""
+    """The times when the broker was killed, and when it answered again (UTC)."""
 
     at: pd.Timestamp
     back_at: pd.Timestamp
@@ -40,18 +40,18 @@ class Crash:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is drawn: tables with the columns of `headgate.spark.schemas`, one group's rows."""
+    """The data of the chart: tables with the columns of `headgate.spark.schemas`, rows of one group."""
 
     lag: pd.DataFrame
     commits: pd.DataFrame
     rebalances: pd.DataFrame
     owners: dict[int, str]
-    """The library that reads each partition."""
+    """The client library that reads each partition."""
     crash: Crash
 
 
 def draw(facts: Facts, file: Path) -> None:
-    """Draw the picture into a PNG file."""
+    """Draw the chart into a PNG file."""
     origin = facts.lag["at"].min().floor("s")
 
     def seconds(times: Any) -> Any:
@@ -88,7 +88,7 @@ def draw(facts: Facts, file: Path) -> None:
 
 
 def _colors(partitions: list[int], owners: dict[int, str]) -> dict[int, str]:
-    """Each library's own color, its partitions in turn darker and lighter."""
+    """Return the colors: one for each library, with its partitions alternately darker and lighter."""
     turns: dict[str, int] = {}
     colors = {}
     for partition in partitions:
@@ -100,7 +100,7 @@ def _colors(partitions: list[int], owners: dict[int, str]) -> dict[int, str]:
 
 def _draw_lag(axes: Any, facts: Facts, seconds: Any) -> None:
     lag = facts.lag.copy()
-    # Before its first commit the group has read nothing that counts: all there is is lag.
+    # Before the group's first commit, all flights are lag.
     lag["lag"] = lag["lag"].fillna(lag["end_offset"]).fillna(0)
     table = lag.pivot_table(index="at", columns="partition", values="lag", aggfunc="last")
     table = table.reindex(pd.date_range(table.index[0], table.index[-1], freq=LAG_STEP)).ffill().fillna(0)

@@ -1,8 +1,8 @@
-"""Child processes that do not outlive the demo, however it ends.
+"""Child processes that end with the demo, however it ends.
 
-Each child leads a process group of its own, so that Ctrl-C in the terminal reaches the demo alone, which then
-ends the groups in order; whatever is left at exit is killed. Should the demo itself be killed, the kernel
-ends its children (Linux) or they notice that their standard input is closed.
+Each child leads its own process group, so that Ctrl-C in the terminal reaches only the demo, which then stops
+the groups in order; at exit it kills the remaining ones. If the demo itself is killed, the kernel ends its
+children (Linux), or they see that their standard input is closed.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ _running: set[subprocess.Popen[str]] = set()
 
 
 def start(command: list[str], log: Path, environment: dict[str, str] | None = None) -> subprocess.Popen[str]:
-    """Start a child whose standard output comes back through a pipe, its standard error going to `log`.
+    """Start a child with its standard output in a pipe and its standard error in `log`.
 
-    To be called from the main thread: the kernel takes the end of the starting thread for the parent's.
+    Call it from the main thread: for the kernel, the parent of the child ends with the thread that started
+    it.
     """
     with log.open("ab") as errors:
         child = subprocess.Popen(
@@ -43,7 +44,9 @@ def start(command: list[str], log: Path, environment: dict[str, str] | None = No
 
 
 def stop(*those: subprocess.Popen[str], grace_s: float = 10.0) -> list[int]:
-    """Ask children to end, all at once and each once; kill the groups of those that do not. Exit codes."""
+    """Terminate children, all at the same time; kill the groups of those that do not end. Return exit
+    codes.
+    """
     for child in those:
         if child.poll() is None:
             child.terminate()
@@ -55,7 +58,7 @@ def stop(*those: subprocess.Popen[str], grace_s: float = 10.0) -> list[int]:
 
 
 def kill(child: subprocess.Popen[str]) -> int:
-    """Kill a child and all that it started, at once; its exit code."""
+    """Kill a child and all processes that it started; return its exit code."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)
     code = child.wait()
@@ -64,7 +67,7 @@ def kill(child: subprocess.Popen[str]) -> int:
 
 
 def end_all() -> None:
-    """Kill every child that still runs."""
+    """Kill every child that is still running."""
     for child in list(_running):
         kill(child)
 
@@ -78,7 +81,7 @@ def _leave(number: int, _frame: object) -> None:
 
 
 def end_with_the_demo() -> None:
-    """From now on no way out of this process leaves a child behind."""
+    """End the children with this process, however it ends."""
     atexit.register(end_all)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)

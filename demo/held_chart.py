@@ -1,4 +1,4 @@
-"""The picture of a pause: which flight of each airport was on the boards, second by second."""
+"""The chart of a pause: the flights of each airport on the boards, by second."""
 
 from __future__ import annotations
 

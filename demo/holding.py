@@ -1,7 +1,7 @@
-"""The flights of one airport are paused, set back, and resumed, while those of the other two flow (KIP-1249).
+"""Pause the flights of one airport, reset it, and resume it, while the other two continue (KIP-1249).
 
-A partition for each airport; two members of confluent-kafka, which know nothing of pauses. A record's time is
-that of the departure: a day of January passes in a second of the demo.
+A partition for each airport; two members of confluent-kafka, which do not know about pauses. A record's time
+is that of the departure: a day of January takes a second of the demo.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ HELD = AIRPORTS.index("JFK")
 DEPARTURES = "airports"
 BOARDS = "departure-boards"
 JANUARY = 27_004
-"""Flights: the first month of the file."""
+"""Number of flights: the first month of the file."""
 FLOW_S, HOLD_S = 4.0, 4.0
 REWOUND_DAYS = 3
 _DAY_S = 86_400
 _WITHIN_S = 30.0
 _LONGEST_GAP_S = 2.0
-"""The others are read at least so often, whatever happens to the held one; a heartbeat is half a second."""
+"""Maximum time between reads of the other airports; the heartbeat interval is half a second."""
 
 
 class Sighting(NamedTuple):
-    """A flight that a member was given: when (seconds, monotonic), and where it stands."""
+    """A flight that a member read: the time (seconds, monotonic), and its position."""
 
     at: float
     partition: int
@@ -48,7 +48,7 @@ class Sighting(NamedTuple):
 
 
 class Board(threading.Thread):
-    """A member that shows flights: it reads and commits every fifth of a second."""
+    """A member that displays flights: it reads and commits every fifth of a second."""
 
     def __init__(self, address: str, name: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -76,19 +76,19 @@ class Board(threading.Thread):
                     partition, offset = message.partition(), message.offset()
                     if message.error() is None and partition is not None and offset is not None:
                         self.seen.append(Sighting(time.monotonic(), partition, offset))
-        except Exception as problem:  # told to the main thread, which ends the demo
+        except Exception as problem:  # reported to the main thread, which ends the demo
             self.problem = problem
         finally:
             self._consumer.close()
 
     def leave(self) -> None:
-        """Leave the group, and wait until that is done."""
+        """Leave the group, and wait until the thread has ended."""
         self._is_leaving.set()
         self.join()
 
 
 def hold_an_airport_back(console: Console, broker: DemoBroker, flights: list[Flight]) -> list[Check]:
-    """Pause JFK, set it back some days, resume it; draw what the boards showed meanwhile."""
+    """Pause JFK, reset it by some days, and resume it; draw what the boards displayed meanwhile."""
     boards = [Board(broker.address, f"board-{number}") for number in (1, 2)]
     with _departing(broker.address, flights) as clock:
         for board in boards:
@@ -123,7 +123,7 @@ def hold_an_airport_back(console: Console, broker: DemoBroker, flights: list[Fli
 def judge(
     seen: list[Sighting], produced: dict[int, int], new_offset: int, released_at: float, resumed_at: float
 ) -> list[Check]:
-    """Hold what was seen, in the order of time, against what was produced and what was set back."""
+    """Check the sightings, in the order of time, against what was produced and what was reset."""
     gap_s = max(
         after.at - before.at
         for partition in produced
@@ -148,7 +148,7 @@ def judge(
 
 
 class _Clock:
-    """The time of departures, and how many were produced."""
+    """The time of departures, and the number of produced ones."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -157,7 +157,7 @@ class _Clock:
 
 @contextmanager
 def _departing(address: str, flights: list[Flight]) -> Iterator[_Clock]:
-    """Produce departures in the order of their time, in a thread, until the block is left."""
+    """Produce departures in the order of their time, in a thread, until the block ends."""
     clock, is_over = _Clock(), threading.Event()
     producer = Producer({"bootstrap.servers": address, "linger.ms": 20, "log_level": 2})
 

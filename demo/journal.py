@@ -1,7 +1,7 @@
-"""What the members say of themselves while they work, and what must be true of it.
+"""The journal: what the members report while they run, and the checks of it.
 
 A member writes one JSON object a line to its standard output. Times are `time.monotonic()`, which all
-processes of a machine share, so that what one member was told can be held against what another fetched.
+processes of a machine share, so that events of different members can be compared.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """A commit the coordinator acknowledged: from `at` on, nobody may be told a lower offset."""
+    """An acknowledged commit: a fetch after `at` may not return a lower offset."""
 
     partition: int
     offset: int
@@ -22,7 +22,7 @@ class Acknowledged:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A committed offset as somebody was told it, who had asked at `asked_at`."""
+    """A committed offset that was fetched by a request sent at `asked_at`."""
 
     partition: int
     offset: int
@@ -31,7 +31,7 @@ class Fetched:
 
 @dataclass(slots=True)
 class Journal:
-    """Everything the members said so far."""
+    """All reports of the members so far."""
 
     acknowledged: list[Acknowledged] = field(default_factory=list)
     fetched: list[Fetched] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Journal:
     committed: dict[int, int] = field(default_factory=dict)
 
     def take(self, library: str, line: str) -> None:
-        """Take note of one line of a member."""
+        """Add one line of a member."""
         entry: dict[str, Any] = json.loads(line)
         match entry["kind"]:
             case "assignment":
@@ -59,7 +59,9 @@ class Journal:
                 self.refusals.append(f"{library}: {entry['reason']}")
 
     def steps_back(self) -> list[str]:
-        """Every fetch that was told less than was acknowledged before it asked; empty when all is well."""
+        """Return every fetch that returned less than a commit acknowledged before it; empty if all is
+        right.
+        """
         steps: list[tuple[float, bool, Acknowledged | Fetched]] = [
             (entry.at, False, entry) for entry in self.acknowledged
         ]

@@ -1,6 +1,6 @@
-"""A member of a consumer group, three times: once with each client library, behind the same few calls.
+"""A member of a consumer group in three versions: one for each client library, with the same interface.
 
-All three offer the `range` strategy only, so they agree on it whichever of them leads the group.
+All three support the `range` strategy only, so they agree on it, whichever of them is the leader.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ SESSION_TIMEOUT_MS = 10_000
 
 
 class Subscription(NamedTuple):
-    """What a member joins, and whom it tells which partitions it has from now on."""
+    """What a member subscribes to, and the callback for its assigned partitions."""
 
     bootstrap_servers: str
     group: str
@@ -24,7 +24,7 @@ class Subscription(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """One record as a member sees it."""
+    """One record as a member reads it."""
 
     partition: int
     offset: int
@@ -32,19 +32,19 @@ class Seen(NamedTuple):
 
 
 class Member(ABC):
-    """A member of the group. Every call may raise the library's own errors while the broker is away."""
+    """A member of the group. Every method may raise the library's own errors while the broker is down."""
 
     @abstractmethod
     def poll(self, max_records: int, timeout_s: float) -> list[Seen]:
-        """The next records, waiting for the first."""
+        """Return the next records; wait for the first."""
 
     @abstractmethod
     def commit(self, offsets: dict[int, int]) -> None:
-        """Commit the next offset to read of each partition, and wait until it is acknowledged."""
+        """Commit the next offset to read of each partition, and wait for the acknowledgement."""
 
     @abstractmethod
     def committed(self, partitions: Iterable[int]) -> dict[int, int]:
-        """The committed offsets as the coordinator has them."""
+        """Fetch the committed offsets from the coordinator."""
 
     @abstractmethod
     def close(self) -> None:
@@ -81,7 +81,7 @@ class ConfluentMember(Member):
 
     def poll(self, max_records: int, timeout_s: float) -> list[Seen]:
         messages = self._consumer.consume(max_records, timeout_s)
-        # An error in place of a record is librdkafka thinking aloud; what matters shows in commits.
+        # librdkafka returns transient errors in place of records; lasting errors appear in commits.
         return [
             Seen(message.partition() or 0, message.offset() or 0, message.value() or b"")
             for message in messages
@@ -132,8 +132,8 @@ class KafkaPythonMember(Member):
             enable_auto_commit=False,
         )
         self._consumer.subscribe([subscription.topic], listener=Listener())
-        # A leader that joins before it knows the topic rejoins once it does, and can lose what it is then
-        # assigned (tests/compat/FINDINGS.md).
+        # A leader that joins before it knows the topic rejoins when it does, and can lose its new assignment
+        # (tests/compat/FINDINGS.md).
         while not self._consumer.partitions_for_topic(subscription.topic):
             pass
 
@@ -164,7 +164,7 @@ class KafkaPythonMember(Member):
 
 
 class AiokafkaMember(Member):
-    """aiokafka: pure Python over asyncio, whose loop is run here one call at a time."""
+    """aiokafka: pure Python on asyncio; its loop runs during each call."""
 
     def __init__(self, subscription: Subscription) -> None:
         self._topic = subscription.topic

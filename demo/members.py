@@ -1,8 +1,8 @@
-"""One member of the group as a process of its own: `python -m demo.members LIBRARY ADDRESS SIGHTINGS_FILE`.
+"""One member of the group as a process: `python -m demo.members LIBRARY ADDRESS SIGHTINGS_FILE`.
 
-It reads at a measured pace, commits often, and after each acknowledged commit asks for the offset back. What
-it sees it appends to a file, one int32 flight id each; what it does it writes to standard output (see
-`journal`). It ends, leaving the group, on SIGTERM or when its standard input closes.
+It reads at a fixed rate, commits often, and fetches the offset after each acknowledged commit. It appends the
+flights that it reads to a file, one int32 flight id each, and writes its actions to standard output (see
+`journal`). On SIGTERM, or when its standard input closes, it leaves the group and ends.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_RECORDS_A_POLL = 400
 
 
 class Reader:
-    """What a member does between joining and leaving."""
+    """The work of a member between joining and leaving."""
 
     def __init__(self, library: str, address: str, sightings: BinaryIO) -> None:
         self.sightings = sightings
@@ -35,8 +35,8 @@ class Reader:
         )
 
     def assigned(self, partitions: list[int]) -> None:
-        """Positions not committed by now are forgotten: whoever has the partition next reads on from the
-        last commit.
+        """Forget positions that are not committed: the next owner of the partition continues from the last
+        commit.
         """
         self.positions.clear()
         say("assignment", partitions=partitions)
@@ -48,7 +48,7 @@ class Reader:
             self.note(seen)
 
     def note(self, seen: list[Seen]) -> None:
-        """Append the flights to the file of sightings, before any commit says that they were seen."""
+        """Append the flights to the file of sightings, before a commit of them."""
         self.sightings.write(array.array("i", [flight_id(one.value) for one in seen]).tobytes())
         self.sightings.flush()
         self.positions.update({one.partition: one.offset + 1 for one in seen})
@@ -56,7 +56,7 @@ class Reader:
         say("read", count=self.count)
 
     def commit(self) -> None:
-        """Commit where we are; then see that the coordinator says the same."""
+        """Commit the positions; then check that the coordinator returns the same."""
         offsets = dict(self.positions)
         if not offsets:
             return
@@ -71,12 +71,12 @@ class Reader:
 
 
 def say(kind: str, **entry: Any) -> None:
-    """One line of the journal."""
+    """Print one line of the journal."""
     print(json.dumps({"kind": kind, **entry}), flush=True)
 
 
 def main(library: str, address: str, sightings_file: str) -> None:
-    """Read until told to stop."""
+    """Read until the process is stopped."""
     told: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: told.append(number))
     with open(sightings_file, "ab") as sightings:  # noqa: PTH123 - a plain binary file
@@ -89,11 +89,11 @@ def main(library: str, address: str, sightings_file: str) -> None:
                 if time.monotonic() >= next_commit:
                     reader.commit()
                     next_commit = time.monotonic() + COMMIT_INTERVAL_S
-            except Exception as problem:  # whatever a library raises while the broker is away: try again
+            except Exception as problem:  # any error of a library while the broker is down: try again
                 say("refused", reason=f"{type(problem).__name__}: {problem}")
                 time.sleep(0.2)
             now = time.monotonic()
-            # A member that was kept waiting does not catch up by rushing.
+            # A member that had to wait does not exceed its rate afterwards.
             allowed = min(allowed + (now - began) * FLIGHTS_READ_PER_S, reader.count + FLIGHTS_READ_PER_S / 4)
             began = now
             time.sleep(max(0.0, (reader.count - allowed) / FLIGHTS_READ_PER_S))
@@ -101,7 +101,7 @@ def main(library: str, address: str, sightings_file: str) -> None:
 
 
 def _is_closed(stream: Any) -> bool:
-    """Whether the demo, which holds the other end, is gone."""
+    """Return whether the demo, which has the other end, has ended."""
     readable, _, _ = select.select([stream], [], [], 0)
     return bool(readable) and stream.read(1) == ""
 

@@ -1,7 +1,7 @@
-"""A third member joins a group that the server balances, partitions move, and a commit arrives late.
+"""A third member joins a group with server-side assignment, partitions move, and a commit arrives late.
 
-While the commit was on its way the epoch of its member rose. What the member has kept since then is taken;
-what it has let go is somebody else's by now, and a commit of that is refused (KIP-1251).
+The epoch of the slow member rose while its commit was delayed. The offsets of partitions that it still owns
+are accepted; a commit with a partition that it has revoked is refused (KIP-1251).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from headgate.admin import Admin
 from headgate.domain.errors import ErrorCode
 
 BATCH = 1_000
-"""So many flights of each of its partitions the slow member reads before it commits."""
+"""Number of flights of each partition that the slow member reads before it commits."""
 
 SILENCE_S = 1.0
-"""So long at least it holds back its heartbeat when the third has joined."""
+"""Minimum time without a heartbeat of the slow member after the third has joined, in s."""
 
 SETTLE_TIMEOUT_S = 20.0
 FINISH_TIMEOUT_S = 40.0
@@ -32,7 +32,7 @@ FINISH_TIMEOUT_S = 40.0
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """A commit of the slow member that has not arrived yet, and who had what when it was sent."""
+    """A delayed commit of the slow member, and the owners of the partitions when it was made."""
 
     epoch: int
     stretches: list[Stretch]
@@ -41,7 +41,7 @@ class Late:
 
 
 class Group:
-    """The three members, and what the coordinator says of them."""
+    """The three members, and the coordinator's state of them."""
 
     def __init__(self, broker: DemoBroker) -> None:
         self.broker = broker
@@ -50,7 +50,7 @@ class Group:
         self.third = QuickMember(broker.address, "third")
 
     def committed(self) -> dict[int, int]:
-        """The group's offsets, 0 where nothing is committed."""
+        """Return the group's offsets, 0 where nothing is committed."""
         with Admin(self.broker.address) as admin:
             found = admin.committed_offsets(BOARDING)
         return dict.fromkeys(range(PARTITION_COUNT), 0) | {
@@ -60,7 +60,7 @@ class Group:
     def wait_until(
         self, so: Callable[[], bool], what: str, *, silent: bool = False, timeout_s: float = SETTLE_TIMEOUT_S
     ) -> None:
-        """Return when it is so; meanwhile the slow member heartbeats, unless it is silent."""
+        """Wait until the condition is true; meanwhile the slow member heartbeats, unless it is silent."""
         deadline = time.monotonic() + timeout_s
         while not so():
             for member in (self.first, self.third):
@@ -74,7 +74,7 @@ class Group:
 
 
 def move_partitions(console: Console, broker: DemoBroker) -> list[Check]:
-    """Two members share, a third joins, the late commit arrives; then all is read to the end, and counted."""
+    """Two members share, a third joins, the late commit arrives; then read all flights and count them."""
     group = Group(broker)
     late = _share(console, group)
     checks = _let_a_third_join(console, group, late)
@@ -84,7 +84,7 @@ def move_partitions(console: Console, broker: DemoBroker) -> list[Check]:
 
 
 def _share(console: Console, group: Group) -> Late:
-    """First and slow have three partitions each; slow commits, reads on, and commits once more, slowly."""
+    """First and slow have three partitions each; slow commits, reads on, and sends another commit late."""
     first, slow = group.first, group.slow
     with console.status("two members share the flights"):
         first.start()
@@ -106,7 +106,7 @@ def _share(console: Console, group: Group) -> Late:
 
 
 def _let_a_third_join(console: Console, group: Group, late: Late) -> list[Check]:
-    """It gets one partition from first at once, and one from slow as soon as slow has let go."""
+    """The third gets one partition from first at once, and one from slow when slow has revoked it."""
     first, slow, third = group.first, group.slow, group.third
     had_read = first.count
     with console.status("a third joins, and slow keeps silent"):
@@ -137,7 +137,7 @@ def _let_a_third_join(console: Console, group: Group, late: Late) -> list[Check]
 
 
 def _commit_late(console: Console, group: Group, late: Late) -> list[Check]:
-    """The commit of all three partitions is refused, one of the two that are left is taken."""
+    """The commit of all three partitions is refused; a commit of one of the remaining two is accepted."""
     slow = group.slow
     moved = late.of_slow - slow.partitions
     kept = [one for one in late.stretches if one.partition in slow.partitions]
@@ -167,7 +167,7 @@ def _commit_late(console: Console, group: Group, late: Late) -> list[Check]:
 
 
 def _read_to_the_end(console: Console, group: Group) -> list[Check]:
-    """Slow leaves, the other two read on from what it committed; what counted must be every flight, once."""
+    """Slow leaves, the other two continue from its commits; every flight must count exactly once."""
     ends = _ends(group.broker)
     with console.status("slow leaves, the others read to the end"):
         group.slow.leave()
@@ -196,7 +196,7 @@ def _read_to_the_end(console: Console, group: Group) -> list[Check]:
 
 
 def gaps(counted: Iterable[Stretch], ends: dict[int, int]) -> list[str]:
-    """Where stretches do not follow one another from 0 to each partition's end: flights twice or left out."""
+    """Return where stretches do not continue one another from 0 to the end: duplicate or missing flights."""
     at = dict.fromkeys(ends, 0)
     wrong = []
     for partition, first, behind in sorted(counted):

@@ -1,4 +1,4 @@
-"""Produce the flights with confluent-kafka, at a measured pace, every one of them acknowledged."""
+"""Produce the flights with confluent-kafka, at a fixed rate, each of them acknowledged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SLICE_S = 0.05
 
 
 def create_topic(address: str, name: str, partition_count: int) -> None:
-    """Make the topic, empty."""
+    """Create the topic."""
     admin = AdminClient({"bootstrap.servers": address, "log_level": 2})
     topic = NewTopic(name, num_partitions=partition_count, replication_factor=1)
     for created in admin.create_topics([topic], request_timeout=10.0).values():
@@ -24,7 +24,7 @@ def create_topic(address: str, name: str, partition_count: int) -> None:
 
 
 def produce(address: str, flights: list[Flight], on_progress: Callable[[int], None]) -> None:
-    """Produce all flights; `on_progress` is told how many were acknowledged so far."""
+    """Produce all flights; call `on_progress` with the number acknowledged so far."""
     acknowledged, problems = 0, []
 
     def delivered(problem: Any, _message: Any) -> None:
@@ -38,7 +38,7 @@ def produce(address: str, flights: list[Flight], on_progress: Callable[[int], No
         {
             "bootstrap.servers": address,
             "client.id": "departures-desk",
-            "log_level": 2,  # what matters of its troubles comes with the deliveries
+            "log_level": 2,  # its errors arrive with the deliveries
             "enable.idempotence": True,
             "acks": "all",
             "compression.type": "lz4",

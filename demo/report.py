@@ -1,4 +1,4 @@
-"""What the demo tells whoever watches it."""
+"""The demo's output for the terminal."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from demo.story import GROUP, PARTITION_COUNT, TOPIC
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Something that must be so, and whether it is."""
+    """A condition, and whether it is true."""
 
     holds: bool
     text: str
 
 
 def opening(console: Console) -> None:
-    """What is about to happen."""
+    """Print what the demo will do."""
     console.print("[bold]Headgate: a year of flights, three client libraries, one crash[/]\n")
 
 
 def checks(console: Console, made: list[Check]) -> None:
-    """Every check with its outcome."""
+    """Print every check with its result."""
     console.print("[bold]Checks[/]")
     for check in made:
         console.print(f"  [bold {'green]✓' if check.holds else 'red]✗'}[/] {check.text}")
@@ -34,7 +34,7 @@ def checks(console: Console, made: list[Check]) -> None:
 
 
 def findings(console: Console, found: dict[str, Any]) -> None:
-    """What Spark read out of the coordinator's log."""
+    """Print what Spark read from the coordinator's log."""
     console.print(
         f"\n[bold]Spark on the coordinator's log[/]: {found['commits']:,} commits, "
         f"lag at its highest {found['peak_lag']:,} flights\n"
@@ -45,17 +45,17 @@ def findings(console: Console, found: dict[str, Any]) -> None:
 
 
 def moving(console: Console) -> None:
-    """What comes after Spark."""
+    """Introduce the chapter after Spark."""
     console.print("[bold]A group that the server balances: partitions move, and a commit comes late[/]")
 
 
 def holding(console: Console) -> None:
-    """What comes after the moving partitions."""
+    """Introduce the chapter after the moving partitions."""
     console.print("\n[bold]One airport is held back, set back and resumed, while the others flow[/]")
 
 
 def further(console: Console) -> None:
-    """What comes last."""
+    """Introduce the last chapter."""
     console.print("\n[bold]Any number of partitions in one commit, and a reset taken back[/]")
 
 
@@ -88,14 +88,14 @@ def _rebalances(rows: list[dict[str, Any]]) -> Table:
 
 
 def _names(member_ids: list[str]) -> str:
-    """Member ids without the random part that the coordinator adds to the client's id."""
+    """Return member ids without the random part that the coordinator adds to the client's id."""
     return ", ".join(
         sorted(member_id[:-37] if len(member_id) > 37 else member_id for member_id in member_ids)
     )
 
 
 def what_next(console: Console, directory: Path) -> None:
-    """Where everything is, and what else to do with it."""
+    """Print where the output is, and further commands to try."""
     console.print("[bold]What there is now[/]")
     for name, text in (
         ("lag.png", "the group's lag through the crash"),

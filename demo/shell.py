@@ -1,4 +1,4 @@
-"""Headgate's own commands, run as a person would run them."""
+"""Headgate's own commands, run as a user would run them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COMMAND_TIMEOUT_S = 30.0
 
 
 def show_consumer_groups(console: Console, broker: DemoBroker, words: list[str]) -> str:
-    """Run `headgate consumer-groups`, print what it says, and return its rows."""
+    """Run `headgate consumer-groups`, print its output, and return its rows."""
     executable = Path(sys.executable).with_name("headgate")
     command = [str(executable), "consumer-groups", "--bootstrap-server", broker.address, *words]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S)

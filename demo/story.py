@@ -1,4 +1,4 @@
-"""The numbers of the story, and what goes wrong in it."""
+"""The constants of the demo, and its failure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ TOPIC = "flights"
 PARTITION_COUNT = 6
 GROUP = "departures"
 BOARDING = "boarding"
-"""The group that the server balances."""
+"""The group with server-side assignment."""
 
 LIBRARIES = ("confluent-kafka", "kafka-python", "aiokafka")
-"""The members of the group, each written with another client library."""
+"""The members of the group, each with another client library."""
 
 FLIGHTS_PRODUCED_PER_S = 26_000
 FLIGHTS_READ_PER_S = 6_000
-"""By each member. Both are held back, so that there is a queue to look at; the clients could do far more."""
+"""Rate of each member. Both rates are limited, so that there is a visible lag; the clients can do far
+more.
+"""
 
 COMMIT_INTERVAL_S = 0.1
 DOWN_TIME_S = 2.0
@@ -24,4 +26,4 @@ CONSUME_TIMEOUT_S = 100.0
 
 
 class DemoFailed(Exception):
-    """A check of the demo failed, or something it needs did not come about; the message says what."""
+    """A check of the demo failed, or something that it needs did not happen; the message says what."""
