@@ -1,4 +1,4 @@
-"""A broker for as long as a `with` block lasts: the real server, in a process of its own."""
+"""A broker for the duration of a `with` block: the real server, in a process of its own."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from pathlib import Path
 _READY = re.compile(r"headgate is listening on (\S+):(\d+)")
 
 TEST_SETTINGS: Mapping[str, str] = {"group.initial.rebalance.delay.ms": "0"}
-"""What `run` sets unless told otherwise: a group of one member need not wait for others."""
+"""Default settings of `run`: a group of one member does not wait for others."""
 
 
 class BrokerFailed(RuntimeError):
-    """The server did not start; the message holds what it printed."""
+    """The server did not start. The message holds its output."""
 
 
 class Broker:
-    """A running server: where it listens, where its data is, and how to stop, kill and start it again."""
+    """A running server, with its address and data directory; stop, kill and restart it here."""
 
     def __init__(
         self, data_dir: Path, settings: Mapping[str, str], port: int, start_timeout_s: float, log_level: str
@@ -32,7 +32,7 @@ class Broker:
         self.host = "127.0.0.1"
         self.port = port
         self.advertise: str | None = None
-        """host:port that clients are told to come to, if there is something in between; from a start on."""
+        """host:port that the server advertises to clients, such as a proxy's; applied at the next start."""
         self._settings = dict(settings)
         self._start_timeout_s = start_timeout_s
         self._log_level = log_level
@@ -41,16 +41,16 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients take as `bootstrap.servers`."""
+        """Value of `bootstrap.servers` for clients."""
         return f"{self.host}:{self.port}"
 
     @property
     def pid(self) -> int | None:
-        """The server's process id, None while it is down."""
+        """Process id of the server; None while it is down."""
         return self._process.pid if self._process else None
 
     def start(self) -> None:
-        """Start the server, again on the same port if it ran before; raises BrokerFailed."""
+        """Start the server, on its previous port if it ran before. Raises BrokerFailed."""
         command = [
             sys.executable, "-m", "headgate", "serve",
             "--data-dir", str(self.data_dir),
@@ -87,7 +87,7 @@ class Broker:
         raise BrokerFailed(f"{failure}:\n{said}")
 
     def stop(self) -> None:
-        """Let the server close cleanly (SIGTERM)."""
+        """Stop the server cleanly (SIGTERM)."""
         if self._process is not None:
             self._process.terminate()
             try:
@@ -97,7 +97,7 @@ class Broker:
             self._forget()
 
     def kill(self) -> None:
-        """End the server as a crash would (SIGKILL); what was acknowledged is there at the next start."""
+        """Kill the server like a crash (SIGKILL). Acknowledged data is there at the next start."""
         if self._process is not None:
             self._process.kill()
             self._forget()
@@ -126,11 +126,11 @@ def run(
     log_level: str = "info",
     advertise: str | None = None,
 ) -> Iterator[Broker]:
-    """Run a server for as long as the `with` block lasts.
+    """Run a server until the `with` block ends.
 
-    `settings` are broker settings by Kafka's names, over TEST_SETTINGS. Without a `data_dir` the data lives
-    in a temporary directory and goes with the block. Port 0 takes any free one. Clients that reach it through
-    something else have to be told: `advertise`, host:port. Raises BrokerFailed.
+    `settings` are broker settings by Kafka's names, in addition to TEST_SETTINGS. Without a `data_dir` the
+    data is in a temporary directory, which is removed at the end. Port 0 selects a free port. `advertise`,
+    host:port, is the address for clients that connect through a proxy. Raises BrokerFailed.
     """
     with contextlib.ExitStack() as stack:
         if data_dir is None:

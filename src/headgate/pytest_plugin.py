@@ -1,11 +1,11 @@
 """The pytest fixture `headgate_broker`: one broker for the whole test session.
 
-It comes with the installed package, nothing has to be imported:
+The installed package provides it; no import is needed:
 
     def test_orders_are_consumed(headgate_broker):
         producer = Producer({"bootstrap.servers": headgate_broker.bootstrap_servers})
 
-Settings come from the option `headgate_settings` of pytest's configuration, one `name=value` a line.
+The option `headgate_settings` of pytest's configuration holds settings, one `name=value` per line.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def headgate_broker(pytestconfig: pytest.Config) -> Iterator[Broker]:
-    """A running Headgate broker, shared by the session: use topics and groups of your own in each test."""
+    """A running Headgate broker, shared by the session: use different topics and groups in each test."""
     pairs = (line.partition("=") for line in pytestconfig.getini("headgate_settings"))
     with run({name.strip(): value.strip() for name, _, value in pairs}) as broker:
         yield broker

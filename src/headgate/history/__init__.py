@@ -1,1 +1,1 @@
-"""What compaction takes out of the coordinator's log: keeping it, and reading it."""
+"""The history of offsets: records that compaction removes from the coordinator's log, kept and read."""

@@ -1,11 +1,11 @@
-"""The history of offsets: where it is kept, what goes into it, and who asks.
+"""The history of offsets: its topic, its contents, and its queries.
 
-`__consumer_offsets_history` has a partition for each of `__consumer_offsets`. Rules:
+`__consumer_offsets_history` has one partition for each partition of `__consumer_offsets`. Rules:
 
-1. What compaction takes out of the one is in the other, durably, before it is gone.
-2. The topic's own settings are this module's to set: its retention is `offsets.history.retention.ms`.
-3. A history that was switched off begins anew: what it had does not join on to what comes.
-4. One query at a time is answered, in slices beside everything else; the others wait.
+1. Records that compaction removes from the latter are in the former, durably, before they are removed.
+2. This module sets the topic's settings: its retention is `offsets.history.retention.ms`.
+3. A history that was switched off and on again starts empty: its old records would leave a gap.
+4. One query at a time is answered, in slices beside other work. Other queries wait.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ logger = logging.getLogger(__name__)
 
 RETENTION_SETTING: Final = "offsets.history.retention.ms"
 SEGMENT_BYTES: Final = 64 << 20
-"""A crash has the last segment read again, so it is not large; many would take long to open, so not small."""
+"""Not larger, because a crash has the last segment read again; not smaller, because many open slowly."""
 SEGMENTS_A_RETENTION: Final = 7
 LONGEST_LINE: Final = 100
-"""How many queries may wait."""
+"""Limit of waiting queries."""
 ATTEMPTS: Final = 5
 
 ResultT = TypeVar("ResultT")
@@ -67,10 +67,10 @@ ResultT = TypeVar("ResultT")
 
 @asynccontextmanager
 async def _no_collection() -> AsyncIterator[None]:
-    """No search for cyclic garbage meanwhile.
+    """Disable the collection of cyclic garbage meanwhile.
 
-    An answer may be made of a million objects, none of them in a cycle; to look them all through, again and
-    again as they become more, stopped the loop for 0.4 s at a time.
+    An answer may consist of a million objects, none of them in a cycle. Collections, which recur as their
+    number grows, blocked the loop for 0.4 s at a time.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -82,7 +82,7 @@ async def _no_collection() -> AsyncIterator[None]:
 
 
 class OffsetHistory:
-    """The history of one node's offsets."""
+    """The history of the offsets of one node."""
 
     def __init__(self, topics: Topics, clock: Clock, watch: LoopWatch | None = None) -> None:
         self._topics = topics
@@ -90,20 +90,20 @@ class OffsetHistory:
         self._retention_ms: int = topics.settings[RETENTION_SETTING]
         self._offsets: Topic | None = None
         self._topic: Topic | None = None
-        """Where the history is; None while none is kept."""
+        """The history's topic; None while no history is kept."""
         self._slices = SliceRunner("history", watch=watch)
         self._turn = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def is_kept(self) -> bool:
-        """Whether there is a history at all."""
+        """Whether a history is kept."""
         return self._retention_ms != 0
 
-    # --- where it is ---
+    # --- the topic ---
 
     def open(self, offsets: Topic) -> None:
-        """Create the topic or give it the settings in force, before anything is compacted. Raises OSError."""
+        """Create the topic or apply the current settings, before compactions start. Raises OSError."""
         self._offsets = offsets
         topic = self._topics.by_name(OFFSETS_HISTORY_TOPIC)
         if topic is None and not self.is_kept:
@@ -145,7 +145,7 @@ class OffsetHistory:
             raise OSError(f"{OFFSETS_HISTORY_TOPIC} cannot be configured: {refusal.message}")
 
     def _begin_anew(self, offsets: Topic, topic: Topic) -> None:
-        """What was compacted so far is gone: every history is whole from now on."""
+        """Empty all histories and mark them as complete from now on, because compactions are missing."""
         for index in offsets.written_partitions():
             log = offsets.partition(index).log
             if log.compacted_to or topic.is_written(index):
@@ -155,16 +155,16 @@ class OffsetHistory:
                 self._mark(history, now)
 
     def _keep_limits(self, topic: Topic, before_ms: int) -> None:
-        """Of an empty history nothing but its retention says what is gone: write that down."""
+        """Mark empty histories with the start of their retention before the retention changes."""
         for index in topic.written_partitions():
             history = topic.partition(index)
             if _was_emptied(history.log):
                 self._mark(history, Millis(self._clock.system_time() - before_ms))
 
     def mark_emptied(self) -> Steps[None]:
-        """The same of histories that retention has emptied by a clock that may be wrong. Raises OSError.
+        """Mark histories that retention has emptied, because the clock may be wrong. Raises OSError.
 
-        Driven to the end behind each round of retention.
+        Run after each round of retention.
         """
         topic = self._topic
         if topic is None or self._retention_ms < 0:
@@ -182,10 +182,10 @@ class OffsetHistory:
             request.run()
         history.log.complete_sync(request)
 
-    # --- what goes into it ---
+    # --- the contents ---
 
     def rules_of(self, partition: Partition) -> CompactionRules:
-        """What there is to know when a partition is about to be compacted."""
+        """Return the rules for the compaction of a partition."""
         if not is_internal(partition.topic.name):
             return NO_RULES
         if self._topic is None or partition.topic.name != GROUP_OFFSETS_TOPIC:
@@ -195,7 +195,7 @@ class OffsetHistory:
         writer = HistoryWriter(history, self._clock, is_first=is_first, moved_from=partition.log)
         return CompactionRules(RunCompleteness, writer)
 
-    # --- who asks ---
+    # --- the queries ---
 
     def describe(
         self,
@@ -227,7 +227,7 @@ class OffsetHistory:
             except (OSError, CorruptBatch) as failure:
                 logger.error("history unreadable", extra={"group": query.group_id, "error": str(failure)})
                 result = ErrorCode.KAFKA_STORAGE_ERROR
-            except Exception as failure:  # whoever asked waits for an answer
+            except Exception as failure:  # the client waits for an answer
                 unexpected(Where.HISTORY, "history failed", failure, group=query.group_id)
                 result = ErrorCode.UNKNOWN_SERVER_ERROR
         on_reply(result)
@@ -257,7 +257,7 @@ class OffsetHistory:
         is_time_up: Callable[[], bool],
         render: Callable[[GroupHistory], ResultT],
     ) -> ScanOrder[ResultT] | None:
-        """What there is to read now; None if nothing was ever written. Raises OSError, CorruptBatch."""
+        """Return what to read for a query; None if nothing was ever written. Raises OSError, CorruptBatch."""
         offsets, now = self._offsets, self._clock.system_time()
         assert offsets is not None, "not opened"
         index = partition_for(query.group_id, offsets.partition_count)
@@ -282,7 +282,7 @@ class OffsetHistory:
         )
 
     def _life_of(self, index: int, name: TopicName) -> TopicLife:
-        """Which topic has a name, as a partition of `__consumer_offsets` has it."""
+        """Return the topic that has this name, as a partition of `__consumer_offsets` knows it."""
         topic = self._topics.by_name(name)
         if topic is None:
             return TopicLife()
@@ -292,12 +292,12 @@ class OffsetHistory:
         return TopicLife(topic.topic_id, topic.created_at, offsets_after=after)
 
     def close(self) -> None:
-        """Stop answering."""
+        """Stop answering queries."""
         for task in self._tasks:
             task.cancel()
         self._slices.close()
 
 
 def _was_emptied(history: Log) -> bool:
-    """Whether a history was written and holds nothing, not even since when it is whole."""
+    """Return whether a history was written and is now empty, without even its first mark."""
     return 0 < history.log_start_offset == history.log_end_offset

@@ -1,15 +1,15 @@
-"""Reads a group's past out of the log of its shard and the history beside it.
+"""Reads the past of a group from the log of its shard and the history beside it.
 
-The bytes of a segment are searched for the group's name, a megabyte at a time; only batches that hold it are
-read. The newest segment comes first, and reading ends with the first segment of the history that cannot add
-anything, or when the time is up: what was not read then counts as not known. Rules:
+The bytes of a segment are searched for the group's name, a megabyte at a time. Only batches that contain it
+are decoded. The newest segment comes first. Reading ends at the first segment of the history that cannot add
+anything, or when the time is up; the unread part then counts as unknown. Rules:
 
-1. What can still be lost is not told: the log is read up to its high watermark.
-2. A commit over several batches counts when the last of them is there.
-3. The logs are looked at on the loop; reading, decoding and collecting is done in a thread, which leaves the
-   interpreter to the loop as long as it takes it.
-4. While this reads, no compaction replaces what it reads. Segments that retention takes away, and a log that
-   was read anew, end it with ScanCancelled: begin again.
+1. The answer holds only durable data: the log is read up to its high watermark.
+2. A run counts if its last record is in the log.
+3. The segments are selected on the loop. Reading, decoding and collecting are done in a thread, which pauses
+   regularly, so that the loop gets the interpreter.
+4. No compaction replaces segments during a scan. Retention that deletes a segment, and a log that was recovered
+   end the scan with ScanCancelled: start it again.
 """
 
 from __future__ import annotations
@@ -39,40 +39,40 @@ ResultT = TypeVar("ResultT")
 
 _LOOK_UP_EVERY: Final = 32
 _FARTHEST_WALK_BYTES: Final = 64 << 10
-"""What lies farther ahead is found quicker by the index than batch by batch."""
+"""Distance from which a lookup in the index is faster than a walk over the batches."""
 
 
 class ScanCancelled(Exception):
-    """The logs are no longer what they were when the scan began."""
+    """The logs have changed since the start of the scan."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScanOrder(Generic[ResultT]):
-    """What is to be read, how long, and what to make of it."""
+    """What to read, for how long, and how to render the result."""
 
     query: HistoryQuery
     log: Log
     visible_end: int
-    """What lies at or past this offset of the log can still be lost."""
+    """Offset of the log from which on records can still be lost."""
     history: Log | None
-    """None where none is kept, or nothing was moved yet."""
+    """None if no history is kept, or it has no records."""
     known_since: Millis
-    """Of what was in force at this time or later nothing is missing in log and history together."""
+    """Time from which on log and history together are complete."""
     life_of: Callable[[TopicName], TopicLife]
-    """Which topic has a name; asked on the loop, when everything is read."""
+    """Returns the topic of a name; called on the loop, after all reading."""
     is_time_up: Callable[[], bool]
     render: Callable[[GroupHistory], ResultT]
-    """Makes the result of the answer, in the thread."""
+    """Makes the result from the answer, in the thread."""
 
 
 def known_since(history: Log, now: Millis, retention_ms: int) -> Millis:
-    """From when on a history that was written is whole. Raises OSError, CorruptBatch."""
+    """Return the time from which on a written history is complete. Raises OSError, CorruptBatch."""
     for header, batch in history.batches(history.log_start_offset):
         for _, record in iterate_records(batch):
             since = decode_mark(record.key, record.value)
-            # What is gone was moved before what is there.
+            # Deleted records were moved before this one.
             return Millis(header.base_timestamp) if since is None else since
-    # All that was there had been moved a retention ago, or it would not be gone.
+    # All records were moved at least one retention ago, or they would not be deleted.
     return now if retention_ms < 0 else Millis(now - retention_ms)
 
 
@@ -102,13 +102,13 @@ class _Scan(Generic[ResultT]):
             yield from self._read_segment(log, segment, reader)
         since = order.known_since
         if history is not None:
-            # What is moved from here on is still in the log as well: nothing replaces that meanwhile.
+            # Records that are moved after this are still in the log too: no compaction replaces it meanwhile.
             end = history.log_end_offset
             moved = _Reader(order.query, collector, history.log_start_offset, end, is_moved=True)
             for segment in reversed(list(history.segments)):
                 self._check(history, segment)
                 if not segment.size:
-                    continue  # begun when a crash came: it has no time that would end the search
+                    continue  # empty after a crash: it has no time that could end the search
                 moved_until = Millis(segment.max_timestamp)
                 is_answered = yield from _elsewhere(partial(collector.is_answered, moved_until))
                 if is_answered or order.is_time_up():
@@ -123,7 +123,7 @@ class _Scan(Generic[ResultT]):
         try:
             return self._order.render(self._collector.answer(since, lives))
         finally:
-            self._collector.forget()  # here: to give back so many objects takes its time
+            self._collector.forget()  # in the thread: freeing so many objects takes long
 
     def _check(self, log: Log, segment: Segment) -> None:
         is_there = any(other is segment for other in log.segments)
@@ -149,19 +149,19 @@ class _Scan(Generic[ResultT]):
         yield from _elsewhere(self._collector.end_segment)
 
     def _ends(self, run: RunPlace) -> bool:
-        """Whether the last record of a commit over several batches is in the log."""
+        """Return whether the last record of a run is in the log."""
         log, last = self._order.log, run.first_offset + run.total - 1
         if last >= self._order.visible_end:
             return False
         for offset, record in iterate_records(log.read(last, 1, minimum_one=True)):
-            # Nothing but the run is in its batches: the first record of one speaks for the last.
+            # A run has batches of its own: the first record of a batch represents its last.
             return run_place(record.headers) == run._replace(before=offset - run.first_offset)
         return False
 
 
 @dataclass(frozen=True, slots=True)
 class _Stretch:
-    """The bytes of a segment as it was, and where batches begin in them."""
+    """The bytes of a segment at one time, and its index of batches."""
 
     file: File
     size: int
@@ -169,12 +169,12 @@ class _Stretch:
 
 
 class _Reader:
-    """Finds the records of a query in the segments of one log. It works in the thread."""
+    """Finds the records of a query in the segments of one log. Runs in the thread."""
 
     def __init__(
         self, query: HistoryQuery, collector: HistoryCollector, start: int, end: int, is_moved: bool = False
     ) -> None:
-        """Only what lies from offset `start` up to `end` counts; `is_moved`: this is the history."""
+        """Read records from offset `start` to `end - 1`; `is_moved`: the log is the history."""
         self._collector = collector
         self._start = start
         self._end = end
@@ -185,16 +185,16 @@ class _Reader:
         self._slice_end = 0.0
         self._runs: dict[tuple[int, int], bool] = {}
         self.undecided: RunPlace | None = None
-        """A commit over several batches of which it must be known whether it is whole, to read on."""
+        """A run that the reader cannot judge until `decide` is called."""
 
     def decide(self, is_whole: bool) -> None:
-        """Whether the undecided commit counts."""
+        """Set whether the undecided run is complete."""
         assert self.undecided is not None
         self._runs[self.undecided.first_offset, self.undecided.total] = is_whole
         self.undecided = None
 
     def read(self, stretch: _Stretch, position: int) -> int:
-        """Read about a megabyte from a position on, and say where to go on."""
+        """Read about a megabyte from a position. Return the position to continue at."""
         self._slice_end = time.perf_counter() + SLICE_SECONDS
         chunk = stretch.file.pread(CHUNK_BYTES + len(self._needle) - 1, position)
         found, end = chunk.find(self._needle), min(position + CHUNK_BYTES, stretch.size)
@@ -243,13 +243,13 @@ class _Reader:
         try:
             decoded = decode(record.key, record.value)
         except MalformedRecord:
-            return  # `headgate log verify` tells of it
+            return  # `headgate log verify` reports it
         if isinstance(decoded, OffsetCommit | OffsetTombstone):
             self._collector.take(log_offset, Millis(written), decoded)
 
 
 def _elsewhere(work: Callable[[], ResultT]) -> Steps[ResultT]:
-    """Have something done in the thread; what it returns."""
+    """Run `work` in the thread and return its result."""
     results: list[ResultT] = []
     yield lambda: results.append(work())
     return results[0]

@@ -1,8 +1,8 @@
-"""Moves what compaction takes out of a partition of `__consumer_offsets` into its history.
+"""Moves records that compaction removes from a partition of `__consumer_offsets` into its history.
 
-One writer serves one compaction. It keeps what it is offered as the bytes of a batch, writes a batch at a
-time on the loop, which is a copy into the page cache, and syncs in the thread of the compaction. Group
-metadata and whatever else is no offset is let go.
+One writer serves one compaction. It encodes the offered records into batches, appends these on the loop,
+which is a copy into the page cache, and syncs in the thread of the compaction. Group metadata and all other
+records that are not offsets are skipped.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from headgate.runtime.clock import Clock
 from headgate.topics.partition import Partition
 
 BATCH_BYTES: Final = 32 << 10
-"""Small batches: whoever looks for one group reads all of a batch that has something of it."""
+"""Small, because a query for one group decodes every batch with a record of it."""
 FLUSH_BYTES: Final = 256 << 10
-"""How much is kept in memory before it is written."""
+"""Encoded bytes at which they are written."""
 UNSYNCED_BYTES: Final = 4 << 20
-"""How much is written before a sync is due."""
+"""Written bytes at which a sync is due."""
 LONGEST_TURN_MS: Final = 1000
-"""By so much at most is a commit younger than the record that it is written in."""
+"""Upper bound by which a commit's time is later than the timestamp of its record."""
 _RECORD_OVERHEAD: Final = 48
 _LAID_OUT_AT_ONCE: Final = 64
 _FEWEST_ALIKE: Final = 8
-"""So many records of one length on an average are quicker written together."""
+"""Average number of consecutive records of one length from which adding them together is faster."""
 _FROM_TWO_BYTES, _FROM_THREE_BYTES = 1 << 6, 1 << 13
-"""From which length on the varint of a length takes so many bytes; no key of ours takes more."""
+"""Lengths from which on their varints take two and three bytes; keys never need more."""
 _ORIGIN_HEAD: Final = varint(1) + varint(len(ORIGIN_KEY)) + ORIGIN_KEY + varint(ORIGIN_BYTES)
-"""The end of a record but for the header's value: how many headers, and the only one."""
+"""End of a record, without the header's value: the number of headers, one, and its key."""
 
 
 class HistoryWriter:
@@ -53,8 +53,8 @@ class HistoryWriter:
     def __init__(
         self, history: Partition, clock: Clock, *, is_first: bool, moved_from: Log | None = None
     ) -> None:
-        """`is_first`: nothing was ever taken out of the partition whose history this is. `moved_from` is its
-        log: where the system's clock was set back, nothing counts as moved before a time that is in there.
+        """`is_first`: nothing was ever removed from the partition of this history. `moved_from` is its log:
+        if the system clock was set back, moves are still dated after the times in it.
         """
         self._history = history
         self._clock = clock
@@ -67,7 +67,7 @@ class HistoryWriter:
         self._unsynced_bytes = 0
 
     def offer(self, offset: int, record: Record) -> None:
-        """Take a record for the history, if it is of an offset."""
+        """Add a record to the history if it is an offset."""
         key = record.key
         if key is None or not key.startswith(KEY_STARTS):
             return
@@ -78,12 +78,12 @@ class HistoryWriter:
         self._close_full_batch(batch)
 
     def offer_columns(self, columns: RecordColumns, rows: range) -> None:
-        """Take those of these records that are of offsets; they have no headers."""
+        """Add those of these records that are offsets. They have no headers."""
         octets = np.frombuffer(columns.data, np.uint8)
         key_sizes = columns.key_sizes[rows.start : rows.stop]
         key_starts = columns.key_starts[rows.start : rows.stop]
         is_offset = (key_sizes > 1) & (octets[key_starts] == 0) & (octets[key_starts + 1] <= KEY_TYPE)
-        # A key has its length in front of it, in a varint; behind a value is the number of headers.
+        # A record's key follows its length, a varint. The number of headers follows the value.
         starts = key_starts - 1 - (key_sizes >= _FROM_TWO_BYTES) - (key_sizes >= _FROM_THREE_BYTES)
         sizes = columns.ends[rows.start : rows.stop] - 1 - starts
         which = np.flatnonzero(is_offset)
@@ -140,11 +140,11 @@ class HistoryWriter:
 
     @property
     def is_flush_due(self) -> bool:
-        """Whether enough is there to be written."""
+        """Whether enough is encoded to be written."""
         return self._full_bytes >= FLUSH_BYTES
 
     def flush(self) -> Steps[None]:
-        """Write what was offered. Raises OSError."""
+        """Write the offered records. Raises OSError."""
         yield from open_aside(self._history)
         log = self._log()
         if self._batch is not None:
@@ -155,19 +155,19 @@ class HistoryWriter:
         self._full, self._full_bytes = [], 0
         active = log.segments.active
         is_rolling = active is not None and active.size + size > log.settings.segment_bytes
-        # A roll syncs what it closes, here and now: so that is done before, elsewhere.
+        # A roll syncs the closed segment and blocks: so the log is synced in the thread before.
         if is_rolling or self._unsynced_bytes > UNSYNCED_BYTES:
             yield from self._sync(log)
         self._history.append_internal(batches)
         self._unsynced_bytes += size
 
     def settle(self) -> Steps[None]:
-        """Make all that was offered durable. Raises OSError."""
+        """Make all offered records durable. Raises OSError."""
         yield from self.flush()
         yield from self._sync(self._log())
 
     def _log(self) -> Log:
-        """The history's log, fit to be written, its first record in it."""
+        """Return the history's log, recovered if it failed, with its first mark."""
         log = self._history.log
         if log.failure is not None:
             log.recover()
@@ -184,7 +184,7 @@ class HistoryWriter:
 
 
 def sync_aside(log: Log) -> Steps[None]:
-    """Make all that a log holds durable, in the thread. Raises OSError."""
+    """Sync a log in the thread. Raises OSError."""
     request = log.begin_sync()
     try:
         yield request.run
@@ -198,20 +198,20 @@ def sync_aside(log: Log) -> Steps[None]:
 
 
 def time_of_move(now: Millis, partition: Log, history: Log) -> Millis:
-    """What counts as the present for what is moved between these logs: now, but no time before one that is in
-    them, where the system's clock was set back. Raises OSError.
+    """Return the time of a move between these logs: `now`, or the latest time in them if the system clock was
+    set back. Raises OSError.
     """
     latest = latest_time(partition)
     return max(now if latest <= now else Millis(latest + LONGEST_TURN_MS), last_move(history))
 
 
 def latest_time(log: Log) -> Millis:
-    """The latest time of a record in a log; `NO_TIMESTAMP` if there is none. Raises OSError."""
+    """Return the latest time of a record in a log, `NO_TIMESTAMP` for an empty log. Raises OSError."""
     return Millis(max((segment.max_timestamp for segment in log.segments), default=NO_TIMESTAMP))
 
 
 def last_move(history: Log) -> Millis:
-    """When something was moved last into a history; `NO_TIMESTAMP` if it holds nothing. Raises OSError."""
+    """Return the time of the last move into a history, `NO_TIMESTAMP` if it is empty. Raises OSError."""
     for segment in reversed(list(history.segments)):
         if segment.size:
             return Millis(segment.max_timestamp)
@@ -219,14 +219,14 @@ def last_move(history: Log) -> Millis:
 
 
 def open_aside(history: Partition) -> Steps[None]:
-    """Have the log of a history opened in the thread, if it is not: with many segments that takes long."""
+    """Open a history's log in the thread, if it is closed: many segments take long."""
     opening = history.opening()
     if opening is not None:
         yield opening
 
 
 def append_mark(history: Partition, known_since: Millis, now: Millis) -> None:
-    """Begin a history with what says from when on it is whole. Raises OSError."""
+    """Append the mark with the time from which on a history is complete. Raises OSError."""
     batch = BatchBuilder(now)
     key, value = encode_mark(known_since)
     batch.add(key, value, len(key) + len(value))

@@ -1,7 +1,7 @@
-"""The batches of one turn of a group shard: beside single records, offsets that come in columns.
+"""The batches of one loop iteration of a group shard: single records, and offsets in columns.
 
-A commit in columns whose shape was written before is a batch of its own, copied from the last one: that is
-quicker than to encode its records again. The shape keeps what is known of its bytes.
+A commit in columns whose shape was written before becomes a batch of its own, copied from an earlier one. A
+copy is faster than encoding the records again. The shape stores the encoded bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NARROWEST_TEMPLATE: Final = 16
 
 
 class TurnBatches(RecordBatches):
-    """Makes the batches of one shard's turns."""
+    """Encodes the batches of one shard's loop iterations."""
 
     def __init__(
         self, largest_batch_bytes: Callable[[], int] = lambda: LARGEST_INT32, may_be_runs: bool = True
@@ -38,7 +38,7 @@ class TurnBatches(RecordBatches):
         )
 
     def _add_batch(self, changes: Sequence[Change]) -> int:
-        """Offsets for any number of shapes; 0: these changes are something else, or too many for a batch."""
+        """Add offsets of any number of shapes. Return 0 for other changes, or too many for a batch."""
         batch = changes[0]
         if len(changes) > 1 or type(batch) is not OffsetBatch:
             return 0
@@ -55,7 +55,7 @@ class TurnBatches(RecordBatches):
         return len(outlines)
 
     def _add_singles(self, changes: Sequence[Change]) -> int:
-        """Changes of a record each; 0: there are others among them, or too many for a batch."""
+        """Add changes of one record each. Return 0 if there are others, or too many for a batch."""
         encoded = []
         size = 0
         for change in changes:
@@ -73,7 +73,7 @@ class TurnBatches(RecordBatches):
         return len(encoded)
 
     def _add_copy(self, changes: Sequence[Change]) -> int:
-        """A commit in columns whose shape was written before, in a batch of its own; 0: something else."""
+        """Add a commit in columns as a copy of an earlier batch of its shape. Return 0 for anything else."""
         batch = changes[0]
         if len(changes) > 1 or type(batch) is not ColumnBatch:
             return 0
@@ -85,7 +85,7 @@ class TurnBatches(RecordBatches):
         return len(batch)
 
     def _add(self, changes: Sequence[Change], first_offset: int) -> int:
-        """Put a command's records into the shared batch, or into a run of their own; returns how many."""
+        """Add a command's records to the shared batch, or as a run. Return how many there are."""
         parts = [_part_of(one) for one in _split(changes)]
         size = sum(part.size for part in parts)
         count = sum(part.count for part in parts)
@@ -109,7 +109,7 @@ def _outline_of(shape: RecordShape) -> RecordOutline:
 
 
 def _template_of(batch: ColumnBatch) -> BatchTemplate | None:
-    """What to copy from; None for a shape that is new, narrow, or too large for a batch."""
+    """Return the batch to copy; None for a shape that is new, narrow, or too large for a batch."""
     shape = batch.shape
     if shape.template is not None:
         return cast(BatchTemplate, shape.template)
@@ -142,7 +142,7 @@ def _part_of(change: Record | ColumnBatch | OffsetRows) -> _Single | _Columns | 
 
 
 class _Single:
-    """One record, encoded."""
+    """One encoded record."""
 
     __slots__ = ("_key", "_value", "size")
     count = 1
@@ -159,7 +159,7 @@ class _Single:
 
 
 class _Columns:
-    """As many records as a commit in columns has partitions, encoded."""
+    """The encoded records of a commit in columns, one for each partition."""
 
     __slots__ = ("_keys", "_values", "count", "size")
 
@@ -176,7 +176,7 @@ class _Columns:
 
 
 class _Blocks:
-    """Records that differ in more than numbers, encoded."""
+    """Encoded records that differ in more than numbers."""
 
     __slots__ = ("_blocks", "count", "size")
 

@@ -1,4 +1,4 @@
-"""The kind of shard that groups and their offsets live in: partitions of `__consumer_offsets`."""
+"""The kind of shard for groups and their offsets: partitions of `__consumer_offsets`."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from headgate.shards.group_batches import TurnBatches
 
 
 class OffsetsInColumns:
-    """Reads offsets from a log many at a time; a `headgate.runtime.shard_kind.ColumnFormat`."""
+    """Decodes many offsets of a log at a time; a `headgate.runtime.shard_kind.ColumnFormat`."""
 
     def read(self, columns: RecordColumns) -> tuple[NDArray[np.int64], OffsetRows]:
-        """Which of the records are plain offsets, and these as rows. Raises MalformedRecord."""
+        """Return the indexes of the plain offsets, and their rows. Raises MalformedRecord."""
         keys = Spans(columns.key_starts, columns.key_sizes)
         return read_rows(columns.data, keys, Spans(columns.value_starts, columns.value_sizes))
 
     def is_apart(self, columns: RecordColumns, at: int) -> bool:
-        """Whether a record has a value and is no offset."""
+        """Return whether a record has a value and is not an offset."""
         key = columns.key(at)
         return bool(columns.value_sizes[at] >= 0) and key is not None and not key.startswith(KEY_STARTS)
 
@@ -48,7 +48,7 @@ def group_shards(
     new_shard: Callable[[], GroupShard],
     first_commands: Callable[[], Iterable[Any]] = tuple,
 ) -> ShardKind[GroupShard]:
-    """The registration."""
+    """Return the registration of the kind."""
     return ShardKind(
         topic=GROUP_OFFSETS_TOPIC,
         partition_count=settings["offsets.topic.num.partitions"],
