@@ -8,8 +8,8 @@ anything, or when the time is up; the unread part then counts as unknown. Rules:
 2. A run counts if its last record is in the log.
 3. The segments are selected on the loop. Reading, decoding and collecting are done in a thread, which pauses
    regularly, so that the loop gets the interpreter.
-4. No compaction replaces segments during a scan. Retention that deletes a segment, and a log that was recovered
-   end the scan with ScanCancelled: start it again.
+4. No compaction replaces segments during a scan. Retention that deletes a segment, or a recovery of the log,
+   ends the scan with ScanCancelled: start it again.
 """
 
 from __future__ import annotations
