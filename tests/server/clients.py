@@ -38,7 +38,7 @@ T = TopicId(b"t" * 16)
 
 
 class Wire:
-    """The other end of a connection: takes what the server sends."""
+    """The client's end of a connection: collects what the server sends."""
 
     def __init__(self) -> None:
         self.sent = bytearray()
@@ -62,7 +62,7 @@ class Wire:
 
 
 class Client:
-    """One connection to a real node; a request with a client id of its own is never one that came before."""
+    """One connection to a real node. A request with a unique client id is never a repeated one."""
 
     def __init__(
         self, node: BrokerNode, listener: Listener | None = None, principal: Principal = ANONYMOUS
@@ -75,7 +75,7 @@ class Client:
         self._ids = count(1)
 
     async def send(self, request: Request[Any], version: int, client_id: str) -> bytes:
-        """The response's frame, but for its correlation id, which was right."""
+        """Send a request. Return the response's frame after its correlation id, which is checked."""
         correlation_id = next(self._ids)
         self.connection.data_received(request_frame(request, version, correlation_id, client_id))
         async with asyncio.timeout(10):
@@ -88,7 +88,7 @@ class Client:
         return frame[8:]
 
     async def receive(self, count: int) -> list[tuple[int, bytes]]:
-        """So many responses in the order they came: correlation id, and the frame without its length."""
+        """Return `count` responses in order: correlation id, and the frame without its length."""
         frames: list[tuple[int, bytes]] = []
         async with asyncio.timeout(10):
             while len(frames) < count:
@@ -102,13 +102,13 @@ class Client:
         return frames
 
     async def ask(self, request: Request[Any], version: int, client_id: str = "again") -> Any:
-        """The response to a request, which is the same for one that comes again and one that is new."""
+        """Send a request as a repeated one and as a new one. Return the response, equal for both."""
         body = await self.send(request, version, client_id)
         _, at = read_response_header(bytes(4) + body, request.API_KEY, version)
         return decode(request.response_type(), version, bytes(4) + body, at)
 
     def is_known(self, request: Request[Any], version: int) -> bool:
-        """Whether the request would be served without being read."""
+        """Return whether the request would be served without decoding."""
         return (
             self.listener.served.repeats.find(request_frame(request, version, 1, "again")[4:], Habit())
             is not None
@@ -160,7 +160,7 @@ def fetch(indexes: list[int], version: int, group_id: str = "g") -> OffsetFetchR
 
 
 async def committed(client: Client, group_id: str = "g") -> dict[int, int]:
-    """All offsets of the group, read the long way."""
+    """Return all offsets of the group, fetched by a request that is not repeated."""
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
     response = await client.ask(request, 8, f"reader {next(client._ids)}")
     return {

@@ -1,4 +1,4 @@
-"""What the server's tests share: a server process, and raw connections to it."""
+"""Fixtures of the server's tests: a server process, and raw connections to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk in memory, with an empty data directory that would survive a crash."""
+"""A disk in memory, with an empty data directory that survives a crash."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DATA_DIR = Path("/data")
 
 
 def new_disk() -> MemoryFileSystem:
-    """An empty data directory at DATA_DIR."""
+    """Return a file system with an empty data directory at DATA_DIR."""
     files = MemoryFileSystem()
     files.make_directory(DATA_DIR)
     files.sync_directory(DATA_DIR.parent)

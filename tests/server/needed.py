@@ -1,4 +1,4 @@
-"""An example of a request of each API, and the rights it needs, one row an API."""
+"""An example request of each API, with the rights it needs, one row per API."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Example = Callable[[int], tuple[Request[Any], list[Need]]]
 
 _APIS = apis_by_key()
 _WITH_IDS = {0: 13, 1: 13, 8: 10, 9: 10}
-"""From which version on these APIs call topics by their ids alone."""
+"""First version in which these APIs identify topics by id alone."""
 
 
 def _topic(operation: Operation, name: str = "t", otherwise: Operation | None = None) -> Need:
@@ -40,7 +40,7 @@ def _cluster(operation: Operation) -> Need:
 
 
 def _struct(struct_type: type[Struct], values: Values) -> Any:
-    """A struct from the values of its fields, those of structs in it as dictionaries."""
+    """Make a struct from the values of its fields; nested structs are dictionaries."""
     types = {field.name: field.struct_type for field in layout_of(struct_type)}
     made: Values = {}
     for name, value in values.items():
@@ -180,4 +180,4 @@ EXAMPLES: dict[int, Example] = dict(
         ),
     ]
 )
-"""By API key: makes the request in a version, and tells what it needs, in the order it is asked."""
+"""By API key: makes a request in a version, and its needs in the order of their checks."""

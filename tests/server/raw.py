@@ -1,4 +1,4 @@
-"""A socket that speaks frames, and lets a test say anything, right or wrong."""
+"""A socket for frames, valid or invalid."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ResponseT = TypeVar("ResponseT", bound=Response)
 
 
 class RawConnection:
-    """A client without manners."""
+    """A client that can send anything."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
@@ -46,7 +46,7 @@ class RawConnection:
             return True
 
     def request(self, request: Request[ResponseT], version: int, response_type: type[ResponseT]) -> ResponseT:
-        """Ask in one version of the API and read the answer."""
+        """Send a request in one version of the API and read the response."""
         self.send(request_frame(request, version, correlation_id=7, client_id="raw"))
         answer = self.read_frame()
         correlation_id, body_at = read_response_header(answer, request.API_KEY, version)

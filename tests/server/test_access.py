@@ -1,4 +1,4 @@
-"""Who asks: an access policy is asked for what a request needs, and what it denies does not happen."""
+"""Authorization: the access policy is asked for a request's needs, and a denied request has no effect."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NEEDS_NOTHING = {
 
 
 class Rules:
-    """A policy that denies single rights of single principals."""
+    """A policy that denies single rights to single principals."""
 
     allows_everything = False
 
@@ -58,7 +58,7 @@ class Rules:
         self._when_changed.append(action)
 
     def deny(self, principal: Principal, *rights: tuple[Operation, Resource]) -> None:
-        """Deny these rights, and no others, to this principal from now on."""
+        """Deny exactly these rights to this principal from now on."""
         self.denied = {(principal, *right) for right in rights}
         self.asked.clear()
         for action in self._when_changed:
@@ -72,7 +72,7 @@ def _chain(need: Need | None) -> Iterator[tuple[Operation, Resource]]:
 
 
 def _errors(part: Any) -> Iterator[int]:
-    """Every error code in a response but NONE."""
+    """Yield every error code in a response except NONE."""
     if isinstance(part, Struct):
         if getattr(part, "error_code", 0):
             yield part.error_code  # type: ignore[attr-defined]
@@ -90,11 +90,11 @@ def _guests(node: BrokerNode) -> tuple[Rules, Client, Client]:
 
 
 _ERROR_SINCE = {"DescribeLogDirs": 3, "ListPausedPartitions": 1}
-"""From which version on responses have an error code, if not from the first: before that they are empty."""
+"""First version whose responses have an error code, if not the first one; earlier responses are empty."""
 
 
 def test_every_api_says_what_it_needs() -> None:
-    """Each has an example below, or needs nothing for a reason."""
+    """Each API has an example below, or needs nothing for a known reason."""
     for api in APIS.values():
         assert (api.needs is nothing) == (api.name in NEEDS_NOTHING), api.name
         assert (api.key in EXAMPLES) != (api.name in NEEDS_NOTHING), api.name
@@ -102,7 +102,7 @@ def test_every_api_says_what_it_needs() -> None:
 
 @pytest.mark.parametrize("key", EXAMPLES, ids=[APIS[key].name for key in EXAMPLES])
 def test_a_denied_request_is_refused_in_the_words_of_its_api(key: int) -> None:
-    """In every version, whichever right is missing: the error is that of the resource, told to the client."""
+    """In every version, for each missing right: the response holds the error of the resource."""
     api = APIS[key]
 
     async def scenario(anybody: Client) -> None:
@@ -123,7 +123,7 @@ def test_a_denied_request_is_refused_in_the_words_of_its_api(key: int) -> None:
 
 @pytest.mark.parametrize(("key", "version"), [(1, 12), (1, 18), (9, 7), (9, 8), (47, 0)])
 def test_the_error_of_a_topic_is_told_of_its_partitions(key: int, version: int) -> None:
-    """There clients look for it, and take it for what it is."""
+    """Clients read the error of the partitions."""
 
     async def scenario(anybody: Client) -> None:
         rules, alice, _ = _guests(anybody.node)
@@ -139,7 +139,7 @@ def test_the_error_of_a_topic_is_told_of_its_partitions(key: int, version: int) 
 
 
 def test_what_is_denied_does_not_happen() -> None:
-    """No offset is committed, no topic is made or deleted; for who is allowed to, they are."""
+    """No offset is committed, no topic is created or deleted; with the right, they are."""
 
     async def scenario(anybody: Client) -> None:
         rules, alice, bob = _guests(anybody.node)
@@ -176,7 +176,7 @@ def test_what_is_denied_does_not_happen() -> None:
 def test_a_remembered_request_is_served_to_its_principal_alone(
     request_of: Callable[[int], Request[Any]],
 ) -> None:
-    """Byte for byte the same request of another principal is read, held against the policy, and denied."""
+    """The same bytes from another principal are decoded, checked against the policy, and denied."""
 
     async def scenario(anybody: Client) -> None:
         rules, alice, bob = _guests(anybody.node)
@@ -199,7 +199,7 @@ def test_a_remembered_request_is_served_to_its_principal_alone(
 
 
 def test_what_was_remembered_is_denied_when_the_policy_changes() -> None:
-    """And what is denied is not remembered: it is served as soon as it is allowed, and denied once more."""
+    """A denied request is not remembered: it is served once it is allowed, and denied when it is not."""
 
     async def scenario(anybody: Client) -> None:
         rules, alice, _ = _guests(anybody.node)
@@ -218,12 +218,12 @@ def test_what_was_remembered_is_denied_when_the_policy_changes() -> None:
 
 
 def test_a_request_that_takes_turns_to_check_is_not_remembered() -> None:
-    """The policy may have changed in between."""
+    """The policy may change between the slices of a check."""
 
     async def scenario(anybody: Client) -> None:
         rules, alice, _ = _guests(anybody.node)
         ticks = count()
-        anybody.node.request_work.seconds = lambda: float(next(ticks))  # every slice is over at once
+        anybody.node.request_work.seconds = lambda: float(next(ticks))  # every slice is one step
         for number in range(4):
             rules.asked.clear()
             assert not set(_errors(await alice.ask(commit(number, [0]), 9)))
@@ -234,7 +234,7 @@ def test_a_request_that_takes_turns_to_check_is_not_remembered() -> None:
 
 
 def test_the_topics_of_a_session_are_asked_for() -> None:
-    """A fetch that names no topic fetches those of its session."""
+    """A fetch that names no topics needs the right to those of its session."""
 
     async def scenario(anybody: Client) -> None:
         rules, alice, _ = _guests(anybody.node)
@@ -254,7 +254,7 @@ def test_the_topics_of_a_session_are_asked_for() -> None:
 
 
 def test_denied_metadata_has_the_brokers() -> None:
-    """Without them a client would look for another cluster. All topics, of which one is denied, are none."""
+    """A client without brokers would look for another cluster. A denied topic is missing from all topics."""
 
     async def scenario(anybody: Client) -> None:
         rules, alice, _ = _guests(anybody.node)
@@ -270,7 +270,7 @@ def test_denied_metadata_has_the_brokers() -> None:
 
 
 def test_a_denied_request_without_an_answer_closes_the_connection() -> None:
-    """A producer with acks=0 hears of it no other way."""
+    """A producer with acks=0 learns of the error in no other way."""
 
     async def scenario(anybody: Client) -> None:
         rules, alice, _ = _guests(anybody.node)
@@ -284,7 +284,7 @@ def test_a_denied_request_without_an_answer_closes_the_connection() -> None:
 
 
 def test_a_denied_request_keeps_its_place_in_line() -> None:
-    """A large one too, which is read and checked beside others: the answers come in order."""
+    """This includes a large request, which is decoded and checked in steps: responses are in order."""
 
     async def scenario(anybody: Client) -> None:
         rules, alice, _ = _guests(anybody.node)
@@ -313,7 +313,7 @@ def test_a_denied_request_keeps_its_place_in_line() -> None:
 
 
 def test_a_policy_that_allows_everything_is_asked_nothing() -> None:
-    """Nor is any API asked what its requests need."""
+    """No API is asked for the needs of its requests."""
 
     def needs(*given: Any) -> Any:
         raise AssertionError("asked")
@@ -329,7 +329,7 @@ def test_a_policy_that_allows_everything_is_asked_nothing() -> None:
 
 
 def test_who_did_not_authenticate_is_anonymous() -> None:
-    """By Kafka's name, and every call tells it."""
+    """The principal has Kafka's name, and every call returns it."""
 
     async def scenario(client: Client) -> None:
         told: list[Principal] = []

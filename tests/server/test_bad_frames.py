@@ -1,4 +1,4 @@
-"""Whatever a client sends, only that client's connection suffers."""
+"""An invalid request affects only the connection of its client."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def header(key: int, version: int) -> bytes:
 
 
 def commit_of_group(group_id: str) -> bytes:
-    """A commit, as a flexible version carries it: with lengths that have no limit of their own."""
+    """Return a commit in a flexible version, whose lengths have no limit of their own."""
     partitions = [OffsetCommitRequestPartition(committed_offset=5)]
     topics = [OffsetCommitRequestTopic(name="t", partitions=partitions)]
     return request_frame(OffsetCommitRequest(group_id=group_id, topics=topics), 8, 1, "raw")
@@ -55,7 +55,7 @@ def commit_of_group(group_id: str) -> bytes:
 def test_nonsense_closes_that_connection_alone(
     broker: Broker, connect: Connect, name: str, sent: bytes
 ) -> None:
-    """The sender is cut off after a line in the log; a neighbour does not notice."""
+    """The server logs a line and closes this connection; another connection continues."""
     neighbour, sender = connect(), connect()
     neighbour.api_versions()
     sender.send(sent)
@@ -65,7 +65,7 @@ def test_nonsense_closes_that_connection_alone(
 
 
 def test_an_unknown_version_of_api_versions_is_answered_in_version_0(connect: Connect) -> None:
-    """The client learns the versions that are spoken and goes on over the same connection."""
+    """The client learns the supported versions and continues on the same connection."""
     client = connect()
     client.send_frame(header(18, 99) + b"\x00")
     answer = client.read_frame()
@@ -76,14 +76,14 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(connect: Co
 
 
 def test_every_advertised_api_is_registered_once(connect: Connect) -> None:
-    """The answer lists each key once, sorted, with a range; ApiVersions is among them."""
+    """The response lists each key once, sorted, with its versions; ApiVersions is one of them."""
     keys = [api.api_key for api in connect().api_versions().api_keys]
     assert keys == sorted(set(keys))
     assert {0, 1, 3, 8, 9, 18} <= set(keys)
 
 
 def test_produce_is_advertised_from_version_0_and_spoken_from_3(connect: Connect) -> None:
-    """librdkafka compresses for brokers alone that advertise version 0, and then uses the newest."""
+    """librdkafka compresses only if a broker advertises version 0, and then uses the newest version."""
     (produce,) = (api for api in connect().api_versions().api_keys if api.api_key == 0)
     assert (produce.min_version, produce.max_version >= 9) == (0, True)
     client = connect()
@@ -92,13 +92,13 @@ def test_produce_is_advertised_from_version_0_and_spoken_from_3(connect: Connect
 
 
 def test_a_client_without_a_proper_name_is_told_so(connect: Connect) -> None:
-    """Version 3 wants the client's software name; one that cannot be a name is INVALID_REQUEST."""
+    """Version 3 holds the client's software name; an invalid name gets INVALID_REQUEST."""
     request = ApiVersionsRequest(client_software_name="-", client_software_version="1")
     assert connect().request(request, 3, ApiVersionsResponse).error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_bytes_may_come_one_by_one(connect: Connect) -> None:
-    """A frame is a frame however the network cuts it."""
+    """The network may split a frame anywhere."""
     client = connect()
     frame = header(18, 0)
     for byte in struct.pack(">i", len(frame)) + frame:
@@ -107,14 +107,14 @@ def test_bytes_may_come_one_by_one(connect: Connect) -> None:
 
 
 def test_bytes_after_the_message_are_ignored(connect: Connect) -> None:
-    """Kafka tolerates what follows a message within its frame, and so do we."""
+    """Like Kafka, the server ignores bytes after the message in a frame."""
     client = connect()
     client.send_frame(header(18, 0) + b"more than was asked for")
     assert client.read_frame()[:4] == struct.pack(">i", 1)
 
 
 def test_responses_leave_in_the_order_of_the_requests(connect: Connect) -> None:
-    """Requests sent without waiting are answered in order."""
+    """Pipelined requests are answered in order."""
     client = connect()
     for correlation_id in range(50):
         client.send_frame(HEADER_OF.pack(18 if correlation_id % 2 else 3, 0, correlation_id, -1) + bytes(4))
@@ -129,7 +129,7 @@ def test_responses_leave_in_the_order_of_the_requests(connect: Connect) -> None:
     body=st.binary(max_size=64),
 )
 def test_no_frame_brings_the_server_down(connect: Connect, key: int, version: int, body: bytes) -> None:
-    """After any bytes under a plausible header, a fresh connection is served."""
+    """After any bytes behind a plausible header, a new connection is served."""
     client = connect()
     client.send_frame(header(key, version) + body)
     client.socket.close()

@@ -1,4 +1,4 @@
-"""A real node whose machine's clock is set: timestamps are judged by the present, deadlines stay."""
+"""A node whose system clock is set: timestamps are compared with the new time, deadlines do not move."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from headgate.wire.messages.produce import PartitionProduceData, ProduceRequest,
 HOUR_MS = 3_600_000
 MONTH_MS = 30 * 24 * HOUR_MS
 MOMENT_MS = 10_000
-"""How long a test may take."""
+"""Upper bound of a test's duration."""
 
 
 class SetClock(Clock):
-    """The machine's clock, which a test sets ahead or back; and its steady time, which a suspend stops."""
+    """A system clock that a test sets, and a steady time that a suspend stops."""
 
     def __init__(self, ahead_ms: int = 0) -> None:
         self.ahead_ms = ahead_ms
 
     def system_time(self) -> Millis:
-        """What the clock was set to, and the time since."""
+        """Return the system time: the real time plus the difference that the test set."""
         return Millis(super().system_time() + self.ahead_ms)
 
 
@@ -67,7 +67,7 @@ def run(scenario: Scenario, ahead_ms: int = 0, **settings: str) -> None:
 
 
 async def produce(client: Client, timestamp: int) -> ErrorCode:
-    """The answer to a batch of one record with a timestamp."""
+    """Produce a record with a timestamp. Return the error of the response."""
     data = [PartitionProduceData(index=0, records=batch(b"dear", timestamp=timestamp))]
     wanted = ProduceRequest(acks=-1, topic_data=[TopicProduceData(name="letters", partition_data=data)])
     response = await client.ask(wanted, 12)
@@ -75,7 +75,7 @@ async def produce(client: Client, timestamp: int) -> ErrorCode:
 
 
 async def offset_at(client: Client, timestamp: int) -> int:
-    """The offset of the first record at or after a timestamp; -1 if there is none."""
+    """Return the offset of the first record at or after a timestamp; -1 if there is none."""
     wanted = ListOffsetsTopic(
         name="letters", partitions=[ListOffsetsPartition(partition_index=0, timestamp=timestamp)]
     )
@@ -84,7 +84,7 @@ async def offset_at(client: Client, timestamp: int) -> int:
 
 
 def commit_timestamp(client: Client) -> int:
-    """That of the offset of group "g" for `t-0`."""
+    """Return the timestamp of group "g"'s offset for `t-0`."""
     for shard in client.node.coordinator.shards():
         stored = shard.offsets.get(GroupId("g"), TopicName("t"), 0)
         if stored is not None:
@@ -93,13 +93,13 @@ def commit_timestamp(client: Client) -> int:
 
 
 def keep_topics(client: Client) -> None:
-    """What the node does now and then: retention among others."""
+    """Run the node's periodic work on topics, including retention."""
     node = client.node
     drive(node.housekeeping.round(node.system_time()))
 
 
 def test_after_two_hours_of_suspend_true_timestamps_are_accepted() -> None:
-    """And those that are as far ahead as the machine slept are refused, as ever."""
+    """Timestamps that are ahead by the duration of the suspend are still rejected."""
 
     async def scenario(client: Client, clock: SetClock) -> None:
         assert await produce(client, clock.system_time()) is ErrorCode.NONE
@@ -112,7 +112,7 @@ def test_after_two_hours_of_suspend_true_timestamps_are_accepted() -> None:
 
 
 def test_a_clock_set_back_has_timestamps_judged_by_the_new_time() -> None:
-    """What was true before is in the future now."""
+    """Timestamps that were valid before are in the future now."""
 
     async def scenario(client: Client, clock: SetClock) -> None:
         before = clock.system_time()
@@ -125,7 +125,7 @@ def test_a_clock_set_back_has_timestamps_judged_by_the_new_time() -> None:
 
 
 def test_retention_keeps_what_was_acknowledged_after_a_clock_was_corrected() -> None:
-    """A month ahead at the start, then right: what is written with true timestamps is as young as it is."""
+    """The clock is a month ahead at the start and corrected later: records with true timestamps stay."""
 
     async def scenario(client: Client, clock: SetClock) -> None:
         assert await produce(client, clock.system_time()) is ErrorCode.NONE
@@ -134,14 +134,14 @@ def test_retention_keeps_what_was_acknowledged_after_a_clock_was_corrected() -> 
         assert await produce(client, now) is ErrorCode.NONE
         keep_topics(client)
         assert client.node.topics.by_name("letters").partition(0).log_start_offset == 0  # type: ignore[union-attr]
-        assert await offset_at(client, now) == 0  # the one of the future is at or after it
+        assert await offset_at(client, now) == 0  # the record with the future timestamp
         assert await offset_at(client, now + HOUR_MS) == 0
 
     run(scenario, ahead_ms=MONTH_MS)
 
 
 def test_offsets_committed_by_a_clock_that_was_ahead_stay() -> None:
-    """The next commits bear the corrected time, and nothing is expired by the sweeps of either time."""
+    """Later commits have the corrected time, and a sweep at either time expires nothing."""
 
     async def scenario(client: Client, clock: SetClock) -> None:
         assert (await client.ask(commit(5, [0]), 8)).topics[0].partitions[0].error_code == 0
@@ -159,7 +159,7 @@ def test_offsets_committed_by_a_clock_that_was_ahead_stay() -> None:
 
 
 def test_no_jump_of_the_clock_ends_a_session_or_stalls_a_rebalance() -> None:
-    """A member joins, the clock is set by a month in both directions, and it is a member all the time."""
+    """The clock is set by a month in both directions, and a member remains in its group."""
 
     async def scenario(client: Client, clock: SetClock) -> None:
         join = JoinGroupRequest(
@@ -187,18 +187,18 @@ def test_no_jump_of_the_clock_ends_a_session_or_stalls_a_rebalance() -> None:
 
 
 class SlowClock(Clock):
-    """Steady time at a quarter of the pace of the loop's."""
+    """A steady time at a quarter of the speed of the loop's time."""
 
     def __init__(self) -> None:
         self.began = Clock.steady_time(self)
 
     def steady_time(self) -> Millis:
-        """What has passed of it, slowly."""
+        """Return the slowed steady time."""
         return Millis(self.began + (super().steady_time() - self.began) // 4)
 
 
 def test_a_timer_that_the_loop_fires_early_waits_for_its_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is ticked before the shard's own time has come, and then once."""
+    """The shard gets no Tick before its own time has come, and then one."""
     monkeypatch.setattr("tests.runtime.counting.Clock", SlowClock)
     ticks = []
 

@@ -1,4 +1,4 @@
-"""Conditional commits over many connections at once (R3.16): compare-and-set, exact to the last one."""
+"""Conditional commits over many connections at once (R3.16): an exact compare-and-set."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CONNECTIONS = 8
 
 @pytest.fixture(scope="module")
 def bootstrap_servers() -> Iterator[str]:
-    """A server with a topic to count in."""
+    """Run a server with a topic of counters."""
     with run({"offsets.topic.num.partitions": "2"}) as broker:
         with Cluster(broker.bootstrap_servers) as cluster:
             topic = CreatableTopic(name="counters", num_partitions=len(PARTITIONS), replication_factor=1)
@@ -38,7 +38,7 @@ def bootstrap_servers() -> Iterator[str]:
 
 
 def increment(bootstrap_servers: str, group: GroupId, counters: list[TopicPartition], times: int) -> int:
-    """Add one to all counters, so many times; how often somebody was faster."""
+    """Add one to all counters, `times` times. Return how often another client was faster."""
     lost = 0
     with Cluster(bootstrap_servers) as cluster:
         for _ in range(times):
@@ -58,9 +58,9 @@ def increment(bootstrap_servers: str, group: GroupId, counters: list[TopicPartit
 def test_counters_that_many_connections_increment_are_exact(
     bootstrap_servers: str, width: int, times: int
 ) -> None:
-    """No increment is lost and none counted twice; of many partitions all are incremented, or none.
+    """No increment is lost or counted twice; a wide commit increments all partitions or none.
 
-    What a refusal says is committed is enough to try again: nobody fetches.
+    A rejected commit returns the committed offsets, so a client retries without a fetch.
     """
     group, counters = GroupId(f"of-{width}"), PARTITIONS[:width]
     with ThreadPoolExecutor(CONNECTIONS) as pool:
@@ -72,7 +72,7 @@ def test_counters_that_many_connections_increment_are_exact(
 
 
 def test_a_conditional_commit_that_comes_again_is_judged_again(bootstrap_servers: str) -> None:
-    """Byte for byte the same request, among unconditional ones that differ in their offset alone."""
+    """The request has the same bytes, among unconditional ones that differ only in their offset."""
     group = GroupId("again")
 
     def request(offset: int, expected: int | None) -> OffsetCommitRequest:

@@ -1,4 +1,4 @@
-"""What connections may hold: responses nobody reads, requests that never end, and how many there are."""
+"""The limits of connections: unread responses, incomplete requests, and the number of connections."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WITHIN_S = 20
 
 
 class Server:
-    """A node on a real socket."""
+    """A node with a real listening socket."""
 
     def __init__(self, node: BrokerNode, listener: Listener, address: tuple[str, int]) -> None:
         self.node = node
@@ -97,27 +97,27 @@ def fetch(correlation_id: int, partition: int = 0, max_wait_ms: int = 0) -> byte
 
 
 def held_bytes(connection: Connection) -> int:
-    """What the server holds of responses for a connection."""
+    """Return the bytes of responses that the server holds for a connection."""
     assert connection._transport is not None
     return connection.line.unsent_bytes + connection._transport.get_write_buffer_size()
 
 
 async def read_response(reader: asyncio.StreamReader) -> tuple[int, int]:
-    """The correlation id and the size of the next response."""
+    """Return correlation id and size of the next response."""
     size, correlation_id = struct.unpack(">ii", await reader.readexactly(8))
     await reader.readexactly(size - 4)
     return correlation_id, size
 
 
 async def settle(server: Server) -> None:
-    """Let the server do all it can."""
+    """Let the server run until it has nothing to do."""
     for _ in range(200):
         await asyncio.sleep(0)
     await asyncio.sleep(0.1)
 
 
 def test_a_client_that_reads_nothing_is_served_no_further_until_it_reads() -> None:
-    """Two hundred fetches cost the memory of a few responses, and all are answered in their order."""
+    """Two hundred fetches take the memory of a few responses, and all are answered in order."""
 
     async def scenario() -> None:
         async with serving() as server:
@@ -141,7 +141,7 @@ def test_a_client_that_reads_nothing_is_served_no_further_until_it_reads() -> No
 
 
 def test_responses_behind_one_that_is_not_ready_are_bounded() -> None:
-    """A long poll at the head of the line does not let a hundred responses pile up behind it."""
+    """While a long poll at the head of the line waits, few of a hundred later responses are kept."""
 
     async def scenario() -> None:
         async with serving() as server:
@@ -159,7 +159,7 @@ def test_responses_behind_one_that_is_not_ready_are_bounded() -> None:
 
 
 def test_requests_that_never_end_take_bounded_memory_and_keep_nobody_else_waiting() -> None:
-    """Above queued.max.request.bytes large requests are not read further, small ones are, and it is told."""
+    """Above queued.max.request.bytes, large requests are not read and small ones are; metrics report it."""
 
     async def scenario() -> None:
         async with serving(queued_max_request_bytes="3000000") as server:
@@ -170,7 +170,7 @@ def test_requests_that_never_end_take_bounded_memory_and_keep_nobody_else_waitin
                 writer.write(struct.pack(">i", 10_000_000) + bytes(2_000_000))
                 writers.append(writer)
             await settle(server)
-            # Each connection may have been read once more when the bound was reached.
+            # Each connection may be read once more after the bound is reached.
             assert memory.held_bytes <= 3_000_000 + 20 * 350_000
             assert sum(connection._frames.pending_bytes for connection in server.connections) <= 10_000_000
             reader, writer = await server.connect()
@@ -186,7 +186,7 @@ def test_requests_that_never_end_take_bounded_memory_and_keep_nobody_else_waitin
 
 
 def test_a_large_request_goes_on_when_there_is_room_again() -> None:
-    """A connection that was left unread because of others is read once they have gone."""
+    """A connection that was not read because of others is read after they have closed."""
 
     async def scenario() -> None:
         async with serving(queued_max_request_bytes="1000000") as server:
@@ -204,7 +204,7 @@ def test_a_large_request_goes_on_when_there_is_room_again() -> None:
 
 
 def test_a_length_that_is_announced_takes_no_memory() -> None:
-    """What counts is what came."""
+    """Only received bytes count."""
 
     async def scenario() -> None:
         async with serving() as server:
@@ -219,7 +219,7 @@ def test_a_length_that_is_announced_takes_no_memory() -> None:
 
 
 def test_a_connection_above_max_connections_waits_until_another_one_ends() -> None:
-    """It is neither refused nor served; then it is served."""
+    """It is neither closed nor served until then."""
 
     async def scenario() -> None:
         async with serving(max_connections="2") as server:
@@ -244,7 +244,7 @@ def test_a_connection_above_max_connections_waits_until_another_one_ends() -> No
 
 
 def test_connections_that_come_together_wait_above_max_connections() -> None:
-    """Those that were accepted together with the last one there was room for are not served either."""
+    """Connections accepted in the same call as the last one within the limit are not served."""
 
     async def scenario() -> None:
         async with serving(max_connections="2") as server:
@@ -265,12 +265,12 @@ def test_connections_that_come_together_wait_above_max_connections() -> None:
 
 
 def answered(clients: list[socket.socket]) -> int:
-    """How many of the clients have bytes to read."""
+    """Return how many of the clients have bytes to read."""
     return len(select.select(clients, [], [], 0)[0])
 
 
 def test_max_connections_may_be_raised_while_the_server_runs() -> None:
-    """Whoever waits is served once the limit is looked at again, without anybody going."""
+    """A waiting connection is served after the next look at the limit, although no other one closes."""
     limits: dict[str, Any] = {"max.connections": 2, "max.connections.per.ip": 9}
     counted = ConnectionLimits(limits)
     told: list[bool] = []
@@ -287,18 +287,18 @@ def test_max_connections_may_be_raised_while_the_server_runs() -> None:
 
 
 class Waiting:
-    """A connection that notes when it gets a place."""
+    """A connection that records whether it got a place."""
 
     def __init__(self) -> None:
         self.has_place = False
 
     def take_place(self) -> None:
-        """See `Limited`."""
+        """Record the place; see `Limited`."""
         self.has_place = True
 
 
 def test_a_connection_above_max_connections_per_ip_is_closed_and_counted() -> None:
-    """The others of the same address stay, and there is room again when one ends."""
+    """Other connections from this address stay open; when one closes, another is accepted."""
 
     async def scenario() -> None:
         async with serving(max_connections_per_ip="2") as server:
@@ -319,7 +319,7 @@ def test_a_connection_above_max_connections_per_ip_is_closed_and_counted() -> No
 def test_of_many_connections_that_are_refused_a_few_are_logged(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All are counted, and a later line tells how many were left out."""
+    """All are counted, and a later line reports how many were not logged."""
     now = [1000.0]
     monkeypatch.setattr("headgate.server.seldom.monotonic", lambda: now[0])
 

@@ -1,4 +1,4 @@
-"""The offsets of a deleted topic: they are nobody's, least of all those of the next topic of that name."""
+"""The offsets of a deleted topic: no later topic of its name has them."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from headgate.wire.messages.offset_fetch import (
 NAME = TopicName("t" * 200)
 OLD_ID, NEW_ID = TopicId(b"o" * 16), TopicId(b"n" * 16)
 SEVERAL_SLICES = 9_000
-"""Partitions: their offsets are removed some thousand at a time."""
+"""Partitions whose offsets are removed in several slices of some thousand."""
 
 Scenario = Callable[[BrokerNode, MemoryFileSystem], Coroutine[Any, Any, None]]
 
 
 def run_node(files: MemoryFileSystem, scenario: Scenario) -> None:
-    """One life of a node."""
+    """Run a scenario against a node that starts on these files."""
 
     async def main() -> None:
         settings = Settings({"offsets.topic.num.partitions": "2", "log.cleaner.enable": "false"})
@@ -71,14 +71,14 @@ def delete(node: BrokerNode) -> None:
 
 
 async def ask_to_delete(client: Client, *names: str, timeout_ms: int) -> list[int]:
-    """Each topic's error code."""
+    """Return the error code of each topic."""
     topics = [DeleteTopicState(name=name) for name in names]
     deleted = await client.ask(DeleteTopicsRequest(topics=topics, timeout_ms=timeout_ms), 6)
     return [one.error_code for one in deleted.responses]
 
 
 async def commit(client: Client, partition_count: int = 1) -> None:
-    """Offset 5 in every partition, for groups in both shards."""
+    """Commit offset 5 in every partition, for groups in both shards."""
     partitions = [
         OffsetCommitRequestPartition(partition_index=index, committed_offset=5)
         for index in range(partition_count)
@@ -90,7 +90,7 @@ async def commit(client: Client, partition_count: int = 1) -> None:
 
 
 async def offsets(client: Client, topic_id: TopicId) -> list[int]:
-    """What both groups have in partition 0, by id and by name."""
+    """Return the offsets of both groups for partition 0, fetched by id and by name."""
     found = []
     for version in (9, 10):
         topics = [OffsetFetchRequestTopics(name=NAME, topic_id=topic_id, partition_indexes=[0])]
@@ -109,7 +109,7 @@ async def until_free(node: BrokerNode) -> None:
 
 
 def test_a_name_is_free_when_the_offsets_of_its_topic_are_gone() -> None:
-    """They go slice by slice; until the last is gone nobody can take them for those of a new topic."""
+    """The offsets are removed in slices; the name is held until the last one is removed."""
 
     async def scenario(node: BrokerNode, files: MemoryFileSystem) -> None:
         client = Client(node)
@@ -131,7 +131,7 @@ def test_a_name_is_free_when_the_offsets_of_its_topic_are_gone() -> None:
 
 
 def test_who_is_told_that_a_topic_is_deleted_can_create_it_again() -> None:
-    """The answer waits for the offsets, in a request that does not ask for haste."""
+    """The response waits for the removal of the offsets, within the timeout of the request."""
 
     async def scenario(node: BrokerNode, files: MemoryFileSystem) -> None:
         client = Client(node)
@@ -149,7 +149,7 @@ def test_who_is_told_that_a_topic_is_deleted_can_create_it_again() -> None:
 
 
 def test_who_does_not_wait_is_told_all_the_same() -> None:
-    """With no time to wait: the topic is deleted, and its name is free a little later."""
+    """With a timeout of 0 the topic is deleted, and its name is free a little later."""
 
     async def scenario(node: BrokerNode, files: MemoryFileSystem) -> None:
         client = Client(node)
@@ -165,7 +165,7 @@ def test_who_does_not_wait_is_told_all_the_same() -> None:
 
 @pytest.mark.parametrize("changes", range(12))
 def test_wherever_a_life_ends_no_topic_gets_the_offsets_of_another(changes: int) -> None:
-    """Between the deletion and the next topic of that name; a topic that is still there keeps its offsets."""
+    """The crash is anywhere between the deletion and the next topic of that name; other topics are intact."""
     files = new_disk()
 
     async def until_nothing_more_is_written(node: BrokerNode, files: MemoryFileSystem) -> None:
@@ -191,7 +191,7 @@ def test_wherever_a_life_ends_no_topic_gets_the_offsets_of_another(changes: int)
 
 
 def test_a_shard_that_cannot_forget_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its sync failed, so it is loaded anew, with the offsets; the name is not free before they are gone."""
+    """The shard is loaded again after a failed sync, with the offsets; the name is held until then."""
     monkeypatch.setattr(erasure, "RETRY_MS", 20)
     monkeypatch.setattr(shard_reloading, "RELOAD_DELAY_SECONDS", 0.1)
 
@@ -199,7 +199,7 @@ def test_a_shard_that_cannot_forget_is_asked_again(monkeypatch: pytest.MonkeyPat
         client = Client(node)
         create(node, OLD_ID)
         await commit(client)
-        files.inject(Fault(kind="datasync", after=1))  # the catalogue's passes, that of the first shard fails
+        files.inject(Fault(kind="datasync", after=1))  # the first shard's sync fails, after the catalogue's
         delete(node)
         await until(
             lambda: any(not one.is_active for one in node.coordinator.runtimes), "a shard's sync failed"

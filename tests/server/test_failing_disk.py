@@ -1,6 +1,6 @@
-"""A disk that takes no more: clients are told to try again, and the server goes on when it is mended.
+"""A full disk: clients get retriable errors, and the server continues when the disk has space again.
 
-The failing disk is real: the kernel's limit on the size of the server's files is lowered while it runs.
+The disk is real: the kernel's limit on the size of the server's files is lowered while it runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SILENT.addHandler(logging.NullHandler())
 SILENT.propagate = False
 
 LIMIT = 64 * 1024
-"""Both logs are beyond this when the disk fills up; the file of the server's log lines is not."""
+"""Both logs are larger than this when the limit is set; the file of the server's log lines is smaller."""
 
 
 def set_file_size_limit(broker: Broker, size: int) -> None:
@@ -30,7 +30,7 @@ def set_file_size_limit(broker: Broker, size: int) -> None:
 
 
 def produce(broker: Broker, value: bytes, timeout_s: float) -> list[object]:
-    """One record with a delivery timeout; what the delivery report said."""
+    """Produce a record with a delivery timeout. Return the errors of the delivery report."""
     said: list[object] = []
     producer = Producer(
         {
@@ -46,7 +46,7 @@ def produce(broker: Broker, value: bytes, timeout_s: float) -> list[object]:
 
 
 def committed_offset(consumer: Consumer) -> int:
-    """What is committed, asked for as long as the server says to come back."""
+    """Return the committed offset; repeat the fetch while the server returns a retriable error."""
 
     def told() -> list[TopicPartition] | None:
         try:
@@ -60,7 +60,7 @@ def committed_offset(consumer: Consumer) -> int:
 
 
 def test_a_full_disk_is_survived(tmp_path: Path) -> None:
-    """Produce and commit fail while the disk is full, nothing that was there is lost, and both work again."""
+    """Produce and commit fail while the disk is full, no old data is lost, and both succeed afterwards."""
     with run(data_dir=tmp_path / "data") as broker:
         consumer = Consumer(
             {
@@ -97,6 +97,6 @@ def test_a_full_disk_is_survived(tmp_path: Path) -> None:
 
 
 def partition_of_group(lines: list[str]) -> str:
-    """The partition of `__consumer_offsets` that was told to fail."""
+    """Return the partition of `__consumer_offsets` whose failure was logged."""
     (name,) = {found[0] for line in lines if (found := re.search(r"__consumer_offsets-\d+", line))}
     return name

@@ -1,4 +1,4 @@
-"""What a shard's runtime does when something fails that nothing provides for: planted failures."""
+"""Unexpected failures in the runtime of a shard, injected at each place."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ from headgate.shards.group_batches import TurnBatches
 
 @dataclass
 class Undecidable:
-    """Its decision fails."""
+    """A command whose decision fails."""
 
 
 @dataclass
 class Unwritable:
-    """Decides a record that cannot be encoded, and would answer everybody who waits."""
+    """A command that decides a record that cannot be encoded, and replies to all waiting requests."""
 
 
 @dataclass
 class Inapplicable:
-    """Decides a record that cannot be applied."""
+    """A command that decides a record that cannot be applied."""
 
 
 @dataclass
 class TooLarge:
-    """Decides a record of two megabytes."""
+    """A command that decides a record of two megabytes."""
 
 
 UNAPPLIED = "not to be applied"
 
 
 class Faulty(Counter):
-    """A counting shard that fails on demand."""
+    """A counting shard that fails on these commands."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,7 +86,7 @@ class Faulty(Counter):
 
 
 def faulty(s: Setup) -> Faulty:
-    """Let the runtime run a faulty shard from now on."""
+    """Make the runtime run a faulty shard from now on."""
     s.runtime._new_shard = Faulty
     shard = Faulty()
     shard.count = s.runtime.shard.count
@@ -102,7 +102,7 @@ def quick_reload(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.plants_failures("request")
 @pytest.mark.parametrize("command", [Undecidable(), Unwritable()])
 def test_a_request_that_cannot_be_decided_or_encoded_is_refused_alone(command: object) -> None:
-    """Others of the same turn are answered, before and behind it, and the log has what they were told."""
+    """Commands of the same turn, before and after it, are answered, and the log has their records."""
 
     async def scenario() -> None:
         async with setup(MemoryFileSystem()) as s:
@@ -122,7 +122,7 @@ def test_a_request_that_cannot_be_decided_or_encoded_is_refused_alone(command: o
 
 @pytest.mark.plants_failures("request")
 def test_who_would_have_been_answered_besides_gets_a_retriable_error() -> None:
-    """A parked request is not left without an answer when the one that completes it is refused."""
+    """A parked request gets an error when the request that completes it is refused."""
 
     async def scenario() -> None:
         async with setup(MemoryFileSystem()) as s:
@@ -139,7 +139,7 @@ def test_who_would_have_been_answered_besides_gets_a_retriable_error() -> None:
 
 @pytest.mark.plants_failures("shard")
 def test_records_that_cannot_be_applied_fail_the_shard_over_and_their_group_is_refused() -> None:
-    """The shard is loaded again, and a client that repeats the command does not keep it from others."""
+    """The shard is loaded again. A client that repeats the command does not block other groups."""
 
     async def scenario() -> None:
         async with setup(MemoryFileSystem()) as s:
@@ -163,7 +163,7 @@ def test_records_that_cannot_be_applied_fail_the_shard_over_and_their_group_is_r
 def test_a_write_that_fails_for_no_reason_of_the_disk_fails_the_shard_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It does not stay active with positions that the log does not have."""
+    """The shard does not stay active with positions that the log does not have."""
 
     async def scenario() -> None:
         async with setup(MemoryFileSystem()) as s:
@@ -179,7 +179,7 @@ def test_a_write_that_fails_for_no_reason_of_the_disk_fails_the_shard_over(
 
 @pytest.mark.plants_failures("tick")
 def test_a_tick_that_fails_neither_spins_nor_stops_the_other_timers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next one comes after a pause, and answers who waits."""
+    """The next Tick comes after a pause, and answers the waiting requests."""
     monkeypatch.setattr(shard_runtime, "TICK_PAUSE_SECONDS", 0.05)
 
     async def scenario() -> None:
@@ -196,7 +196,7 @@ def test_a_tick_that_fails_neither_spins_nor_stops_the_other_timers(monkeypatch:
 @pytest.mark.plants_failures("reply")
 @pytest.mark.parametrize("waits", [True, False])
 def test_a_reply_that_fails_keeps_no_other_reply_from_leaving(waits: bool) -> None:
-    """Whether they wait for the log or leave at once."""
+    """This holds for replies that wait for the log and for immediate ones."""
 
     async def scenario() -> None:
         async with setup(MemoryFileSystem()) as s:
@@ -212,7 +212,7 @@ def test_a_reply_that_fails_keeps_no_other_reply_from_leaving(waits: bool) -> No
 
 @pytest.mark.plants_failures("shard")
 def test_a_shard_that_cannot_be_loaded_for_no_reason_of_the_disk_is_tried_again() -> None:
-    """What fails while it is loaded is counted, and the shard is there in the end."""
+    """Failures during the load are counted, and the shard is loaded in the end."""
 
     async def scenario() -> None:
         async with setup(MemoryFileSystem()) as s:
@@ -228,7 +228,7 @@ def test_a_shard_that_cannot_be_loaded_for_no_reason_of_the_disk_is_tried_again(
 
 
 def test_a_record_that_fits_into_no_batch_is_refused_as_in_kafka() -> None:
-    """The limit is the topic's max.message.bytes, and many records that fit are taken."""
+    """The limit is the topic's max.message.bytes; many records that fit are accepted."""
 
     async def scenario() -> None:
         async with setup(MemoryFileSystem()) as s:
@@ -243,7 +243,7 @@ def test_a_record_that_fits_into_no_batch_is_refused_as_in_kafka() -> None:
 
 
 def test_a_key_is_refused_twice_as_long_each_time_and_forgotten_in_the_end() -> None:
-    """Other keys are never refused."""
+    """Commands of other keys are never refused."""
     now = [1000.0]
     quarantine = Quarantine(lambda: now[0])
     assert quarantine.is_empty()

@@ -1,4 +1,4 @@
-"""What groups are told of their surroundings, and when."""
+"""What groups know of topics and settings, and from when on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ G = GroupId("g")
 
 
 def test_sessions_that_begin_with_a_load_are_as_long_as_the_group_has_it() -> None:
-    """Before the shard is told of anything: who may be silent for long is not removed after a restart."""
+    """The settings apply from the load on: a restart does not remove a silent member early."""
     files = new_disk()
     topics = Topics.open(files, DATA_DIR, Settings(), NOW)
     topics.set_group_overrides(G, {"consumer.session.timeout.ms": "59000"}, NOW)

@@ -1,4 +1,4 @@
-"""Random ids as Kafka writes them."""
+"""Random ids in Kafka's format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headgate.server.identity import random_id
 
 
 def test_a_random_id_is_a_uuid_in_22_characters() -> None:
-    """Kafka's own `Uuid` prints it so, and reads it."""
+    """Kafka's `Uuid` prints and parses this format."""
     text = random_id()
     assert re.fullmatch(r"[A-Za-z0-9_-]{22}", text)
     assert len(base64.urlsafe_b64decode(text + "==")) == 16
@@ -20,7 +20,7 @@ def test_a_random_id_is_a_uuid_in_22_characters() -> None:
 
 
 def test_a_random_id_does_not_look_like_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that begins with a dash is not taken: Kafka's tools would read it as an option."""
+    """An id that begins with a dash is skipped: Kafka's tools would parse it as an option."""
     made = iter([uuid.UUID(int=0b111110 << 122), uuid.UUID(int=7)])
     monkeypatch.setattr(uuid, "uuid4", lambda: next(made))
     assert random_id() == "AAAAAAAAAAAAAAAAAAAABw"

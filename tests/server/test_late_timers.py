@@ -1,4 +1,4 @@
-"""A loop that was held: who spoke in time is heard before anybody is judged by timers that are late."""
+"""A blocked loop: requests that arrived in time are served before late timers run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SETTINGS = {
 
 
 async def classic_member(client: Client) -> tuple[Request[Any], int]:
-    """A heartbeat of somebody who has joined a classic group."""
+    """Join a classic group. Return the member's heartbeat."""
     join = JoinGroupRequest(
         group_id="classic",
         session_timeout_ms=SESSION_MS,
@@ -55,7 +55,7 @@ async def classic_member(client: Client) -> tuple[Request[Any], int]:
 
 
 async def consumer_member(client: Client) -> tuple[Request[Any], int]:
-    """A heartbeat of somebody who has joined a group that the server balances."""
+    """Join a consumer group. Return the member's heartbeat."""
     join = ConsumerGroupHeartbeatRequest(
         group_id="balanced",
         member_id="m",
@@ -72,7 +72,7 @@ async def consumer_member(client: Client) -> tuple[Request[Any], int]:
 
 @pytest.mark.parametrize("member", [classic_member, consumer_member])
 def test_a_heartbeat_that_waits_unread_keeps_its_member(member: Any) -> None:
-    """It came in time, and is read when the session has long been over; who stays silent then is removed."""
+    """The heartbeat arrives in time and is read after the session's end; later silence counts."""
 
     async def scenario() -> None:
         node = BrokerNode(new_disk(), DATA_DIR, Settings(SETTINGS), Clock())
@@ -84,7 +84,7 @@ def test_a_heartbeat_that_waits_unread_keeps_its_member(member: Any) -> None:
             address = host, port
             with socket.create_connection(address) as wire, socket.create_connection(address) as other:
                 wire.setblocking(False)
-                await asyncio.sleep(0.01)  # the connection is accepted
+                await asyncio.sleep(0.01)  # until the connection is accepted
                 heartbeat, version = await member(Client(node))
                 all_topics = node.topics.all
 
@@ -95,7 +95,7 @@ def test_a_heartbeat_that_waits_unread_keeps_its_member(member: Any) -> None:
                     return all_topics()
 
                 node.topics.all = hold  # type: ignore[method-assign]
-                # The loop has looked for what is to be read, and serves this one first.
+                # The loop has polled the sockets, and serves this request first.
                 other.send(request_frame(MetadataRequest(topics=None), 9, 1, "slow"))
                 frame = await asyncio.get_running_loop().sock_recv(wire, 1000)
                 _, at = read_response_header(frame[4:], heartbeat.API_KEY, version)

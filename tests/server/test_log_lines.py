@@ -1,4 +1,4 @@
-"""Log lines: what clients say of themselves cannot make them long, nor look like other lines."""
+"""Log lines: text from clients neither makes them long nor imitates other lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def record(message: str, **fields: Any) -> logging.LogRecord:
 
 @pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
 def test_long_strings_are_cut_and_their_length_is_told(formatter: logging.Formatter) -> None:
-    """In fields and in the event, whatever the format."""
+    """This holds for fields and events in every format."""
     line = formatter.format(record("e" * 40_000, client="c" * 32_767, count=5))
     assert len(line) < LONGEST_EVENT + LONGEST_VALUE + 300
     assert "(32767 characters)" in line
@@ -27,13 +27,13 @@ def test_long_strings_are_cut_and_their_length_is_told(formatter: logging.Format
 
 
 def test_a_line_stays_one_line() -> None:
-    """Line ends, escapes and whatever else is not printed are written as they are in JSON."""
+    """Line ends, escapes and other unprintable characters are escaped as in JSON."""
     line = TextFormatter().format(record("closed", client="a\r\nb\x1b[31m\u2028", plain="x"))
     assert line.isprintable()
     assert 'client="a\\r\\nb\\u001b[31m\\u2028" plain=x' in line
 
 
 def test_numbers_stay_numbers_in_json() -> None:
-    """What reads the log need not read numbers out of strings."""
+    """A reader of the log gets numbers as JSON numbers."""
     line = json.loads(JsonFormatter().format(record("done", seconds=0.5, count=3, nothing=None, one=[1])))
     assert (line["seconds"], line["count"], line["nothing"], line["one"]) == (0.5, 3, None, "[1]")

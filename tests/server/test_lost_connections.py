@@ -1,4 +1,4 @@
-"""What a connection waited for ends with it."""
+"""Requests that wait end with their connection."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WITHIN_S = 10
 
 @pytest.mark.parametrize("way", ["closed by the client", "refused by the server"])
 def test_long_polls_of_a_lost_connection_wait_no_longer(way: str) -> None:
-    """They are gone at once, not when their time is up, which a client may have set to many minutes."""
+    """They end at once, not at their timeout, which a client may set to many minutes."""
 
     async def scenario() -> None:
         files = new_disk()
@@ -42,7 +42,7 @@ def test_long_polls_of_a_lost_connection_wait_no_longer(way: str) -> None:
         if way == "closed by the client":
             writer.close()
         else:
-            writer.write(b"\xff\xff\xff\xff")  # no frame has a negative length
+            writer.write(b"\xff\xff\xff\xff")  # a negative length is invalid
         await until(lambda: len(node.topics.waiters) == 0, "no poll waits", WITHIN_S)
         assert len(node.topics.waiters) == 0
         writer.close()

@@ -1,4 +1,4 @@
-"""A data directory that is taken away under a running server."""
+"""A data directory that is removed while the server runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from headgate.wire.messages.produce import (
     ("name", "is_removed"), [("t-0", True), ("__consumer_offsets-*", False), ("catalogue", True)]
 )
 def test_a_server_stops_when_a_log_is_taken_away(tmp_path: Path, name: str, is_removed: bool) -> None:
-    """What it goes on to acknowledge would be gone at the next start, which looks for damage."""
+    """Later acknowledged writes would be missing at the next start, which then recovers."""
     data = tmp_path / "data"
     with run(data_dir=data) as broker:
         connection = RawConnection(broker.port)
@@ -54,7 +54,7 @@ def test_a_server_stops_when_a_log_is_taken_away(tmp_path: Path, name: str, is_r
 
 @pytest.mark.parametrize("what", ["data", "data/.lock"])
 def test_a_server_stops_when_its_directory_is_taken_away(tmp_path: Path, what: str) -> None:
-    """It would acknowledge what no next start finds; without its lock another server could write there."""
+    """Acknowledged writes would be lost, and without the lock another server could write to the directory."""
     with run(data_dir=tmp_path / "data") as broker:
         (tmp_path / what).rename(tmp_path / "elsewhere")
         process = broker._process

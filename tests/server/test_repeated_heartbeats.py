@@ -1,4 +1,4 @@
-"""Heartbeats that come again are answered as they would be if they were read."""
+"""Repeated heartbeats get the responses of decoded ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ JOINING = {"rebalance_timeout_ms": 10_000, "subscribed_topic_names": ["t"], "top
 
 @pytest.mark.parametrize("version", [0, 1])
 def test_a_heartbeat_that_comes_again_is_answered_the_same_until_something_happens(version: int) -> None:
-    """Byte for byte; then the member hears of its new assignment, and at last that it is nobody."""
+    """The responses have the same bytes, until the member gets a new assignment, and later is unknown."""
 
     async def scenario(client: Client) -> None:
         epoch = (await client.ask(heartbeat("m", 0, **JOINING), version)).member_epoch
@@ -54,7 +54,7 @@ def test_a_heartbeat_that_comes_again_is_answered_the_same_until_something_happe
 
 
 def test_a_heartbeat_from_another_host_is_no_repetition() -> None:
-    """Where a member was heard of last is what a description of its group tells."""
+    """The description of a group shows the host of a member's last heartbeat."""
 
     async def scenario(client: Client) -> None:
         epoch = (await client.ask(heartbeat("m", 0, **JOINING), 1)).member_epoch
@@ -73,7 +73,7 @@ def test_a_heartbeat_from_another_host_is_no_repetition() -> None:
 
 @pytest.mark.parametrize("version", range(5))
 def test_a_classic_heartbeat_that_comes_again_is_judged_again(version: int) -> None:
-    """It is well until the group rebalances, or the member is nobody."""
+    """It succeeds until the group rebalances or the member is unknown."""
 
     async def scenario(client: Client) -> None:
         protocols = [JoinGroupRequestProtocol(name="range")]
@@ -102,7 +102,7 @@ def test_a_classic_heartbeat_that_comes_again_is_judged_again(version: int) -> N
 
 
 def test_a_heartbeat_that_says_something_is_read_each_time() -> None:
-    """What a member has, or reads, may be something else the next time, and counts."""
+    """A member's reported partitions or subscription may change with each heartbeat, and count."""
 
     async def scenario(client: Client) -> None:
         epoch = (await client.ask(heartbeat("m", 0, **JOINING), 1)).member_epoch
@@ -120,7 +120,7 @@ def test_a_heartbeat_that_says_something_is_read_each_time() -> None:
 
 
 def test_a_group_that_began_anew_is_not_told_the_epoch_it_had_before() -> None:
-    """A heartbeat that once moved its member on says the same later, in a group where nothing moves."""
+    """A heartbeat that once advanced its member's epoch gets the current one in a new group of that name."""
 
     async def scenario(client: Client) -> None:
         other = JOINING | {"subscribed_topic_names": ["nowhere"]}

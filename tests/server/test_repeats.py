@@ -1,4 +1,4 @@
-"""Requests that come again: answered as if they had been read, whatever happened in between."""
+"""Repeated requests: they get the responses of decoded ones, whatever happened in between."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ INDEXES = {"one": [3], "a few": [5, 0, 9], "many": list(range(WIDTH)), "twice": 
 @pytest.mark.parametrize("version", COMMIT_VERSIONS)
 @pytest.mark.parametrize("indexes", INDEXES.values(), ids=INDEXES)
 def test_a_commit_that_comes_again_commits_its_own_offsets(version: int, indexes: list[int]) -> None:
-    """The answers are byte for byte those to a commit that is read, the offsets those of the last one."""
+    """The responses have the bytes of those to a decoded commit; the offsets are those of the last commit."""
 
     async def scenario(client: Client) -> None:
         answers = set()
@@ -65,7 +65,7 @@ def test_a_commit_that_comes_again_commits_its_own_offsets(version: int, indexes
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
 @pytest.mark.parametrize("indexes", INDEXES.values(), ids=INDEXES)
 def test_a_fetch_that_comes_again_finds_what_is_committed_now(version: int, indexes: list[int]) -> None:
-    """Byte for byte the answer to one that is read: with no offset, another offset, metadata, none again."""
+    """The same bytes as for a decoded fetch: no offset, another offset, metadata, no offset again."""
 
     async def scenario(client: Client) -> None:
         request = fetch(indexes, version)
@@ -88,7 +88,7 @@ def test_a_fetch_that_comes_again_finds_what_is_committed_now(version: int, inde
 
 
 def test_a_commit_that_comes_again_is_judged_again() -> None:
-    """A group that got members in between refuses who is none, on each partition, and takes nothing."""
+    """A group that has members now rejects a commit of a non-member, on each partition."""
 
     async def scenario(client: Client) -> None:
         for _ in range(3):
@@ -111,7 +111,7 @@ def test_a_commit_that_comes_again_is_judged_again() -> None:
 
 
 async def create_again(node: BrokerNode, partition_count: int) -> None:
-    """Another topic "t", as soon as nothing is left of the deleted one."""
+    """Create another topic "t" when all offsets of the deleted one are removed."""
     is_free = asyncio.Event()
     node.topics.held_names.when_free(TopicName("t"), is_free.set)
     await is_free.wait()
@@ -121,7 +121,7 @@ async def create_again(node: BrokerNode, partition_count: int) -> None:
 
 @pytest.mark.parametrize("is_created_again", [False, True])
 def test_a_commit_that_comes_again_notices_that_its_topic_is_gone(is_created_again: bool) -> None:
-    """A topic deleted, or deleted and created with fewer partitions, refuses the partitions it has not."""
+    """A deleted topic, or one created again with fewer partitions, rejects the missing partitions."""
 
     async def scenario(client: Client) -> None:
         for _ in range(3):
@@ -142,7 +142,7 @@ def test_a_commit_that_comes_again_notices_that_its_topic_is_gone(is_created_aga
 def test_an_id_that_comes_again_is_not_the_topic_that_took_the_name(
     is_created_again: bool, indexes: list[int]
 ) -> None:
-    """Deleted, or deleted and created again as it was: commits and fetches with the old id are refused."""
+    """Deleted, or deleted and created again alike: commits and fetches with the old id are rejected."""
 
     async def scenario(client: Client) -> None:
         for _ in range(3):
@@ -168,7 +168,7 @@ def test_an_id_that_comes_again_is_not_the_topic_that_took_the_name(
 
 
 def test_few_fetches_with_long_responses_wait_at_a_time() -> None:
-    """A short request may ask for much metadata; those of one connection are not all answered at once."""
+    """A short request may ask for much metadata; a connection's requests are not all answered at once."""
 
     async def scenario(client: Client) -> None:
         await client.ask(commit(5, list(range(WIDTH)), metadata="x" * 4000), 8)
@@ -190,7 +190,7 @@ def test_few_fetches_with_long_responses_wait_at_a_time() -> None:
 def test_a_fetch_that_comes_again_is_refused_if_its_response_is_too_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Naming a partition with metadata many times, it is one when it is read and one when it comes again."""
+    """A request that names a partition with metadata many times fails both when decoded and when repeated."""
     monkeypatch.setattr("headgate.api.fetch_messages.MOST_RESPONSE_BYTES", 200_000)
 
     async def scenario(client: Client) -> None:
@@ -204,7 +204,7 @@ def test_a_fetch_that_comes_again_is_refused_if_its_response_is_too_long(
 
 
 def test_a_wide_fetch_of_metadata_that_comes_again_is_answered_as_one_that_is_read() -> None:
-    """Also while others are served together with it."""
+    """This holds also while other requests are served together with it."""
 
     async def scenario(client: Client) -> None:
         await client.ask(commit(5, [3], metadata="note"), 8)
@@ -226,7 +226,7 @@ def test_a_wide_fetch_of_metadata_that_comes_again_is_answered_as_one_that_is_re
 @pytest.mark.parametrize("version", [9, 10])
 @pytest.mark.parametrize("indexes", INDEXES.values(), ids=INDEXES)
 def test_a_fetch_that_comes_again_is_judged_again(version: int, indexes: list[int]) -> None:
-    """A member of a new-protocol group that has an epoch no more is refused, however wide its fetch is."""
+    """A member of a consumer group with a stale epoch is rejected, for narrow and wide fetches."""
 
     async def scenario(client: Client) -> None:
         heartbeat = ConsumerGroupHeartbeatRequest(
@@ -262,7 +262,7 @@ def test_a_fetch_that_comes_again_is_judged_again(version: int, indexes: list[in
     ids=["a partition that is not there", "too much metadata", "a retention", "nothing"],
 )
 def test_a_commit_that_is_not_taken_whole_is_read_each_time(request_: OffsetCommitRequest) -> None:
-    """Its answer is the same every time."""
+    """Its response is the same every time."""
 
     async def scenario(client: Client) -> None:
         answers = {await client.send(request_, 4, "again") for _ in range(4)}
@@ -275,7 +275,7 @@ def test_a_commit_that_is_not_taken_whole_is_read_each_time(request_: OffsetComm
 @given(st.lists(st.integers(0, 5), max_size=12), st.integers(1, 400))
 @settings(max_examples=30)
 def test_requests_in_a_row_are_answered_one_by_one(kinds: list[int], piece: int) -> None:
-    """However many come at once, cut wherever: each is answered in its turn, reads see the commits before."""
+    """Any number may arrive at once, split anywhere: each is answered in order; reads see earlier commits."""
 
     async def scenario(client: Client) -> None:
         for _ in range(2):
@@ -314,7 +314,7 @@ def test_requests_in_a_row_are_answered_one_by_one(kinds: list[int], piece: int)
 
 @pytest.mark.parametrize("version", [8, 9], ids=["known", "read"])
 def test_commits_that_are_read_again_stay_in_their_order(version: int) -> None:
-    """Also if the first of them takes long, because it names many topics, one of which is gone."""
+    """The first one may take long, because it names many topics, one of them deleted."""
 
     def wide(base: int) -> OffsetCommitRequest:
         topics = [topic for _ in range(1500) for topic in commit(base, [0]).topics]
@@ -373,7 +373,7 @@ def test_a_shard_that_cannot_answer_says_so_to_what_comes_again() -> None:
 def test_a_fetch_that_comes_again_forgets_what_was_lost(
     indexes: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Commits that were decided and not written go with the shard's memory, and what was read of them too."""
+    """Commits that were decided and not written are lost with the shard's memory, and so are cached reads."""
     monkeypatch.setattr("headgate.runtime.shard_reloading.RELOAD_DELAY_SECONDS", 0.0)
 
     async def scenario(client: Client) -> None:
@@ -398,7 +398,7 @@ def test_a_fetch_that_comes_again_forgets_what_was_lost(
 
 
 def test_a_frame_of_the_same_size_that_asks_something_else_is_read() -> None:
-    """Another partition, another member, another API version: none is taken for what came before."""
+    """Another partition, member or API version: none is taken for the earlier request."""
 
     async def scenario(client: Client) -> None:
         for _ in range(3):
@@ -412,7 +412,7 @@ def test_a_frame_of_the_same_size_that_asks_something_else_is_read() -> None:
 
 
 def test_two_commits_of_one_size_by_turns_are_each_known() -> None:
-    """What a connection asked last is looked at first; what is not that is looked for."""
+    """A connection's last request is compared first; other requests are looked up."""
 
     async def scenario(client: Client) -> None:
         for round_ in range(6):
@@ -427,7 +427,7 @@ def test_two_commits_of_one_size_by_turns_are_each_known() -> None:
 
 
 def test_a_commit_whose_topic_came_anew_is_learned_once() -> None:
-    """The connection does not go on with what it was used to, which would be read each time."""
+    """The connection forgets its last request, which would be decoded each time."""
 
     async def scenario(client: Client) -> None:
         for _ in range(4):
@@ -454,7 +454,7 @@ def test_a_commit_whose_topic_came_anew_is_learned_once() -> None:
     ],
 )
 def test_what_is_known_is_bounded(limit: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More requests than are kept are learned anew; every one is answered all the same."""
+    """Requests beyond the limit are learned again; every request is answered."""
     monkeypatch.setattr(f"headgate.api.repeats.{limit}", most)
 
     async def scenario(client: Client) -> None:
@@ -475,7 +475,7 @@ def test_what_is_known_is_bounded(limit: str, most: int, monkeypatch: pytest.Mon
 
 
 def in_topics(request_type: Any, count: int, group_id: str) -> Any:
-    """A fetch or commit of one partition in each of so many topics."""
+    """Make a fetch or commit of one partition in each of `count` topics."""
     if request_type is OffsetFetchRequest:
         topics = [OffsetFetchRequestTopic(name=f"t{at}", partition_indexes=[0]) for at in range(count)]
         return OffsetFetchRequest(group_id=group_id, topics=topics)
@@ -501,7 +501,7 @@ def in_topics(request_type: Any, count: int, group_id: str) -> Any:
     ],
 )
 def test_what_a_known_request_takes_is_known(of_group: Callable[[str], Any], version: int) -> None:
-    """Neither much less than it takes, nor many times as much."""
+    """The counted size is neither much less than the real one nor many times as much."""
 
     async def scenario(client: Client) -> None:
         repeats = client.listener.served.repeats
@@ -528,7 +528,7 @@ def staying(group_id: str) -> ConsumerGroupHeartbeatRequest:
 
 
 def size_of(root: Any) -> int:
-    """What an object takes in memory with all that it leads to, but for the node and what is code."""
+    """Return the memory of an object and all objects it refers to, except the node and code."""
     seen: set[int] = set()
     found, total = [root], 0
     while found:
@@ -544,7 +544,7 @@ def size_of(root: Any) -> int:
 
 
 def test_requests_of_many_groups_that_come_in_turn_stay_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also when generations end, because others come that are not seen again."""
+    """This holds also when generations end because of requests that are not repeated."""
     monkeypatch.setattr("headgate.api.repeats.MOST_REPEATS", 24)
 
     async def scenario(client: Client) -> None:

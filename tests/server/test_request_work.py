@@ -1,4 +1,4 @@
-"""Work of requests that may be long goes in slices and in threads, and nobody else waits for it."""
+"""Long work of requests runs in slices and in threads, and other requests are served meanwhile."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ JOB = Job("test")
 
 
 class Outcome:
-    """What a piece of work came to."""
+    """The result or failure of a piece of work."""
 
     def __init__(self) -> None:
         self.result: Any = None
@@ -84,7 +84,7 @@ class Outcome:
 
 
 def working(scenario: Callable[[RequestWork], Coroutine[Any, Any, None]]) -> None:
-    """Run a scenario with a runner of its own."""
+    """Run a scenario with its own runner of work."""
 
     async def main() -> None:
         work = RequestWork(LoopWatch())
@@ -97,20 +97,20 @@ def working(scenario: Callable[[RequestWork], Coroutine[Any, Any, None]]) -> Non
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    """Give the loop turns until something is so."""
+    """Run the loop until a condition holds."""
     while not is_so():
         await asyncio.sleep(0)
 
 
 @pytest.fixture
 def short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every slice is over at the first yield."""
+    """End every slice at the first yield."""
     ticks = count()
     monkeypatch.setattr(RequestWork, "seconds", staticmethod(lambda: float(next(ticks))))
 
 
 def test_work_that_is_short_is_done_at_once() -> None:
-    """It costs no turn of the loop."""
+    """It needs no iteration of the loop."""
 
     async def scenario(work: RequestWork) -> None:
         def steps() -> RequestSteps[str]:
@@ -125,7 +125,7 @@ def test_work_that_is_short_is_done_at_once() -> None:
 
 
 def test_others_have_their_turn_between_slices(short_slices: None) -> None:
-    """Two pieces of work and a callback of the loop go on side by side."""
+    """Two pieces of work and a callback of the loop alternate."""
 
     async def scenario(work: RequestWork) -> None:
         order: list[str] = []
@@ -150,7 +150,7 @@ def test_others_have_their_turn_between_slices(short_slices: None) -> None:
 
 
 def test_what_blocks_runs_in_a_thread_and_its_failure_comes_back() -> None:
-    """The loop goes on meanwhile; the work may deal with what went wrong."""
+    """The loop continues meanwhile; the work can handle the exception."""
 
     async def scenario(work: RequestWork) -> None:
         loop_thread, ran_in = threading.get_ident(), []
@@ -184,7 +184,7 @@ def test_what_blocks_runs_in_a_thread_and_its_failure_comes_back() -> None:
 
 
 def test_a_future_is_waited_for() -> None:
-    """Also one that somebody cancels."""
+    """This includes a future that is cancelled."""
 
     async def scenario(work: RequestWork) -> None:
         def steps(future: Future[None]) -> RequestSteps[str]:
@@ -204,7 +204,7 @@ def test_a_future_is_waited_for() -> None:
 
 
 def test_work_that_fails_is_told_and_others_go_on(short_slices: None) -> None:
-    """Whatever it raises."""
+    """This holds for every exception."""
 
     async def scenario(work: RequestWork) -> None:
         def steps(*, fails: bool) -> RequestSteps[str]:
@@ -227,17 +227,17 @@ def test_work_that_fails_is_told_and_others_go_on(short_slices: None) -> None:
 
 
 def metadata() -> MetadataRequest:
-    """All topics."""
+    """Return a request for all topics."""
     return MetadataRequest(topics=None)
 
 
 def send(client: Client, request: Request[Any], version: int, correlation_id: int) -> None:
-    """Send a request and wait for nothing."""
+    """Send a request without waiting."""
     client.connection.data_received(request_frame(request, version, correlation_id, "someone"))
 
 
 def test_other_clients_are_served_between_the_slices_of_a_wide_request(short_slices: None) -> None:
-    """A commit that comes after a request for the metadata of many partitions is answered before it."""
+    """A commit sent after a request for the metadata of many partitions is answered first."""
 
     async def scenario(client: Client) -> None:
         client.node.topics.create(NewTopic("wide", TopicId(b"w" * 16), 100_000), client.node.system_time())
@@ -262,7 +262,7 @@ def produce_of_unknown_topics(partition_count: int) -> ProduceRequest:
 
 
 def fetch_of_unknown_partitions(partition_count: int) -> FetchRequest:
-    """It forgets as many."""
+    """Make a fetch that also forgets as many partitions."""
     indexes = range(10, 10 + partition_count)
     return FetchRequest(
         session_epoch=0,
@@ -283,7 +283,7 @@ def fetch_of_unknown_partitions(partition_count: int) -> FetchRequest:
 def test_other_clients_are_served_while_there_is_much_to_look_for(
     short_slices: None, request_in_steps: Request[Any], version: int
 ) -> None:
-    """A commit that comes after such a request is answered before it."""
+    """A commit sent after such a request is answered first."""
 
     async def scenario(client: Client) -> None:
         other = beside(client)
@@ -297,7 +297,7 @@ def test_other_clients_are_served_while_there_is_much_to_look_for(
 
 
 def test_groups_are_listed_some_at_a_time(short_slices: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others are served in between; what goes before its turn is left out, all that stays is there once."""
+    """Other requests are served in between. Deleted groups are missing; each other one is listed once."""
     monkeypatch.setattr(groups, "LISTED_AT_ONCE", 4)
 
     async def scenario(client: Client) -> None:
@@ -315,7 +315,7 @@ def test_groups_are_listed_some_at_a_time(short_slices: None, monkeypatch: pytes
 
 
 def test_a_connection_s_requests_wait_for_one_that_is_served_in_steps(short_slices: None) -> None:
-    """They see what it did; all are answered, in their order."""
+    """They see its effects, and all are answered in order."""
 
     async def scenario(client: Client) -> None:
         client.node.topics.create(NewTopic("wide", TopicId(b"w" * 16), 20_000), client.node.system_time())
@@ -332,7 +332,7 @@ def test_a_connection_s_requests_wait_for_one_that_is_served_in_steps(short_slic
 
 
 def test_a_large_request_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And one that cannot be read closes its connection alone."""
+    """A large request that cannot be decoded closes only its connection."""
 
     async def scenario(client: Client) -> None:
         other = beside(client)
@@ -352,7 +352,7 @@ def test_a_large_request_is_read_in_a_thread(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_connection_lost_meanwhile_is_not_answered(short_slices: None) -> None:
-    """Nor are the requests behind."""
+    """Later requests are not answered either."""
 
     async def scenario(client: Client) -> None:
         client.node.topics.create(NewTopic("wide", TopicId(b"w" * 16), 20_000), client.node.system_time())
@@ -368,7 +368,7 @@ def test_a_connection_lost_meanwhile_is_not_answered(short_slices: None) -> None
 
 @pytest.fixture
 def slow_opening(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """Logs of topics open when this event is set."""
+    """Let logs of topics open only when this event is set."""
     may_go_on = threading.Event()
     load = Topic.load_log
 
@@ -384,7 +384,7 @@ def slow_opening(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
 
 
 def fetch_records(partition_count: int) -> FetchRequest:
-    """All records of so many partitions."""
+    """Fetch all records of `partition_count` partitions."""
     partitions = [
         FetchPartition(partition=index, partition_max_bytes=1000) for index in range(partition_count)
     ]
@@ -394,13 +394,13 @@ def fetch_records(partition_count: int) -> FetchRequest:
 
 
 def produce_records(partition_count: int) -> ProduceRequest:
-    """A record to each of so many partitions."""
+    """Produce a record to each of `partition_count` partitions."""
     data = [PartitionProduceData(index=index, records=batch(b"new")) for index in range(partition_count)]
     return ProduceRequest(acks=-1, topic_data=[TopicProduceData(name="records", partition_data=data)])
 
 
 def list_records(partition_count: int) -> ListOffsetsRequest:
-    """Where so many partitions end."""
+    """List the end offsets of `partition_count` partitions."""
     partitions = [
         ListOffsetsPartition(partition_index=index, timestamp=-1) for index in range(partition_count)
     ]
@@ -450,7 +450,7 @@ def test_logs_are_recovered_after_a_crash_while_others_are_served(slow_opening: 
 
 
 def test_what_is_appended_while_many_partitions_are_read_is_not_missed(short_slices: None) -> None:
-    """A fetch that waits has seen what came to a partition after that was read and before it was parked."""
+    """A fetch that waits sees records appended after its partition was read and before it was parked."""
 
     async def scenario(client: Client) -> None:
         topic = client.node.topics.create(
@@ -471,7 +471,7 @@ def test_what_is_appended_while_many_partitions_are_read_is_not_missed(short_sli
 
 
 def record_counts_of_group(node: BrokerNode, group_id: str) -> list[int]:
-    """How many records each batch has in the log of a group's shard."""
+    """Return the record count of each batch in the log of a group's shard."""
     topic = node.topics.by_name(GROUP_OFFSETS_TOPIC)
     assert topic is not None
     log = topic.partition(node.coordinator.partition_of(GroupId(group_id))).log
@@ -479,7 +479,7 @@ def record_counts_of_group(node: BrokerNode, group_id: str) -> list[int]:
 
 
 def test_cycles_are_looked_for_seldom_once_the_server_is_up() -> None:
-    """The parts of a wide request are not looked at again and again while it is served."""
+    """The objects of a wide request are not examined repeatedly while it is served."""
     before = gc.get_threshold()
     try:
         collect_cycles_rarely()
@@ -493,7 +493,7 @@ def test_cycles_are_looked_for_seldom_once_the_server_is_up() -> None:
 
 
 def test_many_groups_are_asked_for_in_steps() -> None:
-    """A commit of another client is answered before them, and each group has its own answer."""
+    """A commit of another client is answered first, and each group has its own response."""
 
     async def scenario(client: Client) -> None:
         for number in (3, 250, 499):
@@ -516,7 +516,7 @@ def test_many_groups_are_asked_for_in_steps() -> None:
 
 
 def test_a_wide_commit_with_a_retention_of_its_own_is_one_commit() -> None:
-    """All of it is in one batch; each partition is answered, those that do not exist are refused."""
+    """All offsets are in one batch; each partition is answered, and unknown ones are rejected."""
 
     async def scenario(client: Client) -> None:
         client.node.topics.create(NewTopic("wide", TopicId(b"w" * 16), 5000), client.node.system_time())
@@ -535,7 +535,7 @@ def test_a_wide_commit_with_a_retention_of_its_own_is_one_commit() -> None:
 
 
 def test_many_offsets_are_deleted_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every partition is answered, in the order asked; a group that is not there is one error."""
+    """Every partition is answered, in the order of the request; an unknown group gets one error."""
     monkeypatch.setattr(k47_offset_delete, "_MOST_AT_ONCE", 7)
     monkeypatch.setattr(k47_offset_delete, "_MOST_IN_A_PIECE", 10)
 

@@ -1,4 +1,4 @@
-"""Metrics over HTTP while everything changes."""
+"""Metrics over HTTP while groups change."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def scraped_text(port: int | None) -> str:
 
 
 def test_the_loop_collects_while_groups_come_and_go() -> None:
-    """Every scrape succeeds, and what it reads is read on the loop's thread alone."""
+    """Every scrape succeeds, and the metrics are read only on the loop's thread."""
 
     async def scenario(client: Client) -> None:
         loop_thread = threading.get_ident()
@@ -68,7 +68,7 @@ def test_the_loop_collects_while_groups_come_and_go() -> None:
 
 
 def test_a_scrape_of_much_lets_others_have_their_turn() -> None:
-    """Between two slices the loop goes round."""
+    """The loop runs between two slices."""
 
     def long() -> Iterator[None]:
         for _ in range(200_000):
@@ -89,7 +89,7 @@ def test_a_scrape_of_much_lets_others_have_their_turn() -> None:
 
 @pytest.mark.plants_failures("metrics")
 def test_metrics_that_fail_are_counted_and_fail_the_scrape_alone() -> None:
-    """The next scrape finds how many there were."""
+    """The next scrape shows the count of failures."""
 
     async def scenario(client: Client) -> None:
         failing = [True]
@@ -117,7 +117,7 @@ def some_metrics() -> Metrics:
 
 
 def test_clients_that_send_nothing_or_too_much_keep_nobody_from_scraping() -> None:
-    """Their number is bounded, and so is what they send."""
+    """Their number and the size of their requests are bounded."""
 
     async def scenario() -> None:
         async with metrics_server(HERE, some_metrics()) as port:
@@ -146,7 +146,7 @@ async def is_ended(connection: socket.socket) -> bool:
 
 @pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.1\r\n\r\n"], ids=["silent", "scraping"])
 def test_a_scrape_that_takes_a_while_is_not_pushed_out_by_others(sent: bytes) -> None:
-    """Neither by connections that send nothing, nor by more scrapes than there may be connections."""
+    """Neither silent connections nor more scrapes than the limit of connections close it."""
 
     async def scenario() -> None:
         is_begun, is_enough = asyncio.Event(), asyncio.Event()
@@ -175,7 +175,7 @@ def test_a_scrape_that_takes_a_while_is_not_pushed_out_by_others(sent: bytes) ->
 
 
 def test_scrapes_that_come_together_are_collected_together() -> None:
-    """And the next collection waits: who scrapes without an end does not keep the loop busy."""
+    """The next collection waits, so that endless scrapes do not keep the loop busy."""
 
     async def scenario() -> None:
         collected: list[float] = []
@@ -200,7 +200,7 @@ def test_scrapes_that_come_together_are_collected_together() -> None:
 
 @pytest.mark.parametrize("version", ["x", "1.0.0; escaping=x", ""])
 def test_a_format_that_makes_no_sense_is_answered_in_another(version: str) -> None:
-    """What a client writes is no failure of ours."""
+    """An invalid header of a client is not an unexpected failure."""
 
     async def scenario() -> None:
         async with metrics_server(HERE, some_metrics()) as port:
@@ -212,7 +212,7 @@ def test_a_format_that_makes_no_sense_is_answered_in_another(version: str) -> No
 
 
 def test_a_scrape_does_not_last_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever does not send the request, or read the answer, in time is gone."""
+    """A client that does not send the request or read the response in time is disconnected."""
     monkeypatch.setattr(scraping, "LONGEST_SECONDS", 0.05)
 
     async def scenario() -> None:
@@ -225,7 +225,7 @@ def test_a_scrape_does_not_last_for_ever(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_only_reading_is_answered() -> None:
-    """HEAD without the text, GET with it, and nothing else."""
+    """HEAD gets no text, GET gets it, and other methods are rejected."""
 
     async def scenario() -> None:
         async with metrics_server(HERE, some_metrics()) as port:

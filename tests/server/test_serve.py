@@ -1,4 +1,4 @@
-"""`headgate serve` as a person at a shell meets it."""
+"""`headgate serve` as a user at a shell sees it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def headgate(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_what_cannot_be_meant_is_refused_with_what_would_do(
     tmp_path: Path, arguments: list[str], says: str
 ) -> None:
-    """A typo on the command line ends with exit code 2 and a sentence that says what is expected."""
+    """An invalid command line gets exit code 2 and a sentence with the expected value."""
     finished = headgate("serve", "--data-dir", str(tmp_path / "data"), *arguments)
     assert finished.returncode == 2
     assert says in finished.stderr
@@ -66,7 +66,7 @@ def test_what_cannot_be_meant_is_refused_with_what_would_do(
 
 
 def test_settings_come_from_a_file_and_the_command_line_wins(tmp_path: Path) -> None:
-    """Dotted names, tables and lists of a TOML file are settings; --set goes over them."""
+    """Dotted names, tables and lists of a TOML file are settings; --set overrides them."""
     config = tmp_path / "headgate.toml"
     config.write_text('num.partitions = 5\n[log]\ncleanup.policy = ["compact", "delete"]\nwrong.name = 1\n')
     finished = headgate("serve", "--data-dir", str(tmp_path / "data"), "--config", str(config))
@@ -75,7 +75,7 @@ def test_settings_come_from_a_file_and_the_command_line_wins(tmp_path: Path) -> 
 
 
 def test_a_second_server_on_one_directory_is_refused(tmp_path: Path) -> None:
-    """Two processes never write the same logs: the second says who has the directory and leaves."""
+    """Two processes never write the same logs: the second reports that the directory is in use, and exits."""
     with run(data_dir=tmp_path / "data"):
         finished = headgate("serve", "--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0")
     assert finished.returncode == 1
@@ -83,7 +83,7 @@ def test_a_second_server_on_one_directory_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
-    """The address in use is part of the message."""
+    """The message contains the address in use."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         finished = headgate("serve", "--data-dir", str(tmp_path / "data"), "--listen", f"127.0.0.1:{port}")
@@ -93,7 +93,7 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
 
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    """A data directory below a plain file cannot be; the message says so."""
+    """A data directory below a plain file cannot be created; the message contains its path."""
     (tmp_path / "file").write_text("")
     finished = headgate("serve", "--data-dir", str(tmp_path / "file" / "data"))
     assert finished.returncode == 1
@@ -101,7 +101,7 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 
 
 def test_a_file_in_the_place_of_the_directory_is_called_a_file(tmp_path: Path) -> None:
-    """Not "File exists", which would sound as if there were something to remove."""
+    """The message is not "File exists", which would suggest to remove it."""
     (tmp_path / "file").write_text("")
     finished = headgate("serve", "--data-dir", str(tmp_path / "file"))
     assert finished.returncode == 1
@@ -109,7 +109,7 @@ def test_a_file_in_the_place_of_the_directory_is_called_a_file(tmp_path: Path) -
 
 
 def test_settings_that_are_no_text_are_refused_by_the_name_of_the_file(tmp_path: Path) -> None:
-    """As a file that is not TOML."""
+    """This includes a file that is not TOML."""
     (tmp_path / "settings").write_bytes(b"\xff\xfe")
     finished = headgate("serve", "--data-dir", str(tmp_path / "data"), "--config", str(tmp_path / "settings"))
     assert finished.returncode == 2
@@ -117,7 +117,7 @@ def test_settings_that_are_no_text_are_refused_by_the_name_of_the_file(tmp_path:
 
 
 def test_a_lost_identity_is_not_made_up(tmp_path: Path) -> None:
-    """A meta.properties without its cluster id is left alone, and the server says what to do about it."""
+    """A meta.properties without a cluster id is not changed, and the message says what to do."""
     (tmp_path / "meta.properties").write_text("version=1\n")
     finished = headgate("serve", "--data-dir", str(tmp_path), "--listen", "127.0.0.1:0")
     assert finished.returncode == 1
@@ -127,7 +127,7 @@ def test_a_lost_identity_is_not_made_up(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_closes_cleanly(tmp_path: Path, number: signal.Signals) -> None:
-    """SIGTERM, SIGHUP and Ctrl-C end the process with exit code 0, and leave nothing to recover."""
+    """SIGTERM, SIGHUP and Ctrl-C end the process with exit code 0; the next start needs no recovery."""
     broker = Broker(tmp_path / "data", {}, 0, 30, "info")
     broker.start()
     process = broker._process
@@ -141,7 +141,7 @@ def test_a_signal_closes_cleanly(tmp_path: Path, number: signal.Signals) -> None
 
 
 def test_a_signal_ends_a_server_that_still_reads_its_logs(tmp_path: Path) -> None:
-    """It does not read them to their end first, and the next start finds all as it was."""
+    """The server stops before it has read its logs, and the next start finds all data."""
     broker = Broker(tmp_path / "data", {}, 0, 30, "info")
     broker.start()
     broker.stop()
@@ -216,7 +216,7 @@ def test_metrics_are_served_to_prometheus(tmp_path: Path) -> None:
 
 
 def test_the_broker_of_a_test_says_why_it_did_not_start(tmp_path: Path) -> None:
-    """headgate.run() raises with what the server printed."""
+    """headgate.run() raises an exception with the server's output."""
     with (
         pytest.raises(BrokerFailed, match=r"(?s)ended before .*did you mean num\.partitions"),
         run({"num.partition": "1"}),
@@ -225,7 +225,7 @@ def test_the_broker_of_a_test_says_why_it_did_not_start(tmp_path: Path) -> None:
 
 
 def test_a_broker_ends_with_the_process_that_runs_it(tmp_path: Path) -> None:
-    """A test run that is killed leaves no server behind, and what it had stays whole."""
+    """A test run that is killed leaves no server behind, and its data is intact."""
     program = (
         "import sys, time, headgate\n"
         "with headgate.run(data_dir=sys.argv[1]) as broker:\n"
@@ -254,7 +254,7 @@ def test_the_version_is_told() -> None:
 
 
 def test_a_wildcard_is_not_what_clients_are_told(tmp_path: Path) -> None:
-    """Listening on every interface, the server tells clients its host's name, not 0.0.0.0."""
+    """A server on all interfaces advertises its host name, not 0.0.0.0."""
     process = subprocess.Popen(
         [sys.executable, "-m", "headgate", "serve", "--data-dir", str(tmp_path), "--listen", "0.0.0.0:0"],
         stdout=subprocess.PIPE,

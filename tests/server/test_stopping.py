@@ -1,4 +1,4 @@
-"""A server that stops: what it does not answer any more, it does not do either."""
+"""A stopping server: a request that it does not answer has no effect."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ CREATION = CreateTopicsRequest(
     topics=[CreatableTopic(name="late", num_partitions=1, replication_factor=1, assignments=[], configs=[])]
 )
 TURNS_OF_THE_LOOP = 8
-"""More than it takes to accept a connection and to serve a request."""
+"""More than accepting a connection and serving a request take."""
 
 
 @pytest.mark.parametrize("turns_before", range(4))
 def test_a_connection_that_is_just_accepted_is_not_served_after_the_stop(turns_before: int) -> None:
-    """The logs are closed, and marked as closed, by the time its request arrives."""
+    """The logs are closed, and marked as closed, before its request arrives."""
 
     async def scenario() -> None:
         node = BrokerNode(new_disk(), DATA_DIR, Settings({"offsets.topic.num.partitions": "1"}), Clock())

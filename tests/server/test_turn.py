@@ -1,4 +1,4 @@
-"""Requests that came again, of several connections in one turn of the loop: each answered as if alone."""
+"""Repeated requests of several connections in one loop iteration: each is answered as if alone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VERSION = 9
 
 
 def beside(client: Client) -> Client:
-    """Another connection to the same listener."""
+    """Make another connection to the same listener."""
     other = Client(client.node)
     other.listener = client.listener
     other.connection = Connection(client.node, client.listener.served)
@@ -30,12 +30,12 @@ def beside(client: Client) -> Client:
 
 
 def put(client: Client, request: Request[Any], correlation_id: int) -> None:
-    """Send a request and wait for nothing."""
+    """Send a request without waiting."""
     client.connection.data_received(request_frame(request, VERSION, correlation_id, "again"))
 
 
 async def known(client: Client, *group_ids: str) -> None:
-    """Make commits and fetches of these groups known."""
+    """Send commits and fetches of these groups until they are remembered."""
     for group_id in group_ids:
         for _ in range(3):
             await client.ask(commit(1, [3], group_id), VERSION)
@@ -45,19 +45,19 @@ async def known(client: Client, *group_ids: str) -> None:
 
 
 def error_of(frame: bytes) -> int:
-    """The error of the one partition of a commit's response."""
+    """Return the error of the one partition in a commit's response."""
     _, at = read_response_header(frame, 8, VERSION)
     return decode(OffsetCommitResponse, VERSION, frame, at).topics[0].partitions[0].error_code
 
 
 def offset_of(frame: bytes) -> int:
-    """The one offset of a fetch's response."""
+    """Return the one offset in a fetch's response."""
     _, at = read_response_header(frame, 9, VERSION)
     return decode(OffsetFetchResponse, VERSION, frame, at).groups[0].topics[0].partitions[0].committed_offset
 
 
 def test_commits_of_several_connections_share_a_batch() -> None:
-    """Each is answered on its own connection, and all stand in the log as one batch."""
+    """Each commit is answered on its own connection, and all are one batch in the log."""
 
     async def scenario(client: Client) -> None:
         clients = [client, beside(client), beside(client)]
@@ -81,7 +81,7 @@ def test_commits_of_several_connections_share_a_batch() -> None:
 
 
 def test_a_fetch_behind_a_commit_of_its_connection_finds_it() -> None:
-    """However many of both stand in a row: each fetch finds the commit before it."""
+    """Of any number of both in a row, each fetch returns the commit before it."""
 
     async def scenario(client: Client) -> None:
         await known(client, "a", "b")
@@ -99,7 +99,7 @@ def test_a_fetch_behind_a_commit_of_its_connection_finds_it() -> None:
 
 
 def test_a_request_that_has_to_be_read_waits_for_those_before_it() -> None:
-    """A commit that came before, then one that never did: the last one stands."""
+    """Of a repeated commit and a new one after it, the new one is the committed offset."""
 
     async def scenario(client: Client) -> None:
         await known(client, "a")
@@ -112,7 +112,7 @@ def test_a_request_that_has_to_be_read_waits_for_those_before_it() -> None:
 
 
 def test_a_commit_to_a_topic_deleted_in_its_turn_is_refused() -> None:
-    """It had arrived, the topic goes before it is served: nothing is left for the next of its name."""
+    """The topic is deleted between the arrival and the handling: no offset remains for a later topic."""
 
     async def scenario(client: Client) -> None:
         await known(client, "a", "b")
@@ -131,7 +131,7 @@ def test_a_commit_to_a_topic_deleted_in_its_turn_is_refused() -> None:
 
 
 def test_the_error_of_one_is_nobody_elses() -> None:
-    """A group that has members now refuses strangers; the others of the turn are taken."""
+    """A group that has members now rejects a non-member; the other commits of the iteration succeed."""
 
     async def scenario(client: Client) -> None:
         await known(client, "a", "b")
@@ -148,7 +148,7 @@ def test_the_error_of_one_is_nobody_elses() -> None:
 
 
 def test_a_connection_that_is_lost_takes_nobody_along() -> None:
-    """It is lost between its request and the end of the turn, in which another's is answered."""
+    """It is lost between its request and the end of the iteration, in which another one is answered."""
 
     async def scenario(client: Client) -> None:
         await known(client, "a", "b")
@@ -165,7 +165,7 @@ def test_a_connection_that_is_lost_takes_nobody_along() -> None:
 
 
 def test_what_came_before_a_broken_frame_is_served() -> None:
-    """The connection is closed over the broken frame; the commit before it is kept, and others are served."""
+    """The invalid frame closes the connection; the commit before it is kept, and others are served."""
 
     async def scenario(client: Client) -> None:
         await known(client, "a", "b")
@@ -182,7 +182,7 @@ def test_what_came_before_a_broken_frame_is_served() -> None:
 
 
 def test_who_asks_without_reading_answers_is_not_read_for_a_while() -> None:
-    """However small the pieces in which they come: with too many unanswered the socket is left alone."""
+    """With too many unanswered requests the socket is not read, however small the received pieces."""
 
     async def scenario(client: Client) -> None:
         await known(client, "a")
@@ -198,7 +198,7 @@ def test_who_asks_without_reading_answers_is_not_read_for_a_while() -> None:
 
 
 async def join(client: Client, group_id: str) -> None:
-    """A member of the classic protocol joins the group, over a connection of its own."""
+    """Make a member of the classic protocol join the group, over its own connection."""
     request = JoinGroupRequest(
         group_id=group_id,
         session_timeout_ms=30000,

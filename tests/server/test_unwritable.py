@@ -1,4 +1,4 @@
-"""What was accepted once and could not be written: one client's values, everybody's shard."""
+"""Values that were accepted and could not be written: one client's error made its whole shard fail."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def join(version: int, **more: Any) -> JoinGroupRequest:
 
 @pytest.mark.parametrize("retention_ms", [(1 << 63) - 1, -(1 << 63), (1 << 62) + 5])
 def test_a_retention_beyond_all_time_is_taken_and_stops_nobody(retention_ms: int) -> None:
-    """The expiry is the last time that a record holds; commits of others go on."""
+    """The expiry is the largest time that a record can hold; commits of other groups continue."""
 
     async def scenario(client: Client) -> None:
         response = await client.ask(commit(5, [0], retention_time_ms=retention_ms), 2, "a")
@@ -55,7 +55,7 @@ def test_a_retention_beyond_all_time_is_taken_and_stops_nobody(retention_ms: int
 def test_an_instance_id_too_long_for_its_member_id_is_refused(
     connect: Connect, size: int, version: int
 ) -> None:
-    """The generated member id is the instance id, a dash and 36 characters, and fits into a string or not."""
+    """The generated member id is the instance id, a dash and 36 characters; it fits into a string or not."""
     answer = connect().request(join(version, group_instance_id="i" * size), version, JoinGroupResponse)
     fits = size + 37 <= LONGEST
     assert answer.error_code == (ErrorCode.NONE if fits else ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -63,7 +63,7 @@ def test_an_instance_id_too_long_for_its_member_id_is_refused(
 
 
 def test_a_client_id_too_long_for_its_member_id_is_refused(connect: Connect) -> None:
-    """A member id may begin with a client id, too; its bytes count, not its characters."""
+    """A member id may also begin with a client id; its length counts in bytes, not in characters."""
     connection = connect()
     connection.send(request_frame(join(3), 3, 1, "\N{SNOWMAN}" * 10_920))
     answer = connection.read_frame()
@@ -79,7 +79,7 @@ def asked_of(command: Any) -> list[Any]:
 def test_a_commit_that_fails_among_others_of_its_turn_is_refused_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Commits that come again are one command; when that fails, each is asked alone."""
+    """Repeated commits are one command; when it fails, each commit is handled alone."""
     decide = GroupShard.handle
 
     def failing(shard: GroupShard, command: Any, now: Any, token: int = 0) -> Any:
@@ -113,7 +113,7 @@ def test_a_commit_that_fails_among_others_of_its_turn_is_refused_alone(
 def test_a_reply_that_cannot_be_made_closes_its_connection(
     unwritable: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client does not wait for ever, and it is told from a client's fault."""
+    """The client does not wait for ever, and the log distinguishes it from a client's error."""
 
     def respond(error: Any) -> HeartbeatResponse:
         if not unwritable:
@@ -136,7 +136,7 @@ def test_a_reply_that_cannot_be_made_closes_its_connection(
 @pytest.mark.interpreted
 @pytest.mark.plants_failures("connection")
 def test_an_exception_in_a_connection_closes_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever it is raised; it is counted, and the client may come again."""
+    """This holds for an exception anywhere; it is counted, and the client can connect again."""
 
     async def scenario(client: Client) -> None:
         await client.ask(commit(1, [0]), 8)
