@@ -1,7 +1,7 @@
-"""A kind of shard that the server does not know, killed at changes of its disk and on its way to a log.
+"""A kind of shard that the server does not have, with crashes at changes of its disk and on the way to a log.
 
-The script puts registers, alone and in transactions of two producers, some of them in several batches.
-Whatever ends a life, the next one finds what a prefix of the script leads to, with all that was answered.
+The script sets registers, directly and in transactions of two producers, some of them in several batches.
+After each crash, the next run holds the state after a prefix of the script, with all answered commands.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ SCRIPT: tuple[Put | End, ...] = (
     Put({"a": None}),
 )
 State = tuple[dict[str, int], dict[int, dict[str, int | None]]]
-"""The registers, and what open transactions put."""
+"""The registers, and the writes of open transactions."""
 CHECKPOINT_AFTER = 5
 
 
 def states() -> list[State]:
-    """What the registers are after each prefix of the script, by plain dicts and no code of the shard."""
+    """Return the state after each prefix of the script, computed with dicts, without the shard's code."""
     values: dict[str, int | None] = {}
     put_at: dict[str, int] = {}
     open_puts: dict[int, dict[str, tuple[int | None, int]]] = {}
@@ -68,7 +68,7 @@ def states() -> list[State]:
 
 
 def state_of(life: RegisterLife) -> State:
-    """What a shard holds."""
+    """Return the state of a shard."""
     shard = life.runtime.shard
     pending: Mapping[int, Mapping[str, Any]] = shard.pending
     return shard.values(), {
@@ -77,7 +77,7 @@ def state_of(life: RegisterLife) -> State:
 
 
 async def act(life: RegisterLife) -> int:
-    """Run the script until something fails; how many commands were answered."""
+    """Run the script until a failure. Return how many commands were answered."""
     answered = 0
     for command in SCRIPT:
         reply = life.submit(command)
@@ -97,9 +97,9 @@ async def act(life: RegisterLife) -> int:
 
 
 async def check(place: MemoryFileSystem | Broker, answered: int, where: object) -> None:
-    """The next life finds a prefix of the script, and goes on."""
+    """Check that the next run holds the state after a prefix of the script, and accepts commands."""
     life = await begin(place)
-    expected = states()[answered : answered + 2]  # one more may be there than was answered
+    expected = states()[answered : answered + 2]  # the command after the last answered one may be there
     found = state_of(life)
     assert found in expected or _is_in_the_midst(found, expected), (where, answered, found)
     await life.ask(Put({"z": 1}))
@@ -108,7 +108,7 @@ async def check(place: MemoryFileSystem | Broker, answered: int, where: object) 
 
 
 def _is_in_the_midst(found: State, expected: list[State]) -> bool:
-    """Whether some batches of what a transaction puts are there, which count for nothing yet."""
+    """Return whether only some batches of a transaction's writes are there, which do not count yet."""
     if len(expected) < 2 or found[0] != expected[0][0]:
         return False
     (_, before), (_, after) = expected
@@ -120,13 +120,13 @@ def _is_in_the_midst(found: State, expected: list[State]) -> bool:
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is put together may need several batches."""
+    """Make a command of several registers take several batches."""
     monkeypatch.setattr(record_batches, "BATCH_BYTES", 150)
 
 
 @pytest.mark.parametrize("torn_bytes", [0, 70])
 def test_a_power_cut_at_any_change_leaves_a_prefix(torn_bytes: int) -> None:
-    """Runs are whole or absent, transactions open or ended, with and without a checkpoint."""
+    """Runs are complete or absent, transactions open or ended, with and without a checkpoint."""
 
     async def scenario() -> None:
         random = Random(torn_bytes)
@@ -147,7 +147,7 @@ def test_a_power_cut_at_any_change_leaves_a_prefix(torn_bytes: int) -> None:
 
 
 def test_a_process_that_ends_while_batches_are_on_their_way_leaves_a_prefix() -> None:
-    """On a log on another machine, with markers of others between."""
+    """The log is on another machine, and markers of others are in between."""
 
     async def scenario() -> None:
         for seed in range(40):
@@ -158,7 +158,7 @@ def test_a_process_that_ends_while_batches_are_on_their_way_leaves_a_prefix() ->
             await asyncio.sleep(Random(seed).random() * 0.02)
             acting.cancel()
             life.kill()
-            # What was answered before is not known here: every prefix is one, and nothing else is.
+            # The number of answered commands is not known here: every prefix is valid.
             again = await begin(broker)
             found = state_of(again)
             known = states()

@@ -1,11 +1,11 @@
-"""A server killed without warning, many times, under load from real clients.
+"""A server killed many times under the load of real clients.
 
-The workload: an idempotent producer writes numbered letters, committers move the offsets of their own groups
-one by one, and a member of a live group reads along. The server is killed with SIGKILL at random moments and
-started again on the same port. Afterwards:
+The workload: an idempotent producer writes numbered letters, committers increase the offsets of their own
+groups one by one, and a member of a live group reads the letters. The server is killed with SIGKILL at random
+moments and started again on the same port. Afterwards:
 
 * every acknowledged letter is there, and no letter is there twice;
-* every group's committed offset is one that was sent, and not below the last one acknowledged, at any time;
+* every group's committed offset was sent, and is never below the last acknowledged one;
 * the live group has read everything and still has its member.
 """
 
@@ -30,7 +30,7 @@ PARTITIONS = 3
 COMMITTERS = 4
 LONGEST_LIFE_SECONDS = 1.2
 MOST_ON_THEIR_WAY = 5000
-"""Letters: however slow the machine, the producer's queue never fills up."""
+"""Limit of unacknowledged letters, so that the producer's queue never fills up."""
 ENOUGH_WITHIN_SECONDS = 60
 SEED = 20130101
 
@@ -50,7 +50,7 @@ def quiet(broker: Broker, **settings: Any) -> dict[str, Any]:
 
 
 class Letters(threading.Thread):
-    """Produces numbered letters until told to stop; knows which were acknowledged."""
+    """Produces numbered letters until stopped, and records which were acknowledged."""
 
     def __init__(self, broker: Broker, stop: threading.Event) -> None:
         super().__init__(name="letters")
@@ -87,7 +87,7 @@ class Letters(threading.Thread):
 
 
 class Committer(threading.Thread):
-    """Moves the offset of its own group up by one, over and over; checks what it reads back now and then."""
+    """Increases the offset of its own group by one, repeatedly, and sometimes checks the committed offset."""
 
     def __init__(self, broker: Broker, name: str, stop: threading.Event) -> None:
         super().__init__(name=name)
@@ -123,14 +123,14 @@ class Committer(threading.Thread):
         return True
 
     def check(self, timeout_s: float = 2) -> None:
-        """What is committed lies between the last acknowledged and the last sent."""
+        """Check that the committed offset is between the last acknowledged and the last sent one."""
         committed = self._consumer.committed([TopicPartition("letters", 0)], timeout=timeout_s)[0].offset
         if not self.acknowledged <= max(committed, 0) <= self.sent:
             self.wrong.append(f"{self.group}: {committed} not in {self.acknowledged}..{self.sent}")
 
 
 class Reader(threading.Thread):
-    """A member of a live group: reads letters and commits as it goes."""
+    """A member of a live group: reads letters and commits."""
 
     def __init__(self, broker: Broker, stop: threading.Event) -> None:
         super().__init__(name="reader")
@@ -156,7 +156,7 @@ class Reader(threading.Thread):
 
 
 def read_everything(broker: Broker, count: int) -> Counter[int]:
-    """Every letter in the log, each as often as it is there."""
+    """Return every letter in the log with its number of occurrences."""
     found: Counter[int] = Counter()
     consumer = Consumer(quiet(broker, group_id="auditor", enable_auto_commit=False))
     consumer.assign([TopicPartition("letters", partition, 0) for partition in range(PARTITIONS)])
@@ -175,7 +175,7 @@ def read_everything(broker: Broker, count: int) -> Counter[int]:
 
 
 def test_nothing_acknowledged_is_lost_and_nothing_is_there_twice(tmp_path: Path) -> None:
-    """Twenty kills at random moments cost no acknowledged letter, no commit, and no group."""
+    """Twenty kills at random moments lose no acknowledged letter, no commit, and no group."""
     chance = random.Random(SEED)
     stop_work, stop_reading = threading.Event(), threading.Event()
     with run({"headgate.checkpoint.interval.records": "20"}, data_dir=tmp_path / "data") as broker:

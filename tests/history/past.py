@@ -1,4 +1,4 @@
-"""A coordinator's log with its history on a disk in memory, and everything that was ever written to it."""
+"""A coordinator's log with its history on a disk in memory, and a model of all records ever written to it."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ SETTINGS = {"log.cleaner.delete.retention.ms": "1000"}
 
 
 class SetClock(Clock):
-    """A clock that a test sets."""
+    """A system clock that a test sets."""
 
     def __init__(self) -> None:
         self.time = START
 
     def system_time(self) -> Millis:
-        """The test's time."""
+        """Return the time that the test set."""
         return self.time
 
 
 @dataclass
 class Past:
-    """All that was ever written and is durable, by partition, oldest first."""
+    """All durable records ever written, by partition, the oldest first."""
 
     entries: dict[int, list[HistoryEntry]] = field(default_factory=dict)
 
     def took(self, record: Record, log_offset: int, written: Millis) -> None:
-        """A record is in the log for good."""
+        """Add a record that the log holds durably."""
         if isinstance(record, OffsetCommit | OffsetTombstone) and record.group_id == GROUP:
             value = record if isinstance(record, OffsetCommit) else None
             entry = HistoryEntry(log_offset, written, value)
@@ -62,7 +62,7 @@ class Past:
 
 
 class Life:
-    """One life of a node, as far as history goes."""
+    """One run of a node, reduced to the history and what it needs."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Life:
         return topic.partition(0)
 
     def write(self, commands: Sequence[Sequence[Record]], past: Past | None = None) -> None:
-        """What one turn of the loop appends, durably."""
+        """Append the records of one loop iteration, durably."""
         log = self.partition.log
         offset, now = log.log_end_offset, self.clock.system_time()
         self.partition.append_internal(TurnBatches().of(commands, offset, now))
@@ -107,15 +107,15 @@ class Life:
             offset += 1
 
     def commit(self, offset: int, partitions: Sequence[int], past: Past, group: GroupId = GROUP) -> None:
-        """One command that commits this offset in some partitions."""
+        """Run one command that commits this offset in some partitions."""
         self.write([[self.record(offset, partition, group) for partition in partitions]], past)
 
     def record(self, offset: int, partition: int, group: GroupId = GROUP) -> OffsetCommit:
-        """A committed offset of now."""
+        """Make a record of an offset committed now."""
         return OffsetCommit(group, TOPIC, partition, offset, 0, f"at {offset}", self.clock.system_time())
 
     def compact(self) -> bool:
-        """Compact what is due; whether anything was."""
+        """Compact the log if it is due. Return whether it was."""
         job = drive(
             Compactor(self.topics, self.history.rules_of).next_job(self.clock.system_time(), lambda: True)
         )
@@ -125,7 +125,7 @@ class Life:
         return True
 
     def ask(self, query: HistoryQuery, max_wait_ms: int = 60_000) -> GroupHistory:
-        """The answer to a query; the history answers nothing after that."""
+        """Return the answer to a query, and close the history."""
 
         async def asking() -> GroupHistory | ErrorCode:
             answer: asyncio.Future[GroupHistory | ErrorCode] = asyncio.get_running_loop().create_future()
@@ -137,10 +137,10 @@ class Life:
         return answer
 
     def all_entries(self) -> dict[int, list[HistoryEntry]]:
-        """Everything the history tells of the group, by partition, oldest first."""
+        """Return all entries of the group, by partition, the oldest first."""
         history = self.ask(HistoryQuery(GROUP, None, limit=10_000))
         return {one.partition: list(reversed(one.entries)) for one in history.partitions}
 
     def end(self) -> None:
-        """Stop the threads; nothing is synced."""
+        """Stop the threads, without a sync."""
         self.history.close()

@@ -1,4 +1,4 @@
-"""What compaction replaces is in the history, whatever happens meanwhile, for as long as it is to be kept."""
+"""Records that compaction removes are in the history, after every failure, until their retention ends."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DAY_MS = 24 * 3600 * 1000
 
 
 def fill(life: Life, past: Past, rounds: int = 12) -> None:
-    """Commits, removals, another group in between, a group's metadata; all within a few segments."""
+    """Write commits, deletions, another group's commits and a group's metadata, in a few segments."""
     for at in range(rounds):
         life.clock.time = Millis(life.clock.time + 10)
         life.commit(at, range(at % 3 + 1), past)
@@ -44,12 +44,12 @@ def fill(life: Life, past: Past, rounds: int = 12) -> None:
 
 
 def records_of(log: Log) -> int:
-    """How many records a log holds."""
+    """Return how many records a log holds."""
     return sum(header.record_count for header, _ in log.batches(log.log_start_offset))
 
 
 def test_what_is_compacted_away_is_still_known_with_its_place_and_time() -> None:
-    """Every change since ever, in order, after compactions and a restart; the log itself is short."""
+    """Every change, in order, after compactions and a restart; the log itself is short."""
     files, clock, past = new_disk(), SetClock(), Past()
     life = Life(files, clock)
     for _ in range(3):
@@ -69,7 +69,7 @@ def test_what_is_compacted_away_is_still_known_with_its_place_and_time() -> None
 
 
 def test_records_of_the_history_are_those_of_the_log_with_their_origin() -> None:
-    """Same keys and values, offsets only, the time of the move as timestamp; the first says since when."""
+    """Same keys and values, offsets only, the time of the move as timestamp; the first record is the mark."""
     life, past = Life(new_disk(), clock := SetClock()), Past()
     fill(life, past)
     clock.time = Millis(START + 5000)
@@ -90,7 +90,7 @@ def test_records_of_the_history_are_those_of_the_log_with_their_origin() -> None
 
 
 def scenario(files: MemoryFileSystem) -> tuple[Life, Past]:
-    """A log that has been compacted once and is due again, with a wide commit and a torn one in it."""
+    """Make a log that was compacted once and is due again, with a wide commit and an incomplete one in it."""
     past = Past()
     life = Life(files, SetClock(), segment_bytes=1024)
     fill(life, past, rounds=8)
@@ -103,7 +103,7 @@ def scenario(files: MemoryFileSystem) -> tuple[Life, Past]:
 
 
 def batches_of_a_torn_commit(life: Life) -> list[bytearray]:
-    """A commit over several batches without the last of them."""
+    """Return the batches of a wide commit without the last one."""
     records = [life.record(666, partition) for partition in range(20)]
     batches = TurnBatches().of([records], life.partition.log.log_end_offset, life.clock.system_time())
     assert len(batches) > 2
@@ -114,7 +114,7 @@ def batches_of_a_torn_commit(life: Life) -> list[bytearray]:
 def test_a_power_cut_at_any_change_of_a_compaction_loses_no_past(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before, between and after: every change is told once, a torn commit never; the next one goes on."""
+    """Every change is reported once, an incomplete commit never, and the next compaction succeeds."""
     monkeypatch.setattr(record_batches, "BATCH_BYTES", 700)
     monkeypatch.setattr(writer, "BATCH_BYTES", 300)
     monkeypatch.setattr(writer, "FLUSH_BYTES", 700)
@@ -150,7 +150,7 @@ def test_a_power_cut_at_any_change_of_a_compaction_loses_no_past(
 
 
 def test_a_disk_that_fails_under_the_history_stops_the_compaction_and_loses_nothing() -> None:
-    """What could not be moved stays in the log; when the disk works again, it is moved."""
+    """Records that could not be moved remain in the log; when the disk works again, they are moved."""
     for fault in (Fault(kind="pwrite", path_ends=".log"), Fault(kind="datasync", path_ends=".log")):
         for after in range(4):
             files = new_disk()
@@ -171,7 +171,7 @@ def test_a_disk_that_fails_under_the_history_stops_the_compaction_and_loses_noth
 
 
 def test_a_compaction_given_up_at_any_step_moves_nothing_twice_to_the_reader() -> None:
-    """What it moved and did not drop is in both places, and told once."""
+    """Records that were moved and not dropped are in both logs, and are reported once."""
     for patience in range(3, 400, 7):
         life, past = Life(new_disk(), SetClock()), Past()
         fill(life, past, rounds=20)
@@ -197,7 +197,7 @@ def test_a_compaction_given_up_at_any_step_moves_nothing_twice_to_the_reader() -
 
 
 def history_job(life: Life):  # type: ignore[no-untyped-def]
-    """The steps of the compaction that is due."""
+    """Return the steps of the compaction that is due."""
     from headgate.topics.compactor import Compactor
 
     job = drive(
@@ -208,7 +208,7 @@ def history_job(life: Life):  # type: ignore[no-untyped-def]
 
 
 def test_old_history_goes_and_is_then_not_known() -> None:
-    """Retention counts from the move. Of what is gone nothing is told, and never something wrong."""
+    """Retention counts from the move. Deleted records are reported as unknown, and nothing is wrong."""
     life, past = Life(new_disk(), clock := SetClock()), Past()
     housekeeping = Housekeeping(life.topics)
     for _ in range(10):
@@ -236,7 +236,7 @@ def test_old_history_goes_and_is_then_not_known() -> None:
 
 
 def test_a_clock_that_is_set_back_makes_nothing_known_that_is_gone() -> None:
-    """What was in force before a commit of the future is told for as long as that lies ahead."""
+    """The value before a commit in the future is reported for as long as the commit lies ahead."""
     life, past = Life(new_disk(), clock := SetClock()), Past()
     life.commit(1, [0], past)
     clock.time = Millis(START + 30 * DAY_MS)
@@ -253,7 +253,7 @@ def test_a_clock_that_is_set_back_makes_nothing_known_that_is_gone() -> None:
 
 
 def test_a_history_that_a_clock_ahead_has_emptied_is_not_known_afterwards() -> None:
-    """When the clock is right again, nothing is told of the time that was lost, and nothing wrong."""
+    """When the clock is correct again, the lost time is reported as unknown, and nothing is wrong."""
     life, past = Life(new_disk(), clock := SetClock()), Past()
     fill(life, past)
     assert life.compact()
@@ -272,7 +272,7 @@ def test_a_history_that_a_clock_ahead_has_emptied_is_not_known_afterwards() -> N
 
 
 def test_a_history_that_was_off_begins_anew() -> None:
-    """What was compacted meanwhile is not known, though what was moved before it is still on disk."""
+    """Earlier moved records are still on disk, but later compactions were not recorded: all are unknown."""
     files, clock, past = new_disk(), SetClock(), Past()
     life = Life(files, clock)
     fill(life, past)
@@ -306,20 +306,20 @@ def test_a_history_that_was_off_begins_anew() -> None:
 
 
 def create(topics: Topics, life: int, now: Millis) -> None:
-    """The topic that offsets are committed for, in one of its lives."""
+    """Create the topic of the committed offsets, with an id for each of its lives."""
     created = topics.create(NewTopic(TOPIC, TopicId(b"life %11d" % life), 3), now)
     assert not isinstance(created, Refusal)
 
 
 def delete(topics: Topics, now: Millis) -> None:
-    """The end of that topic."""
+    """Delete this topic."""
     topic = topics.by_name(TOPIC)
     assert topic is not None
     assert topics.delete(topic, now) is None
 
 
 def test_what_was_committed_before_a_topic_was_made_anew_is_told_as_another_topics() -> None:
-    """Exactly, within one millisecond, after compaction, crashes and a clock that was set back."""
+    """This is exact within one millisecond, after compaction, crashes and a clock that was set back."""
     files, clock, past = new_disk(), SetClock(), Past()
     life = Life(files, clock)
     create(life.topics, 1, clock.system_time())
@@ -355,7 +355,7 @@ def test_what_was_committed_before_a_topic_was_made_anew_is_told_as_another_topi
 
 
 def test_where_a_catalogue_does_not_tell_where_a_topic_begins_its_time_does() -> None:
-    """Of the same millisecond all is the former topic's: rather too much than too little."""
+    """All commits of the same millisecond count as the former topic's."""
     files, clock, past = new_disk(), SetClock(), Past()
     topics = Topics.open(files, DATA_DIR, Settings(SETTINGS), clock.system_time())
     create(topics, 1, clock.system_time())
@@ -374,7 +374,7 @@ def test_where_a_catalogue_does_not_tell_where_a_topic_begins_its_time_does() ->
 
 
 def test_a_segment_that_was_begun_and_never_written_does_not_end_the_search() -> None:
-    """A crash may leave one at the end of the history: what lies behind it is told all the same."""
+    """A crash may leave an empty segment at the end of the history: the segments before it are still read."""
     life, past = Life(new_disk(), SetClock()), Past()
     life.commit(1, [0, 1], past)
     life.clock.time = Millis(START + 10)
@@ -394,7 +394,7 @@ def test_a_segment_that_was_begun_and_never_written_does_not_end_the_search() ->
 
 
 def test_what_could_not_be_read_in_time_is_not_known() -> None:
-    """The log is always read, and then as much of the history as there is time for."""
+    """The log is always read, and the history as far as the time allows."""
     life, past = Life(new_disk(), clock := SetClock()), Past()
     fill(life, past)
     clock.time = Millis(clock.time + 1000)
@@ -407,7 +407,7 @@ def test_what_could_not_be_read_in_time_is_not_known() -> None:
 
 
 def test_only_what_cannot_be_lost_is_told() -> None:
-    """A commit that is written and not synced is not in the answer; nor is a wide one without its end."""
+    """A written and unsynced commit is not in the answer, nor is a wide commit without its end."""
     life, past = Life(new_disk(), SetClock()), Past()
     fill(life, past)
     life.partition.append_internal(TurnBatches().of([[life.record(99, 0)]], 0, life.clock.system_time()))
@@ -417,7 +417,7 @@ def test_only_what_cannot_be_lost_is_told() -> None:
 
 @pytest.mark.interpreted
 def test_a_history_is_opened_aside(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the thread of the query that needs it: many segments would hold up everybody else."""
+    """The thread of the query opens it: many segments would block the loop."""
     files, clock, past = new_disk(), SetClock(), Past()
     life = Life(files, clock)
     fill(life, past)

@@ -1,4 +1,4 @@
-"""What compaction drops reaches the history, however it is offered."""
+"""Records that compaction drops are in the history, whichever way they are offered."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ changes = st.one_of(mixed, alike)
 
 
 def moved(log: Log) -> list[tuple[bytes | None, bytes | None, object]]:
-    """Key, value and origin of all that is in a history, but for its mark."""
+    """Return key, value and origin of all records in a history, without its mark."""
     found = [record for _, batch in log.batches() for _, record in iterate_records(batch)]
     return [(record.key, record.value, origin_of(record.headers)) for record in found[1:]]
 
@@ -48,7 +48,7 @@ def moved(log: Log) -> list[tuple[bytes | None, bytes | None, object]]:
 def test_records_offered_as_columns_are_those_offered_one_by_one(
     turns: list[list[object]], apart: int
 ) -> None:
-    """Key, value, where it stood and when it was written; what is no offset is let go."""
+    """Key, value, original offset and time are equal; records that are not offsets are skipped."""
     files = new_disk()
     topics = Topics.open(files, DATA_DIR, Settings({}), NOW)
     topic = topics.create(NewTopic(OFFSETS_HISTORY_TOPIC, TopicId(b"h" * 16), 2), NOW)

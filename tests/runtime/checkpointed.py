@@ -1,4 +1,4 @@
-"""A shard on a disk in memory that is given checkpoints: its lives, how they end, what the next one finds."""
+"""A shard with checkpoints on a disk in memory, over several runs that end in different ways."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ PARTITION_DIR = DATA_DIR / f"{GROUP_OFFSETS_TOPIC}-0"
 STATE_FILE = PARTITION_DIR / STATE_NAME
 TOPIC = TopicName("t")
 LATER_MS = Clock().system_time() + 10**9
-"""Old enough is every tombstone then."""
+"""A time at which every tombstone is old enough to be removed."""
 Offsets = dict[tuple[str, int], int]
-"""By group and partition."""
+"""Offsets by group and partition."""
 
 
 class Life(ShardLife):
-    """One life of a shard; what was acknowledged in it is in `offsets`."""
+    """One run of a shard; `offsets` holds the acknowledged offsets."""
 
     def __init__(self, files: MemoryFileSystem, offsets: Offsets) -> None:
         super().__init__(files, {"cleanup.policy": "compact", "segment.bytes": "1024"})
         self.offsets = offsets
 
     async def commit(self, group: str, partition: int, offset: int) -> None:
-        """Commit, and remember what was acknowledged."""
+        """Commit an offset, and remember it when it is acknowledged."""
         wanted = [OffsetToCommit(partition, offset, -1, "")]
         await self.submit(CommitOffsets(GroupId(group), [(TOPIC, wanted)], MemberId(""), -1))
         self.offsets[group, partition] = offset
 
     async def delete(self, group: str, partition: int) -> None:
-        """Delete an offset."""
+        """Delete an offset, and forget it when that is acknowledged."""
         await self.submit(DeleteOffsets(GroupId(group), [(TOPIC, [partition])]))
         self.offsets.pop((group, partition), None)
 
     async def fill(self, first: int = 0, count: int = 12) -> None:
-        """Some offsets of some groups."""
+        """Commit offsets of several groups."""
         for number in range(first, first + count):
             await self.commit(f"g{number % 5}", number % 7, number)
 
@@ -54,7 +54,7 @@ class Life(ShardLife):
         await CheckpointWriter(self.runtime).write(execute or at_once)
 
     def held(self) -> Offsets:
-        """All offsets the shard holds."""
+        """Return all offsets of the shard."""
         table = self.runtime.shard.offsets
         return {
             (group, partition): stored.offset
@@ -64,7 +64,7 @@ class Life(ShardLife):
 
     @property
     def checkpoint(self) -> bytes:
-        """The file, which can be set."""
+        """The file's bytes, which a test may set."""
         file = self.files.open(STATE_FILE)
         return file.pread(file.size(), 0)
 
@@ -75,12 +75,12 @@ class Life(ShardLife):
         file.pwrite(data, 0)
 
     def kill(self) -> None:
-        """End with the process: what was written stays."""
+        """End like a killed process: written data remains."""
         self.end()
         self.files.kill()
 
     def crash(self, random: Random | None = None) -> None:
-        """End with the machine: what the disk does not have is lost."""
+        """End like a power failure: data that was not synced is lost."""
         self.end()
         self.files.crash(random)
 
@@ -94,14 +94,14 @@ def run(test: Callable[[], Any]) -> None:
 
 
 async def begin(files: MemoryFileSystem | None = None, offsets: Offsets | None = None) -> Life:
-    """A life that has begun, on an empty disk unless told; `offsets` are those acknowledged before it."""
+    """Start a run, on an empty disk by default; `offsets` are those acknowledged before."""
     life = Life(new_disk() if files is None else files, {} if offsets is None else offsets)
     await life.runtime.load()
     return life
 
 
 async def begin_with_a_checkpoint() -> Life:
-    """A life with some offsets, and a checkpoint that has them all."""
+    """Start a run with some offsets and a checkpoint of all of them."""
     life = await begin()
     await life.fill()
     await life.write()
@@ -109,14 +109,14 @@ async def begin_with_a_checkpoint() -> Life:
 
 
 class Found(NamedTuple):
-    """What a new process found."""
+    """The result of a start by a new process."""
 
     offsets: Offsets
     used_the_checkpoint: bool
 
 
 async def next_life(life: Life) -> Found:
-    """What a new process finds on the disk; it goes on to work."""
+    """Start a new process on the disk. Return what it loaded, after a check that it can commit."""
     again = await begin(life.files)
     found = again.held()
     again.offsets = dict(found)

@@ -1,4 +1,4 @@
-"""What the tests of the runtime share."""
+"""Fixtures of the runtime's tests."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from headgate.core.offsets import image
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A checkpoint of a few offsets takes several parts."""
+    """Make a checkpoint of a few offsets take several parts."""
     monkeypatch.setattr(image, "_ROWS_A_PART", 4)
     monkeypatch.setattr(image, "_ROWS_A_PART_WITH_TEXTS", 4)

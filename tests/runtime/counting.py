@@ -1,6 +1,6 @@
-"""A shard that counts, in the form of committed offsets.
+"""A shard that counts, with committed offsets as records.
 
-Around it are the real runtime, topics and log, below it the disk in memory that fails on demand.
+The runtime, topics and log around it are the real ones. The disk is in memory and fails on demand.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ DATA_DIR = Path("/data")
 
 @dataclass
 class Add:
-    """Count one; the reply is the new count."""
+    """Add one; the reply is the new count."""
 
 
 @dataclass
 class Ask:
-    """The reply is the count."""
+    """Return the count as the reply."""
 
 
 @dataclass
 class AnswerLater:
-    """The reply comes with the next Tick."""
+    """Reply at the next Tick."""
 
 
 class Counter:
-    """A shard that remembers one number, in the form of a committed offset."""
+    """A shard that stores one number as a committed offset."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -94,7 +94,7 @@ class Counter:
 def counters(
     new_shard: Callable[[], Counter] = Counter, first_commands: Callable[[], Iterable[Any]] = tuple
 ) -> ShardKind[Counter]:
-    """The kind of these shards."""
+    """Return the registration of the kind."""
     return ShardKind(
         topic=GROUP_OFFSETS_TOPIC,
         partition_count=1,
@@ -106,7 +106,7 @@ def counters(
 
 @dataclass
 class Setup:
-    """A runtime over a fresh data directory."""
+    """A runtime on a new data directory."""
 
     runtime: ShardRuntime[Counter]
     log: LocalLog
@@ -116,7 +116,7 @@ class Setup:
     sync_seconds: list[float]
 
     async def ask(self, command: object) -> Any:
-        """Submit and wait for the reply."""
+        """Submit a command and wait for the reply."""
         reply = asyncio.get_running_loop().create_future()
         self.runtime.submit(command, reply.set_result)
         return await asyncio.wait_for(reply, 10)
@@ -152,7 +152,7 @@ def run(test: Callable[[], Any]) -> None:
 
 
 def hold_syncs(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every sync of files in memory wait for `gate`."""
+    """Make every sync of files in memory wait for `gate`."""
     datasync = MemoryFile.datasync
 
     def held(file: MemoryFile) -> None:

@@ -1,9 +1,9 @@
-"""A state log in memory that delays, loses, fences and interleaves: what a log on another machine may do.
+"""A state log in memory that delays, loses, fences and interleaves, as a log on another machine may.
 
-`Broker` is the other machine: what it has is durable, whoever wrote it. A `MemoryLog` is one writer's end of
-it. Batches are on their way for a while, arrive in order, and are told of later still. On the way they can be
-lost from any batch on; what arrived stays, told of or not. Batches of others may arrive between, so positions
-are not what was expected. Whoever claims last writes; what others send then is refused.
+`Broker` is the other machine; what it stores is durable. A `MemoryLog` is one writer's connection to it.
+Batches take a while to arrive, arrive in order, and are reported later. A loss drops a batch in flight and
+all after it. Arrived batches remain, also unreported ones. Batches of other writers may arrive in between, so
+positions may differ from the expected ones. The last claimer is the writer; batches of others are refused.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from headgate.runtime.checkpoint_store import CheckpointStore
 from headgate.runtime.state_log import Batches, Lost
 
 STRANGER = 999_999
-"""The id of a producer that nobody knows: markers of its transactions stand between ours."""
+"""Id of an unknown producer, whose markers interleave with our batches."""
 BATCHES_AT_ONCE = 3
 
 
 class Broker:
-    """What is kept of one log, for all who write it."""
+    """The stored batches of one log, for all its writers."""
 
     def __init__(self, random: Random, slowest_seconds: float = 0.0, *, compacts: bool = False) -> None:
         self.random = random
@@ -33,15 +33,15 @@ class Broker:
         self.compacts = compacts
         """Whether the log compacts itself."""
         self.interleaves = 0.0
-        """How probable it is that a batch of somebody else arrives before one of ours."""
+        """Probability that a batch of another writer arrives before one of ours."""
         self.batches: list[tuple[BatchHeader, bytes]] = []
         self.end = 0
         self.writer: MemoryLog | None = None
         self.refuses = False
-        """Whether nobody gets through to it: what is sent is lost, and nobody can claim the log."""
+        """Whether the broker is unreachable: batches are lost, and claims fail."""
 
     def arrive(self, batch: bytearray) -> BatchHeader:
-        """Take a batch in at the end; its header says where that is."""
+        """Append a batch. Return its header, which holds its position."""
         place_batch(batch, 0, self.end, 0)
         header = read_header(batch)
         self.batches.append((header, bytes(batch)))
@@ -49,7 +49,7 @@ class Broker:
         return header
 
     def arrive_from_others(self) -> list[tuple[BatchHeader, bytes]]:
-        """Perhaps somebody else writes: a marker that concerns nobody here."""
+        """Append, at random, a marker of another writer. Return the appended batches."""
         if self.random.random() >= self.interleaves:
             return []
         marker = EndMarker(self.random.random() < 0.5, 1)
@@ -57,9 +57,9 @@ class Broker:
         return self.batches[-1:]
 
     def compact(self) -> int:
-        """Keep the last record of every key, blind to what they mean; how many records went.
+        """Keep the last record of every key, without knowledge of runs. Return how many records were removed.
 
-        What transactions wrote stays, and so do their markers.
+        Records of transactions and their markers remain.
         """
         before = self.batches
         plain = [batch for header, batch in before if not header.is_transactional]
@@ -79,7 +79,7 @@ class Broker:
 
 
 class MemoryLog:
-    """A `headgate.runtime.state_log.StateLog`: one writer's end of a broker."""
+    """A `headgate.runtime.state_log.StateLog`: one writer's connection to a broker."""
 
     def __init__(self, broker: Broker, name: str = "memory") -> None:
         self.name = name
@@ -95,15 +95,15 @@ class MemoryLog:
         self._claims = 0
         self._is_usable = False
         self._sent: list[tuple[bytearray, int]] = []
-        """What is on its way, each batch with the end that was told for it."""
+        """Batches in flight, each with the end that `append` returned."""
         self._untold: list[tuple[Batches, int]] = []
-        """What arrived and was not told of: batches of others, and the end told for ours behind them."""
+        """Arrived and unreported batches: those of others, and the returned end of ours after them."""
         self._expected_end = 0
 
-    # --- from claim to claim ---
+    # --- claim, read, release ---
 
     async def claim(self) -> int:
-        """Fence whoever wrote before, a while later. Raises OSError where the broker refuses."""
+        """Fence the previous writer, after a delay. Raises OSError while the broker refuses."""
         self._forget()
         await asyncio.sleep(self._delay())
         broker = self.broker
@@ -117,13 +117,13 @@ class MemoryLog:
         return broker.end
 
     def fenced(self) -> None:
-        """Somebody else has claimed the log; this end hears of it later."""
+        """React to another writer's claim, which is reported later."""
         self._sent.clear()
         if self._is_usable:
             self._loop.call_later(self._delay(), self._lost, Lost.FENCED, self._claims)
 
     async def read(self, start: int, end: int) -> AsyncGenerator[Batches]:
-        """A few batches at a time, each after a while."""
+        """Yield a few batches at a time, each time after a delay."""
         wanted = [one for one in self.broker.batches if start < one[0].next_offset <= end]
         for first in range(0, len(wanted), BATCHES_AT_ONCE):
             await asyncio.sleep(self._delay())
@@ -132,7 +132,7 @@ class MemoryLog:
             yield wanted[first : first + BATCHES_AT_ONCE]
 
     def release(self) -> None:
-        """The shard is closed: what was sent arrives, unless nobody gets through."""
+        """Close the log: batches in flight arrive, unless the broker refuses."""
         claims = self._claims
         while self._sent and not self.broker.refuses and self.broker.writer is self:
             self._arrive(claims)
@@ -141,7 +141,7 @@ class MemoryLog:
         self._forget()
 
     def die(self) -> None:
-        """The process ends here and now: of what was sent some arrives."""
+        """End like a killed process: some of the batches in flight arrive."""
         for batch, _ in self._sent[: self.broker.random.randint(0, len(self._sent))]:
             self.broker.arrive(batch)
         self._forget()
@@ -155,7 +155,7 @@ class MemoryLog:
     # --- appending ---
 
     def append(self, batches: Sequence[bytearray]) -> int:
-        """Send batches. Raises OSError while the log has to be claimed first."""
+        """Send batches. Raises OSError until the log is claimed."""
         if not self._is_usable:
             raise OSError(errno.EIO, "the log was lost and is not claimed", self.name)
         for batch in batches:
@@ -165,7 +165,7 @@ class MemoryLog:
         return self._expected_end
 
     def _arrive(self, claims: int) -> None:
-        """The oldest batch that is on its way is there, or it and all behind it are lost."""
+        """Deliver the oldest batch in flight, or lose it and all after it."""
         if claims != self._claims or not self._sent:
             return
         broker = self.broker
@@ -195,18 +195,18 @@ class MemoryLog:
             self.on_lost(lost, OSError(errno.EIO, f"the log was lost: {lost.name}", self.name))
 
     def is_ready(self, within_seconds: float) -> bool:
-        """Whether nothing is on its way."""
+        """Return whether no batch is in flight."""
         return not self._sent
 
     def flush(self) -> None:
-        """What was appended is on its way already."""
+        """Do nothing: appended batches are in flight already."""
 
     def _delay(self) -> float:
         return self.broker.random.random() ** 3 * self.broker.slowest_seconds
 
 
 def records_in(broker: Broker) -> Iterator[tuple[int, Record]]:
-    """All records of a broker's log but for markers, with their positions."""
+    """Yield all records of a broker's log with their positions, without markers."""
     for header, batch in broker.batches:
         if not header.is_control:
             yield from iterate_records(batch)

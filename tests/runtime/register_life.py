@@ -1,4 +1,4 @@
-"""One life of a shard of registers: the real runtime, on a disk in memory or over a memory log."""
+"""One run of a shard of registers: the real runtime, on a disk in memory or over a memory log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from headgate.topics.topics import Topics
 
 
 class RegisterLife:
-    """From a start to whatever ends it, on what the life before has left."""
+    """A run on the data that the previous run left."""
 
     def __init__(self, place: MemoryFileSystem | Broker) -> None:
         self.place = place
@@ -41,21 +41,21 @@ class RegisterLife:
         self.runtime = ShardRuntime(kind, self.log, Clock())
 
     def submit(self, command: Any) -> asyncio.Future[Any]:
-        """Submit a command; its reply."""
+        """Submit a command. Return a future of its reply."""
         reply: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.runtime.submit(command, lambda result: None if reply.done() else reply.set_result(result))
         return reply
 
     async def ask(self, command: Any) -> Any:
-        """The reply to a command."""
+        """Submit a command and wait for its reply."""
         return await asyncio.wait_for(self.submit(command), 30)
 
     async def values(self) -> Any:
-        """All registers."""
+        """Return all registers."""
         return await self.ask(GetAll())
 
     def kill(self) -> None:
-        """The process is gone; what was written, or arrived, stays."""
+        """End like a killed process: written or arrived data remains."""
         if isinstance(self.log, MemoryLog):
             self.log.die()
         with suppress(PowerCut, OSError):
@@ -67,19 +67,19 @@ class RegisterLife:
 def new_place(
     kind: str, seed: int = 1, slowest_seconds: float = 0.0, **given: Any
 ) -> MemoryFileSystem | Broker:
-    """Where the state of a shard is: on a "local" disk, or in a log in "memory"."""
+    """Make storage for a shard's state: a "local" disk, or a log in "memory"."""
     return new_disk() if kind == "local" else Broker(Random(seed), slowest_seconds, **given)
 
 
 async def begin(place: MemoryFileSystem | Broker) -> RegisterLife:
-    """A life whose shard is loaded."""
+    """Start a run and load the shard."""
     life = RegisterLife(place)
     await life.runtime.load()
     return life
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    """Run a scenario on a loop of its own."""
+    """Run a scenario on its own event loop."""
 
     async def main() -> None:
         await scenario()

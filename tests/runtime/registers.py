@@ -1,8 +1,8 @@
-"""A kind of shard of its own: registers, each a key with a value, which transactions may write.
+"""A kind of shard for tests: registers, each a key with a value, which transactions may write.
 
-It is as small as a kind can be that has everything: records and their format, commands, a deadline, an image
-for checkpoints, transactional records. A transaction that is committed gives its registers their values,
-unless something was put behind them meanwhile.
+It is the smallest kind with every feature: records and their format, commands, a deadline, an image for
+checkpoints, transactional records. A committed transaction sets its registers, except those that were set
+after its records.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _KEY_TYPE = struct.Struct(">h")
 
 @dataclass(slots=True, frozen=True)
 class Value:
-    """A register has a value; None: it is gone."""
+    """The value of a register; None: the register was removed."""
 
     key: str
     value: int | None
 
 
 def encode(record: Value) -> tuple[bytes, bytes | None]:
-    """Key and value of a record."""
+    """Encode a record's key and value."""
     value = None if record.value is None else b"%d" % record.value
     return _KEY_TYPE.pack(0) + record.key.encode(), value
 
 
 def decode(key: bytes | None, value: bytes | None, written: Millis) -> Value:
-    """The record of a key and a value. Raises MalformedRecord."""
+    """Decode a record. Raises MalformedRecord."""
     if key is None or not key.startswith(_KEY_TYPE.pack(0)):
         raise MalformedRecord(f"the key {key!r} is no register's")
     return Value(key[2:].decode(), None if value is None else int(value))
@@ -52,23 +52,23 @@ def decode(key: bytes | None, value: bytes | None, written: Millis) -> Value:
 
 @dataclass
 class Put:
-    """Give registers values, all or none; None removes one. The reply is `ErrorCode.NONE`."""
+    """Set registers, all or none; None removes one. The reply is `ErrorCode.NONE`."""
 
     values: Mapping[str, int | None]
     producer: Producer | None = None
-    """Whose open transaction this is part of."""
+    """The producer whose open transaction this belongs to."""
 
 
 @dataclass
 class Get:
-    """The reply is the value of a register, None without one."""
+    """Return the value of a register as the reply; None if it does not exist."""
 
     key: str
 
 
 @dataclass
 class GetAll:
-    """The reply is a dict of all values."""
+    """Return a dict of all values as the reply."""
 
 
 @dataclass
@@ -81,7 +81,7 @@ class End:
 
 @dataclass
 class Later:
-    """The reply, None, comes with the Tick in so many ms."""
+    """Reply None at the Tick after so many ms."""
 
     delay_ms: int
 
@@ -104,7 +104,7 @@ class Registers:
     def __init__(self) -> None:
         self.stored: dict[str, _Stored] = {}
         self.pending: dict[int, dict[str, _Stored]] = {}
-        """By producer id, what its open transaction puts."""
+        """Writes of open transactions, by producer id."""
         self._parked: list[tuple[Millis, Token]] = []
 
     # durable
@@ -131,7 +131,7 @@ class Registers:
         return {key: stored.value for key, stored in self.stored.items() if stored.value is not None}
 
     def image(self) -> Iterator[tuple[str, bytes]]:
-        """One part: what is stored and what is pending are of one moment, or a marker between is lost."""
+        """Yield one part, so that stored and pending values are of one moment and no marker is lost."""
         yield "registers", json.dumps([self.stored, sorted(self.pending.items())]).encode()
 
     def restore(self, parts: Callable[[str], Iterable[bytes]], contents: Mapping[str, int]) -> Iterator[None]:
@@ -184,7 +184,7 @@ def registers(
     first_commands: Callable[[], Sequence[Any]] = tuple,
     **topic_settings: str,
 ) -> ShardKind[Registers]:
-    """The registration of this kind."""
+    """Return the registration of the kind."""
     return ShardKind(
         topic=TOPIC,
         partition_count=partition_count,

@@ -1,4 +1,4 @@
-"""One life of a coordinator's shard: the real one, over a log on a disk in memory."""
+"""One run of a coordinator's shard: the real one, over a log on a disk in memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from headgate.topics.topics import NewTopic, Topics
 
 
 class ShardLife:
-    """From a start to whatever ends it; the first one on a disk makes the topic, with two partitions."""
+    """A run of a shard. The first one on a disk creates the topic, with two partitions."""
 
     def __init__(
         self,
@@ -49,13 +49,13 @@ class ShardLife:
         self.runtime = ShardRuntime(kind, LocalLog(self.partition, self.group_commit), clock)
 
     async def submit(self, command: Any, timeout_s: float = 30) -> Any:
-        """The reply to a command."""
+        """Submit a command and wait for its reply."""
         reply = asyncio.get_running_loop().create_future()
         self.runtime.submit(command, lambda result: None if reply.done() else reply.set_result(result))
         return await asyncio.wait_for(reply, timeout_s)
 
     def compact(self, now_ms: int) -> None:
-        """Compact all closed segments at that time; tombstones go as soon as they may."""
+        """Compact all closed segments at that time; remove tombstones as early as allowed."""
         log = self.partition.log
         end = log.segments.closed[-1].next_offset
         order = CompactionOrder(
@@ -64,6 +64,6 @@ class ShardLife:
         drive(compact(log, order))
 
     def end(self) -> None:
-        """Stop; what the disk does not have is lost with the machine."""
+        """Stop like a power failure: data that was not synced is lost."""
         with suppress(PowerCut, OSError):
             self.group_commit.close()

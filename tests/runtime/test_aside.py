@@ -1,4 +1,4 @@
-"""The thread beside the loop: what is handed to it is done in order, and told on the loop."""
+"""The thread beside the loop: it runs work in order and reports on the loop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headgate.runtime.aside import AsideThread
 
 @given(st.lists(st.booleans(), max_size=20))
 def test_work_is_done_aside_in_its_order_and_told_on_the_loop(fails: list[bool]) -> None:
-    """Whether it fails or not; a failure is told as what was raised."""
+    """This holds for work that succeeds and work that fails; a failure is reported as its exception."""
     worked: list[tuple[int, int]] = []
     told: list[tuple[int, int, str | None]] = []
 
@@ -53,7 +53,7 @@ def test_work_is_done_aside_in_its_order_and_told_on_the_loop(fails: list[bool])
 
 @pytest.mark.parametrize("is_begun", [True, False])
 def test_nothing_is_told_once_it_is_closed(is_begun: bool) -> None:
-    """Neither what was under way nor what waited: whoever closes it has nobody left to tell."""
+    """This holds for running and for waiting work."""
     told: list[str] = []
 
     async def scenario() -> None:

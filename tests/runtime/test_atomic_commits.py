@@ -1,8 +1,8 @@
-"""A commit of any size is all or nothing, wherever the power fails meanwhile (R3.4, R3.7, R3.12, R3.13).
+"""A commit of any size is atomic, at whatever moment the power fails (R3.4, R3.7, R3.12, R3.13).
 
-The power fails at every byte that is written and at every change of the disk's names: of a small commit, of
-one that takes several batches, of one that begins a new segment, of a compaction, and of the recovery that
-cuts off what another failure left. Time is simulated, so that nothing is waited for.
+The power fails at every written byte and every change of the disk's names: of a small commit, a commit of
+several batches, a commit that begins a segment, a compaction, and a recovery that truncates a torn log. Time
+is simulated, so that the tests do not wait.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ from headgate.runtime import record_batches
 
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wide commit takes several batches."""
+    """Make a wide commit take several batches."""
     monkeypatch.setattr(record_batches, "BATCH_BYTES", 1500)
 
 
 async def holds_wherever_the_power_fails(
     new: Offsets, torn: Iterable[int], segment_bytes: int | None = None, act: Act | None = None
 ) -> set[bool]:
-    """Whether the commit was there after each failure, which is as it was answered, and all or nothing.
+    """Check that the commit is atomic, and there if acknowledged. Return whether it was there, per failure.
 
-    `act` is what makes OLD into `new`, if it is no plain commit.
+    `act` changes OLD into `new` if a plain commit does not.
     """
     old_and_new = OLD | new if act is None else new
     outcomes = set()
     random = Random(len(new))
     for operation in range(100):
         has_got_through = False
-        # What is torn is a write; at any other change there is nothing to tear.
+        # Only writes can be torn.
         for torn_bytes in torn if operation == 0 else (0, 40):
-            # Of many places in a write each is torn in one way, and its neighbours in the others.
+            # Each torn position gets one kind of crash, and its neighbours get the other kinds.
             kinds = list(CRASHES) if operation else [list(CRASHES)[torn_bytes % len(CRASHES)]]
             for kind in kinds:
                 is_acknowledged, files = await cut_short(operation, torn_bytes, new, segment_bytes, act)
@@ -71,7 +71,7 @@ async def holds_wherever_the_power_fails(
 
 
 def test_a_small_commit_is_all_or_nothing_wherever_the_power_fails() -> None:
-    """At every byte of its batch, and at every change after that."""
+    """The power fails at every byte of its batch, and at every change after that."""
     assert simulated(lambda: holds_wherever_the_power_fails({0: 2}, range(140))) == {True, False}
 
 
@@ -83,13 +83,13 @@ def test_a_commit_of_several_batches_is_all_or_nothing_at_every_byte(monkeypatch
 
 
 def test_a_wide_commit_is_all_or_nothing_wherever_the_power_fails() -> None:
-    """So is one of many more."""
+    """The commit has many more batches."""
     torn = (0, 1, 61, 700, 1600, 2500, 3300, 4200, 10_000)
     assert simulated(lambda: holds_wherever_the_power_fails(NEW, torn)) == {True, False}
 
 
 def test_a_wide_commit_that_expires_is_all_or_nothing_wherever_the_power_fails() -> None:
-    """With a retention of its own, in columns; its records hold when it expires."""
+    """The commit has a retention of its own, in columns; its records hold the expiry."""
     torn = (0, 1, 61, 700, 1600, 2500, 3300, 4200, 8400, 20_000)
     new = dict.fromkeys(range(NARROWEST_ROWS + 20), 2)
 
@@ -102,7 +102,7 @@ def test_a_wide_commit_that_expires_is_all_or_nothing_wherever_the_power_fails()
 def test_a_wide_deletion_of_offsets_is_all_or_nothing_wherever_the_power_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It takes several batches of tombstones; what is torn of them deletes nothing."""
+    """It takes several batches of tombstones; an incomplete run deletes nothing."""
     monkeypatch.setattr(record_batches, "BATCH_BYTES", 330)
     monkeypatch.setattr(removal, "_FEWEST_IN_COLUMNS", 1)
     left = {0: 1, 58: 1}
@@ -118,14 +118,14 @@ def test_a_wide_deletion_of_offsets_is_all_or_nothing_wherever_the_power_fails(
 
 @pytest.mark.parametrize("new", [{0: 2}, NEW], ids=["small", "wide"])
 def test_a_commit_that_begins_a_segment_is_all_or_nothing_wherever_the_power_fails(new: Offsets) -> None:
-    """The segment before it is closed and synced, its indexes are written, and the new one is created."""
+    """The previous segment is closed and synced, its indexes are written, and the new one is created."""
     torn = (0, 1, 100)
     assert simulated(lambda: holds_wherever_the_power_fails(new, torn, segment_bytes=1)) == {True, False}
 
 
 @pytest.mark.parametrize("kind", CRASHES)
 def test_a_compaction_changes_no_offset_wherever_the_power_fails(kind: str) -> None:
-    """With a commit among what is compacted that a crash had cut short."""
+    """The compacted records include a commit that a crash cut short."""
 
     async def scenario() -> None:
         for operation in range(200):
@@ -155,7 +155,7 @@ def test_a_compaction_changes_no_offset_wherever_the_power_fails(kind: str) -> N
 @pytest.mark.parametrize("kind", CRASHES)
 @pytest.mark.parametrize("torn_bytes", [30, 900, 1600, 3300])
 def test_a_recovery_can_fail_anywhere_and_be_done_again(kind: str, torn_bytes: int) -> None:
-    """While it cuts off what was torn, and while it commits again what stood before that."""
+    """It fails during the truncation, and during the commit of the previous values."""
 
     async def scenario() -> None:
         for operation in range(100):
@@ -165,7 +165,7 @@ def test_a_recovery_can_fail_anywhere_and_be_done_again(kind: str, torn_bytes: i
             with suppress(PowerCut):
                 life = Life(files)
                 await life.runtime.load()
-                # What it decided is written and synced behind its back.
+                # Its records are written and synced in the background.
                 await asyncio.sleep(1)
                 life.end()
             has_got_through = files.has_power
@@ -179,7 +179,7 @@ def test_a_recovery_can_fail_anywhere_and_be_done_again(kind: str, torn_bytes: i
 
 
 def test_a_wide_commit_takes_several_batches_and_a_narrow_one_shares() -> None:
-    """The run is really a run, and what follows it is read."""
+    """The wide commit is a run, and the commit after it is loaded."""
 
     async def scenario() -> None:
         life = Life(new_disk())

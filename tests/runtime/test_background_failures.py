@@ -1,4 +1,4 @@
-"""Background jobs of a node in which something fails that nothing provides for: they go on."""
+"""Unexpected failures in a node's background jobs: the jobs continue."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WITHIN_S = 20
 
 
 def failing_times(times: int, otherwise: Callable[..., Any]) -> tuple[Callable[..., Any], list[int]]:
-    """A function that raises so many times and then does what it should; how often that was."""
+    """Make a function that raises `times` times and then calls `otherwise`, and a list of its calls."""
     done: list[int] = []
     left = [times]
 
@@ -44,7 +44,7 @@ def failing_times(times: int, otherwise: Callable[..., Any]) -> tuple[Callable[.
 
 @pytest.mark.plants_failures("compaction")
 def test_compaction_goes_on_when_its_search_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is counted, and the next search is made."""
+    """The failure is counted, and the next search runs."""
     monkeypatch.setattr(compaction, "RETRY_SECONDS", 0.01)
     failing, done = failing_times(2, Compactor.next_job)
     monkeypatch.setattr(Compactor, "next_job", failing)
@@ -58,7 +58,7 @@ def test_compaction_goes_on_when_its_search_fails(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.plants_failures("checkpoint")
 def test_checkpoints_go_on_when_one_shard_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is counted, and the shard is looked at again."""
+    """The failure is counted, and the shard is examined again."""
     monkeypatch.setattr(checkpoints, "LOOK_EVERY_SECONDS", 0.01)
     monkeypatch.setattr(checkpoints, "RETRY_AFTER_SECONDS", 0.01)
     failing, done = failing_times(2, CheckpointRunner._interval)
@@ -78,7 +78,7 @@ def test_checkpoints_go_on_when_one_shard_fails(monkeypatch: pytest.MonkeyPatch)
 def test_housekeeping_that_fails_keeps_nobody_from_being_served(
     owner: type, job: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is counted; the node starts, serves and stops."""
+    """The failure is counted; the node starts, serves and stops."""
     failing, _ = failing_times(1, getattr(owner, job))
     monkeypatch.setattr(owner, job, failing)
 
@@ -92,7 +92,7 @@ def test_housekeeping_that_fails_keeps_nobody_from_being_served(
 
 @pytest.mark.plants_failures("loop")
 def test_a_callback_of_the_loop_that_fails_is_counted() -> None:
-    """An error of the disk or the network is none of these."""
+    """Errors of the disk or the network are not counted."""
 
     async def scenario() -> None:
         loop = asyncio.get_running_loop()
@@ -111,7 +111,7 @@ def test_a_callback_of_the_loop_that_fails_is_counted() -> None:
 
 @pytest.mark.plants_failures("request")
 def test_a_check_of_a_batch_that_fails_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It runs in another thread; the producer is told, and the next batch is taken."""
+    """The check runs in another thread; the producer gets an error, and the next batch is accepted."""
 
     def fail(*given: object, **more: object) -> None:
         raise ZeroDivisionError("planted")

@@ -1,4 +1,4 @@
-"""A checkpoint that is being written when the machine, the disk or the shard fails costs nothing."""
+"""A machine, disk or shard that fails during the write of a checkpoint loses no data."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from headgate.runtime.checkpoints import CheckpointGivenUp
 
 pytestmark = [
     pytest.mark.usefixtures("small_parts"),
-    # A power cut ends the thread that syncs: there is no machine for it to run on.
+    # A power failure ends the syncing thread with an exception.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
 ]
 
 
 @pytest.mark.parametrize("kind", ["plain", "random", "killed"])
 def test_a_crash_at_any_change_of_a_checkpoint_leaves_what_was_acknowledged(kind: str) -> None:
-    """The first checkpoint and the one after it, with commits in between: old, new or none, all is there."""
+    """The first checkpoint and the second, with commits in between: all data is there in every case."""
 
     async def scenario() -> None:
         cuts = 0
@@ -56,7 +56,7 @@ def test_a_crash_at_any_change_of_a_checkpoint_leaves_what_was_acknowledged(kind
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
 def test_a_disk_that_refuses_a_checkpoint_costs_nothing_else(error: int) -> None:
-    """At whatever change it refuses: commits go on, the old checkpoint stays, the next one succeeds."""
+    """At any change: commits continue, the old checkpoint remains, and the next one succeeds."""
 
     async def scenario() -> None:
         refusals = 0
@@ -84,7 +84,7 @@ def test_a_disk_that_refuses_a_checkpoint_costs_nothing_else(error: int) -> None
 
 
 def test_a_shard_that_fails_meanwhile_gets_no_checkpoint() -> None:
-    """A write of the log that fails in the midst of it: the checkpoint is given up, the old one stays."""
+    """A write of the log fails meanwhile: the new checkpoint is dropped, the old one remains."""
 
     async def scenario() -> None:
         life = await begin_with_a_checkpoint()

@@ -1,4 +1,4 @@
-"""When checkpoints are written: as the log grows, at a clean stop, and after a compaction."""
+"""The times of checkpoints: when the log has grown, at a clean stop, and after a compaction."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def _fetch_from(node: BrokerNode) -> int:
 def test_a_log_that_grew_gets_a_checkpoint_in_the_background(
     is_enabled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After as many records as the setting says, unasked; and never where it is switched off."""
+    """A checkpoint follows as many records as the setting says, and none if checkpoints are disabled."""
     monkeypatch.setattr(checkpoints, "LOOK_EVERY_SECONDS", 0.01)
 
     async def scenario() -> None:
@@ -80,7 +80,7 @@ def test_a_log_that_grew_gets_a_checkpoint_in_the_background(
 
 
 def test_a_clean_stop_leaves_a_checkpoint_if_it_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Enough records since the last one: the next start has nothing of the log to read. Else none."""
+    """With enough records since the last checkpoint, the next start reads nothing of the log."""
     monkeypatch.setattr(checkpoints, "FEWEST_AT_STOP", 20)
 
     async def scenario() -> None:
@@ -104,7 +104,7 @@ def test_a_clean_stop_leaves_a_checkpoint_if_it_is_worth_it(monkeypatch: pytest.
 
 
 def test_a_compaction_past_the_checkpoint_calls_for_a_new_one() -> None:
-    """What is of no use any more counts as not written."""
+    """An unusable checkpoint counts as missing."""
 
     async def scenario() -> None:
         life = await begin_with_a_checkpoint()

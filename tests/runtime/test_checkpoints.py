@@ -1,4 +1,4 @@
-"""Checkpoints: whatever becomes of them, a start leads where the log alone leads, and mostly sooner."""
+"""Checkpoints: a start with one loads the same state as a start from the log alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("small_parts")
 
 
 def test_a_start_uses_the_checkpoint_and_what_the_log_holds_beyond_it() -> None:
-    """Offsets from before it, from after it, and deleted after it: all as they were."""
+    """Offsets committed before and after it, and offsets deleted after it, are as they were."""
 
     async def scenario() -> None:
         life = await begin_with_a_checkpoint()
@@ -30,7 +30,7 @@ def test_a_start_uses_the_checkpoint_and_what_the_log_holds_beyond_it() -> None:
 
 
 def test_commits_go_on_while_a_checkpoint_is_written() -> None:
-    """Between any two of its parts something is committed or deleted, and nothing of it is lost or undone."""
+    """Offsets are committed or deleted between any two parts, and none of these changes is lost."""
 
     async def scenario() -> None:
         life = await begin()
@@ -53,7 +53,7 @@ def test_commits_go_on_while_a_checkpoint_is_written() -> None:
 
 
 def test_a_checkpoint_reaches_no_further_than_the_log_is_durable() -> None:
-    """What was committed meanwhile and not synced is waited for before the checkpoint is put in place."""
+    """Commits during the write are synced before the checkpoint is put in place."""
 
     async def scenario() -> None:
         life = await begin()

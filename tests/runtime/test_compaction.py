@@ -1,4 +1,4 @@
-"""The coordinator's log is compacted while the server serves, and every restart finds every offset."""
+"""Compaction of the coordinator's log while the server runs: every restart loads every offset."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PARTITIONS = list(range(8))
 
 
 def commit(cluster: Cluster, group: GroupId, offset: int) -> None:
-    """Commit this offset for all partitions, and see it answered without an error."""
+    """Commit this offset for all partitions, and check the response."""
     partitions = [
         OffsetCommitRequestPartition(partition_index=index, committed_offset=offset) for index in PARTITIONS
     ]
@@ -48,7 +48,7 @@ def commit(cluster: Cluster, group: GroupId, offset: int) -> None:
 
 
 def offsets(broker: Broker) -> dict[str, set[int]]:
-    """Each group's committed offsets."""
+    """Return each group's committed offsets."""
     with Cluster(broker.bootstrap_servers) as cluster:
         found: dict[str, set[int]] = {}
         for group in GROUPS:
@@ -63,12 +63,12 @@ def offsets(broker: Broker) -> dict[str, set[int]]:
 
 
 def log_bytes(data_dir: Path) -> int:
-    """What the segments of the coordinator's log hold."""
+    """Return the size of the segments of the coordinator's log."""
     return sum(path.stat().st_size for path in (data_dir / f"{GROUP_OFFSETS_TOPIC}-0").glob("*.log"))
 
 
 def test_a_log_of_many_commits_shrinks_and_every_offset_survives_crashes_and_restarts(tmp_path: Path) -> None:
-    """Thousands of commits over few keys: the log stays small under load, and no commit goes back."""
+    """Thousands of commits of few keys: the log remains small, and no committed offset decreases."""
     data_dir = tmp_path / "data"
     written = 0
     with run(SETTINGS, data_dir=data_dir) as broker:
@@ -83,7 +83,7 @@ def test_a_log_of_many_commits_shrinks_and_every_offset_survives_crashes_and_res
             broker.kill()
             broker.start()
             assert offsets(broker) == {group: {life * 1000 + 199} for group in GROUPS}
-        # 3000 commits of 8 partitions take several hundred kilobytes.
+        # 3000 commits of 8 partitions are several hundred kilobytes.
         wait_until(
             lambda: log_bytes(data_dir) <= 60_000, lambda: f"little left of {log_bytes(data_dir)} bytes", 20
         )
@@ -96,7 +96,7 @@ def test_a_log_of_many_commits_shrinks_and_every_offset_survives_crashes_and_res
 def test_a_torn_commit_leaves_no_trace_through_compaction_and_restarts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A wide commit that a crash cut short, compacted with all before and after it, stays undone (R3.13)."""
+    """A wide commit that a crash cut short, compacted with the records around it, has no effect (R3.13)."""
     monkeypatch.setattr(record_batches, "BATCH_BYTES", 1500)
 
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""Compaction gets more of a busy loop the more there is to do, so that a log settles under any load."""
+"""Compaction's share of a busy loop grows with the backlog, so that logs are bounded under any load."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ KEYS = 40
 BATCH_RECORDS = 20
 SEGMENT_BYTES = 8192
 LOOK_SECONDS = 0.0004
-"""How long the work between two looks at the clock takes here: that on about one batch, read or copied."""
+"""Simulated duration of the work on one batch, read or copied, between two looks at the clock."""
 A_TENTH_SUSTAINS = LEAST_SHARE / (2 * LOOK_SECONDS)
-"""So many batches a second: each one is read and copied."""
+"""Batches a second that a tenth of the loop compacts; each batch is read and copied."""
 BATCHES = 4000
 Arguments = TypeVarTuple("Arguments")
 
 
 @pytest.fixture(autouse=True)
 def few_segments_to_spare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log presses early, so that little has to be written."""
+    """Let a log have pressure early, so that little has to be written."""
     monkeypatch.setattr("headgate.log.backlog.SPARE_SEGMENTS", 4)
 
 
 def test_the_share_grows_with_the_pressure_within_its_bounds() -> None:
-    """A tenth as long as little waits, half of the loop at most, and never less because more waits."""
+    """A tenth at low pressure, a half at most, never decreasing with the pressure."""
     shares = [share_under(pressure / 100) for pressure in range(1000)]
     assert shares == sorted(shares)
     assert {share_under(0), share_under(GROWS_FROM)} == {LEAST_SHARE}
@@ -60,9 +60,9 @@ def test_the_share_grows_with_the_pressure_within_its_bounds() -> None:
 
 
 class BusyLoop(asyncio.SelectorEventLoop):
-    """A loop whose time is counted, not waited for, and in whose pauses a log is written to at a rate.
+    """A loop with simulated time, on which a log is written at a rate during pauses.
 
-    Whatever compaction leaves of its time it works on something else.
+    Other work takes all the time that compaction leaves.
     """
 
     def __init__(self, batches_a_second: float) -> None:
@@ -72,11 +72,11 @@ class BusyLoop(asyncio.SelectorEventLoop):
         self._due = 0.0
         self.appended = 0
         self.log_bytes: list[int] = []
-        """The log's size, after each batch."""
+        """Size of the log after each batch."""
         self.partition: Partition | None = None
 
     def pass_by(self, seconds: float) -> None:
-        """Somebody has the loop for so long; what comes meanwhile is written when others have their turn."""
+        """Let other work have the loop for so long; batches that arrive meanwhile are written afterwards."""
         self.now_seconds += seconds
         self._due += seconds * self._rate
 
@@ -96,7 +96,7 @@ class BusyLoop(asyncio.SelectorEventLoop):
         return super().call_later(0, callback, *args, context=context)
 
     def append(self, count: int) -> None:
-        """So many batches that have the same keys as those before."""
+        """Append `count` batches with the keys of the earlier ones."""
         partition = self.partition
         assert partition is not None
         for _ in range(count):
@@ -111,7 +111,7 @@ class BusyLoop(asyncio.SelectorEventLoop):
 
 
 class CostlySlices(SliceRunner):
-    """Of work that takes some tenths of a millisecond between two looks at the clock."""
+    """Slices of work that takes some tenths of a millisecond between two looks at the clock."""
 
     def __init__(self, loop: BusyLoop, busy_share: Callable[[], float]) -> None:
         super().__init__("test", busy_share)
@@ -124,7 +124,7 @@ class CostlySlices(SliceRunner):
 
 
 def one_topic(partitions: int = 1) -> tuple[Topics, Topic]:
-    """A compacted topic of small segments."""
+    """Make a compacted topic with small segments."""
     files = new_disk()
     topics = Topics.open(files, DATA_DIR, Settings({"log.cleaner.backoff.ms": "10"}), Millis(1))
     overrides = {"cleanup.policy": "compact", "segment.bytes": str(SEGMENT_BYTES)}
@@ -135,7 +135,7 @@ def one_topic(partitions: int = 1) -> tuple[Topics, Topic]:
 
 
 def sizes_under_load(batches_a_second: float) -> list[int]:
-    """How large a log is in the course of time that is written to and compacted, on a loop with no rest."""
+    """Return the sizes over time of a log that is written and compacted on a busy loop."""
     topics, topic = one_topic()
     loop = BusyLoop(batches_a_second)
     loop.partition = topic.partition(0)
@@ -156,7 +156,7 @@ def sizes_under_load(batches_a_second: float) -> list[int]:
 
 @pytest.mark.parametrize(("times_a_tenth", "most_segments"), [(0.5, 3), (2, 12), (4, 18)])
 def test_a_log_settles_under_sustained_load(times_a_tenth: float, most_segments: int) -> None:
-    """Whatever half of the loop can compact the log does not outgrow; the less load, the smaller it is."""
+    """The log is bounded at every load that half of the loop can compact, and smaller at a lower load."""
     sizes = sizes_under_load(times_a_tenth * A_TENTH_SUSTAINS)
     assert len(sizes) == BATCHES
     first, *others = (max(sizes[at : at + BATCHES // 4]) for at in range(0, BATCHES, BATCHES // 4))
@@ -166,7 +166,7 @@ def test_a_log_settles_under_sustained_load(times_a_tenth: float, most_segments:
 
 
 def test_the_worst_log_that_waits_counts_as_well() -> None:
-    """A log that is due presses though another is compacted, and one that is not due does not."""
+    """A due log adds pressure while another one is compacted; a log that is not due adds none."""
     loop = BusyLoop(0)
     topics, topic = one_topic(partitions=3)
     with closing(loop):
@@ -177,7 +177,7 @@ def test_the_worst_log_that_waits_counts_as_well() -> None:
     assert compactor.pressure(Millis(1)) == 0
     first = drive(compactor.next_job(Millis(1), lambda: False))
     assert first is not None
-    # Both are wholly dirty, so either may be first: the larger one presses.
+    # Both are wholly dirty, so either may be first. The larger one has the higher pressure.
     large = backlog_of(topic.partition(1).log, topic.partition(1).high_watermark)
     assert compactor.pressure(Millis(1)) == large.pressure(SEGMENT_BYTES) > GROWS_FROM
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Nothing becomes visible that was not synced: not when a sync fails, cannot begin, or is still under way."""
+"""No unsynced data is visible: when a sync fails, cannot begin, or still runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def no_descriptors_left() -> Iterator[None]:
 
 
 async def write_and_close_the_file(s: Setup) -> list[object]:
-    """Count one; it is written, its sync begins in the next turn and has to open the file again."""
+    """Add one. It is written; its sync begins in the next iteration and has to open the file again."""
     replies: list[object] = []
     s.runtime.submit(Add(), replies.append)
     s.runtime._flush()
@@ -46,7 +46,7 @@ async def write_and_close_the_file(s: Setup) -> list[object]:
 
 
 def test_a_sync_that_cannot_open_its_file_fails_the_log(tmp_path: Path) -> None:
-    """Without a descriptor for it nobody is answered before the log was read again and made durable."""
+    """Without a descriptor no request is answered until the log is loaded again and durable."""
 
     async def scenario() -> None:
         async with setup(OsFileSystem(), tmp_path / "data") as s:
@@ -70,7 +70,7 @@ def test_a_sync_that_cannot_open_its_file_fails_the_log(tmp_path: Path) -> None:
 
 
 def test_a_sync_that_cannot_begin_keeps_no_file_open(tmp_path: Path) -> None:
-    """What it had opened by then can be closed again."""
+    """The descriptors that it had opened are closed."""
 
     async def scenario() -> None:
         async with setup(OsFileSystem(), tmp_path / "data") as s:
@@ -87,7 +87,7 @@ def test_a_sync_that_cannot_begin_keeps_no_file_open(tmp_path: Path) -> None:
 
 
 def test_a_shard_is_not_loaded_from_what_may_still_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a write fails while a sync is under way, the shard answers again when that sync has ended."""
+    """After a write fails during a sync, the shard answers only when this sync has ended."""
 
     async def scenario() -> None:
         gate = threading.Event()
@@ -114,7 +114,7 @@ def test_a_shard_is_not_loaded_from_what_may_still_be_lost(monkeypatch: pytest.M
 
 
 def test_a_sync_that_fails_while_its_shard_is_loaded_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log is then read once more, and what is told survives a power cut."""
+    """The log is loaded once more, and answered data survives a power failure."""
 
     async def scenario() -> None:
         gate = threading.Event()
@@ -139,7 +139,7 @@ def test_a_sync_that_fails_while_its_shard_is_loaded_again(monkeypatch: pytest.M
 
 
 async def fail_behind_a_sync(s: Setup, files: MemoryFileSystem) -> list[object]:
-    """Count twice: the first is written and being synced when the write of the second one fails."""
+    """Add two: the second write fails while the first one is being synced."""
     replies: list[object] = []
     s.runtime.submit(Add(), replies.append)
     s.runtime._flush()
@@ -151,7 +151,7 @@ async def fail_behind_a_sync(s: Setup, files: MemoryFileSystem) -> list[object]:
 
 
 def test_a_log_that_cannot_be_opened_at_its_first_write_is_tried_again(tmp_path: Path) -> None:
-    """The refusal does not need the log that is not there."""
+    """The refusal does not need the missing log."""
 
     async def scenario() -> None:
         async with setup(OsFileSystem(), tmp_path / "data") as s:

@@ -1,4 +1,4 @@
-"""A group is deleted with all its offsets or not at all, wherever the power fails meanwhile."""
+"""A group is deleted with all its offsets or not at all, at whatever moment the power fails."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from headgate.log.memory_filesystem import MemoryFileSystem
 
 @pytest.fixture(autouse=True)
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A deletion of 30 offsets takes five slices."""
+    """Make a deletion of 30 offsets take five slices."""
     monkeypatch.setattr(group_deletion, "OFFSETS_AT_ONCE", 6)
     monkeypatch.setattr(group_deletion, "OFFSETS_A_SLICE", 6)
     monkeypatch.setattr(group_deletion, "BETWEEN_SLICES_MS", 1)
@@ -26,12 +26,12 @@ def small_slices(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 async def delete(life: Life) -> Any:
-    """Delete the group; without power there is no answer."""
+    """Delete the group; a power failure leaves the request unanswered."""
     return await life.delete_group(timeout_s=5)
 
 
 async def found_after(files: MemoryFileSystem) -> bool:
-    """Whether a start finds the group, with all its offsets; if not, everything of it goes."""
+    """Return whether a start finds the group with all its offsets; if not, the rest of it is removed."""
     life = Life(files)
     await life.runtime.load()
     after = await life.offsets()
@@ -48,7 +48,7 @@ async def found_after(files: MemoryFileSystem) -> bool:
 
 @pytest.mark.parametrize("kind", CRASHES)
 def test_a_wide_group_is_deleted_altogether_or_not_at_all_wherever_the_power_fails(kind: str) -> None:
-    """At every change of the disk: the next life finds the whole group, or takes away what is left."""
+    """At every change of the disk: the next start finds the whole group, or removes the rest."""
     outcomes = set()
     for operation in range(100):
         has_got_through = False

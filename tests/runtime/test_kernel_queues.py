@@ -1,4 +1,4 @@
-"""What is shared with the kernel: every index is written in one piece, and no outcome is lost."""
+"""Memory shared with the kernel: every index is written in one piece, and no outcome is lost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.waiting import wait_until
 from headgate.runtime.kernel_queues import Outcome, RingQueue
 
 NO_FILE = 1_000_000
-"""A descriptor that nobody has: a sync of it ends at once, with EBADF."""
+"""A descriptor that is not open: a sync of it ends at once, with EBADF."""
 
 
 @pytest.fixture
@@ -39,14 +39,14 @@ def take_all(ring: RingQueue, count: int) -> list[Outcome]:
 
 
 def test_the_kernel_never_reads_another_head_than_was_written(ring: RingQueue) -> None:
-    """The word goes from one value to the next without a third in between, which would lose outcomes."""
+    """The word has no intermediate value, which would lose outcomes."""
     ring.submit(NO_FILE, 1)
     take_all(ring, 1)
     assert set(lowest_heads(ring, seconds=2)) == {1}
 
 
 def lowest_heads(ring: RingQueue, seconds: float) -> list[int]:
-    """What another thread reads while the word is written: the lowest of 16,384 values, again and again."""
+    """Return what another thread reads while the word is written: the lowest of 16,384 values, repeatedly."""
     word = np.frombuffer(ring._lines, np.uint32)[ring._head_at : ring._head_at + 1]
     often = np.lib.stride_tricks.as_strided(word, shape=(1 << 14,), strides=(0,))
     lowest: list[int] = []
@@ -68,7 +68,7 @@ def lowest_heads(ring: RingQueue, seconds: float) -> list[int]:
 
 
 def test_more_outcomes_than_have_a_place_are_all_taken(ring: RingQueue) -> None:
-    """What the kernel keeps aside comes without another sync being submitted."""
+    """Outcomes that the kernel holds back are returned without another submission."""
     count = 3 * ring.most_outcomes
     for number in range(count):
         ring.submit(NO_FILE, number)
@@ -79,7 +79,7 @@ def test_more_outcomes_than_have_a_place_are_all_taken(ring: RingQueue) -> None:
 
 
 def test_as_many_as_are_waited_for_are_taken_where_some_were_kept_aside(ring: RingQueue) -> None:
-    """A stop waits for all of them in one call."""
+    """A stop waits for all outcomes in one call."""
     count = 2 * ring.most_outcomes
     for number in range(count):
         ring.submit(NO_FILE, number)

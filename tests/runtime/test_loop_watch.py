@@ -1,4 +1,4 @@
-"""What holds the event loop is measured and told with its cause."""
+"""Steps that block the event loop are measured and logged with their cause."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(60)
 
 
 class Seconds:
-    """A clock that moves when a test says so."""
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -27,13 +27,13 @@ class Seconds:
 
 
 def held(watch: LoopWatch, seconds: Seconds, name: str, duration: float) -> None:
-    """A step of that name takes so long."""
+    """Run a step of this name and duration."""
     with watch.step(name):
         seconds.now += duration
 
 
 def test_a_step_that_holds_the_loop_is_told_with_its_name(caplog: pytest.LogCaptureFixture) -> None:
-    """Above the limit it is counted and logged; below it only the longest is known."""
+    """Above the limit it is counted and logged; below it only the longest duration is recorded."""
     seconds = Seconds()
     watch = LoopWatch(seconds)
     with caplog.at_level(logging.WARNING):
@@ -50,7 +50,7 @@ def test_a_step_that_holds_the_loop_is_told_with_its_name(caplog: pytest.LogCapt
 
 
 def test_a_step_within_a_step_belongs_to_the_outer_one() -> None:
-    """A request's answer is a part of serving it."""
+    """The reply to a request is part of its step."""
     seconds = Seconds()
     watch = LoopWatch(seconds)
     outer = watch.begin(Job("DeleteGroups"))
@@ -62,7 +62,7 @@ def test_a_step_within_a_step_belongs_to_the_outer_one() -> None:
 
 
 def test_the_longest_stall_is_forgotten_after_two_windows() -> None:
-    """So a scrape a minute sees each stall, and a bad start is not told for ever."""
+    """A scrape every minute sees each stall, and a slow start is not reported for ever."""
     seconds = Seconds()
     watch = LoopWatch(seconds)
     held(watch, seconds, "start", 3.0)
@@ -78,14 +78,14 @@ def test_the_longest_stall_is_forgotten_after_two_windows() -> None:
 def test_a_stall_that_nobody_named_is_told_with_its_place(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The watching thread sees where the loop's thread is."""
+    """The watching thread sees the current function of the loop's thread."""
 
     async def main() -> LoopWatch:
         watch = LoopWatch()
 
         def hold_the_loop() -> None:
-            # The thread may be late, and may have seen the loop elsewhere before. From when it has seen this
-            # place, after it asked the loop to come round, the loop is held for longer than the limit.
+            # The thread may be late, and may have seen the loop elsewhere before. The limit counts from the
+            # moment when it saw this place.
             seen_at: float | None = None
             while seen_at is None or perf_counter() - seen_at < STALL_SECONDS:
                 if seen_at is None and "hold_the_loop" in (watch._place or ""):
@@ -107,7 +107,7 @@ def test_a_stall_that_nobody_named_is_told_with_its_place(
 def test_a_request_that_holds_the_loop_is_told_by_its_api_and_client(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """From its frame to the end of its first slice it is one step."""
+    """It is one step from its frame to the end of its first slice."""
 
     async def scenario(client: Client) -> None:
         seconds = Seconds()

@@ -1,4 +1,4 @@
-"""What a shard's runtime does when the disk or the log fails: it refuses, loads again, and goes on."""
+"""A shard's runtime when the disk or the log fails: it refuses commands, loads again, and continues."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from headgate.runtime.shard_start import ShardStart
 
 
 def test_a_write_that_fails_in_the_midst_of_a_turn_fails_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who asked before it gets a retriable error, and so does who asks after it in the same turn."""
+    """Commands before and after it in the same iteration get a retriable error."""
     monkeypatch.setattr(shard_runtime, "EARLY_RECORDS", 5)
     monkeypatch.setattr(shard_runtime, "EARLY_SYNC_FACTOR", 10**9)
     monkeypatch.setattr(shard_reloading, "RELOAD_DELAY_SECONDS", 0.01)
@@ -43,7 +43,7 @@ def test_a_write_that_fails_in_the_midst_of_a_turn_fails_the_turn(monkeypatch: p
 
 
 def test_a_log_that_fails_in_other_hands_is_mended_without_a_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The shard does not wait for a commit to find out, and no commit is refused because of it."""
+    """The shard notices the failure without a commit, so that no commit is refused because of it."""
     monkeypatch.setattr(shard_reloading, "RELOAD_DELAY_SECONDS", 0.01)
 
     async def scenario() -> None:
@@ -63,7 +63,7 @@ def test_a_log_that_fails_in_other_hands_is_mended_without_a_write(monkeypatch: 
 
 @pytest.mark.parametrize("kind", ["pwrite", "datasync"])
 def test_a_failing_disk_is_told_survived_and_left_behind(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever waits gets a retriable error, the count is the one of the log, and it goes on by itself."""
+    """Waiting requests get a retriable error, the count equals the log's, and the shard recovers."""
     monkeypatch.setattr(shard_reloading, "RELOAD_DELAY_SECONDS", 0.05)
 
     async def scenario() -> None:
@@ -74,12 +74,12 @@ def test_a_failing_disk_is_told_survived_and_left_behind(kind: str, monkeypatch:
             assert await s.ask(Add()) == ErrorCode.COORDINATOR_NOT_AVAILABLE
             assert await s.ask(Ask()) == ErrorCode.COORDINATOR_NOT_AVAILABLE
             await asyncio.sleep(0.12)
-            # Where a write fails the log is whole, and can be read; where a sync fails nobody knows what is.
+            # After a failed write the log can be read; after a failed sync its contents are uncertain.
             readable = 1 if kind == "pwrite" else ErrorCode.COORDINATOR_NOT_AVAILABLE
             assert await s.ask(Ask()) == readable
             files.heal()
             await until(lambda: s.runtime.is_active, "it is loaded again")
-            # A commit whose sync failed was refused, but may have reached the log whole.
+            # The commit whose sync failed was refused, but the log may hold it.
             count = await s.ask(Ask())
             assert count == 1 if kind == "pwrite" else count in (1, 2)
             assert await s.ask(Add()) == count + 1
@@ -89,7 +89,7 @@ def test_a_failing_disk_is_told_survived_and_left_behind(kind: str, monkeypatch:
 
 @pytest.mark.interpreted
 def test_a_log_that_cannot_be_read_again_is_tried_until_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When the reload itself fails, the shard stays unavailable, tries again, and goes on in the end."""
+    """When the load itself fails, the shard remains unavailable, tries again, and succeeds in the end."""
     monkeypatch.setattr(shard_reloading, "RELOAD_DELAY_SECONDS", 0.05)
     monkeypatch.setattr(shard_reloading, "DAMAGED_DELAY_SECONDS", 0.05)
     apply_log = ShardStart._apply_log
@@ -117,7 +117,7 @@ def test_a_log_that_cannot_be_read_again_is_tried_until_it_can(monkeypatch: pyte
 
 
 def test_what_was_answered_is_there_after_a_power_cut() -> None:
-    """A fresh runtime over the surviving disk counts on from the last answer."""
+    """A new runtime on the surviving disk continues from the last answered count."""
 
     async def scenario() -> None:
         files = MemoryFileSystem()
@@ -134,7 +134,7 @@ def test_what_was_answered_is_there_after_a_power_cut() -> None:
 
 
 def test_every_shard_is_told_first_what_it_has_to_know(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As soon as it is loaded, and again by itself when it was loaded after a failure."""
+    """The commands run when the shard is loaded, and again when it is loaded after a failure."""
 
     async def scenario() -> None:
         files = MemoryFileSystem()

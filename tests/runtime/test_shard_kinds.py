@@ -1,4 +1,4 @@
-"""A kind of shard that the server does not know, over a local log and over one in memory."""
+"""A kind of shard that the server does not have, over a local log and over one in memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NONE = ErrorCode.NONE
 
 
 def batches_of(life: RegisterLife) -> list[Any]:
-    """The log, batch by batch."""
+    """Return the batches of the log."""
     if isinstance(life.place, Broker):
         return list(life.place.batches)
     assert isinstance(life.log, LocalLog)
@@ -36,7 +36,7 @@ def batches_of(life: RegisterLife) -> list[Any]:
 
 @EACH_LOG
 def test_what_is_put_is_there_after_a_kill(kind: str) -> None:
-    """Commands, records and deadlines of any kind run: the runtime knows none by name."""
+    """The runtime runs commands, records and deadlines of any kind."""
 
     async def scenario() -> None:
         life = await begin(new_place(kind))
@@ -55,7 +55,7 @@ def test_what_is_put_is_there_after_a_kill(kind: str) -> None:
 
 @EACH_LOG
 def test_a_transaction_counts_when_it_is_committed(kind: str) -> None:
-    """Not before, not if it is aborted, and not over what was put behind it; before and after a load."""
+    """An open or aborted transaction has no effect, nor has one on later writes; before and after a load."""
 
     async def scenario() -> None:
         life = await begin(new_place(kind))
@@ -83,7 +83,7 @@ def test_a_transaction_counts_when_it_is_committed(kind: str) -> None:
 
 @EACH_LOG
 def test_records_of_a_transaction_have_batches_of_their_own(kind: str) -> None:
-    """Between those of the same turn, in order, as Kafka writes them; and so have markers."""
+    """The batches are in order between those of the same turn, as Kafka writes them; so are markers."""
 
     async def scenario() -> None:
         life = await begin(new_place(kind))
@@ -121,7 +121,7 @@ def test_records_of_a_transaction_have_batches_of_their_own(kind: str) -> None:
 
 
 def test_a_transaction_may_need_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All of them are the producer's, and none is a run: the marker decides whether they count."""
+    """All of them have the producer's id, and none is a run: the marker decides whether they count."""
     monkeypatch.setattr(record_batches, "BATCH_BYTES", 100)
 
     async def scenario() -> None:
@@ -143,7 +143,7 @@ def test_a_transaction_may_need_several_batches(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_checkpoint_holds_open_transactions() -> None:
-    """A kind with an image is given checkpoints where its log keeps them; the log behind it goes on."""
+    """A kind with an image gets checkpoints if its log keeps them; the log after them is applied."""
 
     async def scenario() -> None:
         life = await begin(new_place("local"))
@@ -162,7 +162,7 @@ def test_a_checkpoint_holds_open_transactions() -> None:
 
 
 def test_a_log_may_keep_no_checkpoints() -> None:
-    """Then all of it is read."""
+    """The whole log is then read."""
 
     async def scenario() -> None:
         life = await begin(new_place("memory"))
@@ -177,7 +177,7 @@ def test_a_log_may_keep_no_checkpoints() -> None:
 
 
 def test_a_log_that_compacts_itself_takes_a_commit_as_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No run is written that compaction could take apart; what no batch can hold is refused."""
+    """No run is written that compaction could take apart; a commit too large for a batch is refused."""
     monkeypatch.setattr(record_batches, "BATCH_BYTES", 100)
 
     async def scenario() -> None:
@@ -201,7 +201,7 @@ def test_a_log_that_compacts_itself_takes_a_commit_as_one_batch(monkeypatch: pyt
 
 
 def test_positions_may_jump() -> None:
-    """Markers of others stand between ours: replies wait for where ours are, and a load finds all."""
+    """With markers of others in between, replies wait for the actual positions; a load finds all records."""
 
     async def scenario() -> None:
         broker = Broker(Random(7), slowest_seconds=0.002)
@@ -224,7 +224,7 @@ def test_positions_may_jump() -> None:
 
 
 def test_no_reply_leaves_before_the_log_has_what_it_tells() -> None:
-    """Also where others' batches have come between: the offset that was expected is durable earlier."""
+    """This holds also after batches of others, when the expected offset is durable before our batch."""
 
     async def scenario() -> None:
         broker = Broker(Random(7), slowest_seconds=0.01)
@@ -246,7 +246,7 @@ def test_no_reply_leaves_before_the_log_has_what_it_tells() -> None:
 
 
 def test_markers_of_others_reach_the_shard() -> None:
-    """A coordinator elsewhere ends a transaction in our log: it counts at once, and after a load."""
+    """Another coordinator ends a transaction in our log: it counts at once, and after a load."""
 
     async def scenario() -> None:
         broker = new_place("memory")
@@ -265,7 +265,7 @@ def test_markers_of_others_reach_the_shard() -> None:
 
 
 def test_others_that_write_while_a_shard_is_loaded_are_heard() -> None:
-    """What comes behind the end that was claimed is applied when the load is done."""
+    """Batches after the claimed end are applied when the load is done."""
 
     async def scenario() -> None:
         broker = new_place("memory", slowest_seconds=0.001)
@@ -285,7 +285,7 @@ def test_others_that_write_while_a_shard_is_loaded_are_heard() -> None:
 
 
 def test_a_shard_that_is_fenced_is_given_up() -> None:
-    """Who waits is told to look for another coordinator; nothing of a fenced writer arrives any more."""
+    """Waiting requests get NOT_COORDINATOR, and no batch of a fenced writer arrives."""
 
     async def scenario() -> None:
         broker = new_place("memory", slowest_seconds=0.005)
@@ -308,7 +308,7 @@ def test_a_shard_that_is_fenced_is_given_up() -> None:
 
 
 def test_what_is_lost_on_the_way_is_told_and_the_log_claimed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits gets a retriable error; the shard is what the log has, and goes on."""
+    """Waiting requests get a retriable error; the shard is loaded from the log, and continues."""
     monkeypatch.setattr(shard_reloading, "RELOAD_DELAY_SECONDS", 0.01)
 
     async def scenario() -> None:
@@ -327,7 +327,7 @@ def test_what_is_lost_on_the_way_is_told_and_the_log_claimed_again(monkeypatch: 
 
 
 def test_a_log_of_another_kind_is_not_read() -> None:
-    """Records that are none of the kind's are damage: the shard is refused, and says where to look."""
+    """Records of another kind count as damage: the shard is refused, with a message that names the log."""
 
     async def scenario() -> None:
         broker = new_place("memory")
@@ -342,5 +342,5 @@ def test_a_log_of_another_kind_is_not_read() -> None:
 
 
 def ours_in(broker: Broker) -> int:
-    """How many records of ours a broker has."""
+    """Return how many records of ours a broker has."""
     return sum(header.record_count for header, _ in broker.batches if not header.is_control)

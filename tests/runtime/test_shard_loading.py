@@ -1,4 +1,4 @@
-"""Quick loading: whatever stands in a log, it leads to what reading it record by record leads to."""
+"""Fast loading: for any log, the result equals that of reading record by record."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ pieces = st.one_of(
 
 
 class LogText:
-    """Batches, placed one behind the other."""
+    """Batches at consecutive offsets."""
 
     def __init__(self) -> None:
         self.batches: Batches = []
@@ -77,7 +77,7 @@ def _as_records(changes: list[Any], headers: Any = ()) -> list[Record]:
 
 
 def log_of(script: list[Any]) -> Batches:
-    """The log that a script tells of."""
+    """Make the log that a script describes."""
     log = LogText()
     for piece in script:
         match piece:
@@ -106,7 +106,7 @@ def log_of(script: list[Any]) -> Batches:
                 header, marked = log.batches[-1]
                 log.batches[-1] = (header._replace(attributes=header.attributes | CONTROL), marked)
             case ("gaps", changes, gap):
-                # As compaction leaves them: records are missing, times differ.
+                # As after a compaction: records are missing, times differ.
                 gapped = encode_batch(_as_records(changes))
                 gapped[23:27] = (int.from_bytes(gapped[23:27], "big") + gap).to_bytes(4, "big")
                 log.add(gapped)
@@ -114,7 +114,7 @@ def log_of(script: list[Any]) -> Batches:
 
 
 def load_one_by_one(shard: GroupShard, batches: Batches) -> list[Any]:
-    """What loading means: every record decoded and applied, in order, but for those of torn runs."""
+    """Load by definition: decode and apply every record in order, except those of incomplete runs."""
     runs: RunReader[tuple[int, Record]] = RunReader()
     for header, batch in batches:
         if header.is_control:
@@ -151,7 +151,7 @@ def outcome(load: Any) -> Any:
 def test_quick_loading_leads_where_record_by_record_leads(
     script: list[Any], at_once: int, is_patient: bool
 ) -> None:
-    """Commits, tombstones, groups, runs whole and torn, markers, other times: any log, cut anyhow."""
+    """Commits, tombstones, groups, complete and incomplete runs, markers, changing times, in any slices."""
     batches = log_of(script)
     expected = outcome(lambda shard: load_one_by_one(shard, batches))
     with patch.object(shard_loading, "_FEWEST_BETWEEN", 1 if is_patient else 16):
@@ -161,7 +161,7 @@ def test_quick_loading_leads_where_record_by_record_leads(
 @given(st.lists(pieces, min_size=1, max_size=4), st.data())
 @settings(deadline=None, max_examples=100)
 def test_a_damaged_log_is_refused_quickly_where_it_is_refused_slowly(script: list[Any], data: Any) -> None:
-    """Any byte of the records may be any other: what is read is the same, or both ways say no."""
+    """Any byte of the records may change: both ways read the same, or both fail."""
     batches = log_of(script)
     if not batches:
         return
@@ -181,7 +181,7 @@ def test_a_damaged_log_is_refused_quickly_where_it_is_refused_slowly(script: lis
 
 @pytest.mark.interpreted
 def test_a_wide_log_is_not_read_record_by_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commits of a thousand partitions, with a group's record here and there, come as columns."""
+    """Commits of a thousand partitions, with single records of groups between, are loaded as columns."""
     changes: list[list[Any]] = []
     for group in range(20):
         numbers = np.arange(1000)
@@ -209,7 +209,7 @@ def test_a_wide_log_is_not_read_record_by_record(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.interpreted
 def test_a_commit_over_several_batches_is_not_read_record_by_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run comes as columns too, between other commits, and so does the next one behind it."""
+    """A run between other commits is loaded as columns, and so is the next run."""
     numbers = np.arange(30_000)
     log = LogText()
     for number, group in enumerate(["a", "wide", "b", "wide", "wide"]):
@@ -229,7 +229,7 @@ def test_a_commit_over_several_batches_is_not_read_record_by_record(monkeypatch:
 
 
 def test_a_group_is_not_empty_whatever_order_compaction_left_its_records_in() -> None:
-    """Its own record may come before those of its members; it says nothing of when the group was empty."""
+    """Its own record may precede those of its members; it does not say when the group became empty."""
     group_id, member_id = GroupId("g"), MemberId("m")
     member = ConsumerGroupMemberMetadata(group_id=group_id, member_id=member_id)
     own = ConsumerGroupMetadata(group_id=group_id, epoch=1)
@@ -247,7 +247,7 @@ def test_a_group_is_not_empty_whatever_order_compaction_left_its_records_in() ->
 
 @pytest.mark.parametrize("with_plain_offsets", [False, True])
 def test_an_empty_group_that_kafka_wrote_is_empty_since_its_last_epoch(with_plain_offsets: bool) -> None:
-    """Kafka raises the epoch when the last member leaves, and says no time for it but the record's (R0.4)."""
+    """Kafka raises the epoch when the last member leaves; the time is that of the record (R0.4)."""
     group_id, member_id = GroupId("g"), MemberId("m")
     member = ConsumerGroupMemberMetadata(group_id=group_id, member_id=member_id)
     log = LogText()

@@ -1,4 +1,4 @@
-"""The shell around a shard: when replies leave, and what a turn writes and syncs."""
+"""The runtime of a shard: when replies are released, and what a loop iteration writes and syncs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from headgate.runtime.shard_runtime import ShardRuntime
 
 
 def test_no_reply_leaves_before_the_disk_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A commit waits for its sync, and a read that saw the commit waits with it."""
+    """A commit waits for its sync, and so does a read that saw the commit."""
 
     async def scenario() -> None:
         async with setup(MemoryFileSystem()) as s:
@@ -42,7 +42,7 @@ def test_no_reply_leaves_before_the_disk_has_it(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_one_write_and_one_sync_serve_a_whole_turn() -> None:
-    """A hundred commands of one turn are one batch in the log and one sync."""
+    """A hundred commands of one iteration are one batch in the log and one sync."""
 
     async def scenario() -> None:
         async with setup(MemoryFileSystem()) as s:
@@ -61,7 +61,7 @@ def test_one_write_and_one_sync_serve_a_whole_turn() -> None:
 
 
 def test_a_turn_that_decides_much_does_not_let_the_disk_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its beginning is written and synced while it goes on; what follows waits for that sync to end."""
+    """The first records are written and synced meanwhile; the rest waits for the end of this sync."""
     monkeypatch.setattr(shard_runtime, "EARLY_RECORDS", 5)
     seconds = count()
 
@@ -92,7 +92,7 @@ def test_a_turn_that_decides_much_does_not_let_the_disk_wait(monkeypatch: pytest
 
 
 def test_a_slow_disk_gets_the_turn_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two syncs for a turn would halve what a disk takes that needs longer for one than a turn."""
+    """Two syncs per iteration would halve the throughput of a disk whose syncs outlast an iteration."""
     monkeypatch.setattr(shard_runtime, "EARLY_RECORDS", 5)
     now = 0.0
 
@@ -121,7 +121,7 @@ def test_a_slow_disk_gets_the_turn_in_one_piece(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_read_with_nothing_outstanding_needs_no_sync() -> None:
-    """Only what could be lost is waited for."""
+    """Replies wait only for data that could be lost."""
 
     async def scenario() -> None:
         async with setup(MemoryFileSystem()) as s:
@@ -134,7 +134,7 @@ def test_a_read_with_nothing_outstanding_needs_no_sync() -> None:
 
 
 def test_trusting_the_page_cache_answers_without_a_sync() -> None:
-    """With headgate.durability=page-cache a written commit is answered."""
+    """With headgate.durability=page-cache a written commit is acknowledged."""
 
     async def scenario() -> None:
         async with setup(MemoryFileSystem(), headgate_durability="page-cache") as s:
@@ -146,7 +146,7 @@ def test_trusting_the_page_cache_answers_without_a_sync() -> None:
 
 
 def test_a_deadline_brings_a_tick() -> None:
-    """What the shard parked is answered when its deadline comes, without any other command."""
+    """A parked request is answered at its deadline, without another command."""
 
     async def scenario() -> None:
         async with setup(MemoryFileSystem()) as s:
@@ -156,7 +156,7 @@ def test_a_deadline_brings_a_tick() -> None:
 
 
 def test_many_replies_leave_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One command may answer thousands: others have their turn in between, and nobody is left out."""
+    """One command may answer thousands: other work runs in between, and every request is answered."""
     monkeypatch.setattr(shard_runtime, "RELEASED_AT_ONCE", 3)
 
     async def scenario() -> None:
@@ -182,7 +182,7 @@ def test_many_replies_leave_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.interpreted
 def test_what_holds_the_loop_is_told_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A write, timers, and the slices of a loading, which no request asked for."""
+    """Steps without a request are named: a write, timers, and the slices of a load."""
     names: list[str] = []
     begin = LoopWatch.begin
 
@@ -205,7 +205,7 @@ def test_what_holds_the_loop_is_told_by_name(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_commands_are_refused_while_the_log_is_loaded() -> None:
-    """Until the shard is loaded, everyone is told to come back."""
+    """Until the shard is loaded, every command gets a retriable error."""
 
     async def scenario() -> None:
         async with setup(MemoryFileSystem()) as s:

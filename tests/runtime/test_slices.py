@@ -1,4 +1,4 @@
-"""Work in slices leaves the loop to others: as much as it takes, and more while they need it."""
+"""Work in slices leaves the loop to other work: half of it, and more while the loop is busy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Arguments = TypeVarTuple("Arguments")
 
 
 class HurriedLoop(asyncio.SelectorEventLoop):
-    """Waits for nothing, and notes for how long it should have."""
+    """A loop that does not wait, and records the delays."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class HurriedLoop(asyncio.SelectorEventLoop):
 
 
 def slices(runner: SliceRunner, works: list[str]) -> Steps[str]:
-    """Work for so many slices, something for the thread in the middle of it."""
+    """Make work of `SLICES` slices, with a function for the thread in the middle."""
     for number in range(SLICES):
         if number == SLICES // 2:
             yield lambda: works.append("aside")
@@ -49,7 +49,7 @@ def slices(runner: SliceRunner, works: list[str]) -> Steps[str]:
 
 
 def pauses_of(busy_share: float, processor_seconds: Callable[[], float]) -> list[float]:
-    """How long the work leaves the loop alone, each time it does."""
+    """Return the length of each pause."""
     loop, works = HurriedLoop(), list[str]()
 
     async def scenario() -> None:
@@ -65,18 +65,18 @@ def pauses_of(busy_share: float, processor_seconds: Callable[[], float]) -> list
 
 
 def test_an_idle_loop_gives_half_of_its_time_to_work_in_slices() -> None:
-    """Nobody waits: a pause is as long as a slice."""
+    """A pause is as long as a slice."""
     assert pauses_of(0.1, lambda: 0.0) == [PAUSE_SECONDS] * SLICES
 
 
 @pytest.mark.parametrize(("busy_share", "slices_a_pause"), [(0.1, 9), (0.25, 3)])
 def test_a_busy_loop_keeps_all_but_a_share_of_its_time(busy_share: float, slices_a_pause: int) -> None:
-    """From the first pause on in which the loop's thread worked, the pauses are as long as the share asks."""
+    """After the first pause in which the loop's thread was busy, pauses are as long as the share requires."""
     worked = count()
     first, *others = pauses_of(busy_share, lambda: float(next(worked)))
     assert first == PAUSE_SECONDS
     assert len(others) == SLICES - 1
-    # A slice ends some time after it is over; while something runs aside in its midst, others have the loop.
+    # A slice ends some time after its limit; other work has the loop while the function runs in the thread.
     assert all(pause >= slices_a_pause * SLICE_SECONDS for pause in others[: SLICES // 2 - 1])
 
 
@@ -84,7 +84,7 @@ def test_a_busy_loop_keeps_all_but_a_share_of_its_time(busy_share: float, slices
     ("share", "left_alone_ms", "slice_ms"),
     [
         (0.1, 9, 1),
-        (0.1, 50, 1),  # a tenth is for work that is in no hurry
+        (0.1, 50, 1),  # a share of a tenth keeps the minimum
         (0.5, 0, 1),
         (0.5, 1, 1),
         (0.5, 3, 3),
@@ -95,12 +95,12 @@ def test_a_busy_loop_keeps_all_but_a_share_of_its_time(busy_share: float, slices
 def test_a_slice_is_longer_after_long_turns_of_others_if_the_share_is_large(
     share: float, left_alone_ms: float, slice_ms: float
 ) -> None:
-    """As long as makes the share, within a millisecond and that share of eight."""
+    """It is as long as the share allows, at least a millisecond and at most this share of eight."""
     assert slice_seconds(share, left_alone_ms / 1000) == pytest.approx(slice_ms / 1000)
 
 
 def test_what_fails_in_the_thread_is_told_to_the_work() -> None:
-    """The work may make good what failed aside, and end as if nothing had happened."""
+    """The work may handle a failure of the thread, and end normally."""
 
     def failing() -> None:
         raise OSError("disk on fire")

@@ -1,4 +1,4 @@
-"""Every sync that was given ends, and never as done when it was not: whatever the kernel or a thread does."""
+"""Every sync ends, and only as done if it was done, whatever the kernel or a thread does."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from headgate.runtime.syncing import KernelSyncer, ThreadSyncer
 
 
 class ScriptedQueue:
-    """A kernel that does what the test says: it accepts every sync and runs none."""
+    """A kernel that a test controls: it accepts every sync and runs none."""
 
     def __init__(self) -> None:
         self.descriptor = os.eventfd(0, os.EFD_NONBLOCK)
@@ -56,7 +56,7 @@ class ScriptedQueue:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[Log]:
-    """A log with one record that is not synced, in one file."""
+    """Make a log with one unsynced record in one file."""
     log = Log.open(OsFileSystem(), tmp_path / "t-0", LogSettings(), clean=True)
     append(log)
     request = log.begin_sync()
@@ -68,7 +68,7 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 
 def test_an_announcement_without_outcomes_does_not_spin_for_ever(log: Log) -> None:
-    """The kernel is given up, the sync that was in flight has failed, and a thread runs the next one."""
+    """The kernel queue is abandoned, the sync in flight has failed, and a thread runs the next one."""
 
     async def scenario() -> None:
         queue = ScriptedQueue()
@@ -96,7 +96,7 @@ def test_an_announcement_without_outcomes_does_not_spin_for_ever(log: Log) -> No
 
 
 def test_a_kernel_that_cannot_be_asked_for_outcomes_is_given_up(log: Log) -> None:
-    """What is in flight has failed, also when that is found out at a stop."""
+    """A sync in flight has failed, also if this is detected at a stop."""
 
     async def scenario() -> None:
         queue = ScriptedQueue()
@@ -114,7 +114,7 @@ def test_a_kernel_that_cannot_be_asked_for_outcomes_is_given_up(log: Log) -> Non
 
 @pytest.mark.parametrize("code", [errno.ECANCELED, errno.EAGAIN, errno.EINTR])
 def test_what_the_kernel_did_not_run_is_run_by_the_thread(log: Log, code: int) -> None:
-    """A sync that was accepted and given back has not failed: it has not run."""
+    """A sync that was accepted and returned has not run; it has not failed."""
 
     async def scenario() -> None:
         queue = ScriptedQueue()
@@ -133,7 +133,7 @@ def test_what_the_kernel_did_not_run_is_run_by_the_thread(log: Log, code: int) -
 
 @pytest.mark.plants_failures("sync")
 def test_a_callback_that_raises_does_not_hold_up_the_next(log: Log) -> None:
-    """Outcomes come several at once, each of another log."""
+    """Several outcomes arrive at once, each of another log."""
 
     async def scenario() -> None:
         queue = ScriptedQueue()
@@ -152,7 +152,7 @@ def test_a_callback_that_raises_does_not_hold_up_the_next(log: Log) -> None:
 def test_a_stop_says_that_it_waits(
     log: Log, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It waits for as long as the disk needs, and says so once."""
+    """It waits as long as the disk needs, and logs this once."""
     monkeypatch.setattr(syncing, "PATIENCE_SECONDS", 0.05)
 
     async def scenario() -> None:
@@ -176,7 +176,7 @@ def test_a_stop_says_that_it_waits(
 def test_a_thread_goes_on_after_a_sync_that_ended_unexpectedly(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That sync has failed, whatever was raised, and the next one runs."""
+    """This sync has failed, whatever the exception, and the next one runs."""
     run = SyncRequest.run
 
     def fail(request: SyncRequest) -> None:
@@ -206,7 +206,7 @@ def test_a_thread_goes_on_after_a_sync_that_ended_unexpectedly(
 
 
 def test_a_sync_that_did_not_run_made_nothing_durable(log: Log) -> None:
-    """Whoever completes it is told so, and the log has failed."""
+    """Its completion raises, and the log has failed."""
     request = log.begin_sync()
     with pytest.raises(OSError, match="did not run"):
         log.complete_sync(request)
@@ -217,7 +217,7 @@ def test_a_sync_that_did_not_run_made_nothing_durable(log: Log) -> None:
 def test_a_machine_without_a_thread_to_spare_fails_the_sync(
     log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody waits for a sync that nothing runs, and the one after it may succeed."""
+    """The sync fails at once, and the next one may succeed."""
 
     def no_thread(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -249,7 +249,7 @@ def refuse(descriptor: int, number: int) -> None:
 
 
 def test_nobody_is_told_after_a_close(log: Log) -> None:
-    """The callbacks of what ended during the close are not called."""
+    """Callbacks of requests that end during the close are not called."""
 
     async def scenario() -> None:
         told: list[str] = []
@@ -266,7 +266,7 @@ def test_nobody_is_told_after_a_close(log: Log) -> None:
 
 
 def test_what_is_asked_for_after_the_close_is_not_durable(log: Log) -> None:
-    """Nothing syncs any more: whoever asks is refused, in the next turn."""
+    """No sync runs any more: the request is refused in the next iteration."""
 
     async def scenario() -> None:
         commit = GroupCommit(asyncio.get_running_loop(), lambda seconds: None)
@@ -283,7 +283,7 @@ def test_what_is_asked_for_after_the_close_is_not_durable(log: Log) -> None:
 
 
 def test_an_outcome_of_nothing_harms_no_other(log: Log) -> None:
-    """A number that was never submitted is left aside, and the sync beside it ends."""
+    """The unknown number is ignored, and the submitted sync ends."""
 
     async def scenario() -> None:
         queue = ScriptedQueue()

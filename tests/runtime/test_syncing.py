@@ -1,4 +1,4 @@
-"""Who runs a sync beside the loop: both ways run it, tell of it once, and keep what went wrong."""
+"""Syncs beside the loop: both implementations run them, report each once, and keep errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUEUES: list[type[RingQueue | AsynchronousIo] | None] = [RingQueue, Asynchronous
 
 @pytest.fixture(params=QUEUES, ids=["ring", "aio", "thread"])
 def make_syncer(request: pytest.FixtureRequest) -> MakeSyncer:
-    """Every way there is on this machine."""
+    """Make a syncer of each kind that this machine supports."""
     new_queue: type[RingQueue | AsynchronousIo] | None = request.param
     if new_queue is None:
         return ThreadSyncer
@@ -37,7 +37,7 @@ def make_syncer(request: pytest.FixtureRequest) -> MakeSyncer:
 def open_log(directory: Path) -> Log:
     log = Log.open(OsFileSystem(), directory, LogSettings(), clean=True)
     append(log)
-    request = log.begin_sync()  # names and all: from now on one file is all there is to sync
+    request = log.begin_sync()  # with names: after this there is only one file to sync
     request.run()
     log.complete_sync(request)
     append(log)
@@ -45,7 +45,7 @@ def open_log(directory: Path) -> Log:
 
 
 def test_a_sync_is_run_and_told_once(make_syncer: MakeSyncer, tmp_path: Path) -> None:
-    """When it is told, the request has run, and the log is durable up to where it was when it began."""
+    """At the callback the request has run, and the log is durable up to its end at the start of the sync."""
 
     async def scenario() -> None:
         log = open_log(tmp_path / "t-0")
@@ -70,7 +70,7 @@ def test_a_sync_is_run_and_told_once(make_syncer: MakeSyncer, tmp_path: Path) ->
 
 
 def test_a_sync_of_more_than_one_file_is_run_too(make_syncer: MakeSyncer, tmp_path: Path) -> None:
-    """A new log has names to sync, and several segments more than one file."""
+    """A new log has names to sync, and several segments have several files."""
 
     async def scenario() -> None:
         syncer = make_syncer(asyncio.get_running_loop())
@@ -93,7 +93,7 @@ def test_a_sync_of_more_than_one_file_is_run_too(make_syncer: MakeSyncer, tmp_pa
 
 
 def test_a_sync_that_fails_keeps_its_error(make_syncer: MakeSyncer, tmp_path: Path) -> None:
-    """A file that is closed under a sync fails it, and with it the log."""
+    """A file that is closed during a sync makes it fail, and the log with it."""
 
     async def scenario() -> None:
         log = open_log(tmp_path / "t-0")
@@ -115,7 +115,7 @@ def test_a_sync_that_fails_keeps_its_error(make_syncer: MakeSyncer, tmp_path: Pa
 
 
 def test_closing_waits_for_what_runs(make_syncer: MakeSyncer, tmp_path: Path) -> None:
-    """No sync is left behind, and nobody is told any more."""
+    """No sync continues, and no callback is called."""
 
     async def scenario() -> None:
         logs = [open_log(tmp_path / f"t-{index}") for index in range(100)]
@@ -135,7 +135,7 @@ def test_closing_waits_for_what_runs(make_syncer: MakeSyncer, tmp_path: Path) ->
 
 
 def test_logs_do_not_wait_for_each_other(make_syncer: MakeSyncer, tmp_path: Path) -> None:
-    """Each log has its own line: all are served, each by syncs of its own, in the order they asked."""
+    """Each log has its own queue: all are synced, each in the order of its requests."""
 
     async def scenario() -> None:
         logs = [open_log(tmp_path / f"t-{index}") for index in range(8)]
@@ -170,7 +170,7 @@ def test_logs_do_not_wait_for_each_other(make_syncer: MakeSyncer, tmp_path: Path
 
 
 def test_what_waits_when_the_group_commit_closes_is_synced(make_syncer: MakeSyncer, tmp_path: Path) -> None:
-    """Who is being served and who waits behind are both told that it is durable."""
+    """Requests of the running sync and waiting ones are both reported as durable."""
 
     async def scenario() -> None:
         log = open_log(tmp_path / "t-0")
@@ -192,7 +192,7 @@ def test_what_waits_when_the_group_commit_closes_is_synced(make_syncer: MakeSync
 
 
 def test_a_machine_without_asynchronous_syncs_has_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the kernel does not take it on, nobody notices."""
+    """Without support by the kernel, a thread runs the syncs."""
     monkeypatch.setattr("platform.machine", lambda: "z80")
 
     async def scenario() -> None:
@@ -204,13 +204,13 @@ def test_a_machine_without_asynchronous_syncs_has_a_thread(monkeypatch: pytest.M
 
 
 def test_a_ring_that_is_refused_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks for one and may not have it goes on without, and without its descriptors."""
+    """A process that may not have a ring continues without it and without its descriptors."""
     try:
         RingQueue().close()
     except OSError as reason:
         pytest.skip(f"not on this machine: {reason}")
     monkeypatch.setattr("headgate.runtime.kernel_queues._AT_REQUESTS", 0x7000_0000)
     before = sorted(Path("/proc/self/fd").iterdir())
-    with pytest.raises(OSError, match=r"Cannot allocate memory|Invalid argument"):  # as kernels differ
+    with pytest.raises(OSError, match=r"Cannot allocate memory|Invalid argument"):  # depends on the kernel
         RingQueue()
     assert sorted(Path("/proc/self/fd").iterdir()) == before

@@ -1,4 +1,4 @@
-"""What a turn writes: the records of its commands in order, whatever batches they came into."""
+"""The batches of a loop iteration: the records of its commands in order, however they are distributed."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def wide(draw: st.DrawFn) -> ColumnBatch:
 
 @st.composite
 def mixed(draw: st.DrawFn) -> OffsetRows:
-    """Commits with metadata of their own and tombstones, of one topic or two."""
+    """Make commits with different metadata and tombstones, of one topic or two."""
     width = draw(widths)
     numbers = np.random.default_rng(draw(st.integers(0, 2**32))).integers(-(2**31), 2**31, (3, width))
     texts = st.sampled_from(["", "m", "ä", "note", "n" * 300])
@@ -104,7 +104,7 @@ commands = st.lists(
 
 
 def read(batches: Sequence[bytearray], first_offset: int) -> list[tuple[int, Record]]:
-    """What is in the batches once they are placed; each is whole, and where the one before ends."""
+    """Return the records of batches at consecutive offsets; check that each batch is whole."""
     found = []
     for batch in batches:
         place_batch(batch, 0, first_offset, 0)
@@ -119,7 +119,7 @@ def read(batches: Sequence[bytearray], first_offset: int) -> list[tuple[int, Rec
 
 @given(st.lists(commands, max_size=5))
 def test_turns_hold_the_records_of_their_commands(turns: list[list[list[Change]]]) -> None:
-    """Turn after turn, also where wide commits come again and are copied from the batch before."""
+    """This holds also when wide commits are repeated and copied from an earlier batch."""
     made = TurnBatches()
     offset = 17
     for turn in turns:
@@ -132,7 +132,7 @@ def test_turns_hold_the_records_of_their_commands(turns: list[list[list[Change]]
 
 
 def test_a_wide_commit_that_comes_again_is_its_own_batch() -> None:
-    """From the second time on it is copied, with its own offsets and time; the records are the same."""
+    """Later ones are copies with their own offsets and time; the records are the same."""
     made = TurnBatches()
     shape = ColumnShape(GroupId("g"), TopicName("t"), np.arange(300), np.full(300, 7), "note")
     for round_ in range(4):
@@ -144,7 +144,7 @@ def test_a_wide_commit_that_comes_again_is_its_own_batch() -> None:
 
 
 def test_a_shape_that_comes_twice_in_a_turn_is_two_batches() -> None:
-    """Also where the offsets are the very array of the commit before."""
+    """This holds also when both commits share one array of offsets."""
     made = TurnBatches()
     shapes = [
         ColumnShape(GroupId("g"), TopicName("t"), np.arange(first, first + 40), np.full(40, 3), "")
@@ -159,7 +159,7 @@ def test_a_shape_that_comes_twice_in_a_turn_is_two_batches() -> None:
 
 
 def test_a_commit_too_large_for_a_batch_is_a_run() -> None:
-    """Its records carry their place, and no batch is beyond what Kafka's clients take."""
+    """Its records hold their place, and no batch exceeds the limit of Kafka's clients."""
     made = TurnBatches()
     width = 30_000
     change = column_batch(
@@ -176,7 +176,7 @@ def test_a_commit_too_large_for_a_batch_is_a_run() -> None:
 
 
 def test_a_run_holds_columns_and_single_records_in_order() -> None:
-    """Wherever its batches are cut, every record is there once, in its place, at its offset."""
+    """Wherever batches end, every record is there once, in its place, at its offset."""
     wide = [
         column_batch(
             GroupId("g"),
@@ -201,7 +201,7 @@ def test_a_run_holds_columns_and_single_records_in_order() -> None:
 
 
 def test_a_run_holds_records_of_any_length_in_order() -> None:
-    """Commits with metadata of many lengths and tombstones, between others."""
+    """The run has commits with metadata of many lengths, and tombstones between them."""
     width = 30_000
     numbers = np.arange(width)
     rows = OffsetRows(

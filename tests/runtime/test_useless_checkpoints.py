@@ -1,4 +1,4 @@
-"""A checkpoint is never trusted over the log: one that does not go with it is found out and left."""
+"""Unusable checkpoints: one that does not match the log is detected and ignored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _newer_format(life: Life) -> None:
 
 
 def _rewritten(change: Callable[[dict[str, Any]], None]) -> Callable[[Life], None]:
-    """Change the footer, with a right checksum."""
+    """Change the footer, with a valid checksum."""
 
     def rewrite(life: Life) -> None:
         data = life.checkpoint
@@ -70,7 +70,7 @@ USELESS: dict[str, Callable[[Life], None]] = {
 def test_a_checkpoint_of_no_use_is_ignored_and_said_to_be(
     useless: Callable[[Life], None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The whole log is read, a line says why, and the next checkpoint takes its place."""
+    """The whole log is read, a log line gives the reason, and the next checkpoint replaces it."""
 
     async def scenario() -> None:
         life = await begin_with_a_checkpoint()
@@ -90,7 +90,7 @@ def test_a_checkpoint_of_no_use_is_ignored_and_said_to_be(
 
 
 def test_a_checkpoint_with_a_byte_changed_is_found_out() -> None:
-    """Bytes all over it: the offsets are right, by the log if need be."""
+    """Bytes at many positions: the offsets are correct, from the log if necessary."""
 
     async def scenario() -> None:
         life = await begin_with_a_checkpoint()
@@ -107,7 +107,7 @@ def test_a_checkpoint_with_a_byte_changed_is_found_out() -> None:
 
 
 def test_a_log_that_was_cut_back_behind_a_checkpoint_is_right() -> None:
-    """The end of the log is lost, other records take its place, until it is longer than it was."""
+    """The end of the log is lost, and other records replace it, until the log is longer than before."""
 
     async def scenario() -> None:
         life = await begin()
@@ -127,7 +127,7 @@ def test_a_log_that_was_cut_back_behind_a_checkpoint_is_right() -> None:
 
 
 def test_records_deleted_from_the_log_do_not_come_back() -> None:
-    """What DeleteRecords took from the log's beginning is not in the checkpoint's power to restore."""
+    """Records that DeleteRecords removed from the start of the log are not restored from the checkpoint."""
 
     async def scenario() -> None:
         life = await begin()
@@ -143,7 +143,7 @@ def test_records_deleted_from_the_log_do_not_come_back() -> None:
 
 
 def test_offsets_deleted_before_the_tombstone_was_compacted_away_stay_deleted() -> None:
-    """The checkpoint has them, the log knows nothing of them any more: the log is right."""
+    """The checkpoint has them, and the log has no record of them any more: the log decides."""
 
     async def scenario() -> None:
         life = await begin_with_a_checkpoint()
@@ -162,7 +162,7 @@ def test_offsets_deleted_before_the_tombstone_was_compacted_away_stay_deleted() 
 
 
 def test_a_checkpoint_outlives_the_compaction_of_what_lies_before_it() -> None:
-    """Segments below its position are rewritten: it stands for the same, and is used."""
+    """Segments below its position are rewritten: it remains valid and is used."""
 
     async def scenario() -> None:
         life = await begin()

@@ -1,4 +1,4 @@
-"""Commits that take several batches, on a shard whose power fails and whose time is simulated."""
+"""Commits of several batches, on a shard with power failures and simulated time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Offsets = dict[int, int]
 
 
 class Life(ShardLife):
-    """One life of a shard, from a start to a power cut."""
+    """One run of a shard, from a start to a power failure."""
 
     def __init__(self, files: MemoryFileSystem) -> None:
         super().__init__(files, syncer=SimulatedSyncer(asyncio.get_running_loop(), Random(0), 0.0))
@@ -73,7 +73,7 @@ class Life(ShardLife):
         return {partition: offset for _, partition, offset, _, _ in each_fetched(fetched)}
 
     def last_of_each_key(self) -> Offsets:
-        """What is left when nothing but the last record of every key is kept, blind to runs."""
+        """Return the last record of every key, without knowledge of runs."""
         last: Offsets = {}
         for _, batch in self.partition.log.batches(0):
             for _, record in iterate_records(batch):
@@ -86,7 +86,7 @@ class Life(ShardLife):
 
 
 def simulated(scenario: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
-    """Run on a loop whose time passes when nothing is left to do; a power cut in a callback just ends it."""
+    """Run on a loop whose time advances when it is idle; a power failure in a callback ends the callback."""
     loop = SimulatedLoop(SimulatedTime(), 0.0001, Random(0), 0.0)
     loop.set_exception_handler(lambda loop, context: None)
     try:
@@ -106,7 +106,7 @@ CRASHES: dict[str, Crash] = {
 
 
 async def begin(files: MemoryFileSystem, *, segment_bytes: int | None = None) -> Life:
-    """A shard in which OLD is committed, and for a while longer something else."""
+    """Start a shard in which OLD is committed, after earlier offsets."""
     life = Life(files)
     await life.runtime.load()
     if segment_bytes is not None:
@@ -123,7 +123,7 @@ async def cut_short(
     segment_bytes: int | None = None,
     act: Act | None = None,
 ) -> tuple[bool, MemoryFileSystem]:
-    """Commit OLD, then more, or `act`, while the power fails, if it does; whether that was acknowledged."""
+    """Commit OLD, then `new`, or run `act`, with a power failure. Return whether it was acknowledged."""
     files = new_disk()
     life = await begin(files, segment_bytes=segment_bytes)
     files.cut_power_after(operation, torn_bytes)
@@ -137,7 +137,7 @@ async def cut_short(
 
 
 async def found_after(files: MemoryFileSystem, what: object) -> Offsets:
-    """What a start finds, and the next one finds in the same log."""
+    """Return what a start loads, and check that the next start loads the same."""
     life = Life(files)
     await life.runtime.load()
     after = await life.offsets()

@@ -1,10 +1,10 @@
-"""A watch over what runs beside the event loop: which of our functions other threads call.
+"""A check of the threads beside the event loop: which guarded functions they call.
 
-`threading.setprofile` shows it every call in a thread that begins later, and none in the main thread, whose
-loop goes on as fast as before. What a thread calls of the guarded rooms and is not allowed to it is written
-to a report. Modules that are compiled show no calls: the guard sees the source only.
+`threading.setprofile` reports every call in threads that begin later, and none in the main thread, whose loop
+runs at full speed. Calls of guarded functions that the thread is not allowed to make are written to a report.
+Compiled modules report no calls: the guard sees only Python source.
 
-It imports nothing of ours: a server process loads it before anything else.
+It imports nothing of the project, because a server process loads it first.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from types import CodeType, FrameType
 from typing import Any
 
 REPORT_VARIABLE = "HEADGATE_THREAD_REPORT"
-"""Names the file to which a guarded process writes what it found; one line each."""
+"""Environment variable with the file for the findings of guarded processes, one per line."""
 
 GUARDED = ("api", "core", "history", "log.log", "runtime", "server", "topics")
-"""The rooms and modules with state. What is in `records`, `wire` and `domain` are values, and what is in the
-rest of `log` belongs to whoever made it."""
+"""Rooms and modules with state. `records`, `wire` and `domain` hold values, and the rest of `log` belongs to
+its creator."""
 
 OPENING = (
     "log.log:Log.__init__",
@@ -48,7 +48,7 @@ OPENING = (
     "topics.topic:Topic.log_settings",
     "topics.topic:Topic.policy",
 )
-"""A log is made and read where it is opened; nobody else has it, or the epochs and producers read with it."""
+"""A log is created and read where it is opened; at that time no other thread has it."""
 
 OF_THE_SERVER: Mapping[str, tuple[str, ...]] = {
     "headgate-sync": ("runtime.syncing:ThreadSyncer._work",),
@@ -92,11 +92,11 @@ OF_THE_SERVER: Mapping[str, tuple[str, ...]] = {
         "server.scraping:_Found.*",
     ),
 }
-"""By the thread's name: what it may call, as patterns. docs/threads.md says why."""
+"""Allowed functions, as patterns, by thread name. docs/threads.md gives the reasons."""
 
 ALLOWED: Mapping[str, tuple[str, ...]] = {
     **OF_THE_SERVER,
-    # Tests run the same functions in threads of their own.
+    # Tests run the same functions in their own threads.
     "Thread-* (work)": OPENING,
     "test*": ("log.log:Log.files", "runtime.aside:AsideThread._run"),
     "headgate-test*": ("log.log:Log.files", "runtime.aside:AsideThread._run"),
@@ -106,7 +106,7 @@ _PACKAGE = f"{os.sep}headgate{os.sep}"
 
 
 def function_name(code: CodeType) -> str | None:
-    """`room.module:Class.function`; None for what is not guarded."""
+    """Return `room.module:Class.function`, or None for an unguarded function."""
     _, found, inner = code.co_filename.rpartition(_PACKAGE)
     if not found:
         return None
@@ -117,7 +117,7 @@ def function_name(code: CodeType) -> str | None:
 
 
 def is_allowed(thread_name: str, function: str) -> bool:
-    """Whether a thread of that name may call the function, itself or with what is defined in it."""
+    """Return whether a thread of this name may call the function or a function defined in it."""
     return any(
         fnmatchcase(function, allowed) or fnmatchcase(function, allowed + ".<locals>.*")
         for name, functions in ALLOWED.items()
@@ -130,7 +130,7 @@ class Guard:
     """The profile function of all threads that begin after `install`."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
-        """`tell` gets a line for each function and thread that do not belong together, once."""
+        """`tell` gets a line for each forbidden pair of function and thread, once."""
         self._tell = tell
         self._told: set[tuple[str, CodeType]] = set()
 
@@ -149,12 +149,12 @@ class Guard:
             self._tell(f"{thread_name} called {function} from {caller}")
 
     def install(self) -> None:
-        """Watch all threads that begin from now on."""
+        """Check all threads that begin from now on."""
         threading.setprofile(self)
 
 
 def appender(report: Path) -> Callable[[str], None]:
-    """Writes lines to the end of a file, to which other processes write as well."""
+    """Make a function that appends lines to a file, to which other processes append too."""
 
     def tell(line: str) -> None:
         descriptor = os.open(report, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)

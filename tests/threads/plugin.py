@@ -1,4 +1,4 @@
-"""Every test fails that has a thread touch what belongs to the event loop, here or in a server process."""
+"""Makes a test fail if a thread uses state of the event loop, in this process or in a server process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SITE = Path(__file__).parent / "site"
 
 @pytest.fixture(scope="session", autouse=True)
 def thread_report(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The file where the guards write; server processes find it, and their guard, in their environment."""
+    """Make the report of the guards; server processes find its path and the guard in their environment."""
     report = tmp_path_factory.mktemp("threads") / "report"
     report.touch()
     with pytest.MonkeyPatch.context() as patch:
@@ -22,7 +22,7 @@ def thread_report(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("PYTHONPATH", str(SITE), prepend=os.pathsep)
         Guard(appender(report)).install()
         yield report
-        check(report)  # what happened at the end of a server that several tests had
+        check(report)  # for calls at the end of a server that several tests shared
 
 
 @pytest.fixture(autouse=True)

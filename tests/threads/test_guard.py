@@ -1,4 +1,4 @@
-"""The guard sees what threads call, here and in server processes; its list is the one in the documents."""
+"""The guard sees the calls of threads, here and in server processes; its list equals the documented one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "threads.md"
 
 @pytest.fixture
 def lines() -> Iterator[list[str]]:
-    """What a guard tells that watches the threads of one test, in place of that of all tests."""
+    """Collect the findings of a guard for the threads of one test, in place of that of all tests."""
     told: list[str] = []
     before = threading.getprofile()
     Guard(told.append).install()
@@ -34,7 +34,7 @@ def lines() -> Iterator[list[str]]:
 
 @pytest.mark.interpreted
 def test_a_thread_that_touches_state_is_told_of_once(lines: list[str]) -> None:
-    """With its name, and what it called from where; values may be read by any thread."""
+    """The line has its name, the function and the caller; any thread may read values."""
 
     def touch() -> None:
         for _ in range(3):
@@ -51,7 +51,7 @@ def test_a_thread_that_touches_state_is_told_of_once(lines: list[str]) -> None:
 
 
 def test_what_a_thread_may_do_is_not_told(lines: list[str]) -> None:
-    """The name of the thread decides, and the main thread may do everything."""
+    """The name of the thread decides, and the main thread may call everything."""
     with ThreadPoolExecutor(1, "headgate-compaction") as executor:
         executor.submit(is_always_compacted, "letters").result()
     Histogram().observe(1.0)
@@ -62,7 +62,7 @@ def test_what_a_thread_may_do_is_not_told(lines: list[str]) -> None:
 
 @pytest.mark.interpreted
 def test_a_server_process_is_watched(tmp_path: Path) -> None:
-    """A process that is a server's has the guard from its first line on, others have not."""
+    """A server process has the guard from its start; other processes do not have it."""
     script = tmp_path / "server.py"
     script.write_text(
         "import threading\n"
@@ -81,6 +81,6 @@ def test_a_server_process_is_watched(tmp_path: Path) -> None:
 
 
 def test_the_document_lists_the_threads_that_the_guard_knows() -> None:
-    """Each by its name, none of them more."""
+    """The document and the guard list the same names."""
     documented = set(re.findall(r"^\| `(headgate-[a-z-]+)`", DOCUMENT.read_text(), re.MULTILINE))
     assert documented == {name.rstrip("*") for name in OF_THE_SERVER if name.startswith("headgate-")}
